@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from tflite_fuse.check.original.values import RENAMING, Original, Step, image_of
 from tflite_fuse.model.options import make_options
-from tflite_fuse.model.schema import Operator, OperatorCode, OptionsTable, Tensor
-from tflite_fuse.model.types import BUILTIN_CODES, TensorType
 
 Numbers = npt.NDArray[np.int64]
 
@@ -81,7 +79,7 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, tuple[int,
         if original.tensors[tensor].dims != (*original.tensors[source].dims[:-1], len(channels)):
             continue  # what the runtime's GATHER would make is another tensor
         options = make_options("GatherOptions", axis=len(original.tensors[source].dims) - 1)
-        _add_operator(original, step, "GATHER", (source, _numbers_of(original, channels)), tensor, options)
+        original.add_operator(step, "GATHER", (source, original.add_numbers(channels)), tensor, options)
     return looked_up
 
 
@@ -94,14 +92,14 @@ def _add_other(original: Original, step: Step, source: int, tensor: int, numbers
     begin = [int(place) for place in np.unravel_index(int(held.flat[0]), dims)]
     part = values[tuple(slice(start, start + size) for start, size in zip(begin, wanted, strict=True))]
     if np.array_equal(part, held):
-        constants = [_numbers_of(original, begin), _numbers_of(original, wanted)]
-        _add_operator(original, step, "SLICE", (source, *constants), tensor, None)
+        constants = [original.add_numbers(begin), original.add_numbers(wanted)]
+        original.add_operator(step, "SLICE", (source, *constants), tensor)
     if len(dims) != 4 or dims[1] < 1 or dims[2] < 1 or wanted[1] % dims[1] or wanted[2] % dims[2]:
         return
     if np.array_equal(values.repeat(wanted[1] // dims[1], 1).repeat(wanted[2] // dims[2], 2), held):
         options = make_options("ResizeNearestNeighborOptions", half_pixel_centers=True)
-        operands = (source, _numbers_of(original, wanted[1:3]))
-        _add_operator(original, step, "RESIZE_NEAREST_NEIGHBOR", operands, tensor, options)
+        operands = (source, original.add_numbers(wanted[1:3]))
+        original.add_operator(step, "RESIZE_NEAREST_NEIGHBOR", operands, tensor, options)
 
 
 def add_ends(original: Original, windows: Sequence[int]) -> None:
@@ -113,19 +111,6 @@ def add_ends(original: Original, windows: Sequence[int]) -> None:
                 step = original.written_by(shorter)
                 assert step is not None
                 _add_other(original, step, longer, shorter, np.arange(all_ - size, all_))
-
-
-def _numbers_of(original: Original, numbers: Sequence[int]) -> int:
-    content = np.array(numbers, "<i4").tobytes()
-    return original.add_tensor(Tensor((len(numbers),), TensorType.INT32, 0, "numbers"), content)
-
-
-def _add_operator(
-    original: Original, step: Step, name: str, operands: tuple[int, ...], tensor: int, options: OptionsTable | None
-) -> None:
-    number = BUILTIN_CODES[name]
-    operator = Operator(0, operands, (tensor,), options)
-    original.add_step(Step(step.label, name, operator, OperatorCode(min(number, 127), None, 1, number)))
 
 
 def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:

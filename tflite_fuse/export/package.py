@@ -16,8 +16,10 @@ from tflite_fuse.export.steps import whole_model
 from tflite_fuse.export.tflm import tflm_model
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.runtimes import Runtime, runtime_for
+from tflite_fuse.model.edit import remove_metadata
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.witness import WITNESS_METADATA
 
 FORMATS = ("arduino", "platformio", "esp-idf", "c")
 """What a model can be exported to."""
@@ -102,8 +104,8 @@ def export_model(
 
 
 def _read(source: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Model]:
-    """Its name, its bytes with every buffer aligned, and the model."""
-    model = load_model(source)
+    """Its name, its bytes with every buffer aligned, and the model; without what only the proof reads."""
+    model = remove_metadata(load_model(source), WITNESS_METADATA)
     return ("a model" if isinstance(source, bytes) else Path(source).name), serialize_model(model), model
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
-from tflite_fuse.model.schema import Model, Operator, OperatorCode, Tensor
-from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.schema import Model, Operator, OperatorCode, OptionsTable, Tensor
+from tflite_fuse.model.types import BUILTIN_CODES, TensorType
 
 Image = tuple[int, int, int]
 """Height, width, channels."""
@@ -139,6 +139,25 @@ class Original:
         for tensor in step.outputs:
             self.writer[tensor] = len(self.steps)
         self.steps.append(step)
+
+    def add_operator(
+        self,
+        step: Step,
+        name: str,
+        operands: Sequence[int],
+        output: int,
+        options: OptionsTable | None = None,
+        version: int = 1,
+    ) -> None:
+        """Adds one of the runtime's operators, under the label of a step that it has to do with."""
+        number = BUILTIN_CODES[name]
+        code = OperatorCode(min(number, 127), None, version, number)
+        self.add_step(Step(step.label, name, Operator(0, tuple(operands), (output,), options), code))
+
+    def add_numbers(self, numbers: npt.ArrayLike) -> int:
+        """Adds a constant of int32; returns its index."""
+        values = np.asarray(numbers, "<i4")
+        return self.add_tensor(Tensor(values.shape, TensorType.INT32, 0, "numbers"), values.tobytes())
 
     def add_tensor(self, tensor: Tensor, content: bytes = b"") -> int:
         """Adds a tensor that the file does not have; returns its index."""

@@ -150,7 +150,6 @@ Name = tuple[object, ...]
 
 _NOT_THE_RUNTIMES = OperatorCode(32, "", 1, 32)
 _STATE = "CUSTOM:TFLITE_FUSE_STATE"
-_MOST = 1 << 22
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,11 @@ which is what the runtime's kernel computes: output channel o reads the channels
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.model.options import make_options
-from tflite_fuse.model.schema import Operator, OperatorCode, OptionsTable, Tensor
-from tflite_fuse.model.types import BUILTIN_CODES, TensorType
+from tflite_fuse.model.schema import Tensor
 
 
 def add_groups(original: Original) -> None:
@@ -42,15 +38,15 @@ def _add(original: Original, step: Step, groups: int) -> None:
             if own is None:
                 return
             constants.append(own)
-        first = [0] * (len(image.dims) - 1)
-        begin, size = (_numbers(original, numbers) for numbers in ([*first, group * depth], [*image.dims[:-1], depth]))
+        begin = original.add_numbers([*[0] * (len(image.dims) - 1), group * depth])
+        size = original.add_numbers([*image.dims[:-1], depth])
         read = original.add_tensor(_narrow(image, depth))
-        _add_operator(original, step, "SLICE", (source, begin, size), read, make_options("SliceOptions"))
+        original.add_operator(step, "SLICE", (source, begin, size), read, make_options("SliceOptions"), 2)
         written.append(original.add_tensor(_narrow(whole, channels)))
         operator = replace(step.operator, inputs=(read, *constants), outputs=(written[-1],))
         original.add_step(Step(step.label, step.name, operator, step.code))
     joining = make_options("ConcatenationOptions", axis=len(whole.dims) - 1)
-    _add_operator(original, step, "CONCATENATION", written, result, joining)
+    original.add_operator(step, "CONCATENATION", written, result, joining, 2)
 
 
 def _of_group(original: Original, tensor: int, group: int, groups: int) -> int | None:
@@ -71,18 +67,5 @@ def _of_group(original: Original, tensor: int, group: int, groups: int) -> int |
     return original.add_tensor(own, content[group * nbytes : (group + 1) * nbytes])
 
 
-def _numbers(original: Original, numbers: Sequence[int]) -> int:
-    content = np.array(numbers, "<i4").tobytes()
-    return original.add_tensor(Tensor((len(numbers),), TensorType.INT32, 0, "numbers"), content)
-
-
 def _narrow(tensor: Tensor, channels: int) -> Tensor:
     return replace(tensor, shape=(*tensor.dims[:-1], channels), shape_signature=None)
-
-
-def _add_operator(
-    original: Original, step: Step, name: str, operands: Sequence[int], output: int, options: OptionsTable
-) -> None:
-    number = BUILTIN_CODES[name]
-    operator = Operator(0, tuple(operands), (output,), options)
-    original.add_step(Step(step.label, name, operator, OperatorCode(min(number, 127), None, 2, number)))

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from tflite_fuse.check.original.values import Original, Step
-from tflite_fuse.model.schema import Operator, OperatorCode, Tensor
-from tflite_fuse.model.types import BUILTIN_CODES, TensorType
+from tflite_fuse.model.schema import Tensor
+from tflite_fuse.model.types import TensorType
 
 
 def add_joins(original: Original) -> None:
@@ -55,21 +55,14 @@ def _add(original: Original, step: Step) -> None:
     so_far = -1
     for tensor in step.inputs:
         length = original.tensors[tensor].dims[axis]
-        amounts = np.zeros((len(whole.dims), 2), "<i4")
+        amounts = np.zeros((len(whole.dims), 2), np.int32)
         amounts[axis] = before, whole.dims[axis] - before - length
-        numbers = original.add_tensor(Tensor(amounts.shape, TensorType.INT32, 0, "amounts"), amounts.tobytes())
         in_place = original.add_tensor(whole)
-        _add_operator(original, step, "PADV2", (tensor, numbers, lowest), in_place)
+        original.add_operator(step, "PADV2", (tensor, original.add_numbers(amounts), lowest), in_place, version=2)
         before += length
         if so_far >= 0:
             larger = original.add_tensor(whole)
-            _add_operator(original, step, "MAXIMUM", (so_far, in_place), larger)
+            original.add_operator(step, "MAXIMUM", (so_far, in_place), larger, version=2)
             in_place = larger
         so_far = in_place
     original.unite(result, so_far)
-
-
-def _add_operator(original: Original, step: Step, name: str, operands: tuple[int, ...], output: int) -> None:
-    number = BUILTIN_CODES[name]
-    code = OperatorCode(min(number, 127), None, 2, number)
-    original.add_step(Step(step.label, name, Operator(0, operands, (output,)), code))

@@ -12,7 +12,8 @@ from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.model.types import TensorType
 
 _FORMS: dict[int, str] = {TensorType.INT32: "i", TensorType.INT64: "q"}
-_MOST = 64
+_MOST = 1 << 10
+"""Numbers of a tensor: joined again and again, they would be any number."""
 
 
 def add_known_numbers(original: Original) -> None:

@@ -4,15 +4,15 @@
     q(PAD(a)) = PAD(q(a))                                 as PAD fills with 0, and in int8 with the zero point
     q(MAX_POOL_2D(a)) = MAX_POOL_2D(q(a))                 as q never falls
 
-q is a QUANTIZE, or functions of one value with a QUANTIZE at their end; before PAD and MAX_POOL_2D nothing else than
-a QUANTIZE. It falls for no numbers but NaN and those whose quotient with the scale has more than 31 bits, which the
-runtime's conversion to an integer turns into the least one: so values must be known to stay below.
+q is a QUANTIZE to int8, or a function of one value on the way to one; before PAD and MAX_POOL_2D a QUANTIZE alone. It
+falls for no numbers but NaN and those whose quotient with the scale has more than 31 bits, which the runtime's
+conversion to an integer turns into the least one: so values must be known to stay below.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite, prod
 
 import numpy as np
@@ -23,78 +23,70 @@ from tflite_fuse.model.types import TensorType
 
 _PUT = RENAMING | {"CONCATENATION", "TRANSPOSE", "RESIZE_NEAREST_NEIGHBOR"}
 
-_MOST_SITES = 10_000
-"""Looked at at most: models that need more are not proven."""
+_MOST_COPIES = 10_000
+"""Of functions on other tensors than theirs: models that need more are not proven."""
 
 _MOST_VALUES = 1 << 26
 
 
-@dataclass(frozen=True)
-class _Site:
-    """Functions of one value that a tensor's values may go through, a QUANTIZE to int8 at last.
-
-    Attributes:
-        tensor: of float32, in the file.
-        functions: the steps they are of.
-        mover: what puts the values somewhere, and behind it those before ``functions``; None where nothing does.
-        before: the functions that its operands may go through instead.
-    """
-
-    tensor: int
-    functions: tuple[Step, ...]
-    mover: Step | None
-    before: tuple[Step, ...]
-
-    @property
-    def read(self) -> tuple[int, ...]:
-        """The operands of the mover that it moves."""
-        return () if self.mover is None else _moved(self.mover)
-
-
-_Key = tuple[int, tuple[int, ...]]
-
-
 def add_quantized(original: Original) -> None:
     """Adds to the original, for every QUANTIZE of float32 behind moved values, those of the values before."""
-    sites, results = dict[_Key, _Site](), dict[_Key, tuple[int, ...]]()
-    waiting = list[tuple[int, tuple[Step, ...]]]()
-    for step in original.steps:
-        if _is_to_int8(original, step):
-            waiting.append((step.inputs[0], (step,)))
-            results[_key(*waiting[-1])] = step.outputs
-    while waiting and len(sites) < _MOST_SITES:
-        tensor, functions = waiting.pop()
-        if (key := _key(tensor, functions)) not in sites:
-            mover, before = _behind(original, tensor, functions)
-            sites[key] = _Site(tensor, functions, mover, before)
-            waiting += [(part, before) for part in sites[key].read]
-    # What writes a tensor stands before what moves it, so operands are added before what reads them.
-    for key in sorted(sites, key=lambda key: original.in_file.get(key[0], -1)):
-        site = sites[key]
-        if key not in results:
-            results[key] = _add_functions(original, site.functions, site.tensor)
-        parts = [results.get(_key(part, site.before), ()) for part in site.read]
-        if site.mover is not None and all(parts):
-            _add_mover(original, site.mover, [part[-1] for part in parts], results[key][-1])
-            if site.mover.name in RENAMING:
-                between = site.before[: len(site.before) - len(site.functions)]
-                written = (*(step.outputs[0] for step in between), *results[key])
-                for same in zip(parts[0], written, strict=True):
-                    original.unite(*same)
+    writers = {tensor: [original.steps[place]] for tensor, place in original.in_file.items()}
+    waiting = [(step, place) for place, step in enumerate(_functions(original))]
+    # By the place of a function of the file and the tensor that it or a copy of it reads: what that writes.
+    results = {(place, _read(original, step)): step.outputs[0] for step, place in waiting}
+    movers = list[Step]()
+    for step, place in waiting:  # and of copies, each behind those of the functions before it
+        if len(waiting) > _MOST_COPIES:
+            return
+        for mover in tuple(writers.get(_read(original, step), ())):
+            if not _commutes(original, mover, step):
+                continue
+            for part in dict.fromkeys(_moved(mover)):
+                if (place, part) not in results:
+                    copy = _add_copy(original, step, part)
+                    (results[place, part],) = copy.outputs
+                    writers[copy.outputs[0]] = [copy]
+                    waiting.append((copy, place))
+            parts = [results[place, part] for part in _moved(mover)]
+            movers.append(_mover(mover, parts, step.outputs[0]))
+            writers[step.outputs[0]].append(movers[-1])
+            if mover.name in RENAMING:
+                original.unite(parts[0], step.outputs[0])
+    for mover in reversed(movers):  # those further up, which were found last, stand before what reads them
+        original.add_step(mover)
 
 
-def _key(tensor: int, functions: tuple[Step, ...]) -> _Key:
-    return tensor, tuple(map(id, functions))
+def _functions(original: Original) -> list[Step]:
+    """The QUANTIZEs to int8, and the functions of one value whose results they or such functions read, in order."""
+    found, read = list[Step](), set[int]()
+    for step in reversed(original.steps):
+        goes_on = step.name in RULES and len(step.outputs) == 1 and step.outputs[0] in read
+        if _is_to_int8(original, step) or (goes_on and _is_of_one(original, step)):
+            found.append(step)
+            read.add(_read(original, step))
+    return found[::-1]
+
+
+def _add_copy(original: Original, function: Step, tensor: int) -> Step:
+    """Adds a function of one value of another tensor than the one it reads."""
+    read, output = _read(original, function), original.tensors[function.outputs[0]]
+    result = original.add_tensor(replace(output, shape=original.tensors[tensor].dims, shape_signature=None))
+    operands = tuple(tensor if each == read else each for each in function.inputs)
+    copy = replace(function, operator=replace(function.operator, inputs=operands, outputs=(result,)))
+    original.add_step(copy)
+    return copy
 
 
 def _moved(mover: Step) -> tuple[int, ...]:
     return mover.inputs if mover.name == "CONCATENATION" else mover.inputs[:1]
 
 
-def _add_mover(original: Original, mover: Step, parts: Sequence[int], result: int) -> None:
+def _mover(mover: Step, parts: Sequence[int], result: int) -> Step:
+    """An operator that moves values, of other parts than its own."""
     operator = replace(mover.operator, inputs=(*parts, *mover.inputs[len(parts) :]), outputs=(result,))
     version = mover.code.version if mover.name in RENAMING else max(mover.code.version, 2)
-    original.add_step(Step(mover.label, mover.name, operator, replace(mover.code, version=version)))
+    return Step(mover.label, mover.name, operator, replace(mover.code, version=version))
 
 
 def _is_to_int8(original: Original, step: Step) -> bool:
@@ -103,18 +95,6 @@ def _is_to_int8(original: Original, step: Step) -> bool:
     source, output = original.tensors[step.inputs[0]], original.tensors[step.outputs[0]]
     types = source.type == TensorType.FLOAT32 and output.type == TensorType.INT8
     return types and original.activation(step.outputs[0]) is not None and source.dims == output.dims
-
-
-def _behind(original: Original, tensor: int, functions: tuple[Step, ...]) -> tuple[Step | None, tuple[Step, ...]]:
-    """What moves a tensor's values, through further functions of one value, and those with all that follow."""
-    last = len(original.steps)
-    while True:
-        step, place = original.written_by(tensor), original.in_file.get(tensor, -1)
-        if step is None or place >= last or len(step.outputs) != 1 or not step.inputs or min(step.inputs) < 0:
-            return None, functions
-        if step.name not in RULES or not _is_of_one(original, step):
-            return (step if _commutes(original, step, functions) else None), functions
-        tensor, functions, last = _read(original, step), (step, *functions), place
 
 
 def _read(original: Original, step: Step) -> int:
@@ -132,9 +112,11 @@ def _is_of_one(original: Original, step: Step) -> bool:
     return alike and real and all(tensors[tensor].dims in ((), (1,)) for tensor in others)
 
 
-def _commutes(original: Original, mover: Step, functions: tuple[Step, ...]) -> bool:
-    """Whether it is the same to apply functions of one value, a QUANTIZE at last, before an operator or behind it."""
+def _commutes(original: Original, mover: Step, function: Step) -> bool:
+    """Whether it is the same to apply a function of one value before an operator or behind it."""
     tensors, read = original.tensors, _moved(mover)
+    if len(mover.outputs) != 1 or not read or min(mover.inputs) < 0:
+        return False
     if any(tensors[tensor].type != TensorType.FLOAT32 for tensor in (*read, *mover.outputs)):
         return False
     if any(original.content(tensor) or tensors[tensor].is_variable for tensor in (*read, *mover.outputs)):
@@ -142,10 +124,10 @@ def _commutes(original: Original, mover: Step, functions: tuple[Step, ...]) -> b
     if mover.number("fused_activation_function") or _shape(original, mover) != tensors[mover.outputs[0]].dims:
         return False
     if mover.name == "MAX_POOL_2D":
-        affine = original.activation(functions[-1].outputs[0])
+        affine = original.activation(function.outputs[0]) if function.name == "QUANTIZE" else None
         largest = _magnitude(original, read[0])
-        return len(functions) == 1 and affine is not None and largest is not None and largest < affine[0] * 2.0**30
-    return mover.name in _PUT or (mover.name == "PAD" and len(functions) == 1)
+        return affine is not None and largest is not None and largest < affine[0] * 2.0**30
+    return mover.name in _PUT or (mover.name == "PAD" and function.name == "QUANTIZE")
 
 
 def _shape(original: Original, mover: Step) -> Sequence[int] | None:
@@ -203,17 +185,3 @@ def _magnitude(original: Original, tensor: int) -> float | None:
         else:
             return None
     return largest
-
-
-def _add_functions(original: Original, functions: tuple[Step, ...], tensor: int) -> tuple[int, ...]:
-    """Adds functions of one value of another tensor than theirs; what each of them writes."""
-    newest, dims = tensor, original.tensors[tensor].dims
-    moved, written = _read(original, functions[0]), list[int]()
-    for step in functions:
-        result = original.add_tensor(replace(original.tensors[step.outputs[0]], shape=dims, shape_signature=None))
-        operands = tuple(newest if each == moved else each for each in step.inputs)
-        operator = replace(step.operator, inputs=operands, outputs=(result,))
-        original.add_step(Step(step.label, step.name, operator, step.code))
-        moved, newest = step.outputs[0], result
-        written.append(result)
-    return tuple(written)

@@ -16,8 +16,6 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.check.original.values import Original, Step
-from tflite_fuse.model.schema import Tensor
-from tflite_fuse.model.types import TensorType
 
 
 def add_untransposed(original: Original) -> None:
@@ -58,10 +56,8 @@ def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) 
         before = sorted(order)
         axes = sorted(before.index(order[place]) for place in reduced)
         natural = tuple(dim for _, dim in sorted(zip(left, output.dims, strict=True)))
-        content = np.array(axes, "<i4").tobytes()
-        constant = original.add_tensor(Tensor((len(axes),), TensorType.INT32, 0, "axes"), content)
         result = original.add_tensor(replace(output, shape=natural, shape_signature=None))
-        operator = replace(step.operator, inputs=(plain, constant), outputs=(result,))
+        operator = replace(step.operator, inputs=(plain, original.add_numbers(axes)), outputs=(result,))
         original.add_step(Step(step.label, step.name, operator, step.code))
         _follow(original, step.outputs[0], result, left)
 
