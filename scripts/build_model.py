@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Turn a layer list into an int8 model with random weights: build_model.py ARCH.json OUT.tflite [--seed N].
+"""Turn a layer list into an int8 model with random weights: build_model.py ARCH.json OUT.tflite [--seed N] [--float32].
 
-The format of the layer list is described in scripts/zoo/architectures.py. Needs neither TensorFlow nor an
-installed package, only the package's core dependencies.
+With --float32 the model is the float32 twin of that, each number what its integer stands for; in place of a layer list
+it may be an int8 .tflite file. The format of the layer list is described in scripts/zoo/architectures.py. Needs neither
+TensorFlow nor an installed package, only the package's core dependencies.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.zoo.architectures import build_architecture_file
-from tflite_fuse.errors import TfliteFuseError
-from tflite_fuse.model import save_model
+from scripts.zoo.float_twin import float_twin
+from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.model import Model, load_model, save_model
 
 
 def _seed(text: str) -> int:
@@ -24,15 +26,25 @@ def _seed(text: str) -> int:
     return int(text)
 
 
+def _model(options: argparse.Namespace) -> Model:
+    if options.architecture.suffix == ".tflite":
+        if not options.float32:
+            raise UsageError(f"{options.architecture} is a model already; --float32 makes its float32 twin")
+        return float_twin(load_model(options.architecture))
+    model = build_architecture_file(options.architecture, options.seed)
+    return float_twin(model) if options.float32 else model
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Build one model. Returns the exit code: 0 done, 2 bad input."""
     parser = argparse.ArgumentParser(description="Build an int8 .tflite model with random weights from a layer list.")
-    parser.add_argument("architecture", metavar="ARCH.json", type=Path, help="layer list")
+    parser.add_argument("architecture", metavar="ARCH.json", type=Path, help="layer list; with --float32 also a model")
     parser.add_argument("output", metavar="OUT.tflite", type=Path, help="model to write")
     parser.add_argument("--seed", type=_seed, default=0, help="of weights and ranges (default 0)")
+    parser.add_argument("--float32", action="store_true", help="the float32 twin of the model")
     options = parser.parse_args(arguments)
     try:
-        model = build_architecture_file(options.architecture, options.seed)
+        model = _model(options)
         save_model(model, options.output)
     except TfliteFuseError as error:
         print(f"build_model.py: {error}", file=sys.stderr)

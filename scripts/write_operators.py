@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts.readme import write_part
 from tflite_fuse.ops.kinds.real import REAL_OPERATORS
-from tflite_fuse.ops.table import LOWERINGS
+from tflite_fuse.ops.table import FLOAT_OPERATORS, LOWERINGS
 
 WIDTH = 120
 
@@ -20,7 +20,12 @@ WIDTH = 120
 def operators() -> str:
     """All of them by their names in TFLite's schema, as lines of the README."""
     named = [name for name in LOWERINGS if not name.startswith("CUSTOM:")]
-    return _listed("On int8", named) + "\n" + _listed("On float32 between a DEQUANTIZE and a QUANTIZE", REAL_OPERATORS)
+    lists = {
+        "On int8": named,
+        "On float32": FLOAT_OPERATORS,
+        "On float32 between a DEQUANTIZE and a QUANTIZE": REAL_OPERATORS,
+    }
+    return "\n".join(_listed(where, names) for where, names in lists.items())
 
 
 def _listed(where: str, names: Iterable[str]) -> str:

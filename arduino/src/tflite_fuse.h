@@ -53,7 +53,8 @@ typedef enum {
   TFLITE_FUSE_BAD_STEP,       /* a step of a fragment is of no kind, or its peer, number or operands are out of range */
   TFLITE_FUSE_NO_OPERATOR,    /* a fragment has an operator that no block holds: only the coordinator in Python can run it */
   TFLITE_FUSE_WRONG_CALL,     /* another event comes next, or there is no such input or output */
-  TFLITE_FUSE_BAD_MESSAGE     /* a message's payload has another size than the plan says */
+  TFLITE_FUSE_BAD_MESSAGE,    /* a message's payload has another size than the plan says */
+  TFLITE_FUSE_CONTRACTED      /* a block computes with float32, and the library was not compiled with -ffp-contract=off */
 } tflite_fuse_status;
 
 /* Kinds of memory a caller brings to a run. */

@@ -102,7 +102,7 @@ TARGETS = {
             "xtensa-lx106",
             "xtensa-lx106-elf-",
             "-mlongcalls -mtext-section-literals --specs=/usr/lib/xtensa-lx106-elf/picolibc.specs "
-            "-ffunction-sections -fdata-sections",
+            "-ffunction-sections -fdata-sections -DTFLITE_FUSE_NO_FLOATS",
             "-nostartfiles -Wl,--gc-sections -T {here}/xtensa.ld",
             ("xtensa_start.S", "xtensa.c"),
             f"qemu-system-xtensa -M sim -cpu lx106 -m 64M {_SEMIHOSTING} -kernel",

@@ -7,14 +7,16 @@ from random import Random
 
 from tflite_fuse.cost.schedule.tiles import split_block
 from tflite_fuse.ir.block import Block, BlockConfig, StageKind
+from tflite_fuse.ops.table import KINDS
 
 
 def random_config(rng: Random, block: Block) -> BlockConfig:
     """Whole, strips, bands or tiles, a chunk, and often runs of their own for some stages."""
     tensor = max(block.tensors, key=lambda tensor: tensor.pixels)
     whole = rng.random() < 0.3
+    in_order = any(KINDS[stage.kind].sums_in_order for stage in block.stages)
     height = 65535 if whole or rng.random() < 0.4 else rng.randint(1, tensor.height)
-    width = 65535 if whole or rng.random() < 0.2 else rng.randint(1, tensor.width)
+    width = 65535 if whole or rng.random() < 0.2 or in_order else rng.randint(1, tensor.width)
     chunk = rng.choice([1, 2, 3, 4, 4, 5, 8, 100])
     own = rng.random() < 0.5
     return BlockConfig(height, width, chunk, random_runs(rng, block) if own else (), random_ahead(rng, block))

@@ -20,6 +20,7 @@ import numpy as np
 from tests.drawing.packed_blocks import deep_block, packed_block
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import one_tile, random_config
+from tests.drawing.steps.floats import float_block
 from tests.drawing.steps.recurrent import recurrent_block
 from tests.drawing.witness import check, check_random, plan
 from tflite_fuse.emit.encode import EncodedBlock, encode
@@ -35,6 +36,7 @@ MOST_BYTES = 1 << 22
 
 
 RUNS = ("exercise", "fuzz", "overrun", "exercise-packed", "fuzz-packed", "exercise-recurrent", "fuzz-recurrent")
+RUNS += ("exercise-floats", "fuzz-floats")
 
 
 def small_block(rng: Random) -> Block:
@@ -130,6 +132,19 @@ def fuzz_recurrent(library: HostLibrary, seed: int) -> str:
     return fuzz(library, seed, recurrent_block, whole=True)
 
 
+def exercise_floats(library: HostLibrary, seed: int) -> str:
+    """As ``exercise``, with blocks on float32."""
+    rng = Random(seed)
+    block = float_block(rng, largest=7)
+    check(library, block, random_config(rng, block), rng)
+    return "equal"
+
+
+def fuzz_floats(library: HostLibrary, seed: int) -> str:
+    """As ``fuzz``, with blocks on float32."""
+    return fuzz(library, seed, float_block)
+
+
 def run_damaged(library: HostLibrary, rng: Random, encoded: EncodedBlock) -> str:
     try:
         sizes = library.operand_sizes(encoded.options, encoded.constants)
@@ -177,7 +192,8 @@ def zeros(desc: TensorDesc | None) -> PixelSource:
 def main() -> None:
     path, what, first, count = sys.argv[1:]
     library = load_library(Path(path))
-    ways = exercise, fuzz, overrun, exercise_packed, fuzz_packed, exercise_recurrent, fuzz_recurrent
+    ways = (exercise, fuzz, overrun, exercise_packed, fuzz_packed, exercise_recurrent, fuzz_recurrent)
+    ways += (exercise_floats, fuzz_floats)
     run = dict(zip(RUNS, ways, strict=True))[what]
     outcomes = [run(library, seed) for seed in range(int(first), int(first) + int(count))]
     print({outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))})

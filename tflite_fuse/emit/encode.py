@@ -160,7 +160,7 @@ class _Constants:
         padded = [stage for stage, found in pairs if found.looks_outside or _leaves_input(stage, block.tensors)]
         sources = {stage.output: (stage, block.tensors[stage.inputs[0]]) for stage in padded}
         self._padding = {out: KINDS[stage.kind].outside(stage, source) for out, (stage, source) in sources.items()}
-        self._pad_channels = max((source.channels for _, source in sources.values()), default=0)
+        self._pad_bytes = max((source.pixel_bytes for _, source in sources.values()), default=0)
 
     def add(self, section: bytes) -> int:
         offset = len(self._data)
@@ -172,7 +172,7 @@ class _Constants:
         if value is None:
             return NONE
         if value not in self._pads:
-            self._pads[value] = self.add(np.full(self._pad_channels, value, np.int8).tobytes())
+            self._pads[value] = self.add(np.full(self._pad_bytes, value, np.int8).tobytes())
         return self._pads[value]
 
     def to_bytes(self) -> bytes:

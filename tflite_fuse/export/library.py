@@ -26,6 +26,7 @@ _FORMS = {
     WeightForm.PAIRED: "#define TFLITE_FUSE_PAIRED_CONV tflite_fuse_conv_paired",
 }
 _ROWS = re.compile(r"#define TFLITE_FUSE_KINDS\(row\).*?\n\n", re.DOTALL)
+_ROWS_OF_FLOATS = re.compile(r"(#define TFLITE_FUSE_KINDS_OF_FLOATS\(row\)).*?\n\n", re.DOTALL)
 _MANIFESTS = ("LICENSE", "library.json", "library.properties", "CMakeLists.txt", "idf_component.yml", "keywords.txt")
 
 
@@ -74,13 +75,14 @@ def with_kinds(files: Files, kinds: Collection[StageKind], forms: Collection[Wei
     if not path or not kinds:
         return files
     wanted = {kind.name for kind in kinds}
-    rows_there = _ROWS.search(table)
-    kept = [row.group() for row in _ROW.finditer(rows_there.group() if rows_there else "") if row.group(1) in wanted]
+    there = "".join(found.group() for rows in (_ROWS, _ROWS_OF_FLOATS) if (found := rows.search(table)))
+    kept = [row.group() for row in _ROW.finditer(there) if row.group(1) in wanted]
     if len(kept) != len(wanted):
         raise RuntimeUnavailableError(_OTHER_VERSION)
     rows = " \\\n  ".join(("#define TFLITE_FUSE_KINDS(row)", *kept))
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
-    table = _ROWS_OF_SPLITS.sub(r"\1\n\n", table, count=1)
+    for others in (_ROWS_OF_SPLITS, _ROWS_OF_FLOATS):
+        table = others.sub(r"\1\n\n", table, count=1)
     return with_weights({**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1)}, forms)
 
 
@@ -96,6 +98,12 @@ def with_weights(files: Files, forms: Collection[WeightForm]) -> Files:
     for line in (line for form, line in _FORMS.items() if form not in forms):
         table = table.replace(line, f"{line.rpartition(' ')[0]} NULL")
     return {**files, path: table.encode()}
+
+
+def without_floats(files: Files) -> Files:
+    """The same folder without the kernels on float32."""
+    path, table = _table(files)
+    return {**files, path: _ROWS_OF_FLOATS.sub(r"\1\n\n", table, count=1).encode()}
 
 
 def _table(files: Files) -> tuple[str, str]:

@@ -69,6 +69,19 @@ class StageKind(IntEnum):
     """The largest value of each channel over all pixels, at its one pixel."""
     CHANNEL_MAX = 32
     """The largest value of each pixel, as its one channel."""
+    FLOAT_CONV = 33
+    """From here on of float32 tensors, in single precision and in the order of TFLM's reference kernels."""
+    FLOAT_DEPTHWISE = 34
+    FLOAT_FULLY_CONNECTED = 35
+    FLOAT_AVERAGE_POOL = 36
+    FLOAT_MAX_POOL = 37
+    FLOAT_GLOBAL_AVERAGE = 38
+    FLOAT_PAIR = 39
+    """Of two tensors, value by value; one pixel may go with all of the other."""
+    FLOAT_BY_CHANNEL = 40
+    """The same of a tensor and a constant for each channel."""
+    FLOAT_CURVE = 41
+    """A function of one value."""
 
 
 class Storage(IntEnum):
@@ -98,13 +111,13 @@ class Storage(IntEnum):
 
 
 class ElementType(IntEnum):
-    """Type of a tensor's elements. Blocks compute in INT8; where they meet the application it may be another one.
+    """Type of a tensor's elements. Stages compute in INT8 or FLOAT32; where they meet the application it may be UINT8.
 
     UINT8 stands for the int8 value of 128 less, and so does its zero point: 0x80 is exclusive-ored to every byte, of an
     INPUT where it lies before the block runs, of a SOURCE as its pixels arrive, of an OUTPUT when the block has run. An
     EXTERNAL tensor is never written: its bytes are read as int8, by LOOKUPs whose tables are turned by 128.
-    FLOAT32 is what QUANTIZE stages read and DEQUANTIZE stages write, and no others do; wherever such a tensor lies,
-    its elements take four bytes, at any address.
+    FLOAT32 is what QUANTIZE and FLOAT stages read, and DEQUANTIZE and FLOAT stages write; PAD and CONCATENATION write
+    the type they read. Elements take four bytes; a FLOAT stage needs them at multiples of 4, the others at any address.
     The others are refused until something fills them.
     """
 

@@ -102,11 +102,9 @@ def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
         whole = tensors[index].storage in (Storage.INPUT, Storage.EXTERNAL)
         whole |= index == stage.inputs[-1] and remembers(stage, tensors)
         check.require(whole or index in made, f"reads {tensors[index].name} before it is computed")
-        real = tensors[index].is_real
-        check.require(
-            real == kind.reads_real, f"reads {tensors[index].name}, of type {tensors[index].element_type.name}"
-        )
-    writes = kind.writes_real or (stage.kind is StageKind.SOURCE and check.output.is_real)
+        found, reads_real = tensors[index], check.output.is_real if kind.moves else kind.reads_real
+        check.require(found.is_real == reads_real, f"reads {found.name}, of type {found.element_type.name}")
+    writes = check.output.is_real if kind.moves or stage.kind is StageKind.SOURCE else kind.writes_real
     check.require(check.output.is_real == writes, f"writes elements of type {check.output.element_type.name}")
     _check_window(check, kind.window)
     low, high = stage.activation_min, stage.activation_max

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Tensors = Sequence[BlockTensor]
 """All tensors of a block or layer graph: a stage's ``inputs`` and ``output`` index them."""
 
-Operand = tuple[BlockTensor, Int64Array]
+Operand = tuple[BlockTensor, npt.NDArray[Any]]
 """An input of a stage: the tensor and its values, int64 [H, W, C]; float32 where the kind reads that."""
 
 Values = npt.NDArray[Any]
@@ -306,12 +306,14 @@ class Kind:
         inputs: the fewest and the most tensors it reads.
         window: which pixels of its inputs an output pixel needs.
         reads_real, writes_real: whether its inputs, its output are float32.
+        moves: whether it moves elements of any type, as which it then reads and writes.
         by_value: whether every value it writes depends on the values at the same place and channel alone, in the same
             way everywhere.
         cuts: whether its padding may be negative: windows then start so far inside the input, whose end they need not
             reach.
         sum_bytes: of its first input, bytes per output channel of the sums it keeps while it visits all pixels of that
             input; 0 if it keeps none and writes pixel by pixel.
+        sums_in_order: whether such sums depend on the order of the pixels, so that tiles must be whole rows.
         memory_bytes: from its output, bytes it remembers from pixel to pixel and from run to run; 0 for nothing. It
             computes all pixels of its output in their order, each once, and reads the memory as its last input.
         outside: the value every pixel outside its input has, from the stage and that input.
@@ -330,9 +332,11 @@ class Kind:
     window: Window = Window.PIXEL
     reads_real: bool = False
     writes_real: bool = False
+    moves: bool = False
     by_value: bool = False
     cuts: bool = False
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
+    sums_in_order: bool = False
     memory_bytes: Callable[[BlockTensor], int] = lambda output: 0
     outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: source.zero_point
     check: Callable[[StageCheck], None] = lambda check: None

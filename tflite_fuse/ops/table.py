@@ -8,13 +8,18 @@ from itertools import chain
 from tflite_fuse.ir.axes import SPOT, Windows, stage_windows
 from tflite_fuse.ir.block import Stage, StageKind
 from tflite_fuse.ops.entry import Kind, Tensors
+from tflite_fuse.ops.floats import elementwise as float_elementwise
+from tflite_fuse.ops.floats import pools as float_pools
+from tflite_fuse.ops.floats import weighted as float_weighted
 from tflite_fuse.ops.kinds import blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView, rename
 from tflite_fuse.ops.weighted import convolutions, lstm, sums
 
+_FLOATS = (float_elementwise, float_pools, float_weighted)
 _FAMILIES = (
     *(blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state),
     *(convolutions, lstm, sums),
+    *_FLOATS,
 )
 
 KINDS: Mapping[StageKind, Kind] = {
@@ -22,11 +27,28 @@ KINDS: Mapping[StageKind, Kind] = {
     for kind in sorted(chain.from_iterable(family.KINDS for family in _FAMILIES), key=lambda kind: kind.number)
 }
 
+_RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+
 LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
-    **dict.fromkeys(("EXPAND_DIMS", "RESHAPE", "SQUEEZE"), rename),
+    **dict.fromkeys(_RENAMING, rename),
     **dict(chain.from_iterable(kind.lowerings.items() for kind in KINDS.values())),
 }
 """How each operator a block can hold becomes a stage, by its name in TFLite's schema."""
+
+FLOAT_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
+    **real.REAL_LOWERINGS,
+    **dict(chain.from_iterable(family.LOWERINGS.items() for family in _FLOATS)),
+}
+"""The same of operators that read or write float32; those that only move or rename values are in LOWERINGS."""
+
+FLOAT_OPERATORS: frozenset[str] = frozenset(
+    {
+        *chain.from_iterable(family.LOWERINGS for family in _FLOATS),
+        *chain.from_iterable(kind.lowerings for kind in KINDS.values() if kind.moves),
+        *_RENAMING,
+    }
+)
+"""Operators that blocks compute in float32."""
 
 COUNTS: tuple[str, ...] = tuple(dict.fromkeys(chain.from_iterable(kind.work.counts for kind in KINDS.values())))
 """What kinds count of their work."""

@@ -14,6 +14,20 @@
 #define TFLITE_FUSE_SETTLE(a, b, c, d) __asm__ volatile("" : : "r"(a), "r"(b), "r"(c), "r"(d) : "memory")
 /* Hides how a value came about. Compilers keep several copies of one counter otherwise, which costs registers. */
 #define TFLITE_FUSE_HIDE(value) __asm__("" : "+r"(value))
+/* The same of a float32, where the core has an instruction for product and sum in one, which rounds once. */
+#if defined(__ARM_FP) && (__ARM_FP & 4) != 0
+#if defined(__aarch64__)
+#define TFLITE_FUSE_HIDE_FLOAT(value) __asm__("" : "+w"(value))
+#else
+#define TFLITE_FUSE_HIDE_FLOAT(value) __asm__("" : "+t"(value))
+#endif
+#elif defined(__riscv_flen) || (defined(__XTENSA__) && !defined(__XTENSA_SOFT_FLOAT__))
+#define TFLITE_FUSE_HIDE_FLOAT(value) __asm__("" : "+f"(value))
+#elif defined(__FMA__)
+#define TFLITE_FUSE_HIDE_FLOAT(value) __asm__("" : "+x"(value))
+#else
+#define TFLITE_FUSE_HIDE_FLOAT(value) ((void)(value))
+#endif
 #else
 #define TFLITE_FUSE_INLINE static inline
 #define TFLITE_FUSE_NOINLINE
@@ -21,6 +35,7 @@
 #define TFLITE_FUSE_OFTEN
 #define TFLITE_FUSE_SETTLE(a, b, c, d) ((void)0)
 #define TFLITE_FUSE_HIDE(value) ((void)0)
+#define TFLITE_FUSE_HIDE_FLOAT(value) ((void)(value))
 #endif
 
 /* Names that the files of the library share, and no application: they are not exported from a shared library. For one

@@ -147,7 +147,7 @@ static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, i
     point_to_windows(window, m, call, call->inputs[0]);
     tflite_fuse_entry_of(call->stage)->compute(call);
     for (int32_t pixel = 0; pixel < call->count; ++pixel) {
-      outputs[pixel] += call->inputs[0]->channels;
+      outputs[pixel] += tflite_fuse_pixel_bytes(call->inputs[0]);
     }
   }
 }

@@ -142,7 +142,20 @@ enum tflite_fuse_kind {
   /* The largest value of each channel over all pixels, at its one pixel. */
   TFLITE_FUSE_KIND_GLOBAL_MAX = 31,
   /* The largest value of each pixel, as its one channel. */
-  TFLITE_FUSE_KIND_CHANNEL_MAX = 32
+  TFLITE_FUSE_KIND_CHANNEL_MAX = 32,
+  /* From here on of float32 tensors, in single precision and in the order of TFLM's reference kernels. */
+  TFLITE_FUSE_KIND_FLOAT_CONV = 33,
+  TFLITE_FUSE_KIND_FLOAT_DEPTHWISE = 34,
+  TFLITE_FUSE_KIND_FLOAT_FULLY_CONNECTED = 35,
+  TFLITE_FUSE_KIND_FLOAT_AVERAGE_POOL = 36,
+  TFLITE_FUSE_KIND_FLOAT_MAX_POOL = 37,
+  TFLITE_FUSE_KIND_FLOAT_GLOBAL_AVERAGE = 38,
+  /* Of two tensors, value by value; one pixel may go with all of the other. */
+  TFLITE_FUSE_KIND_FLOAT_PAIR = 39,
+  /* The same of a tensor and a constant for each channel. */
+  TFLITE_FUSE_KIND_FLOAT_BY_CHANNEL = 40,
+  /* A function of one value. */
+  TFLITE_FUSE_KIND_FLOAT_CURVE = 41
 };
 
 /* Where a tensor of a block lives. */
@@ -169,7 +182,7 @@ enum tflite_fuse_storage {
   TFLITE_FUSE_STORAGE_PERSISTENT = 4
 };
 
-/* Type of a tensor's elements. Blocks compute in INT8; where they meet the application it may be another one. */
+/* Type of a tensor's elements. Stages compute in INT8 or FLOAT32; where they meet the application it may be UINT8. */
 enum tflite_fuse_element {
   TFLITE_FUSE_ELEMENT_INT8 = 0,
   TFLITE_FUSE_ELEMENT_UINT8 = 1,

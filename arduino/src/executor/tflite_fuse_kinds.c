@@ -33,6 +33,24 @@
   row(GLOBAL_MAX, global_max)                 \
   row(CHANNEL_MAX, channel_max)
 
+/* Those on float32. Define TFLITE_FUSE_NO_FLOATS for the library's sources where a core has neither instructions nor
+ * functions for floats. */
+#define TFLITE_FUSE_KINDS_OF_FLOATS(row)            \
+  row(FLOAT_CONV, float_conv)                       \
+  row(FLOAT_DEPTHWISE, float_depthwise)             \
+  row(FLOAT_FULLY_CONNECTED, float_fully_connected) \
+  row(FLOAT_AVERAGE_POOL, float_average_pool)       \
+  row(FLOAT_MAX_POOL, float_max_pool)               \
+  row(FLOAT_GLOBAL_AVERAGE, float_global_average)   \
+  row(FLOAT_PAIR, float_pair)                       \
+  row(FLOAT_BY_CHANNEL, float_by_channel)           \
+  row(FLOAT_CURVE, float_curve)
+
+#if defined(TFLITE_FUSE_NO_FLOATS)
+#undef TFLITE_FUSE_KINDS_OF_FLOATS
+#define TFLITE_FUSE_KINDS_OF_FLOATS(row)
+#endif
+
 /* Those that only devices of a split have: their file is linked where a worker is. */
 #define TFLITE_FUSE_KINDS_OF_SPLITS(row) \
   row(CONV_SUMS, conv_sums)              \
@@ -43,6 +61,7 @@
 #define TFLITE_FUSE_ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,
 
 TFLITE_FUSE_KINDS(TFLITE_FUSE_DECLARE)
+TFLITE_FUSE_KINDS_OF_FLOATS(TFLITE_FUSE_DECLARE)
 #if defined(__ELF__)
 TFLITE_FUSE_KINDS_OF_SPLITS(TFLITE_FUSE_DECLARE_WEAK)
 #else /* what is not linked has no address there */
@@ -53,7 +72,8 @@ TFLITE_FUSE_KINDS_OF_SPLITS(TFLITE_FUSE_DECLARE_WEAK)
 /* Of a source there is nothing to compute. */
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_source = {0};
 
-const tflite_fuse_entry* const tflite_fuse_kinds[] = {TFLITE_FUSE_KINDS(TFLITE_FUSE_ROW) TFLITE_FUSE_KINDS_OF_SPLITS(TFLITE_FUSE_ROW)};
+const tflite_fuse_entry* const tflite_fuse_kinds[] = {TFLITE_FUSE_KINDS(TFLITE_FUSE_ROW) TFLITE_FUSE_KINDS_OF_FLOATS(
+    TFLITE_FUSE_ROW) TFLITE_FUSE_KINDS_OF_SPLITS(TFLITE_FUSE_ROW)};
 
 /* NULL in a project whose model has no weights of 16 bits, or none in pairs: its linker leaves their kernel out. */
 #define TFLITE_FUSE_INT16_CONV tflite_fuse_conv_int16

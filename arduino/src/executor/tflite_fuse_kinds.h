@@ -24,7 +24,8 @@ enum tflite_fuse_sums {
   TFLITE_FUSE_SUMS_NOTHING = 0,
   TFLITE_FUSE_SUMS_PRODUCTS, /* of an input of more than one pixel, int32 */
   TFLITE_FUSE_SUMS_VALUES,   /* int16 where they fit, else int32 */
-  TFLITE_FUSE_SUMS_LARGEST   /* no sums: a byte for each channel */
+  TFLITE_FUSE_SUMS_LARGEST,  /* no sums: a byte for each channel */
+  TFLITE_FUSE_SUMS_REALS     /* float32 */
 };
 
 /* One kind of stage. What is left out is 0: it does not apply. Checks see numbers in range and shapes that fit. */
@@ -41,6 +42,7 @@ typedef struct {
   bool keeps_extent;              /* and as many rows and columns */
   bool reads_float;               /* inputs are float32, else int8 */
   bool writes_float;              /* and the output */
+  bool moves;                     /* output and inputs are of one type, whichever it is */
 
   /* Whether its tensors fit together, beyond the above. */
   bool (*fits)(const tflite_fuse_block* block, const tflite_fuse_stage* stage);
@@ -51,6 +53,9 @@ typedef struct {
    * numbers its kernel can take. */
   bool (*table_is_sound)(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                          int64_t room);
+
+  /* Of kinds whose results depend on how the library was compiled: whether it was compiled as they need it. */
+  bool (*computes_exactly)(void);
 
   /* Makes ready what a stage keeps from run to run, or, behind a run that has ended well, moves it on. */
   void (*keep)(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done);

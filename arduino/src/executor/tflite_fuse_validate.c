@@ -92,12 +92,13 @@ static bool is_float(const tflite_fuse_tensor* tensor) {
 /* Whether a stage reads and writes float32 where its kind does, and nowhere else. */
 static bool types_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
+  const bool writes = is_float(&block->tensors[stage->output]), reads = entry->moves ? writes : entry->reads_float;
   for (int32_t i = 0; i < stage->input_count; ++i) {
-    if (is_float(tflite_fuse_input_of(block, stage, i)) != entry->reads_float) {
+    if (is_float(tflite_fuse_input_of(block, stage, i)) != reads) {
       return false;
     }
   }
-  return is_float(&block->tensors[stage->output]) == entry->writes_float;
+  return entry->moves || writes == entry->writes_float;
 }
 
 /* Whether the inputs have the shape the kind asks for: of two that go together, one may be a single pixel. */
@@ -201,6 +202,11 @@ static bool accumulators_are_sound(const tflite_fuse_block* block, const tflite_
                       tflite_fuse_reserved(block), block->header->scratch_bytes);
 }
 
+static bool computes_exactly(const tflite_fuse_stage* stage) {
+  const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
+  return entry->computes_exactly == NULL || entry->computes_exactly();
+}
+
 static tflite_fuse_status check_stages(const tflite_fuse_block* block, uint32_t stage_input_count,
                                        size_t constants_bytes) {
   uint64_t work = 0;
@@ -217,6 +223,9 @@ static tflite_fuse_status check_stages(const tflite_fuse_block* block, uint32_t 
     }
     if (!add_work(block, stage, &work)) {
       return TFLITE_FUSE_TOO_MUCH_WORK;
+    }
+    if (!computes_exactly(stage)) {
+      return TFLITE_FUSE_CONTRACTED;
     }
   }
   return TFLITE_FUSE_OK;

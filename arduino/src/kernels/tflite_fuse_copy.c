@@ -3,10 +3,10 @@
 #include "../executor/tflite_fuse_checks.h"
 
 static void copy(const tflite_fuse_call* call) {
-  const int32_t channels = call->inputs[0]->channels;
+  const int32_t bytes = tflite_fuse_pixel_bytes(call->inputs[0]);
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* from = call->windows[0][i];
-    const int8_t* const end = from + channels;
+    const int8_t* const end = from + bytes;
     int8_t* to = call->outputs[i];
     /* No memcpy of all: tensors of a hostile file may overlap. */
     if (((uintptr_t)from | (uintptr_t)to) % sizeof(uint32_t) == 0) {
@@ -27,6 +27,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_pad = {
     .has_padding = true,
     .cuts = true,
     .keeps_channels = true,
+    .moves = true,
     .compute = copy,
 };
 
@@ -43,6 +44,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_concatenation = {
     .max_inputs = TFLITE_FUSE_MAX_OPERAND,
     .operands = 1,
     .keeps_extent = true,
+    .moves = true,
     .fits = fits_channels,
     .compute = copy,
 };

@@ -115,12 +115,12 @@ def test_float32_that_somebody_else_reads_keeps_the_parts_apart(extra: int) -> N
     model = model_of("ADD", extra=extra)
     found = lower_model(model)
     assert all(isinstance(each, str) or each.table is None for each in found)
-    assert "float32" in str(fusability(model)[2])
+    assert fusability(model)[2] is None  # it is a stage on float32 of its own
 
 
 def test_numbers_that_are_not_finite_keep_the_parts_apart() -> None:
     model = model_of("MUL", scales=(3e37, 1.0, 1.0))
-    assert fusability(model)[2] is not None
+    assert all(isinstance(each, str) or each.table is None for each in lower_model(model))
 
 
 def test_all_of_them_are_one_stage_of_two_inputs() -> None:

@@ -55,9 +55,7 @@ class Program:
         source = self.tensors[self.inputs[stage][0]]
         several = source.height * source.width > 1
         kind = self.stages[stage].kind
-        return kind in (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX) or (
-            kind == StageKind.FULLY_CONNECTED and several
-        )
+        return kind in _SUMMED or (kind in FULLY_CONNECTED and several)
 
     def sums_driven(self, stage: int) -> bool:
         """Whether it does so while the tiles run."""
@@ -80,6 +78,17 @@ def program_of(options: Options) -> Program:
     return Program(options.header, options.tensors, options.stages, inputs)
 
 
+FLOATS = tuple(kind for kind in StageKind if kind.name.startswith("FLOAT_"))
+"""Kinds that read and write float32."""
+
+MOVES = (StageKind.PAD, StageKind.CONCATENATION)
+"""Kinds that write the type they read."""
+
+FULLY_CONNECTED = (StageKind.FULLY_CONNECTED, StageKind.FLOAT_FULLY_CONNECTED)
+"""Kinds that sum over all pixels where there are several."""
+
+_SUMMED = (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FLOAT_GLOBAL_AVERAGE)
+
 SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV, StageKind.DEPTH_TO_SPACE)
 """Kinds whose dilation is the distance of the input's pixels, not of the taps."""
 
@@ -91,6 +100,7 @@ PAIRS = (
     StageKind.MAXIMUM,
     StageKind.MINIMUM,
     StageKind.REAL_PAIR,
+    StageKind.FLOAT_PAIR,
 )
 """Kinds of two inputs, one of which may be a single pixel that goes with all pixels of the other."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tflite_fuse.check.block.regions import NOWHERE, Axis, Program, Tile, pixel_bytes, reach, spans, tiles
+from tflite_fuse.check.block.regions import FLOATS, NOWHERE, Axis, Program, Tile, pixel_bytes, reach, spans, tiles
 from tflite_fuse.check.block.tables import state_problems
 from tflite_fuse.check.block.tape import NEVER, Ints, Tape, begins, follow, is_source, reads, writes
 from tflite_fuse.emit.structs import NONE
@@ -254,6 +254,11 @@ def _split_problems(program: Program) -> Iterator[str]:
         if stage.runs_ahead > 1 or (stage.runs_ahead and (not own or stage.kind == StageKind.STATE)):
             yield f"stage {s} runs ahead of who waits for it"
     header = program.header
+    width = program.tensors[driven].width
+    if header.tile_width < width and any(
+        program.sums_driven(s) and program.stages[s].kind in FLOATS for s in program.tail
+    ):
+        yield f"strips of {header.tile_width} columns of {width} sum float32 in another order"
     if not 1 <= header.tile_height <= 65535 or not 1 <= header.tile_width <= 65535 or not 1 <= header.chunk <= 255:
         yield f"tiles of {header.tile_height} x {header.tile_width} in runs of {header.chunk} are out of range"
 

@@ -19,7 +19,7 @@ from tflite_fuse.check.block.constants import (
     single_weights,
     weight_places,
 )
-from tflite_fuse.check.block.regions import PAIRS, reach, repeats
+from tflite_fuse.check.block.regions import FULLY_CONNECTED, PAIRS, pixel_bytes, reach, repeats
 from tflite_fuse.check.block.tables import expected_table
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.scales import added
@@ -35,7 +35,12 @@ _ADDITION = (
     "left shift",
     *(f"{what} of {operand}" for operand in ("input 0", "input 1", "the sum") for what in ("multiplier", "shift")),
 )
-_OF_ALL_PIXELS = (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FULLY_CONNECTED)
+_OF_ALL_PIXELS = (
+    StageKind.GLOBAL_AVERAGE,
+    StageKind.GLOBAL_MAX,
+    StageKind.FLOAT_GLOBAL_AVERAGE,
+    *FULLY_CONNECTED,
+)
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,9 @@ def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference
 
 
 def _depth(meaning: Meaning) -> int:
+    """Values a FULLY_CONNECTED reads; of float32 its weights are bytes."""
+    if meaning.weights is None and meaning.output is not None:
+        return len(meaning.rows) // 4 // meaning.output[2]
     return 0 if meaning.weights is None else prod(meaning.weights.shape[1:])
 
 
@@ -326,7 +334,7 @@ def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
         StageKind.MAX_POOL: -128,
         StageKind.AVERAGE_POOL: 0,
     }.get(view.kind, source.zero_point)
-    pixel = view.constants.pad(view.desc.pad_offset, source.channels)
+    pixel = view.constants.pad(view.desc.pad_offset, pixel_bytes(source))
     wrong = np.flatnonzero(pixel != value)
     if len(wrong):
         yield Difference("padding value", value, int(pixel[wrong[0]]), None, (int(wrong[0]),), len(wrong))

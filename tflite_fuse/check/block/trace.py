@@ -11,7 +11,7 @@ import numpy as np
 
 from tflite_fuse.check.block.constants import Constants
 from tflite_fuse.check.block.options import Options
-from tflite_fuse.check.block.regions import PAIRS, SPREADING, Program, program_of
+from tflite_fuse.check.block.regions import FLOATS, MOVES, PAIRS, SPREADING, Program, program_of
 from tflite_fuse.check.block.replay import ScheduleProof, replay
 from tflite_fuse.check.block.stages import Difference, StageView, constant_differences, geometry_differences
 from tflite_fuse.check.block.tables import is_memory
@@ -19,7 +19,7 @@ from tflite_fuse.check.certificate import BlockProof, Finding
 from tflite_fuse.check.original.meaning import Meaning, with_padding
 from tflite_fuse.check.original.meanings import lookups, meaning_of, real_pairs
 from tflite_fuse.check.original.values import Original
-from tflite_fuse.emit.structs import NONE, TensorDesc
+from tflite_fuse.emit.structs import NONE, StageDesc, TensorDesc
 from tflite_fuse.ir.enums import ElementType, StageKind, Storage
 
 _ARITIES = {
@@ -39,6 +39,10 @@ _WINDOWED = (
     StageKind.AVERAGE_POOL,
     StageKind.MAX_POOL,
     StageKind.SPACE_TO_DEPTH,
+    StageKind.FLOAT_CONV,
+    StageKind.FLOAT_DEPTHWISE,
+    StageKind.FLOAT_AVERAGE_POOL,
+    StageKind.FLOAT_MAX_POOL,
     *SPREADING,
 )
 
@@ -148,6 +152,9 @@ def _form_problems(options: Options) -> Iterator[str]:
         if any(writers.get(t, -1) >= s for t in inputs):
             yield f"stage {s} reads what is computed later"
         kind = StageKind(stage.kind) if stage.kind in tuple(StageKind) else None
+        mixed = stage.kind in MOVES and any(_is_float(options, t) != _is_float(options, stage.output) for t in inputs)
+        if mixed:
+            yield f"stage {s} moves values of two types"
         low, high = _ARITIES.get(kind or StageKind.CONV, (1, 1))
         if kind is None or not low <= stage.input_count <= high:
             yield f"stage {s} is of kind {stage.kind} with {stage.input_count} inputs"
@@ -169,11 +176,32 @@ def _form_problems(options: Options) -> Iterator[str]:
 
 
 def _is_real(options: Options, t: int, sourced: bool) -> bool:
-    """Whether a tensor's one writer, or else every reader, is a stage of floats; readers say what a source brings."""
-    readers = [s.kind for s in options.stages if t in options.stage_inputs[s.first_input :][: s.input_count]]
-    writers = [] if sourced else [stage.kind for stage in options.stages if stage.output == t]
-    of_floats = [kind == StageKind.DEQUANTIZE for kind in writers] or [kind == StageKind.QUANTIZE for kind in readers]
+    """Whether a tensor's one writer, or else every reader, is a stage of floats; readers say what a source brings.
+
+    What moves values has the type of what it moves, as the options have it: the model's tensors say whether that is so.
+    """
+    readers = [s for s in options.stages if t in _inputs(options, s)]
+    writers = [] if sourced else [stage for stage in options.stages if stage.output == t]
+    if writers:
+        return all(
+            _is_float(options, _inputs(options, stage)[0])
+            if stage.kind in MOVES
+            else stage.kind in (StageKind.DEQUANTIZE, *FLOATS)
+            for stage in writers
+        )
+    of_floats = [
+        _is_float(options, stage.output) if stage.kind in MOVES else stage.kind in (StageKind.QUANTIZE, *FLOATS)
+        for stage in readers
+    ]
     return bool(of_floats) and all(of_floats)
+
+
+def _inputs(options: Options, stage: StageDesc) -> tuple[int, ...]:
+    return options.stage_inputs[stage.first_input :][: stage.input_count]
+
+
+def _is_float(options: Options, t: int) -> bool:
+    return options.tensors[t].element_type == ElementType.FLOAT32
 
 
 def _tensor_problems(t: int, tensor: TensorDesc, writer: int, memory: bool) -> Iterator[str]:

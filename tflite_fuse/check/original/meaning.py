@@ -35,14 +35,14 @@ class Meaning:
         bias: per output channel, before the input's zero point is folded in.
         multiplier, shift: one per output channel, or one for a GLOBAL_AVERAGE.
         addition: the numbers of an ADD or SQUARED_DIFFERENCE.
-        table: the bytes of the table of a SCALE or OFFSET.
+        table: the bytes of the table of a SCALE or OFFSET, or of a stage on float32.
         answers: the 256 values a LOOKUP gives for -128 ... 127.
         channels: the input channel of each output channel of a CHANNELS, -1 for one that is filled.
         places: where rows, then columns of a RESIZE lie in its input, in 1024ths of a pixel.
         pad: value of the pixels a PAD adds, or of the channels a CHANNELS fills, or of those of earlier runs after a
             reset of a STATE.
         first: what those hold in the first run of all, empty for ``pad``.
-        rows: weights of an LSTM as they are stored.
+        rows: weights of an LSTM, or of a layer on float32, as they are stored.
         left: what a reset leaves of every step of a STATE, empty for ``pad``.
         folds: whether zeros around its input may become its own padding.
     """
@@ -87,8 +87,8 @@ def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning 
 
     The pixels the PAD adds must be zeros to the convolution: its input's zero point, as the padding of its own is.
     """
-    inner, outer = original.activation(pad.sources[0]), original.activation(pad.result)
-    if not meaning.folds or inner is None or outer is None or not inner[1] == outer[1] == pad.pad:
+    points = [original.zero_point(tensor) for tensor in (pad.sources[0], pad.result)]
+    if not meaning.folds or points != [pad.pad, pad.pad]:
         return None
     if pad.images is None or pad.output is None:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 
-from tflite_fuse.check.original import by_channel, larger, operators
+from tflite_fuse.check.original import by_channel, floats, larger, operators
 from tflite_fuse.check.original.functions import answers_behind
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.reals import border_table, is_real, pair_table
@@ -21,6 +21,8 @@ from tflite_fuse.ir.enums import StageKind
 
 def meaning_of(original: Original, step: Step) -> Meaning | None:
     """What a step asks for; None if no stage computes it, or it is not what the runtime accepts."""
+    if floats.computes(original, step):
+        return floats.RULES[step.name](original, step) if step.name in floats.RULES else None
     if is_real(original, step):
         return _between_types(original, step)
     find = RULES.get(step.name)

@@ -29,7 +29,7 @@ from tflite_fuse.ir.enums import StageKind
 
 
 @dataclass(frozen=True)
-class _Reduced:
+class Reduced:
     """An image, what it is reduced to, and rows and columns of it that become one; None where channels do."""
 
     image: Image
@@ -37,7 +37,8 @@ class _Reduced:
     window: tuple[int, int] | None
 
 
-def _reduced(original: Original, step: Step) -> _Reduced | None:
+def reduced(original: Original, step: Step) -> Reduced | None:
+    """What a reduction makes of its image; None where its axes are unknown, or channels and others at once."""
     dims, listed = original.tensors[step.inputs[0]].dims, original.numbers(step.operand(1))
     image, rank = original.image(step.inputs[0]), len(dims)
     if image is None or not listed or not all(-rank <= axis < rank for axis in listed):
@@ -51,12 +52,12 @@ def _reduced(original: Original, step: Step) -> _Reduced | None:
     output = (height // window[0], width // window[1], 1 if over_channels else channels)
     if prod(original.tensors[step.outputs[0]].dims) != prod(output):
         return None
-    return _Reduced(image, output, None if over_channels else window)
+    return Reduced(image, output, None if over_channels else window)
 
 
 def mean(original: Original, step: Step) -> Meaning | None:
     """MEAN over the whole image; over its rows or columns alone a DEPTHWISE of ones, over channels a CONV of ones."""
-    found = _reduced(original, step)
+    found = reduced(original, step)
     if found is None:
         return None
     count = found.image[2] if found.window is None else prod(found.window)
@@ -72,7 +73,7 @@ def mean(original: Original, step: Step) -> Meaning | None:
 
 def largest(original: Original, step: Step) -> Meaning | None:
     """REDUCE_MAX over channels or the whole image, or over its rows or columns alone: a MAX_POOL."""
-    found = _reduced(original, step)
+    found = reduced(original, step)
     if found is None or affine(original, step.inputs[0]) != affine(original, step.outputs[0]):
         return None
     kind = StageKind.CHANNEL_MAX if found.window is None else StageKind.GLOBAL_MAX

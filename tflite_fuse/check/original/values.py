@@ -208,6 +208,13 @@ class Original:
         """Scale and zero point of an int8 activation, or of a uint8 one as int8 values of 128 less; else None."""
         return None if tensor < 0 or self.content(tensor) else self.affine(tensor)
 
+    def zero_point(self, tensor: int) -> int | None:
+        """What a computed tensor has for 0: of float32 that itself; None where it is neither that nor quantized."""
+        if tensor >= 0 and self.tensors[tensor].type == TensorType.FLOAT32:
+            return 0
+        found = self.activation(tensor)
+        return None if found is None else found[1]
+
     def affine(self, tensor: int) -> tuple[float, int] | None:
         """The same of a constant, too."""
         if tensor not in self._affine:

@@ -136,6 +136,8 @@ class GrowingBlock:
                 self.tail_bytes += ring_bytes(1, graph.tensors[layer.outputs[0]].pixel_bytes)
         summing = graph.layers[tail]
         if summing.stage is not None:
+            if KINDS[summing.stage.kind].sums_in_order:
+                self.usable = self.usable & self.grid.has_whole_rows(graph.tensors[self.driven])
             self.sums = accumulator_bytes(replace(summing.stage, inputs=(self.driven,)), graph.tensors)
 
     def memory(self, first: int) -> Memory | None:

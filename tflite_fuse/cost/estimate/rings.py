@@ -212,6 +212,10 @@ class Grid:
         """Where one tile covers the whole driven tensor, [heights, widths]."""
         return np.logical_and.outer(self.heights.sizes >= driven.height, self.widths.sizes >= driven.width)
 
+    def has_whole_rows(self, driven: BlockTensor) -> npt.NDArray[np.bool_]:
+        """Where tiles hold whole rows of the driven tensor, [heights, widths]."""
+        return np.logical_and.outer(self.heights.sizes > 0, self.widths.sizes >= driven.width)
+
 
 class Reach(NamedTuple):
     """Rows (or columns) of a tensor in play while the driven tensor is at p: ``p * scale`` − behind … + ahead.

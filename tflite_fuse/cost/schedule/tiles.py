@@ -16,7 +16,7 @@ from tflite_fuse.cost.schedule.events import TileShape
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.axes import NOWHERE, AxisWindow, Ranges, covers, make_tilings, needed, union
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage, Storage
-from tflite_fuse.ops.table import accumulates, input_windows, remembers
+from tflite_fuse.ops.table import KINDS, accumulates, input_windows, remembers
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,16 @@ class Tiles:
     """
 
     def __init__(self, block: Block, split: Split, config: BlockConfig) -> None:
-        """Raises BlockError: an output of the block other than the driven tensor would be left with holes."""
+        """Raises BlockError: an output would be left with holes, or a state or a sum computed in another order."""
         self.one = is_one_tile(block.tensors[split.driven], config)
         if block.keeps_state and not self.one:
             raise BlockError("A block that keeps a state runs in one tile, as every new pixel is written once.")
+        in_order = any(
+            KINDS[stage.kind].sums_in_order and split.driven in stage.inputs and accumulates(stage, block.tensors)
+            for stage in split.tail
+        )
+        if in_order and config.tile_width < block.tensors[split.driven].width:
+            raise BlockError("A block that sums float32 takes the pixels in their order: its tiles are whole rows.")
         self.rows = Axis(block, split, 0, config.tile_height, self.one)
         self.columns = Axis(block, split, 1, config.tile_width, self.one)
         for stage in split.spatial:

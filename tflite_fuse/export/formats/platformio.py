@@ -17,7 +17,7 @@ default_envs = esp32dev
 [env]
 framework = arduino
 monitor_speed = 115200
-build_flags = -O2
+build_flags = -O2 -ffp-contract=off
 build_unflags = -Os
 lib_deps =
     https://github.com/spaziochirale/Chirale_TensorFlowLite.git

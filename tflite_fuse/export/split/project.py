@@ -118,7 +118,7 @@ def export_split(
     places = places_of(deployment)
     locks = _locks(deployment, places, key is not None)
     # Fragments have weights of bytes, whatever a worker's core is.
-    kernels = library.with_weights(library.without_tflm("lib/tflite_fuse/"), ())
+    kernels = library.without_floats(library.with_weights(library.without_tflm("lib/tflite_fuse/"), ()))
     files = {**_devices(deployment, places, locks), **key_files(key), **kernels}
     files["platformio.ini"] = _ini(places, locks)
     files["include/network.h"] = _NETWORK

@@ -73,7 +73,7 @@ def _check(check: StageCheck) -> None:
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
-    ((_, values),) = operands
+    values: Int64Array = operands[0][1]
     return answers_of(stage)[values + 128]
 
 

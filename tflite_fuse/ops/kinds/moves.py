@@ -33,7 +33,7 @@ from tflite_fuse.ops.entry import (
 )
 from tflite_fuse.ops.kinds.resize import sliced
 from tflite_fuse.ops.lowering.movement import channels_of, moved, places_of
-from tflite_fuse.ops.lowering.operands import Activation, read_constant, read_quantization, tensor_name
+from tflite_fuse.ops.lowering.operands import Activation, read_constant, read_quantization, read_real, tensor_name
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 
@@ -70,7 +70,7 @@ def _decode_pad(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
 
 def _lower_pad(view: OperatorView) -> Lowered:
     """PAD and PADV2 of rows and columns, or of channels; one that adds nothing only renames its input."""
-    source, output = view.read(), view.write()
+    source, output = view.same() if view.is_real else (view.read(), view.write())
     paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
     amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
     grown = tuple(dim + before + after for dim, (before, after) in zip(source.dims, amounts, strict=False))
@@ -85,6 +85,8 @@ def _lower_pad(view: OperatorView) -> Lowered:
     if len(amounts) > 1 and any(amounts[0]):
         raise BlockError("it pads the batch")
     if any(channels):
+        if source.is_real:
+            raise BlockError("it pads channels of float32")
         if any((*rows, *columns)):
             raise BlockError("it pads channels, and rows or columns besides")
         sources = (*repeat(FILLED, channels[0]), *range(source.shape[2]), *repeat(FILLED, channels[1]))
@@ -96,6 +98,10 @@ def _lower_pad(view: OperatorView) -> Lowered:
 
 def _pad_value(view: OperatorView, output: Activation) -> int:
     index = view.operand(2)
+    if output.is_real:
+        if read_constant(view.model, index, TensorType.FLOAT32, "pad value").tobytes().strip(b"\0"):
+            raise BlockError("it pads float32 with another value than 0")
+        return 0
     values = read_constant(view.model, index, TensorType.INT8, "pad value")
     if values.size != 1 or read_quantization(view.model, index) != ((output.scale,), (output.zero_point,)):
         raise BlockError(f"its pad value {tensor_name(view.model, index)} is not quantized as its output is")
@@ -105,6 +111,7 @@ def _pad_value(view: OperatorView, output: Activation) -> int:
 PAD = Kind(
     StageKind.PAD,
     window=Window.SHIFTED,
+    moves=True,
     cuts=True,
     outside=lambda stage, source: stage.pad_value,
     check=_check_pad,
@@ -130,8 +137,13 @@ def _concatenation(stage: Stage, operands: Sequence[Operand], output: BlockTenso
 
 def _lower_concatenation(view: OperatorView) -> Lowered:
     """CONCATENATION along channels."""
-    output = view.write()
-    parts = tuple(view.read(position) for position in range(len(view.inputs)))
+    if view.is_real:
+        output = read_real(view.model, view.output)
+        parts = tuple(read_real(view.model, index) for index in view.inputs)
+        if constant := next((part for part in parts if part.constant is not None), None):
+            raise BlockError(f"its input {constant.name} is a constant")
+    else:
+        output, parts = view.write(), tuple(view.read(position) for position in range(len(view.inputs)))
     axis, rank = view.option("axis", default=0), len(output.dims)
     if not 2 <= len(parts) <= _MAX_CONCATENATION_INPUTS:
         raise BlockError(f"it joins {len(parts)} tensors")
@@ -150,6 +162,7 @@ def _lower_concatenation(view: OperatorView) -> Lowered:
 CONCATENATION = Kind(
     StageKind.CONCATENATION,
     inputs=(1, MAX_TENSORS),
+    moves=True,
     check=_check_concatenation,
     reference=_concatenation,
     work=_copied,

@@ -108,7 +108,8 @@ _NARROW_SUMS = (2**15 - 1) // 128
 """A global average of at most this many pixels sums in int16."""
 
 
-def _check_pool(check: StageCheck) -> None:
+def check_pool(check: StageCheck) -> None:
+    """Raises BlockError: a window is dilated, or sees no pixel of the input."""
     source, stage, output = check.sources[0], check.stage, check.output
     check.same_channels()
     check.require(stage.dilation == (1, 1), "has a dilated window")
@@ -159,7 +160,7 @@ def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
             activation_max=high,
         )
         stage = replace(stage, padding=window_padding(view, source, output, stage))
-        if kind is StageKind.AVERAGE_POOL and output.shape[:2] == (1, 1) and _covers(stage, source):
+        if kind is StageKind.AVERAGE_POOL and output.shape[:2] == (1, 1) and covers(stage, source):
             stage = Stage(StageKind.GLOBAL_AVERAGE, (), -1, activation_min=low, activation_max=high)
             return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
         return Lowered(stage, (source,), output, output.shape, window_fit(stage))
@@ -167,7 +168,7 @@ def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
     return lower
 
 
-def _covers(stage: Stage, source: Activation) -> bool:
+def covers(stage: Stage, source: Activation) -> bool:
     """Whether the stage's first window reaches over the whole map."""
     sides = zip(stage.extent, stage.padding, source.shape[:2], strict=True)
     return all(extent - before >= size for extent, before, size in sides)
@@ -233,7 +234,7 @@ AVERAGE_POOL = Kind(
     StageKind.AVERAGE_POOL,
     window=Window.SLIDING,
     outside=lambda stage, source: 0,
-    check=_check_pool,
+    check=check_pool,
     reference=_average,
     work=_windows(*_AVERAGED),
     lowerings={"AVERAGE_POOL_2D": _pool(StageKind.AVERAGE_POOL)},
@@ -244,7 +245,7 @@ MAX_POOL = Kind(
     StageKind.MAX_POOL,
     window=Window.SLIDING,
     outside=lambda stage, source: -128,
-    check=_check_pool,
+    check=check_pool,
     reference=_max,
     work=_windows(*_COMPARED),
     lowerings={"MAX_POOL_2D": _pool(StageKind.MAX_POOL)},

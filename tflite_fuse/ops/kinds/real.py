@@ -329,7 +329,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 _ACTIVATED = frozenset({"ADD", "DIV", "MUL", "SUB"})
 """What clamps its result: without an activation to finite numbers."""
 
-_ACTIVATIONS: Mapping[int, tuple[float, float]] = {
+ACTIVATIONS: Mapping[int, tuple[float, float]] = {
     NO_ACTIVATION: (-_LARGEST, _LARGEST),
     RELU: (0.0, _LARGEST),
     RELU_N1_TO_1: (-1.0, 1.0),
@@ -353,9 +353,9 @@ def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
         )
         check_pair(first, second, output)
         number = view.option("fused_activation_function", default=NO_ACTIVATION)
-        if number not in _ACTIVATIONS:
+        if number not in ACTIVATIONS:
             raise BlockError(f"its fused activation (number {number}) is none of RELU, RELU_N1_TO_1, RELU6")
-        low, high = (np.float32(bound) for bound in _ACTIVATIONS[number])
+        low, high = (np.float32(bound) for bound in ACTIVATIONS[number])
         constants = [None if part.constant is None else one_value(part) for part in (first, second)]
 
         def function(values: Sequence[Values]) -> Values:

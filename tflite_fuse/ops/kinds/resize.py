@@ -70,7 +70,7 @@ def _between(places: Places) -> tuple[Int64Array, Int64Array]:
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
-    ((_, values),) = operands
+    values: Int64Array = operands[0][1]
     found = parameters_of(stage, ResizeParameters)
     (above, below), (left, right) = _between(found.rows), _between(found.columns)
     down: Int64Array = (np.asarray(found.rows, np.int64) % PARTS)[:, None, None]

@@ -22,11 +22,11 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Reason
 from tflite_fuse.ops.kinds.by_channel import offset_by_channel, scale_by_channel
 from tflite_fuse.ops.kinds.lookup import VALUES, lookup_parameters
-from tflite_fuse.ops.kinds.real import REAL_LOWERINGS, one_value
+from tflite_fuse.ops.kinds.real import one_value
 from tflite_fuse.ops.lowering.operands import by_channel
 from tflite_fuse.ops.lowering.tables import Table, find_tables, function_of
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
-from tflite_fuse.ops.table import LOWERINGS
+from tflite_fuse.ops.table import FLOAT_LOWERINGS, LOWERINGS
 
 
 def absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
@@ -167,7 +167,7 @@ def lower_operator(model: Model, index: int) -> Lowered:
     """
     operator = model.main.operators[index]
     name = operator_name(model, operator)
-    lowerings = REAL_LOWERINGS if name in REAL_LOWERINGS and _is_real(model, operator) else LOWERINGS
+    lowerings = FLOAT_LOWERINGS if name in FLOAT_LOWERINGS and _is_real(model, operator) else LOWERINGS
     if name not in lowerings:
         raise BlockError(f"{name.replace('CUSTOM:', 'custom operator ')} is not a fusable operator")
     if len(operator.outputs or ()) != 1:

@@ -271,13 +271,17 @@ class Reduction:
         return self.source.shape[2] if self.channels else self.window[0] * self.window[1]
 
 
-def read_reduction(view: OperatorView) -> Reduction:
+def read_reduction(view: OperatorView, tensors: tuple[Activation, Activation] | None = None) -> Reduction:
     """The axes of a reduction.
+
+    Args:
+        view: the operator.
+        tensors: its input and output, where they are not int8.
 
     Raises:
         BlockError: they are no constant, out of range, or channels together with rows or columns.
     """
-    source, output = view.read(), view.write()
+    source, output = tensors or (view.read(), view.write())
     rank = len(source.dims)
     listed = read_constant(view.model, view.operand(1), TensorType.INT32, "axes").ravel().tolist()
     if not all(-rank <= axis < rank for axis in listed):

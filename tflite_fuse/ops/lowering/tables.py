@@ -84,7 +84,7 @@ def find_tables(
 def function_of(lowered: Lowered) -> Function | None:
     """What an operator by value computes, None for any other."""
     stage = lowered.stage
-    if lowered.function is not None or stage is None or not KINDS[stage.kind].by_value:
+    if lowered.function is not None or stage is None or not KINDS[stage.kind].by_value or KINDS[stage.kind].writes_real:
         return lowered.function
 
     def function(values: Sequence[Values]) -> Values:

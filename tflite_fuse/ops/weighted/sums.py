@@ -30,6 +30,7 @@ from tflite_fuse.ops.entry import (
     StoredTables,
     Tables,
     Tensors,
+    Values,
     Window,
     by_pixel,
     counted,
@@ -151,8 +152,8 @@ def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape:
 # ---- Reference ----
 
 
-def taps(stage: Stage, source: Int64Array, output: BlockTensor, fill: int) -> Iterator[tuple[int, int, Int64Array]]:
-    """Each tap (ky, kx) of a window stage and what it sees: int64 [Hout, Wout, Cin], ``fill`` outside the input."""
+def taps(stage: Stage, source: Values, output: BlockTensor, fill: float) -> Iterator[tuple[int, int, Values]]:
+    """Each tap (ky, kx) of a window stage and what it sees: [Hout, Wout, Cin], ``fill`` outside the input."""
     (stride_y, stride_x), (cut_y, cut_x) = stage.stride, (max(-before, 0) for before in stage.padding)
     source, (top, left) = source[cut_y:, cut_x:], (max(before, 0) for before in stage.padding)
     last_row, last_column = (output.height - 1) * stride_y, (output.width - 1) * stride_x

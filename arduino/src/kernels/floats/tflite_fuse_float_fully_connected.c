@@ -1,0 +1,51 @@
+/* A fully connected layer of float32; over a tensor of several pixels it is summed up as they arrive.
+ * Weights: [output channel][input pixel][input channel]. */
+#include "tflite_fuse_floats.h"
+
+static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
+  float* channel_sum = sums;
+  const int32_t depth = call->inputs[0]->channels;
+  const size_t filter = (size_t)tflite_fuse_pixels(call->inputs[0]) * (size_t)depth;
+  const float* weights = tflite_fuse_floats_at(call->weights) + (size_t)position * (size_t)depth;
+  for (int32_t c = 0; c < call->output->channels; ++c, weights += filter) {
+    const float* w = weights;
+    float total = channel_sum[c];
+    for (int32_t i = 0; i < call->count; ++i) {
+      const float* x = tflite_fuse_floats_at(call->windows[0][i]);
+      for (const float* end = x + depth; x != end; ++x) {
+        total = tflite_fuse_add_product(total, *x, *w++);
+      }
+    }
+    channel_sum[c] = total;
+  }
+}
+
+static TFLITE_FUSE_RARE void finish(const tflite_fuse_call* call, const void* sums) {
+  const float* channel_sum = sums;
+  const tflite_fuse_float_table* table = call->table;
+  float* output = (float*)(void*)call->outputs[0];
+  for (int32_t c = 0; c < call->output->channels; ++c) {
+    output[c] = tflite_fuse_bounded(channel_sum[c] + table->bias[c], table->bounds);
+  }
+}
+
+static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                             const tflite_fuse_tensor* output) {
+  return is_packed(stage) ? -1 : tflite_fuse_float_bytes(tflite_fuse_pixels(input), input->channels, output->channels);
+}
+
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_fully_connected = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .sums = TFLITE_FUSE_SUMS_PRODUCTS,
+    .keeps_extent = true,
+    .reads_float = true,
+    .writes_float = true,
+    .weight_bytes = weight_bytes,
+    .table_is_sound = tflite_fuse_float_table_is_sound,
+    .computes_exactly = tflite_fuse_products_are_rounded,
+    .compute = tflite_fuse_float_conv, /* of one pixel */
+    .sum = sum,
+    .finish = finish,
+};

@@ -1,0 +1,89 @@
+/* An operation on float32, value by value: of two tensors, or of one and a constant for each channel. */
+#include "tflite_fuse_floats.h"
+
+enum { ADD, SUB, MUL, OPERATIONS };
+
+/* The table; of a constant operand its values follow. */
+typedef struct {
+  int32_t operation;
+  int32_t constant_first;
+  tflite_fuse_bounds bounds;
+  float constants[1];
+} float_operation;
+
+static inline float result_of(int32_t operation, float a, float b) {
+  switch (operation) {
+    case ADD:
+      return a + b;
+    case SUB:
+      return a - b;
+    default:
+      return a * b;
+  }
+}
+
+static void compute(const tflite_fuse_call* call, int32_t i, const float* a, const float* b) {
+  const float_operation* table = call->table;
+  const int32_t operation = table->operation, channels = call->output->channels;
+  float* output = (float*)(void*)call->outputs[i];
+  for (const float* end = output + channels; output != end; ++output) {
+    *output = tflite_fuse_bounded(result_of(operation, *a++, *b++), table->bounds);
+  }
+}
+
+static void pair(const tflite_fuse_call* call) {
+  for (int32_t i = 0; i < call->count; ++i) {
+    compute(call, i, tflite_fuse_floats_at(call->windows[0][i]), tflite_fuse_floats_at(call->windows[1][i]));
+  }
+}
+
+static void by_channel(const tflite_fuse_call* call) {
+  const float_operation* table = call->table;
+  for (int32_t i = 0; i < call->count; ++i) {
+    const float* pixel = tflite_fuse_floats_at(call->windows[0][i]);
+    const bool constant_first = table->constant_first != 0;
+    compute(call, i, constant_first ? table->constants : pixel, constant_first ? pixel : table->constants);
+  }
+}
+
+static TFLITE_FUSE_RARE bool operation_is_sound(const void* table, int64_t room, int64_t constants) {
+  const float_operation* found = table;
+  return room >= (int64_t)offsetof(float_operation, constants) + 4 * constants &&
+         within(found->operation, ADD, OPERATIONS - 1) && within(found->constant_first, 0, constants > 0);
+}
+
+static TFLITE_FUSE_RARE bool pair_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                           const void* table, int64_t room) {
+  (void)stage, (void)output;
+  return operation_is_sound(table, room, 0);
+}
+
+static TFLITE_FUSE_RARE bool by_channel_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                                 const void* table, int64_t room) {
+  (void)stage;
+  return operation_is_sound(table, room, output->channels);
+}
+
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_pair = {
+    .min_inputs = 2,
+    .max_inputs = 2,
+    .operands = 2,
+    .keeps_channels = true,
+    .keeps_extent = true,
+    .reads_float = true,
+    .writes_float = true,
+    .table_is_sound = pair_is_sound,
+    .compute = pair,
+};
+
+TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_by_channel = {
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .operands = 1,
+    .keeps_channels = true,
+    .keeps_extent = true,
+    .reads_float = true,
+    .writes_float = true,
+    .table_is_sound = by_channel_is_sound,
+    .compute = by_channel,
+};

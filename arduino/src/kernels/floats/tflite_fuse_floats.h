@@ -1,0 +1,69 @@
+/* What kernels on float32 share: bounds of outputs, products that are rounded, and sizes of constants.
+ *
+ * Every sum is computed in the order of TFLM's reference kernels, in single precision, each product rounded before it is
+ * added. Kernels compute several outputs side by side, never several parts of one sum. */
+#ifndef TFLITE_FUSE_FLOATS_H_
+#define TFLITE_FUSE_FLOATS_H_
+
+#include "../../executor/tflite_fuse_checks.h"
+
+TFLITE_FUSE_HIDDEN_BEGIN
+
+typedef struct {
+  float low, high;
+} tflite_fuse_bounds;
+
+/* The table of kinds with weights. */
+typedef struct {
+  tflite_fuse_bounds bounds;
+  float bias[1]; /* one for each output channel */
+} tflite_fuse_float_table;
+
+/* What is no number stays what it is, as with TFLM's bounds. */
+static inline float tflite_fuse_bounded(float value, tflite_fuse_bounds bounds) {
+  const float raised = value < bounds.low ? bounds.low : value;
+  return bounds.high < raised ? bounds.high : raised;
+}
+
+/* sum + a * b, the product rounded: compilers that may join the two operations to one (-ffp-contract=fast, the default of
+ * GCC) do not see them side by side. */
+static inline float tflite_fuse_add_product(float sum, float a, float b) {
+  float product = a * b;
+  TFLITE_FUSE_HIDE_FLOAT(product);
+  return sum + product;
+}
+
+/* Whether this file was compiled so that products are rounded before they are added. */
+static inline bool tflite_fuse_products_are_rounded(void) {
+  volatile float a = 1.000244140625F; /* 1 + 2^-12: its square, 1 + 2^-11 + 2^-24, is no float */
+  volatile float sum = -1.00048828125F;
+  return tflite_fuse_add_product(sum, a, a) == 0.0F;
+}
+
+/* Elements of a pixel, whose address is a multiple of 4. */
+static inline const float* tflite_fuse_floats_at(const int8_t* pixel) { return (const float*)(const void*)pixel; }
+
+/* Bytes of a * b * c float32, at most INT32_MAX + 1. */
+static inline int64_t tflite_fuse_float_bytes(int32_t a, int32_t b, int32_t c) {
+  const int64_t bytes = 4 * (int64_t)tflite_fuse_volume(a, b, c);
+  return bytes > INT32_MAX ? (int64_t)INT32_MAX + 1 : bytes;
+}
+
+/* The table_is_sound of kinds with bounds and a bias for each output channel, and of those with bounds alone. */
+static inline bool tflite_fuse_float_table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                                    const void* table, int64_t room) {
+  (void)stage, (void)table;
+  return room >= (int64_t)sizeof(tflite_fuse_bounds) + 4 * (int64_t)output->channels;
+}
+static inline bool tflite_fuse_bounds_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                                const void* table, int64_t room) {
+  (void)stage, (void)output, (void)table;
+  return room >= (int64_t)sizeof(tflite_fuse_bounds);
+}
+
+/* Kernels that others call. */
+void tflite_fuse_float_conv(const tflite_fuse_call* call);
+
+TFLITE_FUSE_HIDDEN_END
+
+#endif

@@ -1,0 +1,70 @@
+"""The float32 network behind an int8 one: the same operators, every number what it stands for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model.edit import prune
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.schema import Buffer, Model, Operator, Tensor
+from tflite_fuse.model.types import TensorType
+
+_DTYPES = {TensorType.INT8: np.int8, TensorType.UINT8: np.uint8, TensorType.INT32: np.dtype("<i4")}
+_BETWEEN_TYPES = ("QUANTIZE", "DEQUANTIZE")
+
+
+def float_twin(model: Model) -> Model:
+    """The float32 twin of a quantized model: weights and biases are what their integers stand for.
+
+    Operators between two scales or types are gone; all others keep their options.
+
+    Raises:
+        ModelError: an operator between types writes a model output that it reads, too, so that none of it is left.
+    """
+    graph, buffers, tensors = model.main, list(model.buffers), list[Tensor]()
+    for tensor in graph.tensors:
+        quantization = tensor.quantization
+        if tensor.type not in _DTYPES or quantization is None or not quantization.scale:
+            tensors.append(tensor)
+            continue
+        index, data = 0, model.buffers[tensor.buffer].data
+        if data:
+            index = len(buffers)
+            buffers.append(Buffer(data=_dequantized(tensor, data)))
+        tensors.append(replace(tensor, type=TensorType.FLOAT32, buffer=index, quantization=None))
+    operators, instead = _joined(model)
+    inputs = tuple(instead.get(index, index) for index in graph.inputs)
+    outputs = tuple(instead.get(index, index) for index in graph.outputs)
+    if set(inputs) & set(outputs):
+        raise ModelError("the model does nothing but change types")
+    twin = replace(graph, tensors=tuple(tensors), operators=operators, inputs=inputs, outputs=outputs)
+    return prune(replace(model, subgraphs=(twin,), buffers=tuple(buffers), signature_defs=None, metadata=None))
+
+
+def _dequantized(tensor: Tensor, data: bytes) -> bytes:
+    quantization = tensor.quantization
+    assert quantization is not None and quantization.scale
+    values = np.frombuffer(data, _DTYPES[TensorType(tensor.type)]).reshape(tensor.dims).astype(np.float64)
+    points = quantization.zero_point or (0,)
+    scales, zeros = np.array(quantization.scale, np.float64), np.array(points, np.float64)
+    if len(scales) > 1:
+        shape = [1] * values.ndim
+        shape[min(quantization.quantized_dimension, values.ndim - 1)] = len(scales)
+        scales, zeros = scales.reshape(shape), np.broadcast_to(zeros, scales.shape).reshape(shape)
+    return np.asarray((values - zeros) * scales, "<f4").tobytes()
+
+
+def _joined(model: Model) -> tuple[tuple[Operator, ...], dict[int, int]]:
+    """Operators without those between types, and for each tensor these write the one they read."""
+    instead: dict[int, int] = {}
+    kept = list[Operator]()
+    for operator in model.main.operators:
+        inputs = tuple(instead.get(index, index) for index in operator.inputs or ())
+        if operator_name(model, operator) in _BETWEEN_TYPES:
+            instead[(operator.outputs or ())[0]] = inputs[0]
+        else:
+            kept.append(replace(operator, inputs=inputs))
+    return tuple(kept), instead

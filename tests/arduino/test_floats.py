@@ -1,0 +1,89 @@
+"""The C library's kernels on float32 against the numpy reference, damaged blocks of them with sanitizers, and the flag
+they need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from tests.arduino.test_executor import library as library
+from tests.drawing.random_configs import one_tile, random_config
+from tests.drawing.steps.floats import FloatMaker, float_block
+from tests.drawing.witness import check
+from tests.emit.test_fuzz_options import run_sanitized
+from tflite_fuse.cost.schedule.schedule import schedule
+from tflite_fuse.emit.decode import decode
+from tflite_fuse.emit.encode import encode
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockConfig, Stage, StageKind
+from tflite_fuse.ops.floats.weighted import FloatWeights
+from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_random_blocks_compute_what_the_reference_computes(library: HostLibrary, first: int) -> None:
+    for seed in range(first, first + 50):
+        rng = Random(seed)
+        block = float_block(rng)
+        check(library, block, random_config(rng, block), rng)
+
+
+def test_random_blocks_stay_within_their_memory() -> None:
+    assert run_sanitized("exercise-floats", 1000, 200) == "{'equal': 200}\n"
+
+
+def test_damaged_blocks_are_refused_or_run_within_their_memory() -> None:
+    outcome = run_sanitized("fuzz-floats", 0, 400)
+    assert "ran" in outcome and "refused" in outcome
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_decoding_gives_the_block_back(seed: int) -> None:
+    rng = Random(seed)
+    block = float_block(rng)
+    encoded = encode(block, schedule(block, one_tile(random_config(rng, block))))
+    found = decode(encoded.options, encoded.constants).block
+    assert [replace(t, name="") for t in found.tensors] == [replace(t, name="") for t in block.tensors]
+    assert [replace(s, bias=None) for s in found.stages] == list(block.stages)
+
+
+def joined(*flags: str) -> HostLibrary:
+    """The library as a compiler makes it that may join product and sum, on a core that can; its kernels unaware."""
+    cpu = Path("/proc/cpuinfo")
+    if not cpu.exists() or " fma " not in cpu.read_text():
+        pytest.skip("this machine has no instruction for product and sum in one")
+    return load_library(host_library(flags=("-mfma", "-U__FMA__", "-ffp-contract=fast", *flags)))
+
+
+def test_a_library_that_joins_product_and_sum_names_the_flag_it_needs() -> None:
+    block = float_block(Random(5), plain_inputs=True)
+    config = one_tile(random_config(Random(5), block))
+    with pytest.raises(BlockError, match="-ffp-contract=off"):
+        check(joined(), block, config, Random(5))
+    check(joined("-ffp-contract=off"), block, config, Random(5))
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("kind", [StageKind.FLOAT_CONV, StageKind.FLOAT_DEPTHWISE])
+def test_taps_outside_the_image_meet_no_weight(library: HostLibrary, kind: StageKind, odd: float) -> None:
+    """Zero times a weight that is no finite number would be no number."""
+    maker = FloatMaker(Random(1), plain_inputs=True)
+    maker.newest = maker.add_input((3, 4, 4))
+    weights = np.ones((4, 3, 3, 4) if kind is StageKind.FLOAT_CONV else (3, 3, 4), np.float32)
+    weights[(slice(None), 0, 0) if kind is StageKind.FLOAT_CONV else (0, 0)] = odd
+    constants = FloatWeights(-np.inf, np.inf, bytes(16), weights.tobytes())
+    stage = Stage(kind, (maker.newest,), -1, kernel_size=(3, 3), padding=(1, 1), parameters=constants)
+    maker.add_stage(stage, (3, 4, 4))
+    block = maker.finish(extra_outputs=False)
+    block = replace(
+        block,
+        tensors=block.tensors[1:],
+        inputs=(0,),
+        outputs=(1,),
+        stages=(replace(block.stages[0], inputs=(0,), output=1),),
+    )
+    check(library, block, BlockConfig(8, 8), Random(2))

@@ -1,0 +1,121 @@
+"""Random blocks on float32: every kind of stage there is, now and then with a piece on int8 between or at an end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+
+from tests.drawing.random_blocks import BlockMaker, random_reals
+from tflite_fuse.ir.block import Block, Stage, StageKind, Storage
+from tflite_fuse.ops.floats.common import ANY, FloatBounds
+from tflite_fuse.ops.floats.elementwise import OPERATIONS, FloatCurve, FloatOperation
+from tflite_fuse.ops.floats.weighted import FloatWeights
+
+_BOUNDS = (ANY, (-3.4028234663852886e38, 3.4028234663852886e38), (0.0, 6.0), (-1.0, 1.0), (0.0, np.inf))
+
+
+class FloatMaker(BlockMaker):
+    """Grows a block of float32 tensors."""
+
+    def add_tensor(self, shape: tuple[int, int, int], storage: Storage = Storage.SCRATCH) -> int:
+        index = super().add_tensor(shape, storage)
+        self.make_real(index)
+        return index
+
+    def numbers(self, *shape: int) -> np.ndarray:
+        """Those of a network mostly; now and then of any size, or none."""
+        usual = self.noise.normal(0, 1, shape).astype(np.float32)
+        return random_reals(self.noise, shape) if self.rng.random() < 0.2 else usual
+
+    def bounds(self) -> tuple[float, float]:
+        return self.rng.choice(_BOUNDS)
+
+    def constants(self, shape: tuple[int, ...], channels: int) -> FloatWeights:
+        return FloatWeights(*self.bounds(), self.numbers(channels).tobytes(), self.numbers(*shape).tobytes())
+
+    def convolution(self) -> None:
+        kind = self.rng.choice([StageKind.CONV, StageKind.CONV, StageKind.DEPTHWISE])
+        stage, (height, width) = self.window(kind)
+        channels = self.source.channels
+        if kind is StageKind.CONV:
+            out = self.rng.choice([1, 2, 3, 4, 5, 8, 9])
+            shape: tuple[int, ...] = (out, *stage.kernel_size, channels)
+        else:
+            multiplier = self.rng.choice([1, 1, 1, 2, 3]) if channels < 10 else 1
+            out = channels * multiplier
+            shape = (*stage.kernel_size, out)
+            stage = replace(stage, depth_multiplier=multiplier)
+        stage = replace(stage, kind=StageKind[f"FLOAT_{kind.name}"], parameters=self.constants(shape, out))
+        self.add_stage(stage, (height, width, out))
+
+    def pool(self) -> None:
+        kind = self.rng.choice([StageKind.AVERAGE_POOL, StageKind.MAX_POOL])
+        stage, (height, width) = self.window(kind)
+        stage = replace(stage, kind=StageKind[f"FLOAT_{kind.name}"], parameters=FloatBounds(*self.bounds()))
+        self.add_stage(stage, (height, width, self.source.channels))
+
+    def residual(self) -> None:
+        """A convolution that keeps the extent and the channels, and what it read added."""
+        before, kernel, channels = self.newest, self.rng.choice([1, 3, 3, 5]), self.source.channels
+        stage = Stage(StageKind.FLOAT_CONV, (before,), -1, -1, (kernel, kernel), padding=(kernel // 2, kernel // 2))
+        shape = (channels, kernel, kernel, channels)
+        self.add_stage(replace(stage, parameters=self.constants(shape, channels)), self.extent)
+        found = FloatOperation(self.rng.randrange(len(OPERATIONS)), 0, *self.bounds())
+        self.add_stage(Stage(StageKind.FLOAT_PAIR, (before, self.newest), -1, parameters=found), self.extent)
+
+    def operation(self) -> None:
+        shape, newest = self.extent, self.newest
+        partner = self.add_input((1, 1, shape[2]) if self.rng.random() < 0.3 else shape)
+        found = FloatOperation(self.rng.randrange(len(OPERATIONS)), 0, *self.bounds())
+        inputs = (newest, partner) if self.rng.random() < 0.5 else (partner, newest)
+        self.add_stage(Stage(StageKind.FLOAT_PAIR, inputs, -1, parameters=found), shape)
+
+    def by_channel(self) -> None:
+        constants, place = self.numbers(self.source.channels).tobytes(), self.rng.randrange(2)
+        found = FloatOperation(self.rng.randrange(len(OPERATIONS)), place, *self.bounds(), constants)
+        self.add_stage(Stage(StageKind.FLOAT_BY_CHANNEL, (self.newest,), -1, parameters=found), self.extent)
+
+    def curve(self) -> None:
+        found = FloatCurve(0, *self.bounds())
+        self.add_stage(Stage(StageKind.FLOAT_CURVE, (self.newest,), -1, parameters=found), self.extent)
+
+    def zeros(self) -> None:
+        super().padding()
+        self.stages[-1] = replace(self.stages[-1], pad_value=0)
+
+    def joined(self) -> None:
+        newest, shape = self.newest, self.extent
+        partner = self.add_input((*shape[:2], self.rng.randint(1, 4)))
+        channels = shape[2] + self.tensors[partner].channels
+        inputs = self.rng.choice([(newest, partner), (partner, newest)])
+        self.newest = newest
+        if channels <= 24:
+            self.add_stage(Stage(StageKind.CONCATENATION, inputs, -1), (*shape[:2], channels))
+
+    def tail(self) -> None:
+        if self.rng.random() < 0.6:
+            stage = Stage(StageKind.FLOAT_GLOBAL_AVERAGE, (self.newest,), -1, parameters=FloatBounds(*self.bounds()))
+            self.add_stage(stage, (1, 1, self.source.channels))
+        for _ in range(self.rng.randint(0, 2)):
+            self.dense()
+
+    def dense(self) -> None:
+        out = self.rng.randint(1, 7)
+        shape = (out, self.source.pixels * self.source.channels)
+        stage = Stage(StageKind.FLOAT_FULLY_CONNECTED, (self.newest,), -1, parameters=self.constants(shape, out))
+        self.add_stage(stage, (1, 1, out))
+
+
+def float_block(rng: Random, *, largest: int = 10, plain_inputs: bool = False) -> Block:
+    """A block of one to about nine stages on float32."""
+    maker = FloatMaker(rng, largest=largest, plain_inputs=plain_inputs)
+    steps = [maker.convolution, maker.convolution, maker.residual, maker.pool, maker.operation, maker.by_channel]
+    steps += [maker.curve, maker.zeros, maker.joined]
+    maker.convolution()
+    for _ in range(rng.randint(0, 6)):
+        rng.choice(steps)()
+    if rng.random() < 0.3:
+        maker.tail()
+    return maker.finish(extra_outputs=rng.random() < 0.15)

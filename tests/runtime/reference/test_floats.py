@@ -1,0 +1,131 @@
+"""Float32: the numpy reference and TensorFlow Lite Micro's reference kernels, byte for byte, and rewritten models.
+
+Inputs hold numbers of all sizes, infinities and what is no number; so do weights now and then. What is no number equals
+any other that is none: which bits it has is a core's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tflite_fuse
+from scripts.zoo.float_twin import float_twin
+from tests.builders import random_models
+from tests.drawing import raw_elementwise
+from tests.drawing import raw_models as raw
+from tests.drawing.random_blocks import random_reals
+from tests.drawing.witness import assert_same_bytes
+from tests.runtime.reference.test_on_random_graphs import blocks
+from tflite_fuse.errors import ModelError
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.schema import Buffer
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.lowering.extract import extract
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.reference import run_block_reference
+
+pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+thorough = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def twin(model: Model, seed: int) -> Model:
+    """The float32 twin, in one of four with odd numbers among its weights."""
+    found, rng = float_twin(model), np.random.default_rng(seed)
+    if rng.random() < 0.75:
+        return found
+    weights = {tensor.buffer for tensor in found.main.tensors if tensor.type == TensorType.FLOAT32} - {0}
+    buffers = [
+        Buffer(random_reals(rng, (len(buffer.data or b"") // 4,)).tobytes()) if index in weights else buffer
+        for index, buffer in enumerate(found.buffers)
+    ]
+    return replace(found, buffers=tuple(buffers))
+
+
+def assert_same_floats(model: Model, seed: int, count: int = 3) -> None:
+    """Run all operators of the twin as one block and in the runtime; compare every output."""
+    model = twin(model, seed)
+    rng = np.random.default_rng(seed)
+    extraction = extract(model, range(len(model.main.operators)))
+    shapes = [model.main.tensors[index].dims for index in model.main.inputs]
+    batches = [[random_reals(rng, shape) for shape in shapes] for _ in range(count)]
+    batches += [[rng.normal(0, 1, shape).astype(np.float32) for shape in shapes]]
+    truth = tflm.run(serialize_model(model), batches).outputs
+    for arrays, expected in zip(batches, truth, strict=True):
+        by_tensor = dict(zip(model.main.inputs, arrays, strict=True))
+        outputs = run_block_reference(extraction.block, [by_tensor[index] for index in extraction.inputs])
+        results = dict(zip(extraction.outputs, outputs, strict=True))
+        for index, want in zip(model.main.outputs, expected, strict=True):
+            assert_same_bytes(results[index].ravel(), want.ravel())
+
+
+@thorough
+@given(raw.convolutions() | raw.depthwise_convolutions(), raw.seeds)
+def test_convolutions(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@thorough
+@given(raw.fully_connected(), raw.seeds)
+def test_fully_connected(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@thorough
+@given(raw.pools("AVERAGE_POOL_2D") | raw.pools("MAX_POOL_2D"), raw.seeds)
+def test_pools(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@thorough
+@given(raw.reductions("MEAN").filter(lambda model: model.main.tensors[0].dims[-1] in (2, 3, 8)), raw.seeds)
+def test_mean(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@thorough
+@given(st.sampled_from(["ADD", "SUB", "MUL"]).flatmap(raw_elementwise.pairs), raw.seeds)
+def test_pairs(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@thorough
+@given(raw.concatenations(), raw.seeds)
+def test_concatenation(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_models(most_operators=10), raw.seeds)
+def test_runs_of_operators_as_blocks(model: Model, seed: int) -> None:
+    model = twin(model, seed)
+    extractions = blocks(model)
+    watched = tuple(dict.fromkeys(t for each in extractions for t in (*each.inputs, *each.outputs)))
+    if not watched:
+        return
+    exposed = replace_main(model, replace(model.main, outputs=watched))
+    rng = np.random.default_rng(seed)
+    images = [random_reals(rng, model.main.tensors[index].dims) for index in model.main.inputs]
+    truth = dict(zip(watched, tflm.run(serialize_model(exposed), [images]).outputs[0], strict=True))
+    for extraction in extractions:
+        results = run_block_reference(extraction.block, [truth[index] for index in extraction.inputs])
+        for index, result in zip(extraction.outputs, results, strict=True):
+            assert_same_bytes(result.ravel(), np.asarray(truth[index]).ravel())
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(random_models(most_operators=8), raw.seeds)
+def test_rewritten_models_are_proven_and_bit_exact(model: Model, seed: int) -> None:
+    try:
+        result = tflite_fuse.rewrite(serialize_model(twin(model, seed)), inputs=3)
+    except ModelError as error:
+        assert "cannot load" in str(error)
+        return
+    assert result.report.verified is None or result.report.verified.bit_exact
+    assert result.report.proven is not None

@@ -1,0 +1,279 @@
+"""Operators on float32 as the stages that compute their bytes; None where no stage does.
+
+A stage computes what TFLM's reference kernel does, in its order, so what is to be compared are the numbers it computes
+with: weights, biases, bounds and constants, byte by byte as the original has them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf, prod
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.check.original.meaning import Meaning, of_first, own_padding
+from tflite_fuse.check.original.operators import reduced
+from tflite_fuse.check.original.values import Image, Original, Step
+from tflite_fuse.ir.enums import StageKind
+from tflite_fuse.model.types import TensorType
+
+Floats = npt.NDArray[np.float32]
+Bounds = tuple[float, float]
+
+_LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+_ACTIVATIONS: dict[int, Bounds] = {0: (-_LARGEST, _LARGEST), 1: (0.0, _LARGEST), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+"""By the number of a fused activation: what the runtime bounds its results by."""
+
+OPERATIONS = ("ADD", "SUB", "MUL")
+"""By their numbers in a stage's table."""
+
+
+def computes(original: Original, step: Step) -> bool:
+    """Whether a step writes float32 and reads a tensor of it first."""
+    tensors = (step.operand(0), *step.outputs)
+    return len(tensors) == 2 and all(t >= 0 and original.tensors[t].type == TensorType.FLOAT32 for t in tensors)
+
+
+def _is_computed(original: Original, tensor: int) -> bool:
+    """Whether a tensor is float32 and made anew in every inference."""
+    if tensor < 0 or original.content(tensor) or original.tensors[tensor].is_variable:
+        return False
+    return original.tensors[tensor].type == TensorType.FLOAT32
+
+
+def _constant(original: Original, tensor: int) -> Floats | None:
+    """A float32 constant in its own shape."""
+    if tensor < 0 or original.tensors[tensor].type != TensorType.FLOAT32 or original.tensors[tensor].sparsity:
+        return None
+    content, dims = original.content(tensor), original.tensors[tensor].dims
+    if not content or len(content) != 4 * prod(dims) or original.tensors[tensor].is_variable:
+        return None
+    return np.frombuffer(content, "<f4").reshape(dims)
+
+
+def _bounds(step: Step) -> Bounds | None:
+    return _ACTIVATIONS.get(step.number("fused_activation_function"))
+
+
+def _images(original: Original, step: Step) -> tuple[Image, Image] | None:
+    """Those of the first input, which is computed, and the output: both of four dimensions."""
+    tensors = (step.operand(0), step.outputs[0])
+    if not _is_computed(original, tensors[0]) or any(len(original.tensors[t].dims) != 4 for t in tensors):
+        return None
+    source, output = map(original.image, tensors)
+    return None if source is None or output is None else (source, output)
+
+
+# ---- Layers with weights ----
+
+
+def _table(original: Original, step: Step, channels: int) -> bytes | None:
+    """Bounds, then a bias for each channel: 0 where there is none."""
+    bounds = _bounds(step)
+    bias = np.zeros(channels, "<f4") if step.operand(2) < 0 else _constant(original, step.operand(2))
+    if bounds is None or bias is None or bias.size != channels:
+        return None
+    return struct.pack("<2f", *bounds) + bias.tobytes()
+
+
+def _windowed(
+    original: Original, step: Step, kind: StageKind, rows: Floats, kernel: tuple[int, int], depth: int
+) -> Meaning | None:
+    images, channels = _images(original, step), rows.shape[0 if kind is StageKind.FLOAT_CONV else -1]
+    table = _table(original, step, channels)
+    if images is None or table is None or images[1][2] != channels:
+        return None
+    stride = (step.number("stride_h"), step.number("stride_w"))
+    dilation = (step.number("dilation_h_factor", 1), step.number("dilation_w_factor", 1))
+    if min(*stride, *dilation) < 1:
+        return None
+    padding = own_padding(step, images[0], kernel, stride, dilation, images[1])
+    if padding is None:
+        return None
+    return Meaning(
+        step, kind, (step.inputs[0],), step.outputs[0], images[:1], images[1], kernel, stride, dilation, padding, depth,
+        rows=rows.tobytes(), table=table, folds=bool(np.isfinite(rows).all()),
+    )  # fmt: skip
+
+
+def _convolution(original: Original, step: Step) -> Meaning | None:
+    weights, source = _constant(original, step.operand(1)), original.image(step.inputs[0])
+    if weights is None or source is None or weights.ndim != 4:
+        return None
+    kernel = (weights.shape[1], weights.shape[2])
+    if weights.shape[3] == source[2]:
+        return _windowed(original, step, StageKind.FLOAT_CONV, weights, kernel, 1)
+    if weights.shape[3] == 1 and weights.shape[0] % source[2] == 0:
+        by_tap = np.moveaxis(weights[..., 0], 0, -1)
+        return _windowed(original, step, StageKind.FLOAT_DEPTHWISE, by_tap, kernel, len(weights) // source[2])
+    return None
+
+
+def _depthwise(original: Original, step: Step) -> Meaning | None:
+    weights, source = _constant(original, step.operand(1)), original.image(step.inputs[0])
+    if weights is None or source is None or weights.ndim != 4 or weights.shape[0] != 1:
+        return None
+    multiplier = step.number("depth_multiplier")
+    if source[2] * multiplier != weights.shape[3]:
+        return None
+    return _windowed(original, step, StageKind.FLOAT_DEPTHWISE, weights[0], weights.shape[1:3], multiplier)
+
+
+def _fully_connected(original: Original, step: Step) -> Meaning | None:
+    weights = _constant(original, step.operand(1))
+    if weights is None or weights.ndim != 2 or step.number("weights_format"):
+        return None
+    if not _is_computed(original, step.operand(0)):
+        return None
+    channels, depth = weights.shape
+    table, image = _table(original, step, channels), original.rows(step.inputs[0])
+    dims = original.tensors[step.outputs[0]].dims
+    whole = prod(original.tensors[step.inputs[0]].dims) == depth and prod(dims) == channels
+    if table is None or image is None or (not whole and image[2] != depth):
+        return None
+    result = (1, 1, channels) if whole else (*image[:2], channels)
+    if prod(dims) != prod(result) or not (whole or dims[-1:] == (channels,)):
+        return None
+    kind = StageKind.FLOAT_FULLY_CONNECTED if whole else StageKind.FLOAT_CONV
+    return Meaning(
+        step, kind, (step.inputs[0],), step.outputs[0], None if whole else (image,), result,
+        rows=weights.tobytes(), table=table,
+    )  # fmt: skip
+
+
+# ---- Pools ----
+
+
+def _pool(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
+    def pool(original: Original, step: Step) -> Meaning | None:
+        images, bounds = _images(original, step), _bounds(step)
+        kernel = (step.number("filter_height"), step.number("filter_width"))
+        stride = (step.number("stride_h"), step.number("stride_w"))
+        if images is None or bounds is None or min(*kernel, *stride) < 1 or images[0][2] != images[1][2]:
+            return None
+        source, output = images
+        padding = own_padding(step, source, kernel, stride, (1, 1), output)
+        if padding is None:
+            return None
+        table = struct.pack("<2f", *bounds)
+        whole = output[:2] == (1, 1) and all(kernel[axis] - padding[axis] >= source[axis] for axis in (0, 1))
+        if kind is StageKind.FLOAT_AVERAGE_POOL and whole:
+            return of_first(step, StageKind.FLOAT_GLOBAL_AVERAGE, (source,), output, table=table)
+        window = of_first(step, kind, (source,), output, table=table)
+        return replace(window, kernel=kernel, stride=stride, padding=padding)
+
+    return pool
+
+
+def _mean(original: Original, step: Step) -> Meaning | None:
+    found = reduced(original, step)
+    if found is None or found.window is None or not _is_computed(original, step.operand(0)):
+        return None
+    table = struct.pack("<2f", -inf, inf)
+    if found.output[:2] == (1, 1):
+        return of_first(step, StageKind.FLOAT_GLOBAL_AVERAGE, (found.image,), found.output, table=table)
+    pool = of_first(step, StageKind.FLOAT_AVERAGE_POOL, (found.image,), found.output, table=table)
+    return replace(pool, kernel=found.window)
+
+
+# ---- Value by value ----
+
+
+def _operation(original: Original, step: Step) -> Meaning | None:
+    bounds, output = _bounds(step), original.rows(step.outputs[0])
+    if len(step.inputs) != 2 or bounds is None or output is None:
+        return None
+    constants = [_constant(original, tensor) for tensor in step.inputs]
+    computed = [tensor for tensor in step.inputs if _is_computed(original, tensor)]
+    sources = [original.rows(tensor) for tensor in computed]
+    number = OPERATIONS.index(step.name)
+    images = tuple(source for source in sources if source is not None)
+    if len(images) == 2:
+        if output not in images or any(image not in (output, (1, 1, output[2])) for image in images):
+            return None
+        table = struct.pack("<2i2f", number, 0, *bounds)
+        return Meaning(step, StageKind.FLOAT_PAIR, step.inputs, step.outputs[0], images, output, table=table)
+    constant = next((each for each in constants if each is not None), None)
+    if images != (output,) or constant is None:
+        return None
+    values = _by_channel(constant, output[2])
+    if values is None:
+        return None
+    table = struct.pack("<2i2f", number, int(constants[0] is not None), *bounds) + values.astype("<f4").tobytes()
+    return Meaning(
+        step, StageKind.FLOAT_BY_CHANNEL, (computed[0],), step.outputs[0], images, output, table=table
+    )  # fmt: skip
+
+
+def _by_channel(constant: Floats, channels: int) -> Floats | None:
+    """What a constant holds for each channel, where it is the same for all pixels."""
+    if constant.size == 1:
+        return np.repeat(constant.ravel(), channels)
+    return constant.ravel() if constant.size == channels and constant.shape[-1:] == (channels,) else None
+
+
+def _ramp(low: float, high: float) -> Callable[[Original, Step], Meaning | None]:
+    def ramp(original: Original, step: Step) -> Meaning | None:
+        image, output = original.rows(step.operand(0)), original.rows(step.outputs[0])
+        if not _is_computed(original, step.operand(0)) or image is None or image != output:
+            return None
+        table = struct.pack("<i2f", 0, low, high)
+        return of_first(step, StageKind.FLOAT_CURVE, (image,), image, table=table)
+
+    return ramp
+
+
+# ---- Moves ----
+
+
+def _pad(original: Original, step: Step) -> Meaning | None:
+    """PAD and PADV2 with 0 of rows and columns."""
+    source, output = original.image(step.operand(0)), original.image(step.outputs[0])
+    rank, amounts = len(original.tensors[step.inputs[0]].dims), original.numbers(step.operand(1))
+    if not _is_computed(original, step.operand(0)) or source is None or output is None:
+        return None
+    if len(amounts) != 2 * rank or min(amounts) < 0 or any(amounts[:2] if rank > 1 else ()) or any(amounts[-2:]):
+        return None
+    if step.operand(2) >= 0:
+        value = _constant(original, step.operand(2))
+        if value is None or value.size != 1 or any(value.tobytes()):
+            return None
+    pairs = [amounts[at : at + 2] for at in range(0, len(amounts), 2)]
+    rows, columns = ([0, 0], [0, 0], *(pairs[1:] or pairs))[-3:-1]
+    if (source[0] + sum(rows), source[1] + sum(columns), source[2]) != output:
+        return None
+    return of_first(step, StageKind.PAD, (source,), output, padding=(rows[0], columns[0]), pad=0)
+
+
+def _concatenation(original: Original, step: Step) -> Meaning | None:
+    """CONCATENATION along channels."""
+    rank = len(original.tensors[step.outputs[0]].dims)
+    images, output = [original.image(t) for t in step.inputs], original.image(step.outputs[0])
+    if step.number("axis") not in (rank - 1, -1) or step.number("fused_activation_function") or output is None:
+        return None
+    if not all(_is_computed(original, t) and len(original.tensors[t].dims) == rank for t in step.inputs):
+        return None
+    found = tuple(image for image in images if image is not None)
+    if len(found) != len(images):
+        return None
+    return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], found, output)
+
+
+RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
+    **dict.fromkeys(OPERATIONS, _operation),
+    "AVERAGE_POOL_2D": _pool(StageKind.FLOAT_AVERAGE_POOL),
+    "CONCATENATION": _concatenation,
+    "CONV_2D": _convolution,
+    "DEPTHWISE_CONV_2D": _depthwise,
+    "FULLY_CONNECTED": _fully_connected,
+    "MAX_POOL_2D": _pool(StageKind.FLOAT_MAX_POOL),
+    "MEAN": _mean,
+    "PAD": _pad,
+    "PADV2": _pad,
+    "RELU": _ramp(0.0, inf),
+    "RELU6": _ramp(0.0, 6.0),
+}
+"""Operators on float32 that are stages of their own."""

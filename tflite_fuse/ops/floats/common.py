@@ -1,0 +1,97 @@
+"""What kinds on float32 share: bounds, operands, and what an operator on float32 reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Stage
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.entry import Layout, Numbers
+from tflite_fuse.ops.kinds.real import ACTIVATIONS
+from tflite_fuse.ops.lowering.operands import Activation, read_constant
+from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
+from tflite_fuse.ops.lowering.view import OperatorView
+
+Floats = npt.NDArray[np.float32]
+
+FLOAT_BYTES = 4
+
+ANY = (-np.inf, np.inf)
+"""Bounds that leave all numbers as they are."""
+
+
+@dataclass(frozen=True)
+class FloatBounds:
+    """Least and largest output; what is no number stays so."""
+
+    low: float
+    high: float
+
+
+BOUNDS = Layout(FloatBounds, (Numbers("low", None, "<f4"), Numbers("high", None, "<f4")))
+
+
+def bounded(values: Floats, low: float, high: float) -> Floats:
+    """Values within bounds, by the comparisons TFLM makes: zeros keep their sign, what is no number stays so."""
+    raised = np.where(values < np.float32(low), np.float32(low), values)
+    return np.where(np.float32(high) < raised, np.float32(high), raised)
+
+
+def outside(stage: Stage, source: BlockTensor) -> int:
+    """Kernels know pixels outside the image by their address: the value does not count."""
+    return 0
+
+
+def float_bounds(view: OperatorView) -> tuple[float, float]:
+    """The bounds of a fused activation; without one TFLM keeps finite numbers alone.
+
+    Raises:
+        BlockError: it is none that TFLM knows.
+    """
+    number = view.option("fused_activation_function", default=NO_ACTIVATION)
+    if number not in ACTIVATIONS:
+        raise BlockError(f"its fused activation (number {number}) is none of RELU, RELU_N1_TO_1, RELU6")
+    return ACTIVATIONS[number]
+
+
+def float_image(view: OperatorView) -> tuple[Activation, Activation]:
+    """Input and output of an operator that TFLM runs on [1, H, W, C] tensors alone.
+
+    Raises:
+        BlockError: they are not float32, not computed, or of other dimensions.
+    """
+    source, output = view.same()
+    for activation in (source, output):
+        if len(activation.dims) != 4:
+            raise BlockError(f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4", activation.name)
+    return source, output
+
+
+def float_weights(view: OperatorView, rank: int) -> Floats:
+    """Constant float32 weights in the model's layout.
+
+    Raises:
+        BlockError: they are not constant or not float32, or have other dimensions.
+    """
+    weights = read_constant(view.model, view.operand(1), TensorType.FLOAT32, "weights")
+    if weights.ndim != rank:
+        raise BlockError(f"its weights have {weights.ndim} dimensions, not {rank}")
+    return weights
+
+
+def float_bias(view: OperatorView, channels: int) -> Floats:
+    """The bias, zeros where it is left out, as TFLM adds them.
+
+    Raises:
+        BlockError: it is not a constant of ``channels`` float32 values.
+    """
+    if view.operand(2) < 0:
+        return np.zeros(channels, np.float32)
+    values = read_constant(view.model, view.operand(2), TensorType.FLOAT32, "bias")
+    if values.size != channels:
+        raise BlockError(f"its bias has {values.size} values for {channels} output channels")
+    return np.asarray(values.ravel())

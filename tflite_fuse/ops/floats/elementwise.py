@@ -1,0 +1,249 @@
+"""Value by value on float32: FLOAT_PAIR of two tensors, FLOAT_BY_CHANNEL of one and a constant, FLOAT_CURVE of one.
+
+Each operation rounds once, in single precision, and is bounded as TFLM bounds it. Where such an operator stands between
+a DEQUANTIZE and a QUANTIZE it may be a part of a table instead: ``kinds/real.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ops.entry import (
+    AS_BYTES,
+    Kind,
+    Layout,
+    Numbers,
+    Operand,
+    StageCheck,
+    StoredTables,
+    Tensors,
+    each_value,
+    parameters_of,
+)
+from tflite_fuse.ops.floats.common import FLOAT_BYTES, Floats, bounded, float_bounds
+from tflite_fuse.ops.kinds.real import REAL_LOWERINGS
+from tflite_fuse.ops.lowering.operands import Activation, read_real
+from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, check_pair, one_to_one
+
+OPERATIONS: Mapping[str, np.ufunc] = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply}
+"""By their numbers in the table."""
+
+
+@dataclass(frozen=True)
+class FloatOperation:
+    """What is done.
+
+    Attributes:
+        operation: number in OPERATIONS.
+        constant_first: 1 where a constant is the first operand, else 0.
+        low, high: least and largest output.
+        constants: float32 of each channel, little-endian; none of a FLOAT_PAIR.
+    """
+
+    operation: int
+    constant_first: int
+    low: float
+    high: float
+    constants: bytes = b""
+
+
+_NUMBERS = (
+    Numbers("operation"),
+    Numbers("constant_first"),
+    Numbers("low", None, "<f4"),
+    Numbers("high", None, "<f4"),
+)
+_PAIR = Layout(FloatOperation, _NUMBERS)
+_CONSTANTS = Numbers("constants", lambda output: FLOAT_BYTES * output.channels, AS_BYTES)
+_BY_CHANNEL = Layout(FloatOperation, (*_NUMBERS, _CONSTANTS))
+
+
+def _decoded(layout: Layout) -> Callable[[Stage, Tensors, StoredTables], Stage]:
+    def decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+        stage = layout.decode(stage, tensors, stored)
+        check = StageCheck(stage, (), tensors[stage.output])
+        _check_numbers(check, parameters_of(stage, FloatOperation))
+        return stage
+
+    return decode
+
+
+def _check_numbers(check: StageCheck, found: FloatOperation) -> None:
+    check.require(0 <= found.operation < len(OPERATIONS), f"does operation {found.operation}")
+    check.require(found.constant_first in (0, 1), f"has its constant at place {found.constant_first}")
+
+
+def _check_pair(check: StageCheck) -> None:
+    check.pair()
+    found = parameters_of(check.stage, FloatOperation)
+    _check_numbers(check, found)
+    check.require(not found.constants and not found.constant_first, "has a constant operand")
+
+
+def _check_by_channel(check: StageCheck) -> None:
+    check.same_shape(check.sources[0])
+    found = parameters_of(check.stage, FloatOperation)
+    _check_numbers(check, found)
+    channels = check.output.channels
+    check.require(len(found.constants) == FLOAT_BYTES * channels, f"needs {channels} constants")
+
+
+def _computed(found: FloatOperation, first: Floats, second: Floats) -> Floats:
+    with np.errstate(all="ignore"):
+        results = list(OPERATIONS.values())[found.operation](first, second)
+    return bounded(results, found.low, found.high)
+
+
+def _pair(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    (_, first), (_, second) = operands
+    return _computed(parameters_of(stage, FloatOperation), first, second)
+
+
+def _by_channel(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((_, values),) = operands
+    found = parameters_of(stage, FloatOperation)
+    constants = np.broadcast_to(np.frombuffer(found.constants, "<f4"), values.shape)
+    return _computed(found, *((constants, values) if found.constant_first else (values, constants)))
+
+
+def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
+    """Two tensors of one shape, or one and a pixel or a constant for each channel."""
+
+    def lower(view: OperatorView) -> Lowered:
+        first, second, output = by_value(
+            *(read_real(view.model, view.operand(position)) for position in (0, 1)), read_real(view.model, view.output)
+        )
+        check_pair(first, second, output)
+        found = FloatOperation(list(OPERATIONS).index(name), 0, *float_bounds(view))
+        constant = next((part for part in (first, second) if part.constant is not None), None)
+        if constant is None:
+            stage = Stage(StageKind.FLOAT_PAIR, (), -1, parameters=found)
+            return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
+        source = second if constant is first else first
+        values = _by_channels(constant, output.shape[2]).astype("<f4").tobytes()
+        found = replace(found, constant_first=int(constant is first), constants=values)
+        stage = Stage(StageKind.FLOAT_BY_CHANNEL, (), -1, parameters=found)
+        return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+
+    return lower
+
+
+def _by_channels(part: Activation, channels: int) -> Floats:
+    """The values of a constant that is the same for all pixels, [channels]."""
+    values = np.zeros(0, np.float32) if part.constant is None else np.asarray(part.constant)
+    if values.size == 1:
+        return np.repeat(values.ravel(), channels)
+    if values.size != channels or values.shape[-1:] != (channels,):
+        raise BlockError(f"its constant {part.name} of shape {list(part.dims)} differs from pixel to pixel")
+    return values.ravel()
+
+
+def alone_or_part(name: str, alone: Callable[[OperatorView], Lowered]) -> Callable[[OperatorView], Lowered]:
+    """Lower an operator to a stage that may as well be a part of a table, or to either of the two."""
+
+    def lower(view: OperatorView) -> Lowered:
+        try:
+            part = REAL_LOWERINGS[name](view)
+        except BlockError:
+            part = None
+        try:
+            stage = alone(view)
+        except BlockError:
+            if part is None:
+                raise
+            return part
+        return stage if part is None else replace(stage, function=part.function, operation=part.operation)
+
+    return lower
+
+
+FLOAT_PAIR = Kind(
+    StageKind.FLOAT_PAIR,
+    inputs=(2, 2),
+    reads_real=True,
+    writes_real=True,
+    by_value=True,
+    check=_check_pair,
+    reference=_pair,
+    encode_table=_PAIR.encode,
+    decode_table=_decoded(_PAIR),
+    work=each_value({"float values": 1}),
+)
+
+FLOAT_BY_CHANNEL = Kind(
+    StageKind.FLOAT_BY_CHANNEL,
+    reads_real=True,
+    writes_real=True,
+    check=_check_by_channel,
+    reference=_by_channel,
+    encode_table=_BY_CHANNEL.encode,
+    decode_table=_decoded(_BY_CHANNEL),
+    work=each_value({"float values": 1}),
+)
+
+# ---- FLOAT_CURVE ----
+
+
+@dataclass(frozen=True)
+class FloatCurve:
+    """A function of one value.
+
+    Attributes:
+        curve: 0, nothing but bounds.
+        low, high: least and largest output.
+    """
+
+    curve: int
+    low: float
+    high: float
+
+
+_CURVE = Layout(FloatCurve, (Numbers("curve"), Numbers("low", None, "<f4"), Numbers("high", None, "<f4")))
+
+_RAMPS = {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0)}
+
+
+def _check_curve(check: StageCheck) -> None:
+    check.same_shape(check.sources[0])
+    found = parameters_of(check.stage, FloatCurve)
+    check.require(found.curve == 0, f"computes curve {found.curve}")
+
+
+def _curve(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((_, values),) = operands
+    found = parameters_of(stage, FloatCurve)
+    return bounded(values, found.low, found.high)
+
+
+def _lower_ramp(name: str) -> Callable[[OperatorView], Lowered]:
+    def lower(view: OperatorView) -> Lowered:
+        source, output = one_to_one(*view.same())
+        stage = Stage(StageKind.FLOAT_CURVE, (), -1, parameters=FloatCurve(0, *_RAMPS[name]))
+        return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+
+    return lower
+
+
+FLOAT_CURVE = Kind(
+    StageKind.FLOAT_CURVE,
+    reads_real=True,
+    writes_real=True,
+    check=_check_curve,
+    reference=_curve,
+    encode_table=_CURVE.encode,
+    decode_table=_CURVE.decode,
+    work=each_value({"float values": 1}),
+)
+
+KINDS = (FLOAT_PAIR, FLOAT_BY_CHANNEL, FLOAT_CURVE)
+
+LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
+    **{name: alone_or_part(name, _lower_pair(name)) for name in OPERATIONS},
+    **{name: alone_or_part(name, _lower_ramp(name)) for name in _RAMPS},
+}
+"""Operators that are these kinds where they compute in float32."""

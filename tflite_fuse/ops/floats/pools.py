@@ -1,0 +1,178 @@
+"""FLOAT_AVERAGE_POOL and FLOAT_MAX_POOL under a window, FLOAT_GLOBAL_AVERAGE over the whole map.
+
+An average is the sum, row by row, divided by the number of its values. A MEAN over rows or columns alone is a pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.limits import MAX_AVERAGED
+from tflite_fuse.ops.entry import (
+    Kernels,
+    Kind,
+    Operand,
+    Runs,
+    StageCheck,
+    Tensors,
+    Window,
+    by_pixel,
+    counted,
+    parameters_of,
+)
+from tflite_fuse.ops.floats.common import (
+    ANY,
+    BOUNDS,
+    FLOAT_BYTES,
+    FloatBounds,
+    Floats,
+    bounded,
+    float_bounds,
+    float_image,
+    outside,
+)
+from tflite_fuse.ops.kinds.pools import check_pool, covers
+from tflite_fuse.ops.lowering.movement import read_reduction
+from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, window_fit, window_padding
+from tflite_fuse.ops.weighted.sums import taps
+
+
+def _within(stage: Stage, values: Floats) -> Floats:
+    found = parameters_of(stage, FloatBounds)
+    return bounded(values, found.low, found.high)
+
+
+def _check_pool(check: StageCheck) -> None:
+    check_pool(check)
+    parameters_of(check.stage, FloatBounds)
+
+
+def _inside(values: Floats) -> Floats:
+    return np.ones((*values.shape[:2], 1), np.float32)
+
+
+def _average(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((_, values),) = operands
+    sums = np.zeros((output.height, output.width, output.channels), np.float32)
+    counts = np.zeros((output.height, output.width, 1), np.float32)
+    pairs = zip(taps(stage, values, output, 0), taps(stage, _inside(values), output, 0), strict=True)
+    with np.errstate(all="ignore"):
+        for (_, _, seen), (_, _, inside) in pairs:
+            np.add(sums, seen, out=sums, where=inside > 0)
+            counts += inside
+        return _within(stage, sums / counts)
+
+
+def _max(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((_, values),) = operands
+    least = float(np.finfo(np.float32).min)
+    largest = np.full((output.height, output.width, output.channels), least, np.float32)
+    for _, _, seen in taps(stage, values, output, least):
+        largest = np.where(largest < seen, seen, largest)
+    return _within(stage, largest)
+
+
+def _pooled(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
+    channels = tensors[stage.output].channels
+    return channels * prod(stage.kernel_size), channels
+
+
+def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
+    """AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole map becomes an accumulator."""
+
+    def lower(view: OperatorView) -> Lowered:
+        source, output = float_image(view)
+        if source.shape[2] != output.shape[2]:
+            raise BlockError(f"it maps {source.shape[2]} to {output.shape[2]} channels")
+        kernel, stride = view.positive("filter_height", "filter_width"), view.positive("stride_h", "stride_w")
+        parameters = FloatBounds(*float_bounds(view))
+        stage = Stage(kind, (), -1, kernel_size=kernel, stride=stride, parameters=parameters)
+        stage = replace(stage, padding=window_padding(view, source, output, stage))
+        if kind is StageKind.FLOAT_AVERAGE_POOL and output.shape[:2] == (1, 1) and covers(stage, source):
+            stage = Stage(StageKind.FLOAT_GLOBAL_AVERAGE, (), -1, parameters=parameters)
+            return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+        return Lowered(stage, (source,), output, output.shape, window_fit(stage))
+
+    return lower
+
+
+FLOAT_AVERAGE_POOL = Kind(
+    StageKind.FLOAT_AVERAGE_POOL,
+    window=Window.SLIDING,
+    reads_real=True,
+    writes_real=True,
+    outside=outside,
+    check=_check_pool,
+    reference=_average,
+    encode_table=BOUNDS.encode,
+    decode_table=BOUNDS.decode,
+    work=by_pixel("float pooled", "float values")(_pooled),
+)
+
+FLOAT_MAX_POOL = replace(FLOAT_AVERAGE_POOL, number=StageKind.FLOAT_MAX_POOL, reference=_max)
+
+# ---- The whole map ----
+
+
+def _check_global(check: StageCheck) -> None:
+    check.same_channels()
+    check.one_pixel()
+    check.require(check.sources[0].pixels <= MAX_AVERAGED, f"averages more than {MAX_AVERAGED} pixels")
+    parameters_of(check.stage, FloatBounds)
+
+
+def _global_average(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((tensor, values),) = operands
+    sums = np.zeros((1, 1, tensor.channels), np.float32)
+    with np.errstate(all="ignore"):
+        for pixel in values.reshape(-1, tensor.channels):
+            sums += pixel
+        return _within(stage, sums / np.float32(tensor.pixels))
+
+
+@counted("float summed", "float values")
+def _global_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    source = tensors[stage.inputs[0]]
+    return {"float summed": source.pixels * source.channels, "float values": source.channels}
+
+
+def _mean(view: OperatorView) -> Lowered:
+    """MEAN over the whole map as an accumulator, over its rows or columns alone as a pool."""
+    found = read_reduction(view, view.same())
+    source, output = found.source, found.output
+    if found.channels:
+        raise BlockError("it averages channels of float32")
+    if found.shape[:2] == (1, 1):
+        stage = Stage(StageKind.FLOAT_GLOBAL_AVERAGE, (), -1, parameters=FloatBounds(*ANY))
+        return Lowered(stage, (source,), output, found.shape, Fit.PIXELS)
+    stage = Stage(StageKind.FLOAT_AVERAGE_POOL, (), -1, kernel_size=found.window, parameters=FloatBounds(*ANY))
+    return Lowered(stage, (source,), output, found.shape)
+
+
+FLOAT_GLOBAL_AVERAGE = Kind(
+    StageKind.FLOAT_GLOBAL_AVERAGE,
+    reads_real=True,
+    writes_real=True,
+    sum_bytes=lambda source: FLOAT_BYTES,
+    sums_in_order=True,
+    check=_check_global,
+    reference=_global_average,
+    encode_table=BOUNDS.encode,
+    decode_table=BOUNDS.decode,
+    work=_global_work,
+)
+
+KINDS = (FLOAT_AVERAGE_POOL, FLOAT_MAX_POOL, FLOAT_GLOBAL_AVERAGE)
+
+LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
+    "AVERAGE_POOL_2D": _pool(StageKind.FLOAT_AVERAGE_POOL),
+    "MAX_POOL_2D": _pool(StageKind.FLOAT_MAX_POOL),
+    "MEAN": _mean,
+}
+"""Operators that are these kinds where they compute in float32."""

@@ -1,0 +1,358 @@
+"""Layers with float32 weights: FLOAT_CONV, FLOAT_DEPTHWISE and FLOAT_FULLY_CONNECTED.
+
+Each output is one sum, of products over the window's rows, columns and input channels in that order, then of the bias.
+Taps outside the image are left out: an infinite weight times zero would be no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.limits import MAX_AVERAGED
+from tflite_fuse.ops.entry import (
+    AS_BYTES,
+    Kernels,
+    Kind,
+    Layout,
+    Numbers,
+    Operand,
+    Runs,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    Window,
+    counted,
+    parameters_of,
+    pixels_of,
+)
+from tflite_fuse.ops.floats.common import (
+    FLOAT_BYTES,
+    Floats,
+    bounded,
+    float_bias,
+    float_bounds,
+    float_image,
+    float_weights,
+    outside,
+)
+from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, window_fit, window_padding
+from tflite_fuse.ops.weighted.sums import taps
+from tflite_fuse.units import round_up
+
+
+@dataclass(frozen=True)
+class FloatWeights:
+    """Constants of a layer.
+
+    Attributes:
+        low, high: least and largest output.
+        bias: float32 of each output channel, little-endian.
+        weights: float32, little-endian, laid out as those of the same kind on int8.
+    """
+
+    low: float
+    high: float
+    bias: bytes
+    weights: bytes = b""
+
+
+Shape = Callable[[Stage, BlockTensor, BlockTensor], tuple[int, ...]]
+"""Of a stage's weights, from its input and output."""
+
+_TABLE = Layout(
+    FloatWeights,
+    (
+        Numbers("low", None, "<f4"),
+        Numbers("high", None, "<f4"),
+        Numbers("bias", lambda output: FLOAT_BYTES * output.channels, AS_BYTES),
+    ),
+)
+_TOGETHER = 4
+"""Output channels of a convolution that are computed side by side, if only to leave some."""
+
+
+def _encode(stage: Stage, tensors: Tensors) -> Tables:
+    return replace(_TABLE.encode(stage, tensors), weights=parameters_of(stage, FloatWeights).weights)
+
+
+def _decoded(shape: Shape) -> Callable[[Stage, Tensors, StoredTables], Stage]:
+    def decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+        sizes = shape(stage, tensors[stage.inputs[0]], tensors[stage.output])
+        if min(sizes) < 1:
+            raise BlockError(f"A stage of the fused block has weights of shape {list(sizes)}.")
+        stage = _TABLE.decode(stage, tensors, stored)
+        weights = stored.weights(FLOAT_BYTES * prod(sizes)).tobytes()
+        return replace(stage, parameters=replace(parameters_of(stage, FloatWeights), weights=weights))
+
+    return decode
+
+
+def _check(check: StageCheck, shape: Shape) -> None:
+    found, output = parameters_of(check.stage, FloatWeights), check.output
+    wanted = shape(check.stage, check.sources[0], output)
+    check.require(len(found.weights) == FLOAT_BYTES * prod(wanted), f"needs float32 weights of shape {list(wanted)}")
+    check.require(len(found.bias) == FLOAT_BYTES * output.channels, f"needs {output.channels} biases")
+
+
+def _weights(stage: Stage, shape: tuple[int, ...]) -> Floats:
+    return np.frombuffer(parameters_of(stage, FloatWeights).weights, "<f4").reshape(shape)
+
+
+def _finish(stage: Stage, sums: Floats) -> Floats:
+    """Sums, [..., Cout], with bias and within bounds."""
+    found = parameters_of(stage, FloatWeights)
+    return bounded(sums + np.frombuffer(found.bias, "<f4"), found.low, found.high)
+
+
+def _window(
+    view: OperatorView, kind: StageKind, weights: Floats, kernel: tuple[int, int], channels: int, multiplier: int = 1
+) -> Lowered:
+    """A convolution of either kind from its operator's options; ``weights`` laid out as the stage has them."""
+    source, output = float_image(view)
+    if output.shape[2] != channels:
+        raise BlockError(f"its output {output.name} has {output.shape[2]} channels for {channels} filters")
+    stage = Stage(
+        kind,
+        (),
+        -1,
+        kernel_size=kernel,
+        stride=view.positive("stride_h", "stride_w"),
+        dilation=view.positive("dilation_h_factor", "dilation_w_factor"),
+        depth_multiplier=multiplier,
+        parameters=_constants(view, weights, channels),
+    )
+    stage = replace(stage, padding=window_padding(view, source, output, stage))
+    folds = bool(np.isfinite(weights).all())  # zeros times others count as numbers, taps that are left out do not
+    return Lowered(stage, (source,), output, output.shape, window_fit(stage), folds_padding=folds)
+
+
+def _constants(view: OperatorView, weights: Floats, channels: int) -> FloatWeights:
+    bias = float_bias(view, channels).astype("<f4").tobytes()
+    return FloatWeights(*float_bounds(view), bias, np.ascontiguousarray(weights, "<f4").tobytes())
+
+
+# ---- FLOAT_CONV ----
+
+
+def _conv_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+    return output.channels, *stage.kernel_size, source.channels
+
+
+def _inside(stage: Stage, values: Floats, output: BlockTensor) -> list[np.ndarray]:
+    """For each tap whether it lies in the image, [Hout, Wout, 1]."""
+    everywhere = np.ones((*values.shape[:2], 1), np.int64)
+    return [seen > 0 for _, _, seen in taps(stage, everywhere, output, fill=0)]
+
+
+def _conv(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((tensor, values),) = operands
+    weights, sums = _weights(stage, _conv_shape(stage, tensor, output)), _zeros(output)
+    with np.errstate(all="ignore"):
+        seen_and_inside = zip(taps(stage, values, output, fill=0), _inside(stage, values, output), strict=True)
+        for (ky, kx, seen), inside in seen_and_inside:
+            for channel in range(tensor.channels):
+                products = seen[:, :, channel, None] * weights[:, ky, kx, channel]
+                np.add(sums, products, out=sums, where=inside)
+        return _finish(stage, sums)
+
+
+def _zeros(output: BlockTensor) -> Floats:
+    return np.zeros((output.height, output.width, output.channels), np.float32)
+
+
+def _products(stage: Stage, tensors: Tensors) -> int:
+    return prod(stage.kernel_size) * tensors[stage.inputs[0]].channels * tensors[stage.output].channels
+
+
+def _conv_counts(stage: Stage, tensors: Tensors, pixels: int, depth: int) -> dict[str, int]:
+    """Channels that fill up the last four are computed, too."""
+    groups = round_up(tensors[stage.output].channels, _TOGETHER) // _TOGETHER
+    taps_of_groups = pixels * groups * prod(stage.kernel_size)
+    outputs = pixels * tensors[stage.output].channels
+    return {"float macs": _TOGETHER * taps_of_groups * depth, "float taps": taps_of_groups, "float outputs": outputs}
+
+
+@counted("float macs", "float taps", "float outputs")
+def _conv_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    return _conv_counts(stage, tensors, pixels_of(runs), tensors[stage.inputs[0]].channels)
+
+
+def _lower_conv(view: OperatorView) -> Lowered:
+    """CONV_2D of one group, or of one input channel per group."""
+    source, _ = float_image(view)
+    weights = float_weights(view, 4)
+    filters, height, width, depth = weights.shape
+    channels = source.shape[2]
+    if depth == channels:
+        return _window(view, StageKind.FLOAT_CONV, weights, (height, width), filters)
+    if depth == 1 and filters % channels == 0:
+        by_tap = weights[..., 0].transpose(1, 2, 0)
+        return _window(view, StageKind.FLOAT_DEPTHWISE, by_tap, (height, width), filters, filters // channels)
+    raise BlockError(f"its filters read {depth} of {channels} channels each (a grouped convolution)")
+
+
+FLOAT_CONV = Kind(
+    StageKind.FLOAT_CONV,
+    window=Window.SLIDING,
+    reads_real=True,
+    writes_real=True,
+    cuts=True,
+    outside=outside,
+    check=lambda check: _check(check, _conv_shape),
+    reference=_conv,
+    encode_table=_encode,
+    decode_table=_decoded(_conv_shape),
+    macs=_products,
+    work=_conv_work,
+)
+
+# ---- FLOAT_DEPTHWISE ----
+
+
+def _depthwise_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+    return *stage.kernel_size, output.channels
+
+
+def _check_depthwise(check: StageCheck) -> None:
+    channels, multiplier = check.sources[0].channels, check.stage.depth_multiplier
+    fits = multiplier >= 1 and channels * multiplier == check.output.channels
+    check.require(fits, f"makes {check.output.channels} channels of {channels} with multiplier {multiplier}")
+    _check(check, _depthwise_shape)
+
+
+def _depthwise(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((tensor, values),) = operands
+    weights, sums = _weights(stage, _depthwise_shape(stage, tensor, output)), _zeros(output)
+    with np.errstate(all="ignore"):
+        seen_and_inside = zip(taps(stage, values, output, fill=0), _inside(stage, values, output), strict=True)
+        for (ky, kx, seen), inside in seen_and_inside:
+            products = np.repeat(seen, stage.depth_multiplier, axis=2) * weights[ky, kx]
+            np.add(sums, products, out=sums, where=inside)
+        return _finish(stage, sums)
+
+
+def _depthwise_macs(stage: Stage, tensors: Tensors) -> int:
+    return prod(stage.kernel_size) * tensors[stage.output].channels
+
+
+@counted("float depthwise macs", "float outputs")
+def _depthwise_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    pixels = pixels_of(runs)
+    macs, outputs = pixels * _depthwise_macs(stage, tensors), pixels * tensors[stage.output].channels
+    return {"float depthwise macs": macs, "float outputs": outputs}
+
+
+def _lower_depthwise(view: OperatorView) -> Lowered:
+    """DEPTHWISE_CONV_2D: any kernel, stride, dilation, padding and depth multiplier."""
+    source, _ = float_image(view)
+    weights = float_weights(view, 4)
+    batch, height, width, channels = weights.shape
+    multiplier = view.option("depth_multiplier")
+    if batch != 1 or channels != source.shape[2] * multiplier:
+        raise BlockError(
+            f"its weights of shape {list(weights.shape)} do not fit {source.shape[2]} input channels and depth "
+            f"multiplier {multiplier}"
+        )
+    return _window(view, StageKind.FLOAT_DEPTHWISE, weights[0], (height, width), channels, multiplier)
+
+
+FLOAT_DEPTHWISE = Kind(
+    StageKind.FLOAT_DEPTHWISE,
+    window=Window.SLIDING,
+    reads_real=True,
+    writes_real=True,
+    cuts=True,
+    outside=outside,
+    check=_check_depthwise,
+    reference=_depthwise,
+    encode_table=_encode,
+    decode_table=_decoded(_depthwise_shape),
+    macs=_depthwise_macs,
+    work=_depthwise_work,
+)
+
+# ---- FLOAT_FULLY_CONNECTED ----
+
+
+def _dense_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+    return output.channels, source.pixels * source.channels
+
+
+def _check_dense(check: StageCheck) -> None:
+    check.one_pixel()
+    check.require(check.sources[0].pixels <= MAX_AVERAGED, f"reads more than {MAX_AVERAGED} pixels")
+    _check(check, _dense_shape)
+
+
+def _dense(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((tensor, values),) = operands
+    weights, sums = _weights(stage, _dense_shape(stage, tensor, output)), _zeros(output)
+    with np.errstate(all="ignore"):
+        for value, of_channels in zip(values.ravel(), weights.T, strict=True):
+            sums += value * of_channels
+        return _finish(stage, sums)
+
+
+def _dense_macs(stage: Stage, tensors: Tensors) -> int:
+    return prod(_dense_shape(stage, tensors[stage.inputs[0]], tensors[stage.output]))
+
+
+@counted("float dense macs", "float macs", "float taps", "float outputs")
+def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """That of a single pixel is a convolution; more are summed up by a kernel of its own."""
+    source = tensors[stage.inputs[0]]
+    if source.pixels == 1:
+        return _conv_counts(stage, tensors, pixels_of(runs), source.channels)
+    return {"float dense macs": _dense_macs(stage, tensors), "float outputs": tensors[stage.output].channels}
+
+
+def _lower_dense(view: OperatorView) -> Lowered:
+    """FULLY_CONNECTED of all values of the input, or of those of each pixel alone."""
+    source, output = view.same()
+    weights = float_weights(view, 2)
+    channels, depth = weights.shape
+    if view.option("weights_format", default=0) != 0:
+        raise BlockError("its weights are stored shuffled")
+    constants = _constants(view, weights, channels)
+    if (source.elements, output.elements) == (depth, channels):
+        stage = Stage(StageKind.FLOAT_FULLY_CONNECTED, (), -1, parameters=constants)
+        return Lowered(stage, (source,), output, (1, 1, channels), Fit.BYTES)
+    source, output = by_value(source, output)
+    fits = source.shape[2] == depth and output.dims[-1:] == (channels,)
+    if not fits or output.elements * depth != source.elements * channels:
+        sizes = f"{list(source.dims)} to {list(output.dims)}"
+        raise BlockError(f"it maps {sizes} with weights of {depth} to {channels}")
+    stage = Stage(StageKind.FLOAT_CONV, (), -1, parameters=constants)
+    return Lowered(stage, (source,), output, (*source.shape[:2], channels), Fit.PIXELS)
+
+
+FLOAT_FULLY_CONNECTED = Kind(
+    StageKind.FLOAT_FULLY_CONNECTED,
+    reads_real=True,
+    writes_real=True,
+    # That of a single pixel is a 1x1 convolution and keeps no sums.
+    sum_bytes=lambda source: FLOAT_BYTES if source.pixels > 1 else 0,
+    sums_in_order=True,
+    check=_check_dense,
+    reference=_dense,
+    encode_table=_encode,
+    decode_table=_decoded(_dense_shape),
+    macs=_dense_macs,
+    work=_dense_work,
+)
+
+KINDS = (FLOAT_CONV, FLOAT_DEPTHWISE, FLOAT_FULLY_CONNECTED)
+
+LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
+    "CONV_2D": _lower_conv,
+    "DEPTHWISE_CONV_2D": _lower_depthwise,
+    "FULLY_CONNECTED": _lower_dense,
+}
+"""Operators that are these kinds where they compute in float32."""
