@@ -194,3 +194,42 @@ def test_a_signature_names_a_value_once() -> None:
     (signature, *others) = original.signature_defs or ()
     twice = replace(signature, inputs=(TensorMap("x", 1), *(signature.inputs or ())))
     assert findings(original, replace(original, signature_defs=(twice, *others)))
+
+
+# ---- Shapes that no operator makes ----
+
+
+def test_a_transpose_to_another_shape_is_followed_by_nothing() -> None:
+    """By its shape alone it would move axes of one value, and so no byte."""
+    model = RawModel()
+    x, y, z = model.tensor((1, 2, 3, 4), 0.05, 3), model.tensor((1, 1, 1, 24), 0.05, 3), model.tensor((1, 5), 0.1, 0)
+    model.operator("TRANSPOSE", [x, model.constant(np.array([0, 3, 1, 2], np.int32))], [y], None)
+    model.operator("FULLY_CONNECTED", [y, weights(model, 5, 24), -1], [z], make_options("FullyConnectedOptions"))
+    original = model.build([x], [z])
+    assert any("FULLY_CONNECTED_0" in each for each in findings(original, without_the_reshape(original)))
+
+
+def test_a_mean_to_another_shape_is_followed_by_nothing() -> None:
+    model = RawModel()
+    x, y, z = model.tensor((1, 2, 3, 4), 0.05, 3), model.tensor((1, 4, 2, 3), 0.05, 3), model.tensor((1, 1, 8), 0.05, 3)
+    model.operator("TRANSPOSE", [x, model.constant(np.array([0, 3, 1, 2], np.int32))], [y], None)
+    options = make_options("ReducerOptions", keep_dims=False)
+    model.operator("MEAN", [y, model.constant(np.array([3], np.int32))], [z], options)
+    original = model.build([x], [z])
+    (_, mean) = original.main.operators
+    axes = original.main.tensors[(mean.inputs or ())[1]]
+    buffers = list(original.buffers)
+    buffers[axes.buffer] = replace(buffers[axes.buffer], data=(2).to_bytes(4, "little"))
+    forged = with_tensor(without_the_reshape(original), z, shape=(1, 8, 1))
+    forged = replace(forged, buffers=tuple(buffers))
+    assert any("MEAN_0" in each for each in findings(original, forged))
+
+
+@pytest.mark.parametrize("shape", [(-1, -1), (1, -1), (0, -1), (-1,), ()])
+def test_tensors_of_no_size_are_followed_by_nothing(shape: tuple[int, ...]) -> None:
+    model = RawModel()
+    x, y, z = model.tensor((1, 1), 0.05, 3), model.tensor(shape, 0.05, 3), model.tensor((1, 1), 0.05, 3)
+    for source, result in ((x, y), (y, z)):
+        model.operator("RESHAPE", [source, model.constant(np.array(shape, np.int32))], [result], None)
+    original = model.build([x], [z])
+    assert validate(original, original).proven

@@ -26,6 +26,11 @@ _MOST_KEPT, _MOST_LOOKED_UP, _LEAST = 1 << 25, 1 << 26, 1 << 8
 each tensor to its beginning."""
 
 
+def is_followed(dims: tuple[int, ...]) -> bool:
+    """Whether each value of a tensor of this shape is given a number."""
+    return min(dims, default=1) > 0 and prod(dims) <= MOST_VALUES
+
+
 def add_gathers(original: Original) -> None:
     """Adds to the original, for every tensor that holds channels of one further up, the GATHER that would make it."""
     # For each tensor, the one it is made of, and which of its values it holds.
@@ -33,7 +38,7 @@ def add_gathers(original: Original) -> None:
     kept = looked_up = 0
     for step in tuple(original.steps):
         source = step.operand(1 if step.name == "SPLIT" else 0)
-        if source < 0 or original.activation(source) is None or prod(original.tensors[source].dims) > MOST_VALUES:
+        if source < 0 or original.activation(source) is None or not is_followed(original.tensors[source].dims):
             continue
         dims = original.tensors[source].dims
         parts = parts_of(original, step, np.arange(prod(dims)).reshape(dims))
@@ -86,7 +91,7 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, tuple[int,
 def _add_other(original: Original, step: Step, source: int, tensor: int, numbers: Numbers) -> None:
     """The SLICE that cuts a tensor from one further up, or the operator that repeats that one's rows and columns."""
     dims, wanted = original.tensors[source].dims, original.tensors[tensor].dims
-    if len(dims) != len(wanted) or not numbers.size or not 2 <= len(dims) <= 4:
+    if len(dims) != len(wanted) or not numbers.size or not 2 <= len(dims) <= 4 or min(*dims, *wanted) < 1:
         return
     values, held = np.arange(prod(dims)).reshape(dims), numbers.reshape(wanted)
     begin = [int(place) for place in np.unravel_index(int(held.flat[0]), dims)]
@@ -124,10 +129,10 @@ def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:
 def origin(original: Original, tensor: int) -> tuple[int, Numbers]:
     """The tensor furthest up whose values a tensor holds, moved alone, and which of them it holds, in its shape.
 
-    A tensor of more than ``MOST_VALUES`` holds its own, without a number for any.
+    A tensor that is not followed holds its own values, without a number for any.
     """
     place, dims = original.in_file.get(tensor, -1), original.tensors[tensor].dims
-    if prod(dims) > MOST_VALUES:
+    if not is_followed(dims):
         return tensor, np.empty(0, np.int64)
     own = np.arange(prod(dims), dtype=np.int64).reshape(dims)
     if place < 0:
@@ -136,7 +141,7 @@ def origin(original: Original, tensor: int) -> tuple[int, Numbers]:
     source = step.operand(1 if step.name == "SPLIT" else 0)
     if source < 0 or original.activation(source) is None or original.activation(source) != original.activation(tensor):
         return tensor, own
-    if prod(original.tensors[source].dims) > MOST_VALUES:
+    if not is_followed(original.tensors[source].dims):
         return tensor, own
     further, numbers = origin(original, source)
     parts = parts_of(original, step, numbers)
@@ -151,7 +156,7 @@ def parts_of(original: Original, step: Step, values: Numbers) -> list[Numbers] |
     rank = values.ndim
     if step.name in RENAMING and len(step.outputs) == 1:
         dims = original.tensors[step.outputs[0]].dims
-        return [values.reshape(dims)] if prod(dims) == values.size else None
+        return [values.reshape(dims)] if prod(dims) == values.size and min(dims, default=1) > 0 else None
     if step.name == "TRANSPOSE":
         order = original.numbers(step.operand(1))
         return [np.moveaxis(values, order, range(rank))] if sorted(order) == list(range(rank)) else None

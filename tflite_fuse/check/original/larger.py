@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from tflite_fuse.check.moves import MOST_VALUES, kept_parts, parts_of
+from tflite_fuse.check.moves import is_followed, kept_parts, parts_of
 from tflite_fuse.check.original.meaning import Meaning, fused_clamp
 from tflite_fuse.check.original.operators import bias_of, filter_ratios, gather
 from tflite_fuse.check.original.scales import split_scale
@@ -168,12 +168,13 @@ def planes(original: Original, step: Step) -> Meaning | None:
     Axes of length 1 may stand anywhere: what counts is where the values go.
     """
     alike = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
-    size, output = prod(original.tensors[step.inputs[0]].dims), original.image(step.outputs[0])
-    if not alike or output is None or prod(output) != size or size > MOST_VALUES:
+    dims, output = original.tensors[step.inputs[0]].dims, original.image(step.outputs[0])
+    size = prod(dims)
+    if not alike or output is None or prod(output) != size or not is_followed(dims):
         return None
     height, width, depth = output
     values = np.arange(size, dtype=np.int64)
-    moved = parts_of(original, step, values.reshape(original.tensors[step.inputs[0]].dims))
+    moved = parts_of(original, step, values.reshape(dims))
     joined = np.moveaxis(values.reshape(depth, height, width), 0, 2)
     if moved is None or not np.array_equal(moved[0].ravel(), joined.ravel()):
         return None

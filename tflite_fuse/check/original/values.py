@@ -194,7 +194,8 @@ class Original:
         if tensor < 0 or self.tensors[tensor].type != TensorType.INT8 or self.tensors[tensor].sparsity is not None:
             return None
         content, dims = self.content(tensor), self.tensors[tensor].dims
-        return np.frombuffer(content, np.int8).reshape(dims) if content and len(content) == prod(dims) else None
+        stored = content and len(content) == prod(dims) and min(dims, default=1) > 0
+        return np.frombuffer(content, np.int8).reshape(dims) if stored else None
 
     def scales(self, tensor: int) -> npt.NDArray[np.float64] | None:
         """Scales as the float32 numbers they are; None without affine quantization, or where one is not finite."""

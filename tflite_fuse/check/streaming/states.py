@@ -217,7 +217,8 @@ def find_states(original: Original) -> States:
     for each in native:
         _add_step(original, each)
     variables = any(step.name == "VAR_HANDLE" for step in original.steps)
-    if not variables or any(prod(tensor.dims) > MOST_VALUES for tensor in original.tensors):
+    shapes = [tensor.dims for tensor in original.tensors]
+    if not variables or any(prod(dims) > MOST_VALUES or min(dims, default=0) < 0 for dims in shapes):
         return States(tuple(native), recurrent=lstms)
     places = _places(model, model.main)
     beside = [_places(model, graph) for graph in model.subgraphs[1:]]

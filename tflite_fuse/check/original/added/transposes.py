@@ -23,8 +23,10 @@ def add_untransposed(original: Original) -> None:
     for step in tuple(original.steps):
         if step.name == "TRANSPOSE" and len(step.outputs) == 1:
             source, order = step.operand(0), original.numbers(step.operand(1))
-            rank = len(original.tensors[source].dims) if source >= 0 else -1
-            if sorted(order) == list(range(rank)) and _alike(original, source, step.outputs[0]):
+            dims = original.tensors[source].dims if source >= 0 else ()
+            moves = bool(order) and sorted(order) == list(range(len(dims)))
+            moves = moves and original.tensors[step.outputs[0]].dims == tuple(dims[axis] for axis in order)
+            if moves and _alike(original, source, step.outputs[0]):
                 _follow(original, step.outputs[0], source, order)
 
 
@@ -51,7 +53,8 @@ def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) 
         kept = bool(step.options.get("keep_dims", False))
         left = order if kept else tuple(axis for place, axis in enumerate(order) if place not in reduced)
         output = original.tensors[step.outputs[0]]
-        if len(output.dims) != len(left):
+        sizes = [1 if place in reduced else dim for place, dim in enumerate(dims)]
+        if output.dims != tuple(dim for place, dim in enumerate(sizes) if kept or place not in reduced):
             continue
         before = sorted(order)
         axes = sorted(before.index(order[place]) for place in reduced)
