@@ -177,7 +177,7 @@ class GrowingBlock:
     def _dying(self, first: int) -> Iterator[tuple[int, Demand]]:
         """The inputs without later readers, with the demand on them."""
         for tensor, demand in self.demands.items():
-            dies = self.graph.producer[tensor] < first and self._stays_inside(tensor) and demand.extent.pixels > 1
+            dies = self.graph.producer[tensor] < first and self._stays_inside(tensor) and _moves_along(demand)
             if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.consumers:
                 yield tensor, demand
 
@@ -287,3 +287,12 @@ class GrowingBlock:
         columns = covers(demand.columns, self.grid.widths, demand.extent.width)
         whole: npt.NDArray[np.bool_] = np.logical_and.outer(rows, columns)
         return whole
+
+
+def _moves_along(demand: Demand) -> bool:
+    """Whether readers go through a tensor as the output grows; one pixel that goes with all of a map stays needed."""
+    return all(
+        window.stride and reach.scale
+        for consumer in demand.consumers
+        for window, reach in zip(consumer.windows, consumer.reaches, strict=True)
+    )
