@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tflite_fuse
 from tests.arduino.fake_runtime import GENERATIONS, compiler
 from tests.export.exported import chained, fused, network, outside, run
 from tests.export.stand_ins import FORMATS, main_of, run_with_stand_ins
@@ -53,6 +54,18 @@ def test_declares_what_a_32_bit_target_needs(model: bytes, format: str, tmp_path
     header = (tmp_path / "model" / FORMATS[format] / "model_data.h").read_text()
     (declared,) = re.findall(r"#define MODEL_ARENA_BYTES (\d+)\n", header)
     assert needed <= int(declared) < needed + 16 and int(declared) % 16 == 0
+
+
+@pytest.mark.parametrize(
+    ("format", "runtime"), [("arduino", "arduino"), ("platformio", "arduino"), ("esp-idf", "esp32")]
+)
+@pytest.mark.parametrize("model", [fused(), chained("float"), network()])
+def test_declares_what_the_report_says_for_that_runtime(
+    model: bytes, format: str, runtime: str, tmp_path: Path
+) -> None:
+    declared = declared_arenas(load_model(model), runtime_for(format))[-1]
+    assert export_model(model, tmp_path / "model", format).arena_bytes == declared.nbytes
+    assert declared.nbytes - declared.margin == tflite_fuse.inspect(model, runtime=runtime).figures.arena_bytes
 
 
 @pytest.mark.parametrize("kernels", ["cmsis-nn", "esp-nn"])

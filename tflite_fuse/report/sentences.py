@@ -25,7 +25,8 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
     if report.unchanged is not None:
         reached = f"unchanged, arena {after:,} bytes; {report.unchanged}"
     more = f"; less RAM: {report.advice[0]}" if report.advice else ""
-    step = f"tflite-fuse export {target} project --format arduino{more} (--verbose lists what was done and why)"
+    project = "esp-idf" if report.runtime.startswith("esp32") else "arduino"
+    step = f"tflite-fuse export {target} project --format {project}{more} (--verbose lists what was done and why)"
     not_run = "" if report.unverified is None else ", NOT RUN" if report.second_witness is None else ", not run in TFLM"
     return (
         f"{target}: {reached}{not_run}",
