@@ -26,7 +26,7 @@ from rich.table import Table
 from scripts.graphs import read_graph, tangle
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.ir.liveness import peak
-from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, memory_graph
+from tflite_fuse.ir.program import Program, Step, program_of
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
 from tflite_fuse.memory.order.two_ended_search import OrderRules
@@ -48,37 +48,37 @@ class Row:
     seconds: float
 
 
-def branches(count: int, length: int, seed: int) -> MemoryGraph:
+def branches(count: int, length: int, seed: int) -> Program:
     """Chains of random sizes from one input, joined by a last operator."""
     generator = random.Random(seed)
     sizes = [generator.randrange(1, 1000) for _ in range(count * length + 2)]
-    ops: list[MemoryOp] = []
+    ops: list[Step] = []
     for branch in range(count):
         first = 1 + branch * length
         sources = [0, *range(first, first + length - 1)]
-        ops += [MemoryOp(f"op_{first + i}", (source,), (first + i,)) for i, source in enumerate(sources)]
+        ops += [Step(f"op_{first + i}", (source,), (first + i,)) for i, source in enumerate(sources)]
     ends = tuple(range(length, count * length + 1, length))
-    ops.append(MemoryOp("join", ends, (count * length + 1,)))
-    return MemoryGraph(tuple(sizes), tuple(ops), (0,), (count * length + 1,))
+    ops.append(Step("join", ends, (count * length + 1,)))
+    return Program(tuple(sizes), tuple(ops), (0,), (count * length + 1,))
 
 
-def equal_branches(count: int) -> MemoryGraph:
+def equal_branches(count: int) -> Program:
     """Chains of two operators with the same sizes each, so that exchanging two of them changes nothing."""
     ops = []
     for branch in range(count):
-        ops += [MemoryOp(f"wide_{branch}", (0,), (1 + 2 * branch,))]
-        ops += [MemoryOp(f"narrow_{branch}", (1 + 2 * branch,), (2 + 2 * branch,))]
+        ops += [Step(f"wide_{branch}", (0,), (1 + 2 * branch,))]
+        ops += [Step(f"narrow_{branch}", (1 + 2 * branch,), (2 + 2 * branch,))]
     last = 2 * count + 1
-    ops.append(MemoryOp("join", tuple(range(2, last, 2)), (last,)))
-    return MemoryGraph((1000, *[30, 10] * count, 5), tuple(ops), (0,), (last,))
+    ops.append(Step("join", tuple(range(2, last, 2)), (last,)))
+    return Program((1000, *[30, 10] * count, 5), tuple(ops), (0,), (last,))
 
 
-def graphs(data: Path) -> Iterator[tuple[str, MemoryGraph]]:
+def graphs(data: Path) -> Iterator[tuple[str, Program]]:
     """All graphs with their names."""
     for path in sorted((data / "graphs").glob("*.json")):
         yield path.stem, read_graph(path)
     for path in sorted((data / "models").glob("*.tflite")):
-        yield path.stem, memory_graph(load_model(path))
+        yield path.stem, program_of(load_model(path))
     yield "chain of 2000", branches(1, 1999, 0)
     yield "2 branches of 1000", branches(2, 1000, 1)
     for seed in range(3):
@@ -93,14 +93,14 @@ RULES = tuple(field.name for field in fields(OrderRules))
 NO_RULES = "none left"
 
 
-def measure(name: str, graph: MemoryGraph, time_limit: float, without: str = "") -> Row:
+def measure(name: str, graph: Program, time_limit: float, without: str = "") -> Row:
     """Search one graph's order, with one rule switched off, or all."""
     off = RULES if without == NO_RULES else (without,) if without else ()
     rules = OrderRules(**dict.fromkeys(off, False))
     found = minimal_peak_order(graph, Budget(seconds=time_limit), rules=rules)
     return Row(
         name,
-        len(graph.ops),
+        len(graph.steps),
         without,
         peak(graph),
         found.peak,

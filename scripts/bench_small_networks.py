@@ -30,6 +30,7 @@ from tflite_fuse.emit.in_model import block_overlaps, blocks_in
 from tflite_fuse.emit.insert_blocks import InsertedBlock, insert_blocks
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.arena import realise
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.passes.reorder import Reorder
@@ -68,7 +69,7 @@ def small_network(choose: Choose) -> Model:
 
 def needed(model: Model) -> int:
     """The arena of a model as the recipe gives it, the moment of loading included."""
-    arena = realise(model, block_overlaps(model))
+    arena = realise(program_of(model), block_overlaps(model))
     return arena.needed
 
 

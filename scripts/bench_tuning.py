@@ -31,7 +31,7 @@ from scripts.bench_small_networks import small_network
 from scripts.graphs import read_graph, tangle
 from scripts.sweep_split import NAMED, equal
 from tflite_fuse.errors import TfliteFuseError
-from tflite_fuse.ir.memory_graph import MemoryGraph
+from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.budget import WORK, Budget
 from tflite_fuse.memory.order.least_peak import minimal_peak_order
 from tflite_fuse.memory.place.portfolio import place, rounded
@@ -109,7 +109,7 @@ def _rewriting(content: bytes, options: FuseOptions) -> Run:
     return run
 
 
-def _planning(graph: MemoryGraph) -> Run:
+def _planning(graph: Program) -> Run:
     def run(tuning: Tuning) -> tuple[int, float]:
         budget = Budget(GRAPH_WORK)
         found = minimal_peak_order(rounded(graph), budget.part(tuning.order_share), tuning=tuning)

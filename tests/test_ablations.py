@@ -15,6 +15,7 @@ from scripts.zoo.networks import cell_network, inverted_residual_network
 from tests.test_cli import validate
 from tflite_fuse import Goal, LimitError, UsageError
 from tflite_fuse.cli import app
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.runtime import tflm
@@ -88,9 +89,9 @@ def test_a_limit_counts_the_real_arena_and_what_loading_takes() -> None:
     for limit in (front.rows[0].ram_bytes, front.rows[len(front.rows) // 2].ram_bytes, front.rows[-1].ram_bytes + 64):
         goal = Goal(max_ram=limit)
         result = tflite_fuse.rewrite(network(), input_mode="external", goal=goal, inputs=1)
-        assert result.report.after.arena_bytes <= limit and loading_bytes(load_model(result.model)) <= limit
+        assert result.report.after.arena_bytes <= limit and loading_bytes(program_of(load_model(result.model))) <= limit
     least = tflite_fuse.rewrite(network(), input_mode="external", goal=Goal(least_ram=True), inputs=1)
-    needed = max(least.report.after.arena_bytes, loading_bytes(load_model(least.model)))
+    needed = max(least.report.after.arena_bytes, loading_bytes(program_of(load_model(least.model))))
     with pytest.raises(LimitError, match="cannot be reached"):
         tflite_fuse.rewrite(network(), input_mode="external", goal=Goal(max_ram=needed - 1), verify=False)
     exact = tflite_fuse.rewrite(network(), input_mode="external", goal=Goal(max_ram=needed), inputs=1)

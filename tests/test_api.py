@@ -15,6 +15,7 @@ import tflite_fuse
 from scripts.zoo.networks import inverted_residual_network
 from tests.told import told
 from tflite_fuse import Goal, LimitError, UsageError
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.passes import declared as given
@@ -76,7 +77,7 @@ def test_whatever_any_goal_reaches_fits_where_a_limit_asks_for_it(mode: str) -> 
         data = serialize_model(inverted_residual_network(size=size, blocks=3))
         for goal in (None, Goal(max_compute=1.2), Goal(max_compute=2.0), Goal(least_ram=True)):
             result = tflite_fuse.rewrite(data, verify=False, goal=goal, input_mode=mode)
-            reached, loading = result.report, loading_bytes(load_model(result.model))
+            reached, loading = result.report, loading_bytes(program_of(load_model(result.model)))
             limit = max(reached.after.arena_bytes, loading)
             assert bool(told(reached.records, "warned", "loading")) == (limit == loading)
             fitted = tflite_fuse.rewrite(data, verify=False, goal=Goal(max_ram=limit), input_mode=mode).report

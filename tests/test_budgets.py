@@ -18,7 +18,7 @@ from scripts.zoo.networks import temporal_network
 from tests.drawing.raw_models import RawModel
 from tests.told import told
 from tflite_fuse.errors import LimitError, ModelError, RuntimeUnavailableError
-from tflite_fuse.ir.memory_graph import MOST_PARTS
+from tflite_fuse.ir.program import MOST_PARTS
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.options import make_options

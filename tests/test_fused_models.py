@@ -16,7 +16,7 @@ from scripts.zoo.architectures import build_architecture_file
 from scripts.zoo.networks import inverted_residual_network
 from tflite_fuse.emit.insert_blocks import insert_blocks
 from tflite_fuse.errors import ModelError
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.place.portfolio import place
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.passes.plan import Plan
@@ -46,7 +46,7 @@ def check_front(model: Model, inputs: int = INPUTS, points: int = POINTS) -> Fro
         planned = Plan().run(fused)
         result = tflm.run(serialize_model(planned.model), samples)
         assert_same(result.outputs, expected, f"F = {point.compute_factor:.3f}")
-        placement = place(memory_graph(fused))
+        placement = place(program_of(fused))
         assert placement.optimal and placement.height == placement.lower_bound
         assert result.allocations is not None and result.allocations.head_bytes == placement.height
     return front

@@ -23,7 +23,7 @@ from tflite_fuse import BlockError, Goal, LimitError, ModelError, UsageError, Ve
 from tflite_fuse.cli import app
 from tflite_fuse.emit.insert_blocks import insert_blocks
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.model.operators import operator_name
@@ -60,7 +60,7 @@ def test_the_same_bytes_without_the_input_in_the_arena(name: str, mode: str, goa
         tensor = before.main.tensors[before.main.inputs[entry.position]]
         assert (entry.name, entry.shape, entry.mode.value) == (tensor.name, tensor.dims, mode)
         assert tensor.name not in {t.name for t in after.main.tensors}
-    graph = memory_graph(after)
+    graph = program_of(after)
     assert sum(graph.sizes[tensor] for tensor in graph.inputs) == (16 if stayed else 0) // 4
     if mode == "external" or goal == "no recompute":  # a stream forbids strips, which may save more than the image
         assert report.after.arena_bytes < rewritten(name, "resident", goal).report.after.arena_bytes

@@ -19,8 +19,8 @@ ALLOWED = (
     "tflite_fuse.ir.limits",
     # Which tensors there are and who uses them, what a plan says, and the checker that knows no planner.
     "tflite_fuse.memory.checker",
-    "tflite_fuse.ir.memory_graph",
-    "tflite_fuse.ir.memory_graph",
+    "tflite_fuse.ir.program",
+    "tflite_fuse.ir.program",
     "tflite_fuse.memory.tflm.in_place_kernels",
     "tflite_fuse.memory.tflm.offline_plan",
 )

@@ -12,7 +12,7 @@ from tests.drawing.plain_pull import PlainPull
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import random_config
 from tflite_fuse.check.block.options import Options, read_options
-from tflite_fuse.check.block.regions import program_of
+from tflite_fuse.check.block.regions import block_program
 from tflite_fuse.check.block.replay import ScheduleProof, replay
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.cost.schedule.tiles import split_block
@@ -43,7 +43,7 @@ def drawn(seed: int) -> tuple[Block, BlockConfig, Options]:
 
 
 def run(options: Options) -> ScheduleProof:
-    return replay(program_of(options))
+    return replay(block_program(options))
 
 
 def changed(options: Options, part: str, index: int, **fields: Any) -> Options:

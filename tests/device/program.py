@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.emit.in_model import operands_of
-from tflite_fuse.emit.insert_blocks import CUSTOM_CODE, insert_blocks
+from tflite_fuse.emit.insert_blocks import insert_blocks
 from tflite_fuse.ir.block import BlockChoice
+from tflite_fuse.ir.program import CUSTOM_CODE
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs
@@ -103,7 +104,7 @@ def _step(model: Model, operator: Operator) -> Step:
     name = operator_name(model, operator)
     if name != f"CUSTOM:{CUSTOM_CODE}" or operator.custom_options is None:
         raise ValueError(f"{name} is not part of any block")
-    found, tensors = operands_of(model, operator), model.main.tensors
+    found, tensors = operands_of(model.main, operator), model.main.tensors
     return Step(
         options=operator.custom_options,
         constants=model.buffers[tensors[found.constants].buffer].data or b"",

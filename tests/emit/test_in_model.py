@@ -19,7 +19,7 @@ from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.emit.in_model import block_overlaps, blocks_in, executed_macs
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.ir.block import BlockConfig
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.model import Model, load_model, serialize_model
@@ -85,7 +85,7 @@ def test_a_plan_that_overlaps_is_sound_and_short_by_one_step_is_not() -> None:
     result = Plan(overlaps=block_overlaps).run(model)
     offsets = read_plan(result.model)
     assert result.changed and offsets is not None
-    graph = memory_graph(model)
+    graph = program_of(model)
     check_plan(graph, offsets, overlaps)
     first = next(overlap for overlap in overlaps if overlap.input == graph.inputs[0])
     assert first.distance is not None and offsets[first.output] + first.distance <= offsets[first.input]

@@ -14,13 +14,13 @@ from tests.drawing.random_blocks import random_block, random_operands
 from tests.drawing.random_configs import one_tile, random_config
 from tflite_fuse.check import validate
 from tflite_fuse.check.block.options import read_options
-from tflite_fuse.check.block.regions import program_of
+from tflite_fuse.check.block.regions import block_program
 from tflite_fuse.check.block.replay import replay
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import operands_of
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, StageKind, Storage
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.edit import set_metadata
@@ -71,7 +71,7 @@ def by_definition(block: Block, config: BlockConfig, plan: BlockPlan, source: in
 def test_distances_are_those_of_the_definition_and_of_the_proof(seed: int) -> None:
     plan = drawn(seed, whole=seed % 3 > 0)
     found = plan.scratch_distances
-    proven = replay(program_of(read_options(plan.encoded.options))).scratch
+    proven = replay(block_program(read_options(plan.encoded.options))).scratch
     assert found == proven
     for source in plan.block.inputs:
         wanted = by_definition(plan.block, plan.config, plan, source)
@@ -107,8 +107,8 @@ def test_a_network_of_one_block_needs_less_and_computes_the_same() -> None:
     assert result.report.verified is not None and result.report.verified.bit_exact
     model = load_model(result.model)
     (operator,) = model.main.operators
-    scratch, (image,) = operands_of(model, operator).scratch, model.main.inputs
-    offsets, sizes = read_plan(model), memory_graph(model).sizes
+    scratch, (image,) = operands_of(model.main, operator).scratch, model.main.inputs
+    offsets, sizes = read_plan(model), program_of(model).sizes
     assert offsets is not None
     assert offsets[scratch] < offsets[image] < offsets[scratch] + sizes[scratch], "nothing is shared"
     apart = sizes[scratch] + sizes[image] + sizes[model.main.outputs[0]]

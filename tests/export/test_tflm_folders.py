@@ -17,6 +17,7 @@ from tflite_fuse.export import export_model
 from tflite_fuse.export.arena import arena_for, declared_arenas
 from tflite_fuse.export.operators import registrations, used_operators
 from tflite_fuse.ir.block import Storage
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
 from tflite_fuse.memory.tflm.runtimes import FULL_STRUCTS, runtime_for
 from tflite_fuse.memory.tflm.struct_sizes import ARM, WIDE_ENUMS
@@ -49,7 +50,9 @@ def test_declares_what_a_32_bit_target_needs(model: bytes, format: str, tmp_path
     """Head + tail, or what loading needs, with the reference kernels of the runtime the format names."""
     found = load_model(model)
     build = runtime_for(format, "reference").build
-    needed = max(head_bytes(found) + predict_tail(found, build).total, loading_bytes(found, build))
+    needed = max(
+        head_bytes(found) + predict_tail(program_of(found), build).total, loading_bytes(program_of(found), build)
+    )
     export_model(model, tmp_path / "model", format, kernels="reference")
     header = (tmp_path / "model" / FORMATS[format] / "model_data.h").read_text()
     (declared,) = re.findall(r"#define MODEL_ARENA_BYTES (\d+)\n", header)

@@ -9,12 +9,12 @@ import pytest
 import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tflite_fuse import Goal
-from tflite_fuse.ir.memory_graph import Overlap, memory_graph
+from tflite_fuse.ir.program import Overlap, program_of
 from tflite_fuse.memory.arena import ArenaOptions, as_it_stands, realise
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
-from tflite_fuse.memory.tflm.offline_plan import write_plan
+from tflite_fuse.memory.tflm.offline_plan import read_plan, write_plan
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import Model, load_model, serialize_model
 
@@ -34,57 +34,59 @@ UNEVEN = chain(2, 1, 1, 2)
 
 def test_every_shared_model_needs_what_a_planned_file_of_it_needs(shared_model: Path) -> None:
     model = load_model(shared_model)
-    arena = realise(model)
+    arena = realise(program_of(model))
     planned = model if arena.offsets is None else write_plan(model, arena.offsets)
-    stands = as_it_stands(planned)
+    placed, offsets = program_of(planned), read_plan(planned)
+    stands = as_it_stands(placed, offsets=offsets)
     assert (arena.head, arena.tail, arena.while_loading) == (stands.head, stands.tail, stands.while_loading)
     assert arena.head == head_bytes(planned) <= head_bytes(model)
-    assert arena.tail == predict_tail(planned).total and arena.while_loading == loading_bytes(planned)
+    assert arena.tail == predict_tail(placed, offsets=offsets).total
+    assert arena.while_loading == loading_bytes(placed)
     assert arena.proof.proven == (arena.head == arena.proof.bound_bytes)
 
 
 def test_without_a_plan_the_runtimes_planner_is_what_counts() -> None:
-    free, planned = realise(UNEVEN, options=ArenaOptions(planned=False)), realise(UNEVEN)
+    free, planned = realise(program_of(UNEVEN), options=ArenaOptions(planned=False)), realise(program_of(UNEVEN))
     assert (free.head, free.offsets, free.proof.proven) == (head_bytes(UNEVEN), None, False)
     assert planned.head < free.head and planned.head == planned.proof.bound_bytes == free.proof.bound_bytes
 
 
 def test_the_library_alone_gets_an_offset_for_every_tensor() -> None:
     model = chain(4, 4, 4)
-    assert realise(model).offsets is None
-    alone = realise(model, options=ArenaOptions(alone=True))
+    assert realise(program_of(model)).offsets is None
+    alone = realise(program_of(model), options=ArenaOptions(alone=True))
     assert alone.offsets is not None and (alone.tail, alone.while_loading) == (0, 0)
-    check_plan(memory_graph(model), alone.offsets, height=alone.head)
+    check_plan(program_of(model), alone.offsets, height=alone.head)
 
 
 def test_what_blocks_allow_lowers_the_head_and_its_bound() -> None:
     model = chain(4, 4)
     overlap = Overlap(model.main.inputs[0], model.main.outputs[0], 32)
-    assert realise(model).head == 512
-    shared = realise(model, (overlap,))
+    assert realise(program_of(model)).head == 512
+    shared = realise(program_of(model), (overlap,))
     assert (shared.head, shared.proof.bound_bytes, shared.proof.proven) == (288, 288, True)
 
 
 def test_operators_in_place_lower_the_head() -> None:
     builder = ModelBuilder(seed=0)
     model = builder.build([builder.softmax(builder.add(builder.input((1, 8, 8, 4)), builder.input((1, 8, 8, 4))))])
-    assert realise(model).head == 768
-    assert realise(model, options=ArenaOptions("reference")).head == 512
+    assert realise(program_of(model)).head == 768
+    assert realise(program_of(model), options=ArenaOptions("reference")).head == 512
 
 
 def test_without_any_work_left_the_answer_is_sound_and_claims_nothing_more() -> None:
     model = chain(*(3 + 7 * index % 11 for index in range(30)))
     spent = Budget(0)
-    arena = realise(model, budget=spent)
+    arena = realise(program_of(model), budget=spent)
     assert arena.head <= head_bytes(model) and arena.head >= arena.proof.bound_bytes
     assert not spent.braked and spent.is_over()
 
 
 def test_a_budget_is_shared_and_counted_alike_every_time() -> None:
     model, budget = chain(*(3 + 7 * index % 11 for index in range(30))), Budget()
-    first, second = realise(model, budget=budget), realise(model, budget=budget)
+    first, second = realise(program_of(model), budget=budget), realise(program_of(model), budget=budget)
     again = Budget()
-    assert realise(model, budget=again) == first == second
+    assert realise(program_of(model), budget=again) == first == second
     assert Budget().left - budget.left == 2 * (Budget().left - again.left) > 0
 
 

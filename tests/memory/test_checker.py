@@ -4,15 +4,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.memory.place.placement_graphs import chain, memory_graphs
+from tests.memory.place.placement_graphs import chain, programs
 from tflite_fuse.errors import PlanError
-from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, Overlap
+from tflite_fuse.ir.program import Overlap, Program, Step
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.place.portfolio import place
 
-THREE = MemoryGraph(
+THREE = Program(
     (32, 32, 32),
-    (MemoryOp("first", (0,), (1,)), MemoryOp("second", (1,), (2,))),
+    (Step("first", (0,), (1,)), Step("second", (1,), (2,))),
     (0,),
     (2,),
     names=("in", "mid", "out"),
@@ -29,42 +29,42 @@ def test_names_both_tensors_and_the_operator() -> None:
 
 
 def test_one_step_more_of_life_is_noticed() -> None:
-    ops = (*THREE.ops[:1], MemoryOp("second", (1, 0), (2,)))
-    graph = MemoryGraph(THREE.sizes, ops, (0,), (2,), names=THREE.names)
+    ops = (*THREE.steps[:1], Step("second", (1, 0), (2,)))
+    graph = Program(THREE.sizes, ops, (0,), (2,), names=THREE.names)
     with pytest.raises(PlanError, match="output out of operator second overlaps its input in"):
         check_plan(graph, (0, 32, 0))
 
 
 def test_one_byte_more_is_noticed() -> None:
-    check_plan(MemoryGraph((16, 16), THREE.ops[:1], (0,), (1,)), (0, 16))
+    check_plan(Program((16, 16), THREE.steps[:1], (0,), (1,)), (0, 16))
     with pytest.raises(PlanError, match="overlaps its input"):
-        check_plan(MemoryGraph((17, 16), THREE.ops[:1], (0,), (1,)), (0, 16))
+        check_plan(Program((17, 16), THREE.steps[:1], (0,), (1,)), (0, 16))
 
 
 def test_a_tensor_overwritten_between_is_found_where_it_is_read() -> None:
-    ops = (MemoryOp("a", (0,), (1,)), MemoryOp("b", (1,), (2,)), MemoryOp("c", (0, 2), (3,)))
-    graph = MemoryGraph((16, 16, 16, 16), ops, (0,), (3,), names=("skip", "x", "y", "z"))
+    ops = (Step("a", (0,), (1,)), Step("b", (1,), (2,)), Step("c", (0, 2), (3,)))
+    graph = Program((16, 16, 16, 16), ops, (0,), (3,), names=("skip", "x", "y", "z"))
     check_plan(graph, (0, 16, 32, 16))
     with pytest.raises(PlanError, match="skip was overwritten with y by operator b before operator c reads it"):
         check_plan(graph, (0, 16, 0, 32))
 
 
 def test_outputs_stay_to_the_end() -> None:
-    graph = MemoryGraph(THREE.sizes, THREE.ops, (0,), (1, 2), names=THREE.names)
+    graph = Program(THREE.sizes, THREE.steps, (0,), (1, 2), names=THREE.names)
     check_plan(graph, (0, 32, 0))
-    kept_input = MemoryGraph(THREE.sizes, THREE.ops, (0,), (0, 2), names=THREE.names)
+    kept_input = Program(THREE.sizes, THREE.steps, (0,), (0, 2), names=THREE.names)
     with pytest.raises(PlanError, match="in was overwritten with out by operator second before the network returns it"):
         check_plan(kept_input, (0, 32, 0))
 
 
 def test_inputs_must_not_overlap_even_if_nobody_reads_one() -> None:
-    graph = MemoryGraph((16, 16, 16), (MemoryOp("op", (1,), (2,)),), (0, 1), (2,))
+    graph = Program((16, 16, 16), (Step("op", (1,), (2,)),), (0, 1), (2,))
     with pytest.raises(PlanError, match="t0 was overwritten with t1"):
         check_plan(graph, (0, 0, 16))
 
 
 def test_outputs_of_one_operator_must_not_overlap() -> None:
-    graph = MemoryGraph((16, 32, 16), (MemoryOp("op", (0,), (1, 2)),), (0,), (1,))
+    graph = Program((16, 32, 16), (Step("op", (0,), (1, 2)),), (0,), (1,))
     check_plan(graph, (0, 16, 48))
     with pytest.raises(PlanError, match="t1 was overwritten with t2 by operator op before operator op has written it"):
         check_plan(graph, (0, 16, 32))
@@ -85,22 +85,22 @@ def test_places_must_be_aligned_and_inside() -> None:
 
 
 def test_in_place_means_the_same_first_byte() -> None:
-    graph = MemoryGraph((32, 32), (MemoryOp("op", (0,), (1,), in_place=((0, 1),)),), (0,), (1,))
+    graph = Program((32, 32), (Step("op", (0,), (1,), in_place=((0, 1),)),), (0,), (1,))
     check_plan(graph, (16, 16))
     with pytest.raises(PlanError, match="overlaps its input"):
         check_plan(graph, (16, 0))
-    check_plan(MemoryGraph((32, 32), (MemoryOp("op", (0,), (1,)),), (0,), (1,)), (0, 0), (Overlap(0, 1),))
+    check_plan(Program((32, 32), (Step("op", (0,), (1,)),), (0,), (1,)), (0, 0), (Overlap(0, 1),))
 
 
 def test_in_place_over_an_input_that_is_read_again() -> None:
-    ops = (MemoryOp("a", (0,), (1,), in_place=((0, 1),)), MemoryOp("b", (0, 1), (2,)))
+    ops = (Step("a", (0,), (1,), in_place=((0, 1),)), Step("b", (0, 1), (2,)))
     with pytest.raises(PlanError, match="t0 was overwritten with t1 by operator a before operator b reads it"):
-        check_plan(MemoryGraph((16, 16, 16), ops, (0,), (2,)), (0, 0, 16))
+        check_plan(Program((16, 16, 16), ops, (0,), (2,)), (0, 0, 16))
 
 
 @pytest.mark.parametrize("distance", [0, 1, 16, 17, 33, -15, -16])
 def test_a_diagonal_overlap_holds_to_the_byte(distance: int) -> None:
-    graph = MemoryGraph((64, 64), (MemoryOp("block", (0,), (1,)),), (0,), (1,))
+    graph = Program((64, 64), (Step("block", (0,), (1,)),), (0,), (1,))
     allowed = (Overlap(0, 1, distance),)
     for output in range(0, 160):
         source = 80
@@ -122,19 +122,19 @@ def test_huge_offsets_are_no_burden() -> None:
 
 
 def test_residents_are_kept_from_everybody() -> None:
-    graph = MemoryGraph((16, 16, 16), (MemoryOp("op", (0, 2), (1,)),), (0,), (1,), resident=(2,))
+    graph = Program((16, 16, 16), (Step("op", (0, 2), (1,)),), (0,), (1,), resident=(2,))
     check_plan(graph, (0, 16, -1))
     check_plan(graph, (0, 16, 32))
     with pytest.raises(PlanError, match="overlaps"):
         check_plan(graph, (0, 16, 16))
 
 
-@given(memory_graphs(most_bytes=64), st.data())
+@given(programs(most_bytes=64), st.data())
 @settings(max_examples=80, deadline=None)
-def test_a_tensor_moved_onto_one_alive_at_the_same_time_is_found(graph: MemoryGraph, data: st.DataObject) -> None:
+def test_a_tensor_moved_onto_one_alive_at_the_same_time_is_found(graph: Program, data: st.DataObject) -> None:
     """Two tensors that one operator touches are put at one place: always wrong."""
     placement = place(graph)
-    op = data.draw(st.sampled_from(graph.ops))
+    op = data.draw(st.sampled_from(graph.steps))
     read, written = data.draw(st.sampled_from(op.inputs)), data.draw(st.sampled_from(op.outputs))
     assume(read != written)
     offsets = list(placement.offsets)

@@ -16,7 +16,7 @@ from tests.told import told
 from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.errors import PlanError
 from tflite_fuse.export import export_model
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.place.portfolio import place
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
@@ -29,8 +29,8 @@ from tflite_fuse.model.schema import Tensor
 def planned(model: Model | None = None, kernels: str | None = None) -> Model:
     """A model with a sound plan: of operators as they are, or of ``model``."""
     model = model or branching_network(16, 8)
-    graph = memory_graph(model)
-    graph = graph if kernels is None else with_in_place(graph, model, kernels)
+    graph = program_of(model)
+    graph = graph if kernels is None else with_in_place(graph, kernels)
     return write_plan(model, place(graph, block_overlaps(model)).offsets)
 
 
@@ -53,8 +53,8 @@ def test_sound_plans_are_left_in_peace() -> None:
 
 def test_an_operators_output_over_its_input_is_found_wherever_it_is() -> None:
     model = planned()
-    graph, offsets, found = memory_graph(model), read_plan(model) or (), 0
-    for op in graph.ops:
+    graph, offsets, found = program_of(model), read_plan(model) or (), 0
+    for op in graph.steps:
         for read in op.inputs:
             if graph.sizes[read] > 16:
                 wrong = moved(model, op.outputs[0], offsets[read] + 16)
@@ -81,7 +81,7 @@ def test_a_block_nearer_to_its_input_than_its_schedule_allows_is_found() -> None
 def test_offsets_no_arena_has_are_found(offset: int) -> None:
     model = planned()
     offsets = list(read_plan(model) or ())
-    offsets[memory_graph(model).ops[0].outputs[0]] = offset
+    offsets[program_of(model).steps[0].outputs[0]] = offset
     data = struct.pack(f"<{3 + len(offsets)}i", 1, 1, len(offsets), *offsets)
     assert plan_fault(set_metadata(model, METADATA_NAME, data)) is not None
 
@@ -104,7 +104,7 @@ def test_a_strange_operator_may_do_as_it_likes_with_its_own_tensors() -> None:
 def test_inspect_warns_and_verify_and_export_refuse(tmp_path: Path) -> None:
     model = planned()
     sound = serialize_model(model)
-    source = memory_graph(model).ops[0]
+    source = program_of(model).steps[0]
     wrong = serialize_model(moved(model, source.outputs[0], (read_plan(model) or ())[source.inputs[0]] + 16))
     assert told(tflite_fuse.inspect(wrong).records, "warned", "unsound plan")
     with pytest.raises(PlanError, match=r"model B: .* unsound"):
@@ -117,7 +117,7 @@ def test_inspect_warns_and_verify_and_export_refuse(tmp_path: Path) -> None:
 
 def test_rewriting_drops_an_unsound_plan_and_proves_the_result_against_the_model_without_it() -> None:
     model = planned()
-    source = memory_graph(model).ops[0]
+    source = program_of(model).steps[0]
     wrong = moved(model, source.outputs[0], (read_plan(model) or ())[source.inputs[0]] + 16)
     result = tflite_fuse.rewrite(serialize_model(wrong), passes=("plan",), inputs=2)
     assert told(result.report.records, "removed", "plan")
@@ -146,7 +146,7 @@ def test_a_variable_that_a_plan_places_outlives_the_inference() -> None:
     """The runtime puts it there, too, and keeps it from nobody."""
     model = planned()
     offsets = list(read_plan(model) or ())
-    graph = memory_graph(model)
+    graph = program_of(model)
     inside = [tensor for tensor, size in enumerate(graph.sizes) if size]
     end = max(offsets[tensor] + graph.sizes[tensor] for tensor in inside)
     variable = Tensor((16,), 9, 0, "state", is_variable=True)

@@ -11,7 +11,7 @@ from scripts.zoo import ModelBuilder
 from tests.told import told
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.emit.in_model import block_overlaps, blocks_in
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.model import load_model, serialize_model
@@ -69,7 +69,7 @@ def test_the_same_bytes_in_no_more_memory(mode: str, monkeypatch: pytest.MonkeyP
 def test_the_plan_lets_bands_write_over_their_input_and_is_sound() -> None:
     result = tflite_fuse.rewrite(wide_windows(), input_mode="external", goal=Goal(max_compute=1.3), inputs=1)
     model = load_model(result.model)
-    graph, offsets, overlaps = memory_graph(model), read_plan(model), block_overlaps(model)
+    graph, offsets, overlaps = program_of(model), read_plan(model), block_overlaps(model)
     assert offsets is not None
     check_plan(graph, offsets, overlaps)
     tiled = {index for index, block in blocks_in(model).items() if block.config.tile_height < 1 << 8}

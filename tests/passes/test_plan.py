@@ -15,7 +15,7 @@ from tests.memory.tflm.test_greedy_planner import conditional_model
 from tests.passes.claims import proven
 from tests.told import told
 from tflite_fuse.errors import ModelError, UsageError
-from tflite_fuse.ir.memory_graph import Overlap, arena_tensors, memory_graph
+from tflite_fuse.ir.program import Overlap, arena_tensors, program_of
 from tflite_fuse.memory.arena import ArenaOptions
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
@@ -65,7 +65,7 @@ def test_the_pass_is_a_pass() -> None:
 @shared_models("mlperf_tiny_vww96_int8")
 def test_mobilenet_needs_a_quarter_less(path: Path) -> None:
     model = load_model(path)
-    result = Plan(ArenaOptions(measure=measured)).run(model)
+    result = Plan(measure=measured).run(model)
     assert measured(model) == 73_728
     assert measured(result.model) == 55_296
     assert (result.changed, proven(result)) == (True, True)
@@ -86,7 +86,7 @@ def test_every_shared_model_meets_the_bound(shared_model: Path) -> None:
 @given(random_models(most_operators=12, variables=True))
 @settings(max_examples=15, deadline=None)
 def test_random_models_need_no_more_and_compute_the_same(model: Model) -> None:
-    result = Plan(ArenaOptions(measure=measured)).run(model)
+    result = Plan(measure=measured).run(model)
     before, after = measured(model), measured(result.model)
     assert before is not None and after is not None
     assert after < before if result.changed else result.model is model
@@ -102,7 +102,7 @@ def test_a_plan_leaves_the_rest_to_the_runtime() -> None:
     assert offsets is not None
     arena = arena_tensors(GREEDY_FAILS, GREEDY_FAILS.main)
     assert {index for index, offset in enumerate(offsets) if offset != -1} == arena
-    check_plan(memory_graph(GREEDY_FAILS), offsets, height=head_bytes(result.model))
+    check_plan(program_of(GREEDY_FAILS), offsets, height=head_bytes(result.model))
     assert load_model(serialize_model(result.model)).main == GREEDY_FAILS.main
 
 
@@ -119,7 +119,7 @@ def test_the_measured_head_decides() -> None:
     def stubborn(model: Model) -> int | None:
         return 999 if has_plan(model) else 998
 
-    result = Plan(ArenaOptions(measure=stubborn)).run(GREEDY_FAILS)
+    result = Plan(measure=stubborn).run(GREEDY_FAILS)
     assert result.model is GREEDY_FAILS
     assert not result.changed
     (kept,) = told(result.notes, "not planned", "larger head")
@@ -127,7 +127,7 @@ def test_the_measured_head_decides() -> None:
 
 
 def test_a_runtime_that_cannot_tell_is_recomputed() -> None:
-    result = Plan(ArenaOptions(measure=lambda model: None)).run(GREEDY_FAILS)
+    result = Plan(measure=lambda model: None).run(GREEDY_FAILS)
     assert result.changed
     assert result.model == Plan().run(GREEDY_FAILS).model
 
@@ -151,7 +151,7 @@ def test_room_is_left_for_scratch_buffers() -> None:
 @settings(max_examples=8, deadline=None)
 def test_scratch_never_makes_a_planned_model_larger(model: Model) -> None:
     larger = _with_two_scratch_buffers(model)
-    result = Plan(ArenaOptions(measure=measured)).run(larger)
+    result = Plan(measure=measured).run(larger)
     before, after = measured(larger), measured(result.model)
     assert before is not None and after is not None and after <= before
     if result.changed:
@@ -220,15 +220,15 @@ def test_a_damaged_plan_is_dropped() -> None:
 
 def test_a_sound_plan_that_is_better_stays() -> None:
     model = add_chain()
-    planned = Plan(ArenaOptions("reference")).run(model).model
-    result = Plan(ArenaOptions("reference", measure=_first_is_best(planned))).run(planned)
+    planned = write_plan(model, _spread(model))
+    result = Plan(measure=_first_is_best(planned)).run(planned)
     assert result.model is planned
     assert not result.changed
     assert told(result.notes, "kept", "plan")
 
 
 def _first_is_best(best: Model) -> Callable[[Model], int]:
-    return lambda model: 1 if model is best else 1000
+    return lambda model: 1 if model == best else 1000
 
 
 def _spread(model: Model) -> list[int]:
@@ -250,8 +250,8 @@ def add_chain() -> Model:
 def test_in_place_is_opt_in() -> None:
     model = add_chain()
     plain, shared = (
-        Plan(ArenaOptions(measure=measured)).run(model),
-        Plan(ArenaOptions("reference", measure=measured)).run(model),
+        Plan(measure=measured).run(model),
+        Plan(ArenaOptions("reference"), measure=measured).run(model),
     )
     assert measured(plain.model) == 768
     assert measured(shared.model) == 512
@@ -264,7 +264,7 @@ def test_in_place_saves_where_it_can() -> None:
     x = builder.input((1, 8, 8, 4))
     y = builder.input((1, 8, 8, 4))
     model = builder.build([builder.log_softmax(builder.add(x, y))])
-    result = Plan(ArenaOptions("reference", measure=measured)).run(model)
+    result = Plan(ArenaOptions("reference"), measure=measured).run(model)
     assert (measured(model), measured(result.model)) == (768, 512)
     assert proven(result)
     assert same_bytes(model, result.model)
@@ -313,7 +313,7 @@ def test_control_flow_with_a_plan_keeps_it() -> None:
 def test_other_subgraphs_are_left_to_the_runtime() -> None:
     extra = s.SubGraph(GREEDY_FAILS.main.tensors[:1], (0,), (0,), (), "extra")
     model = replace(GREEDY_FAILS, subgraphs=(GREEDY_FAILS.main, extra))
-    result = Plan(ArenaOptions(measure=measured)).run(model)
+    result = Plan(measure=measured).run(model)
     offsets = read_plan(result.model)
     assert result.changed
     assert offsets is not None

@@ -99,6 +99,7 @@ def test_a_block_stands_where_what_it_computes_stood_not_where_that_was_renamed(
     x = raw.tensor((1, 4, 4, 4), 0.1, 7)
     y, z = add_convolution(raw, x, (1, 4, 4, 8)), add_convolution(raw, x, (1, 4, 4, 2))
     model = raw.build([x], [reshape(raw, y, (1, 128)), z])
-    draft, (block,) = BlockMaker(model).draft([BlockChoice((0,), BlockConfig(99, 99), 0, 0, 0, "line-buffers")])
+    program, (block,) = BlockMaker(model).program([BlockChoice((0,), BlockConfig(99, 99), 0, 0, 0, "line-buffers")])
     assert block.choice.operators == (0, 2) and block.place == 0
-    assert [operator_name(draft, operator) for operator in draft.main.operators] == ["CUSTOM:TFLITE_FUSE", "CONV_2D"]
+    file, graph = program.origin
+    assert [operator_name(file, each) for each in graph.operators] == ["CUSTOM:TFLITE_FUSE", "CONV_2D"]

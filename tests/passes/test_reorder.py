@@ -15,7 +15,7 @@ from tests.passes.claims import proven
 from tests.told import told
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.liveness import peak
-from tflite_fuse.ir.memory_graph import MemoryGraph, memory_graph
+from tflite_fuse.ir.program import Program, program_of
 from tflite_fuse.memory.arena import Arena, realise
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, has_plan, tensor_count, write_plan
@@ -42,7 +42,7 @@ def branching_model() -> Model:
     return builder.build([builder.concat(narrow)])
 
 
-def aligned(graph: MemoryGraph) -> MemoryGraph:
+def aligned(graph: Program) -> Program:
     return replace(graph, sizes=tuple(-(-size // 16) * 16 for size in graph.sizes))
 
 
@@ -55,7 +55,7 @@ def test_a_branching_model_gets_a_better_order() -> None:
     model = branching_model()
     result = Reorder().run(model)
     assert (result.changed, proven(result), result.proves) == (True, True, "order")
-    before, after = peak(memory_graph(model)), peak(memory_graph(result.model))
+    before, after = peak(program_of(model)), peak(program_of(result.model))
     assert after < before
     assert result.order is not None
     assert after == result.order.peak == result.order.lower_bound
@@ -97,7 +97,7 @@ def test_a_plan_of_the_old_order_is_dropped() -> None:
 def test_sizes_count_as_the_arena_pays_for_them() -> None:
     model = branching_model()
     result = Reorder(alignment=4096).run(model).order
-    graph = memory_graph(model)
+    graph = program_of(model)
     rounded = replace(graph, sizes=tuple(4096 if size else 0 for size in graph.sizes))
     assert max(graph.sizes) <= 4096
     assert result is not None
@@ -123,7 +123,7 @@ def test_everything_else_in_the_file_survives() -> None:
     model = rich_model()
     result = Reorder().run(model)
     assert replace_operators(result.model, model.main.operators) == model
-    assert is_valid(memory_graph(model), result.order.order if result.order else ())
+    assert is_valid(program_of(model), result.order.order if result.order else ())
 
 
 def test_operators_that_meet_in_a_string_keep_their_order() -> None:
@@ -141,7 +141,7 @@ def test_operators_that_meet_in_a_string_keep_their_order() -> None:
     )
     main = s.SubGraph(tensors, (0,), (2, 3), operators)
     model = s.Model(3, (s.OperatorCode(49, None, 1, 49),), (main,), None, (s.Buffer(),))
-    graph = memory_graph(model)
+    graph = program_of(model)
     assert not is_valid(graph, (1, 0))
     assert Reorder().run(model).model is model
 
@@ -150,7 +150,7 @@ def test_shared_models_are_proven(shared_model: Path) -> None:
     model = load_model(shared_model)
     result = Reorder(Budget()).run(model)
     assert proven(result)
-    figures = peak(memory_graph(model)), peak(memory_graph(result.model))
+    figures = peak(program_of(model)), peak(program_of(result.model))
     if shared_model.stem == "swiftnet_vww224_uint8":
         assert figures == (351_232, 301_056)
     assert figures[1] <= figures[0]
@@ -160,10 +160,10 @@ def test_shared_models_are_proven(shared_model: Path) -> None:
 @given(st.one_of(random_models(), random_models(variables=True)))
 def test_random_models_never_get_worse(model: Model) -> None:
     result = Reorder(Budget()).run(model)
-    graph = aligned(memory_graph(model))
+    graph = aligned(program_of(model))
     assert result.order is not None
     assert is_valid(graph, result.order.order)
-    assert peak(aligned(memory_graph(result.model))) == result.order.peak <= peak(graph)
+    assert peak(aligned(program_of(result.model))) == result.order.peak <= peak(graph)
     assert result.changed == (result.order.peak < peak(graph))
 
 
@@ -178,14 +178,15 @@ def test_the_reordered_model_computes_the_same_bytes_in_less_memory() -> None:
 
 def test_the_order_there_was_stays_where_it_needs_a_smaller_arena() -> None:
     """Blocks may write over their input in one order and not in the other, which the peak does not tell."""
-    model = branching_model()
-    least = Reorder().run(model).model
+    program = program_of(branching_model())
+    least = Reorder().ordered(program).program
 
-    def arena(of: Model) -> Arena:
+    def arena(of: Program) -> Arena:
         needed = realise(of)
-        return replace(needed, head=needed.head + (1000 if of.main.operators == least.main.operators else 0))
+        return replace(needed, head=needed.head + (1000 if of.steps == least.steps else 0))
 
-    assert Reorder(arena=realise).run(model).model == least
-    result = Reorder(arena=arena).run(model)
-    assert result.model is model and result.arena == arena(model)
+    found, needed = Reorder().ordered_for(program, realise)
+    assert found.program == least and needed == realise(least)
+    result, needed = Reorder().ordered_for(program, arena)
+    assert result.program is program and needed == arena(program)
     assert told(result.notes, "kept", "order of operators by arena")

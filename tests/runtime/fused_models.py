@@ -8,6 +8,7 @@ from dataclasses import replace
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.emit.encode import EncodedBlock, encode
 from tflite_fuse.ir.block import Block, BlockConfig, Stage, StageKind, Storage
+from tflite_fuse.ir.program import CUSTOM_CODE
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
@@ -15,7 +16,6 @@ from tflite_fuse.model.outside import InputMode, OutsideInput, set_outside_input
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.kinds.state import state_offsets
 from tflite_fuse.ops.lowering.extract import extract
-from tflite_fuse.runtime.library.sources import CUSTOM_CODE
 
 
 def whole(block: Block) -> BlockConfig:

@@ -21,7 +21,7 @@ from tflite_fuse.cost.layer_graph import graph_from_layers
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.ir.liveness import peak
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.edit import replace_main
@@ -142,7 +142,7 @@ def test_a_model_and_its_layer_list_have_the_same_front() -> None:
 def test_the_unfused_point_is_the_model_as_it_is(model: Model) -> None:
     front = fusion_front(model)
     assert front.unfused.work == sum(operator_macs(model))
-    assert front.unfused.ram_bytes == peak(memory_graph(model))
+    assert front.unfused.ram_bytes == peak(program_of(model))
     notes, layers = front.explain(front.unfused), front.graph.layers
     assert notes[0].operators[0] == layers[0].name and notes[-1].operators[-1] == layers[-1].name
 
@@ -179,7 +179,7 @@ def test_counting_the_tail_moves_tables_to_flash() -> None:
     front = fusion_front(graph, SearchOptions(alignment=16, count_tail=True, single_operators=True))
     plain = fusion_front(graph, SearchOptions(alignment=16))
     assert front.unfused.ram_bytes - front.unfused.tail_bytes == plain.unfused.ram_bytes
-    assert front.unfused.tail_bytes >= predict_tail(model).total
+    assert front.unfused.tail_bytes >= predict_tail(program_of(model)).total
     best, head_alone = front.least_ram(1.0), plain.least_ram(1.0)
     fused = {operator for block in head_alone.blocks for operator in block.operators}
     left = sum(share for index, share in enumerate(graph.tail.operators) if index not in fused)

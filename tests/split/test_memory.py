@@ -61,8 +61,8 @@ def test_a_block_may_write_over_input_it_needs_no_more() -> None:
     graph, overlaps = memory.graph()
     assert overlaps
     for overlap in overlaps:
-        (writer,) = (index for index, op in enumerate(graph.ops) if overlap.output in op.outputs)
-        touching = [index for index, op in enumerate(graph.ops) if overlap.input in (*op.inputs, *op.outputs)]
+        (writer,) = (index for index, op in enumerate(graph.steps) if overlap.output in op.outputs)
+        touching = [index for index, op in enumerate(graph.steps) if overlap.input in (*op.inputs, *op.outputs)]
         assert touching[-1] == writer
 
 

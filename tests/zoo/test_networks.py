@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from scripts.zoo import networks
 from tests.builders import random_models
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.runtime import tflm
@@ -60,8 +60,8 @@ def test_branching_network_rewards_depth_first_order() -> None:
 @given(random_models(variables=True))
 def test_random_models_are_valid_files(model: Model) -> None:
     assert load_model(serialize_model(model)) == model
-    graph = memory_graph(model)
-    assert len(graph.ops) == len(model.main.operators)
+    graph = program_of(model)
+    assert len(graph.steps) == len(model.main.operators)
 
 
 @needs_tflm

@@ -7,7 +7,7 @@ import pytest
 
 from tflite_fuse.data import SAMPLE_MODEL, shapes
 from tflite_fuse.ir.liveness import peak
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
 from tflite_fuse.model import load_model
 from tflite_fuse.model.operators import operator_name
@@ -47,10 +47,10 @@ def test_input_is_a_picture_as_the_drawing_gives_it() -> None:
 def test_file_order_and_greedy_planner_waste_memory() -> None:
     """Another order of the cell's branches has a lower peak, and the runtime's planner is above either bound."""
     model = load_model(SAMPLE_MODEL)
-    graph = memory_graph(model)
-    pool = next(i for i, op in enumerate(graph.ops) if op.name.startswith("AVERAGE_POOL_2D"))
-    join = next(i for i, op in enumerate(graph.ops) if op.name.startswith("CONCATENATION"))
-    order = list(range(len(graph.ops)))
+    graph = program_of(model)
+    pool = next(i for i, op in enumerate(graph.steps) if op.name.startswith("AVERAGE_POOL_2D"))
+    join = next(i for i, op in enumerate(graph.steps) if op.name.startswith("CONCATENATION"))
+    order = list(range(len(graph.steps)))
     order[pool:join] = [*order[pool + 2 : join], pool, pool + 1]
     assert peak(graph.reordered(order)) < 0.8 * peak(graph)
     assert head_bytes(model) > peak(graph)

@@ -20,7 +20,7 @@ from tflite_fuse.check.original.functions import unite_types
 from tflite_fuse.check.original.values import Original
 from tflite_fuse.check.streaming.states import States, find_states, mixes
 from tflite_fuse.errors import ModelError, PlanError
-from tflite_fuse.ir.memory_graph import Overlap, memory_graph, with_placed_variables
+from tflite_fuse.ir.program import Overlap, program_of, with_placed_variables
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, read_plan
@@ -35,7 +35,7 @@ def plan_findings(known: Correspondence) -> Iterator[Finding]:
         offsets = read_plan(model)
         if offsets is None:
             return
-        graph = with_placed_variables(memory_graph(model), model, offsets)
+        graph = with_placed_variables(program_of(model), model, offsets)
     except (PlanError, ModelError) as error:
         yield Finding("arena plan", str(error))
         return
@@ -46,7 +46,7 @@ def plan_findings(known: Correspondence) -> Iterator[Finding]:
     problems: list[str] = []
     for kernels in (None, *KERNEL_SETS):
         try:
-            check_plan(graph if kernels is None else with_in_place(graph, model, kernels), offsets[:inside], permitted)
+            check_plan(graph if kernels is None else with_in_place(graph, kernels), offsets[:inside], permitted)
         except PlanError as error:
             problems.append(str(error))
             continue

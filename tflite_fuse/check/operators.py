@@ -14,7 +14,7 @@ from tflite_fuse.check.correspondence import Correspondence, reads_alike, same_f
 from tflite_fuse.check.original.values import RENAMING, Step
 from tflite_fuse.check.streaming.states import droppable, dropped_graphs, uninitialized
 from tflite_fuse.ir.enums import ElementType, StageKind, Storage
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, Overlap, has_effects
+from tflite_fuse.ir.program import FUSED_OPERATOR, Overlap, has_effects
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Operator, Tensor

@@ -12,12 +12,12 @@ from tflite_fuse.cost.schedule.schedule import Schedule
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.errors import BlockError, ModelError
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, Overlap
+from tflite_fuse.ir.program import CUSTOM_CODE, FUSED_OPERATOR, Overlap, Program
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.schema import Model, Operator, SubGraph
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Operands:
     scratch: int
 
 
-def operands_of(model: Model, operator: Operator) -> Operands:
+def operands_of(graph: SubGraph, operator: Operator) -> Operands:
     """Told apart by what is a variable. Raises ModelError where constants or scratch are missing."""
     if not operator.inputs or not operator.outputs:
         raise ModelError("A fused block has no constants or no scratch memory.")
     *inputs, constants = operator.inputs
     *outputs, scratch = operator.outputs
     own = list[int]()
-    while inputs and len(own) < 2 and inputs[-1] >= 0 and model.main.tensors[inputs[-1]].is_variable:
+    while inputs and len(own) < 2 and inputs[-1] >= 0 and graph.tensors[inputs[-1]].is_variable:
         own.insert(0, inputs.pop())
     return Operands(tuple(inputs), tuple(own[:-1]), tuple(own[-1:]), constants, tuple(outputs), scratch)
 
@@ -126,63 +126,82 @@ def executed_macs(model: Model) -> tuple[int, ...]:
         ModelError: a block is damaged; names the operator.
     """
     macs = list(operator_macs(model))
-    for index, _, planned in _schedules(model):
+    for index, _, planned in _schedules(blocks_in(model)):
         macs[index] = planned.macs
     return tuple(macs)
 
 
 def block_overlaps(model: Model) -> tuple[Overlap, ...]:
-    """What the fused blocks of the first subgraph guarantee: how far outputs and scratch may lie over their inputs.
+    """Return the guarantees of the first subgraph's blocks: how far outputs and scratch may lie over their inputs.
 
     The distances are worked out from the blocks' own options, not taken from the file.
 
     Raises:
         ModelError: a block is damaged; names the operator.
     """
+    return _overlaps(model.main, blocks_in(model))
+
+
+def program_overlaps(program: Program) -> tuple[Overlap, ...]:
+    """Return the guarantees of a program's blocks, which carry their plans.
+
+    Raises:
+        ModelError: a block cannot be run; names the operator.
+    """
+    graph = program.origin[1]
+    plans = {index: each.plan for index, each in enumerate(graph.operators) if each.plan is not None}
+    return _overlaps(graph, plans)
+
+
+def _overlaps(graph: SubGraph, plans: Mapping[int, BlockPlan]) -> tuple[Overlap, ...]:
     found: dict[tuple[int, int], int] = {}
-    for index, plan, planned in _schedules(model):
-        inputs, outputs = _operands(model, index, plan)
+    for index, plan, planned in _schedules(plans):
+        inputs, outputs = _operands(graph, index, plan)
         for (source, target), distance in planned.overlaps.items():
             pair = inputs[source], outputs[target]
             # A tensor may be given as several inputs of one block: the most demanding one counts.
             found[pair] = max(distance, found.get(pair, distance))
-        found |= _scratch_overlaps(model, index, plan, inputs)
+        found |= _scratch_overlaps(graph, index, plan, inputs)
     return tuple(Overlap(source, target, distance) for (source, target), distance in found.items())
 
 
 def _scratch_overlaps(
-    model: Model, index: int, plan: BlockPlan, inputs: Mapping[int, int]
+    graph: SubGraph, index: int, plan: BlockPlan, inputs: Mapping[int, int]
 ) -> dict[tuple[int, int], int]:
     """How far a block's scratch must lie below the model's inputs it may lie over.
 
     What another block wrote lies as low as it can, often over what that block read: below it there is no room, and to
     look for some would take most of the time.
     """
-    known = [source for source, tensor in inputs.items() if tensor in model.main.inputs]
+    known = [source for source, tensor in inputs.items() if tensor in graph.inputs]
     if not known:
         return {}
-    scratch, over = operands_of(model, model.main.operators[index]).scratch, dict[int, int]()
+    scratch, over = operands_of(graph, graph.operators[index]).scratch, dict[int, int]()
     for source in known:
         distance = plan.scratch_distances[source]
         over[inputs[source]] = max(distance, over.get(inputs[source], distance))
     return {(tensor, scratch): far for tensor, far in over.items() if far < plan.schedule.scratch_bytes}
 
 
-def _schedules(model: Model) -> Iterator[tuple[int, BlockPlan, Schedule]]:
-    for index, plan in blocks_in(model).items():
+def _schedules(plans: Mapping[int, BlockPlan]) -> Iterator[tuple[int, BlockPlan, Schedule]]:
+    for index, plan in plans.items():
         try:
             yield index, plan, plan.schedule
         except BlockError as error:
-            raise ModelError(f"{operator_label(model, index)} cannot be run: {error}") from error
+            raise ModelError(f"{_label(index)} cannot be run: {error}") from error
 
 
-def _operands(model: Model, index: int, plan: BlockPlan) -> tuple[dict[int, int], dict[int, int]]:
-    """The model's tensors behind the block's inputs and behind its outputs, by the block's tensor index."""
-    found, block = operands_of(model, model.main.operators[index]), plan.block
+def _operands(graph: SubGraph, index: int, plan: BlockPlan) -> tuple[dict[int, int], dict[int, int]]:
+    """The tensors behind the block's inputs and behind its outputs, by the block's tensor index."""
+    found, block = operands_of(graph, graph.operators[index]), plan.block
     inputs, outputs = found.inputs, found.outputs
     if (len(inputs), len(outputs)) != (len(block.inputs), len(block.outputs)):
         raise ModelError(
-            f"{operator_label(model, index)} has {len(inputs)} inputs and {len(outputs)} outputs beside constants and "
+            f"{_label(index)} has {len(inputs)} inputs and {len(outputs)} outputs beside constants and "
             f"scratch; its options speak of {len(block.inputs)} and {len(block.outputs)}"
         )
     return dict(zip(block.inputs, inputs, strict=True)), dict(zip(block.outputs, outputs, strict=True))
+
+
+def _label(index: int) -> str:
+    return f"{CUSTOM_CODE}_{index}"

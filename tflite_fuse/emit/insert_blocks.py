@@ -12,7 +12,7 @@ Blocks of one operator each, for what is in no block: the device library then ru
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tflite_fuse.cost.schedule.tiles import Tiles, split_block
@@ -21,11 +21,11 @@ from tflite_fuse.emit.in_model import executed_macs, operands_of
 from tflite_fuse.emit.outside import OutsideExtraction, input_name, lowerings_for, move_outside
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_main, replace_operators
+from tflite_fuse.ir.program import CUSTOM_CODE, FUSED_OPERATOR, Program, Step, arena_tensors, program_of
+from tflite_fuse.model.edit import add_buffer, add_operator_code, prune, replace_main
 from tflite_fuse.model.operators import operator_label, operator_name
-from tflite_fuse.model.outside import InputMode, outside_numbers, take_inputs_out
-from tflite_fuse.model.schema import Buffer, Model, Operator, Tensor
+from tflite_fuse.model.outside import InputMode, forget_in_signatures, outside_numbers, take_inputs_out
+from tflite_fuse.model.schema import Buffer, Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.kinds.state import MARK_BYTES, state_offsets
 from tflite_fuse.ops.lowering.extract import Extraction, extract
@@ -50,18 +50,20 @@ def kept_bytes(model: Model, blocks: Sequence[Chosen]) -> list[int]:
     ]
 
 
-def following(model: Model, drafted: Collection[int]) -> Model:
+def following(model: Model, new: Collection[int]) -> Model:
     """The model whose new blocks, but the last, see the variable of the last one; those that count in vain have none.
 
     Args:
         model: its operators in their order.
-        drafted: which of them are new blocks.
+        new: which of them are new blocks.
     """
     variables = _variables(model)
-    last = max(variables, default=-1)
-    idle = {index for index in drafted if index in variables and index != last and _counts(model, variables[index])}
+    if not variables:
+        return model
+    last = max(variables)
+    idle = {index for index in new if index in variables and index != last and _counts(model, variables[index])}
     operators, tensors = list(model.main.operators), list(model.main.tensors)
-    for index in set(variables).intersection(drafted):
+    for index in set(variables).intersection(new):
         *inputs, state, constants = operators[index].inputs or ()
         if index in idle:
             operators[index] = replace(operators[index], inputs=(*inputs, constants))
@@ -92,7 +94,7 @@ def _variables(model: Model) -> dict[int, tuple[int, ...]]:
     """The variables of blocks by operator."""
     operators = model.main.operators
     fused = [i for i, operator in enumerate(operators) if operator_name(model, operator) == FUSED_OPERATOR]
-    return {i: found.state for i in fused if (found := operands_of(model, operators[i])).state}
+    return {i: found.state for i in fused if (found := operands_of(model.main, operators[i])).state}
 
 
 def _counts(model: Model, variable: Sequence[int]) -> bool:
@@ -100,13 +102,11 @@ def _counts(model: Model, variable: Sequence[int]) -> bool:
     return all(model.main.tensors[tensor].dims == (MARK_BYTES,) for tensor in variable)
 
 
-CUSTOM_CODE = "TFLITE_FUSE"
-
 Plans = dict[tuple[tuple[tuple[int, ...], ...], BlockConfig], BlockPlan]
 """Blocks by the tensors their operators write, one after the other, which are the same in every order of a model."""
 
 _NO_CONSTANTS = bytes(1)
-"""What a draft has in place of constants: something, as an empty tensor would be an activation."""
+"""What blocks of a program have in place of constants: an empty tensor would be an activation."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ def insert_blocks(
         ModelError: an operator outside the blocks reads a moved input.
     """
     maker = BlockMaker(model, mode, moved)
-    drafted, inserted = maker.draft(choices)
-    return maker.finish(drafted), inserted
+    program, inserted = maker.program(choices)
+    return maker.emit(program, inserted), inserted
 
 
 class BlockMaker:
@@ -160,8 +160,8 @@ class BlockMaker:
     constant tensor (weights, biases, tables) and writes the block's outputs and an unread tensor, its scratch
     memory: so the arena planner, ours or the runtime's, places the scratch like any other tensor.
 
-    A *draft* is a model whose blocks have neither options nor constants yet: what its arena and its work are follows
-    from sizes and schedules. ``finish`` fills them in.
+    A candidate is a ``Program``: its blocks have plans, but neither options nor constants. Its arena and its work
+    follow from sizes and schedules. ``emit`` makes the model of one.
     """
 
     def __init__(
@@ -193,57 +193,74 @@ class BlockMaker:
                 self._readers.setdefault(tensor, []).append(index)
         self._made: dict[tuple[tuple[int, ...], BlockConfig], tuple[OutsideExtraction, BlockPlan]] = {}
         self._plans: Plans = {} if plans is None else plans
+        file, self._code = add_operator_code(forget_in_signatures(model, self.moved), custom=CUSTOM_CODE)
+        file, self._no_constants = add_buffer(file, _NO_CONSTANTS)
+        self._unfused, self._arena = program_of(file), arena_tensors(file, file.main)
 
-    def draft(self, choices: Sequence[BlockChoice]) -> tuple[Model, tuple[InsertedBlock, ...]]:
-        """The model with blocks in place of operators, and everything unused dropped.
+    def program(self, choices: Sequence[BlockChoice]) -> tuple[Program, tuple[InsertedBlock, ...]]:
+        """Return the model's program with blocks in place of operators, and the blocks.
 
         Raises:
             BlockError: a choice cannot be one operator, or the blocks cannot read a moved input.
-            ModelError: an operator outside the blocks reads a moved input.
         """
-        model, images = self.model, dict[int, Shape]()
-        inserted: list[InsertedBlock] = []
-        replaced: dict[int, Operator | None] = {}
         taken = {index for choice in choices for index in choice.operators}
         longer = [self._with_renames(choice, taken) for choice in choices]
         made = [self._make(choice) for choice in longer]
-        kept = kept_bytes(
+        states = kept_bytes(
             self.model, [(choice.operators, each) for choice, (each, _) in zip(longer, made, strict=True)]
         )
-        for chosen, choice, (found, plan), nbytes in zip(choices, longer, made, kept, strict=True):
-            self._note_images(images, found)
-            model, operator = self._add_operator(model, choice, found.extraction, plan, nbytes)
-            replaced.update(dict.fromkeys(choice.operators))
-            replaced[chosen.operators[-1]] = operator
-            inserted.append(self._inserted(choice, chosen.operators[-1], found, plan))
-        operators = [replaced.get(index, operator) for index, operator in enumerate(self.model.main.operators)]
-        model = replace_operators(model, [operator for operator in operators if operator is not None])
+        graph, sizes = self.model.main, list[int]()
+        steps: list[Step | None] = list(self._unfused.steps)
+        operators: list[Operator | None] = list(graph.operators)
+        inserted: list[InsertedBlock] = []
+        for chosen, choice, (found, plan), state in zip(choices, longer, made, states, strict=True):
+            place = chosen.operators[-1]
+            for index in choice.operators:
+                steps[index] = operators[index] = None
+            graph, operators[place] = self._add_operator(graph, choice, found.extraction, plan, state)
+            scratch = len(graph.tensors) - 1 - bool(state)
+            sizes += [0, plan.schedule.scratch_bytes, *(0,) * bool(state)]
+            inputs = tuple(tensor for tensor in found.extraction.inputs if tensor in self._arena)
+            steps[place] = Step(CUSTOM_CODE, inputs, (*found.extraction.outputs, scratch))
+            inserted.append(self._inserted(choice, place, found, plan))
+        graph = replace(
+            graph,
+            operators=tuple(operator for operator in operators if operator is not None),
+            inputs=tuple(tensor for tensor in graph.inputs if tensor not in self.moved),
+        )
+        program = self._unfused.with_steps([step for step in steps if step is not None], graph, sizes)
+        images = self._images(inserted)
         for tensor in self.moved:
             if tensor not in images:
                 raise BlockError(f"no block reads {input_name(self.model, tensor)}, so it cannot be {self.mode.value}")
-        model = take_inputs_out(model, {tensor: images[tensor] for tensor in self.moved}, self.mode)
-        return prune(model), tuple(inserted)
+        return program, tuple(inserted)
 
-    def plans_of(self, draft: Model) -> Iterator[BlockPlan]:
-        """The blocks of a draft."""
-        yield from (operator.plan for operator in draft.main.operators if _is_draft(operator))
+    def emit(self, program: Program, inserted: Sequence[InsertedBlock]) -> Model:
+        """Return the model of a program, its steps perhaps in another order, with the bytes of its blocks.
 
-    def finish(self, draft: Model) -> Model:
-        """A draft, its operators perhaps in another order, with the bytes of its blocks.
+        Args:
+            program: of ``self.program``.
+            inserted: its blocks.
 
         Raises:
             BlockError: a block is too large for the format.
+            ModelError: an operator outside the blocks reads a moved input.
         """
-        operators, tensors, buffers = list(draft.main.operators), list(draft.main.tensors), list(draft.buffers)
-        drafted = [index for index, operator in enumerate(operators) if _is_draft(operator)]
-        for index in drafted:
+        file, graph = program.origin
+        operators, tensors, buffers = list(graph.operators), list(graph.tensors), list(file.buffers)
+        new = [index for index, operator in enumerate(operators) if _is_new(operator)]
+        for index in sorted(new, key=lambda index: (operators[index].inputs or ())[-1]):
             operator = operators[index]
+            assert operator.plan is not None
             encoded, constants = operator.plan.encoded, (operator.inputs or ())[-1]
-            buffers[tensors[constants].buffer] = Buffer(data=encoded.constants)
-            tensors[constants] = replace(tensors[constants], shape=(len(encoded.constants),))
+            tensors[constants] = replace(tensors[constants], shape=(len(encoded.constants),), buffer=len(buffers))
+            buffers.append(Buffer(data=encoded.constants))
             operators[index] = replace(operator, custom_options=encoded.options)
-        graph = replace(draft.main, operators=tuple(operators), tensors=tuple(tensors))
-        return following(replace(replace_main(draft, graph), buffers=tuple(buffers)), drafted)
+        graph = replace(graph, operators=tuple(operators), tensors=tuple(tensors), inputs=self.model.main.inputs)
+        model = replace(file, subgraphs=(graph, *file.subgraphs[1:]), buffers=tuple(buffers))
+        images = self._images(inserted)
+        model = take_inputs_out(model, {tensor: images[tensor] for tensor in self.moved}, self.mode)
+        return following(prune(model), new)
 
     def _with_renames(self, choice: BlockChoice, taken: Set[int]) -> BlockChoice:
         """With the RESHAPEs that alone read what the block writes: then it writes what they rename, under that name.
@@ -274,28 +291,28 @@ class BlockMaker:
         return self._made[key]
 
     def _add_operator(
-        self, model: Model, choice: BlockChoice, extraction: Extraction, plan: BlockPlan, kept: int
-    ) -> tuple[Model, Operator]:
-        """The custom operator of a block; its code, constants, scratch and variable are added to the model."""
+        self, graph: SubGraph, choice: BlockChoice, extraction: Extraction, plan: BlockPlan, kept: int
+    ) -> tuple[SubGraph, Operator]:
+        """The custom operator of a block; its constants, scratch and variable are added to the graph, in this order."""
         ends = sorted({min(choice.operators), max(choice.operators)})
         name = " to ".join(operator_label(self.model, index) for index in ends)  # what Netron shows
-        model, code = add_operator_code(model, custom=CUSTOM_CODE)
-        model, buffer = add_buffer(model, _NO_CONSTANTS)
-        model, constants = add_tensor(model, _bytes_tensor(f"{name}/constants", len(_NO_CONSTANTS), buffer))
-        model, scratch = add_tensor(model, _bytes_tensor(f"{name}/scratch", plan.schedule.scratch_bytes, 0))
-        state: tuple[int, ...] = ()
+        constants = len(graph.tensors)
+        scratch, state = constants + 1, (constants + 2,) if kept else ()
+        tensors = [
+            _bytes_tensor(f"{name}/constants", len(_NO_CONSTANTS), self._no_constants),
+            _bytes_tensor(f"{name}/scratch", plan.schedule.scratch_bytes, 0),
+        ]
         if kept:
             # The runtime fills variables that are neither int8 nor quantized with zeros in a reset.
-            tensor = Tensor(shape=(kept,), type=TensorType.UINT8, buffer=0, name=f"{name}/state", is_variable=True)
-            model, added = add_tensor(model, tensor)
-            state = (added,)
+            variable = Tensor(shape=(kept,), type=TensorType.UINT8, buffer=0, name=f"{name}/state", is_variable=True)
+            tensors.append(variable)
         operator = Operator(
-            opcode_index=code,
+            opcode_index=self._code,
             inputs=(*extraction.inputs, *state, constants),
             outputs=(*extraction.outputs, scratch),
             plan=plan,
         )
-        return model, operator
+        return replace(graph, tensors=(*graph.tensors, *tensors)), operator
 
     def _inserted(self, choice: BlockChoice, place: int, found: OutsideExtraction, plan: BlockPlan) -> InsertedBlock:
         first, *_ = *found.extraction.inputs, *found.outside.values()
@@ -306,18 +323,21 @@ class BlockMaker:
         extra = plan.schedule.macs - sum(self.macs[index] for index in choice.operators)
         return InsertedBlock(choice, place, found.extraction, found.outside, plan, labels, writes, *names, extra)
 
-    def _note_images(self, images: dict[int, Shape], found: OutsideExtraction) -> None:
-        """How a block reads the model's inputs: rows, columns and channels."""
-        for position, tensor in found.outside.items():
-            if tensor in images and self.mode is InputMode.STREAMED:
-                raise BlockError(
-                    f"two blocks read {input_name(self.model, tensor)}, and a stream can be read only once"
-                )
-            image = found.extraction.block.tensors[position]
-            images.setdefault(tensor, (image.height, image.width, image.channels))
+    def _images(self, inserted: Sequence[InsertedBlock]) -> dict[int, Shape]:
+        """How blocks read the moved inputs: rows, columns and channels."""
+        images = dict[int, Shape]()
+        for block in inserted:
+            for position, tensor in block.outside.items():
+                if tensor in images and self.mode is InputMode.STREAMED:
+                    raise BlockError(
+                        f"two blocks read {input_name(self.model, tensor)}, and a stream can be read only once"
+                    )
+                image = block.extraction.block.tensors[position]
+                images.setdefault(tensor, (image.height, image.width, image.channels))
+        return images
 
 
-def _is_draft(operator: Operator) -> bool:
+def _is_new(operator: Operator) -> bool:
     return operator.plan is not None and operator.custom_options is None
 
 

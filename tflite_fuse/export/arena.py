@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.tflm import esp_nn
 from tflite_fuse.memory.tflm.kernel_sets import Kernels, variants
+from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.memory.tflm.runtimes import Runtime
 from tflite_fuse.memory.tflm.struct_sizes import Build
 from tflite_fuse.model.operators import operator_name
@@ -75,4 +77,4 @@ def arena_for(model: Model, build: Build) -> Arena:
         PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    return as_it_stands(model, options=ArenaOptions(build=build))
+    return as_it_stands(program_of(model), options=ArenaOptions(build=build), offsets=read_plan(model))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
+from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import operator_name
 

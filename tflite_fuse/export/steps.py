@@ -9,7 +9,7 @@ from tflite_fuse.emit.in_model import block_overlaps, operands_of
 from tflite_fuse.emit.insert_blocks import with_lone_blocks
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.ports import OUTSIDE_LIMIT, Port, checked_outside, model_ports
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, memory_graph
+from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
 from tflite_fuse.memory.arena import ArenaOptions, realise
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, has_plan, remove_plan
 from tflite_fuse.model.edit import replace_main
@@ -99,8 +99,9 @@ def whole_model(model: Model) -> WholeModel:
         _require_runnable(model, index)
     _require_int8(model)
     inputs, outputs = model_ports(model)
-    arena, sizes = realise(model, block_overlaps(model), ArenaOptions(alone=True)), memory_graph(model).sizes
-    places = [Place(max(offset, 0), size) for offset, size in zip(arena.offsets or (), sizes, strict=False)]
+    program = program_of(model)
+    arena = realise(program, block_overlaps(model), ArenaOptions(alone=True))
+    places = [Place(max(offset, 0), size) for offset, size in zip(arena.offsets or (), program.sizes, strict=False)]
     begins = end = max(arena.needed, ALIGNMENT)
     for index, tensor in enumerate(model.main.tensors):
         if tensor.is_variable:
@@ -122,7 +123,7 @@ def _step(model: Model, index: int, places: list[Place]) -> Step:
     if operator_name(model, operator) in _COPIES:
         source, target = (operator.inputs or ())[0], (operator.outputs or ())[0]
         return Step(label, b"", b"", (places[source],), (places[target],), Place(0, 0))
-    found = operands_of(model, operator)
+    found = operands_of(model.main, operator)
     return Step(
         label=label,
         options=operator.custom_options or b"",
@@ -194,7 +195,7 @@ def _require_runnable(model: Model, index: int) -> None:
         )
     most = OUTSIDE_LIMIT + 1
     if name == FUSED_OPERATOR and inputs and outputs:
-        own = operands_of(model, operator)
+        own = operands_of(model.main, operator)
         inputs = (*own.inputs, own.constants)
     if name == FUSED_OPERATOR and not (1 <= len(inputs) <= most and 2 <= len(outputs) <= most):
         raise UsageError(

@@ -210,7 +210,7 @@ def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmM
     inputs, outputs = model_ports(model)
     arenas = declared_arenas(model, runtime)
     outside, operators = checked_outside(model), used_operators(model)
-    variables = len(resource_variables(model))
+    variables = len(resource_variables(model, model.subgraphs))
     remembers = variables > 0 or any(tensor.is_variable for tensor in model.main.tensors)
     return TflmModel(title, data, runtime, arenas, inputs, outputs, outside, operators, variables, remembers)
 

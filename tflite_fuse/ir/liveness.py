@@ -13,21 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflite_fuse.ir.memory_graph import MemoryGraph
+from tflite_fuse.ir.program import Program
 
 Lifetime = tuple[int, int]
 
 
-def lifetimes(graph: MemoryGraph) -> list[Lifetime | None]:
+def lifetimes(graph: Program) -> list[Lifetime | None]:
     """First and last moment (both inclusive) of each tensor; None for a tensor that is never live."""
     found: list[Lifetime | None] = [None] * len(graph.sizes)
     for tensor in graph.inputs:
         found[tensor] = (-1, -1)
-    for moment, op in enumerate(graph.ops):
+    for moment, op in enumerate(graph.steps):
         for tensor in (*op.inputs, *op.outputs):
             known = found[tensor]
             found[tensor] = (moment if known is None else known[0], moment)
-    end = len(graph.ops) - 1
+    end = len(graph.steps) - 1
     for tensor in graph.outputs:
         known = found[tensor]
         if known is not None:
@@ -37,12 +37,12 @@ def lifetimes(graph: MemoryGraph) -> list[Lifetime | None]:
     return found
 
 
-def bytes_before_start(graph: MemoryGraph) -> int:
+def bytes_before_start(graph: Program) -> int:
     """Bytes live before the first operator runs: the network's inputs and the resident tensors."""
     return sum(graph.sizes[tensor] for tensor in {*graph.inputs, *graph.resident})
 
 
-def working_sets(graph: MemoryGraph, *, in_place: bool = False) -> list[int]:
+def working_sets(graph: Program, *, in_place: bool = False) -> list[int]:
     """Bytes live while each operator runs, its inputs and outputs included, in execution order.
 
     With ``in_place``, an operator's output shares memory with an input that dies there, for the pairs the operator
@@ -51,12 +51,12 @@ def working_sets(graph: MemoryGraph, *, in_place: bool = False) -> list[int]:
     alive = lifetimes(graph)
     totals = _live_bytes(graph, alive)
     if in_place:
-        for moment in range(len(graph.ops)):
+        for moment in range(len(graph.steps)):
             totals[moment] -= in_place_saving(graph.sizes, sharing_pairs(graph, alive, moment))
     return totals
 
 
-def covered_bytes(graph: MemoryGraph, offsets: Sequence[int]) -> list[int]:
+def covered_bytes(graph: Program, offsets: Sequence[int]) -> list[int]:
     """Bytes that live tensors cover while each operator runs: what lies over something else is counted once.
 
     Args:
@@ -64,7 +64,7 @@ def covered_bytes(graph: MemoryGraph, offsets: Sequence[int]) -> list[int]:
     """
     alive = lifetimes(graph)
     found = []
-    for moment in range(len(graph.ops)):
+    for moment in range(len(graph.steps)):
         live = [t for t, life in enumerate(alive) if life is not None and life[0] <= moment <= life[1]]
         total = sum(graph.sizes[tensor] for tensor in live if offsets[tensor] < 0)
         reached = 0
@@ -75,7 +75,7 @@ def covered_bytes(graph: MemoryGraph, offsets: Sequence[int]) -> list[int]:
     return found
 
 
-def peak(graph: MemoryGraph, *, in_place: bool = False) -> int:
+def peak(graph: Program, *, in_place: bool = False) -> int:
     """The peak memory usage in bytes: the largest working set, or the network's inputs if they alone are larger.
 
     Without ``in_place`` it is also the lower bound of every arena plan for this order.
@@ -83,11 +83,11 @@ def peak(graph: MemoryGraph, *, in_place: bool = False) -> int:
     return max(bytes_before_start(graph), *working_sets(graph, in_place=in_place), 0)
 
 
-def sharing_pairs(graph: MemoryGraph, alive: list[Lifetime | None], moment: int) -> tuple[tuple[int, int], ...]:
+def sharing_pairs(graph: Program, alive: list[Lifetime | None], moment: int) -> tuple[tuple[int, int], ...]:
     """The operator's ``in_place`` pairs that really may share: the input dies right here, the output is born here."""
     kept = {*graph.outputs, *graph.resident}
     pairs = []
-    for source, target in graph.ops[moment].in_place:
+    for source, target in graph.steps[moment].in_place:
         source_life, target_life = alive[source], alive[target]
         if source_life is None or target_life is None or source in kept or target in graph.resident:
             continue
@@ -112,8 +112,8 @@ def in_place_saving(sizes: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) 
     return max(bytes_saved for bytes_saved, _ in choices)
 
 
-def _live_bytes(graph: MemoryGraph, alive: list[Lifetime | None]) -> list[int]:
-    changes = [0] * (len(graph.ops) + 1)
+def _live_bytes(graph: Program, alive: list[Lifetime | None]) -> list[int]:
+    changes = [0] * (len(graph.steps) + 1)
     for size, life in zip(graph.sizes, alive, strict=True):
         if life is not None and life[1] >= 0:
             changes[max(life[0], 0)] += size

@@ -1,7 +1,7 @@
 """What an arena needs: the one recipe, for candidates, plans, figures and exported programs.
 
-    realise(model, overlaps).head       with the best offsets that can be found for this order of operators
-    as_it_stands(model).head            with those in its file, or none
+    realise(program, overlaps).head     with the best offsets that can be found for this order of steps
+    as_it_stands(program).head          with given offsets, or none
 
 The head is what the runtime's planner takes: offsets fixed beforehand stay, and what it places itself (scratch buffers
 of its kernels, other subgraphs) goes around them. So offsets are judged by the head they lead to, not by their own
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tflite_fuse.errors import PlanError
-from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap, memory_graph
+from tflite_fuse.ir.program import Overlap, Program
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.place.portfolio import Placement, place
@@ -22,19 +22,10 @@ from tflite_fuse.memory.place.problem import build_problem
 from tflite_fuse.memory.tflm.greedy_planner import greedy_height
 from tflite_fuse.memory.tflm.head_requests import Requests, arena_requests
 from tflite_fuse.memory.tflm.in_place_kernels import with_in_place
-from tflite_fuse.memory.tflm.offline_plan import (
-    ALIGNMENT,
-    ONLINE,
-    has_plan,
-    read_plan,
-    remove_plan,
-    tensor_count,
-    write_plan,
-)
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE
 from tflite_fuse.memory.tflm.struct_sizes import ARM, Build
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
 from tflite_fuse.tuning import TUNING, Tuning
 from tflite_fuse.units import round_up
@@ -56,8 +47,9 @@ class ArenaOptions:
         planned: whether offsets are fixed in the file; else the runtime's planner is on its own.
         alone: whether there is no runtime at all, but the C library: then every tensor gets an offset, whatever a
             runtime's planner would need.
-        measure: bytes of the head that a real runtime uses for a model, None where it is unknown. Without it, or where
-            it returns None, the runtime's planner is recomputed, with its reference kernels' scratch buffers.
+        measure: bytes of the head that a real runtime uses with some offsets, or without any; None where it is unknown.
+            Without it, or where it returns None, the runtime's planner is recomputed, with its reference kernels'
+            scratch buffers.
         build: struct sizes of the runtime.
         tuning: rules of thumb of the searches.
     """
@@ -65,7 +57,7 @@ class ArenaOptions:
     in_place: str | None = None
     planned: bool = True
     alone: bool = False
-    measure: Callable[[Model], int | None] | None = field(default=None, compare=False)
+    measure: Callable[[Offsets | None], int | None] | None = field(default=None, compare=False)
     build: Build = ARM
     tuning: Tuning = TUNING
 
@@ -123,56 +115,61 @@ class Arena:
         return round_up(max(self.total, self.while_loading), ALIGNMENT)
 
 
-def as_it_stands(model: Model, overlaps: Sequence[Overlap] = (), options: ArenaOptions = AS_USUAL) -> Arena:
-    """The arena of a model with the offsets in its file, or without any where it has none.
+def as_it_stands(
+    program: Program,
+    overlaps: Sequence[Overlap] = (),
+    options: ArenaOptions = AS_USUAL,
+    offsets: Sequence[int] | None = None,
+) -> Arena:
+    """Return the arena with given offsets, or without any: what an unplanned file takes.
 
     Args:
-        model: a model as loaded.
+        program: of a file.
         overlaps: what fused blocks allow where there are offsets.
         options: conditions.
+        offsets: bytes, of the file's offline plan, one per tensor of all subgraphs; None for no plan.
 
     Raises:
-        PlanError: the offline plan is damaged, so that the runtime refuses the model.
         ModelError: a dynamic shape.
     """
-    site = _Site(model, options)
-    offsets = read_plan(model)
+    site = _Site(program, options, offsets)
     problem = build_problem(site.graph(), overlaps if offsets is not None else (), ALIGNMENT)
-    head = site.head(offsets, model)
+    head = site.head(None if offsets is None else tuple(offsets))
     bound = min(ALIGNMENT * problem.lower_bound, head)
-    return site.arena(head, offsets, Proof(bound, bound == head), ())
+    return site.arena(head, site.offsets, Proof(bound, bound == head), ())
 
 
 def realise(
-    model: Model,
+    program: Program,
     overlaps: Sequence[Overlap] = (),
     options: ArenaOptions = AS_USUAL,
     budget: Budget | None = None,
+    offsets: Sequence[int] | None = None,
 ) -> Arena:
-    """The least arena that can be found for a model's order of operators.
+    """Return the least arena that can be found for a program's order of steps.
 
     Offsets are fixed for every tensor of the first subgraph; variables, constants and other subgraphs are left to the
-    runtime. Offsets already in the file stay where they are sound and better. Models with control flow keep what they
-    have.
+    runtime. Given offsets stay where they are sound and better. Models with control flow keep what they have.
 
     Args:
-        model: operators in the order they run.
+        program: of a file.
         overlaps: what fused blocks allow.
         options: conditions.
         budget: for the searches; None for one of its own.
+        offsets: bytes, of the file's offline plan, one per tensor of all subgraphs; None for no plan.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
         UsageError: an unknown kernel set.
     """
-    obstacle = _obstacle(model)
+    obstacle = _obstacle(program)
     if obstacle is not None:
-        reason = "obstacle, plan kept" if has_plan(model) else "obstacle"
-        arena = as_it_stands(model, overlaps, options)
+        reason = "obstacle" if offsets is None else "obstacle, plan kept"
+        arena = as_it_stands(program, overlaps, options, offsets)
         return replace(arena, left_alone=True, notes=(note("not planned", reason, why=obstacle),))
     if not options.planned:
-        return as_it_stands(remove_plan(model), overlaps, options)
-    site, allowed = _Site(remove_plan(model), options), tuple(overlaps)
+        return as_it_stands(program, overlaps, options)
+    site, allowed = _Site(program, options), tuple(overlaps)
     plans = [site.plan(scratch, allowed, budget or Budget()) for scratch in site.scratch_variants()]
     best = min(plans, key=lambda plan: plan.head)
     # The first variant knows of all scratch buffers, so its bound is the one that counts.
@@ -181,15 +178,15 @@ def realise(
     if options.alone:
         return site.arena(best.head, best.offsets, Proof(bound, best.head <= bound), ())
     unplanned = site.head(None)
-    old, notes = _sound_plan(model, site.graph(), allowed)
-    if old is not None and (head := site.head(old, model)) < min(unplanned, best.head):
+    old, notes = _sound_plan(site.graph(), allowed, offsets)
+    if old is not None and (head := site.head(old)) < min(unplanned, best.head):
         kept = note("kept", "plan", head_bytes=head, other_bytes=min(unplanned, best.head))
         arena = site.arena(head, old, Proof(min(bound, head), head <= bound), (kept,))
         return replace(arena, left_alone=True)
     proof = Proof(min(bound, unplanned), min(best.head, unplanned) <= bound)
     notes = (*notes, *site.admitted(), _verdict(unplanned, best, proof))
-    head, offsets = (best.head, best.offsets) if best.head < unplanned else (unplanned, None)
-    return site.arena(head, offsets, proof, notes)
+    head, found = (best.head, best.offsets) if best.head < unplanned else (unplanned, None)
+    return site.arena(head, found, proof, notes)
 
 
 @dataclass(frozen=True)
@@ -200,18 +197,20 @@ class _Planned:
 
 
 class _Site:
-    """A model and what the runtime requests to run it."""
+    """A program, and what the runtime requests to run it."""
 
-    def __init__(self, model: Model, options: ArenaOptions) -> None:
-        self.model, self.options = model, options
-        self.requests = arena_requests(model, pointer_bytes=options.build.pointer, kernels=options.build.kernels)
+    def __init__(self, program: Program, options: ArenaOptions, offsets: Sequence[int] | None = None) -> None:
+        self.program, self.options = program, options
+        self.offsets: Offsets | None = None if offsets is None else tuple(offsets)
+        build = options.build
+        self.requests = arena_requests(program, offsets, pointer_bytes=build.pointer, kernels=build.kernels)
         self._measure = options.measure
 
-    def graph(self) -> MemoryGraph:
+    def graph(self) -> Program:
         """What is to be placed, in-place pairs included."""
-        graph = _sized(memory_graph(self.model), self.requests)
+        graph = _sized(self.program, self.requests)
         kernels = self.options.in_place
-        return graph if kernels is None else with_in_place(graph, self.model, kernels)
+        return graph if kernels is None else with_in_place(graph, kernels)
 
     def scratch_variants(self) -> list[list[tuple[int, int]]]:
         """(operator, bytes) of the scratch buffers to leave room for: none, and all, if there are any.
@@ -228,17 +227,15 @@ class _Site:
         extended = _with_scratch(graph, scratch)
         placement = place(extended, allowed, budget=budget, tuning=self.options.tuning)
         check_plan(extended, placement.offsets, allowed, height=placement.height)
-        offsets = [ONLINE] * tensor_count(self.model)
+        offsets = [ONLINE] * sum(len(each.tensors) for each in self.program.subgraphs)
         offsets[: len(graph.sizes)] = placement.offsets[: len(graph.sizes)]
         head = placement.height if self.options.alone else self.head(tuple(offsets))
         return _Planned(head, tuple(offsets), placement)
 
-    def head(self, offsets: Offsets | None, model: Model | None = None) -> int:
-        """What the runtime takes when these offsets are fixed, as in ``model`` if that is there already."""
+    def head(self, offsets: Offsets | None) -> int:
+        """What the runtime takes when these offsets are fixed."""
         if self._measure is not None:
-            if model is None:
-                model = self.model if offsets is None else write_plan(self.model, offsets)
-            found = self._measure(model)
+            found = self._measure(offsets)
             if found is not None:
                 return found
             self._measure = None
@@ -256,55 +253,55 @@ class _Site:
         if self.options.alone:
             return Arena(head, 0, 0, offsets, proof, measured, unknown, notes=notes)
         build = self.options.build
-        tail = predict_tail(self.model, build, self.requests)
-        loading = loading_bytes(self.model, build, self.requests, tail)
+        tail = predict_tail(self.program, build, self.requests, self.offsets)
+        loading = loading_bytes(self.program, build, self.requests, tail)
         unknown = tuple(dict.fromkeys((*unknown, *tail.unknown)))
         return Arena(head, tail.total, loading, offsets, proof, measured, unknown, notes=notes)
 
 
-def _obstacle(model: Model) -> str | None:
-    """Why a model cannot be planned."""
-    for operator in model.main.operators:
-        name = operator_name(model, operator)
+def _obstacle(program: Program) -> str | None:
+    """Why a program cannot be planned."""
+    file, graph = program.origin
+    for operator in graph.operators:
+        name = operator_name(file, operator)
         if name in _CALLS_SUBGRAPHS:
             return f"the model calls other subgraphs ({name})"
-    if any(tensor.is_variable for graph in model.subgraphs[1:] for tensor in graph.tensors):
+    if any(tensor.is_variable for graph in program.subgraphs[1:] for tensor in graph.tensors):
         # The runtime looks up a variable's offset by its index within its subgraph, as if that were the first one.
         return "a subgraph other than the first has variables, which the runtime would take for planned tensors"
     return None
 
 
-def _sized(graph: MemoryGraph, requests: Requests) -> MemoryGraph:
+def _sized(graph: Program, requests: Requests) -> Program:
     """The graph with the runtime's idea of sizes where it is larger: whole bytes for elements of packed types."""
     occupied = {b.tensor: b.size for b in requests.buffers if b.subgraph == 0 and b.tensor is not None}
     sizes = (max(size, occupied.get(tensor, 0)) if size else 0 for tensor, size in enumerate(graph.sizes))
     return replace(graph, sizes=tuple(sizes))
 
 
-def _with_scratch(graph: MemoryGraph, scratch: Sequence[tuple[int, int]]) -> MemoryGraph:
+def _with_scratch(graph: Program, scratch: Sequence[tuple[int, int]]) -> Program:
     """The graph with a tensor for each scratch buffer: an output without readers lives as long as its operator."""
-    ops = list(graph.ops)
+    ops = list(graph.steps)
     for number, (operator, _) in enumerate(scratch):
         ops[operator] = replace(ops[operator], outputs=(*ops[operator].outputs, len(graph.sizes) + number))
-    names = (f"scratch of {graph.ops[operator].name}" for operator, _ in scratch)
+    names = (f"scratch of {graph.steps[operator].name}" for operator, _ in scratch)
     sizes = (*graph.sizes, *(size for _, size in scratch))
-    return replace(graph, sizes=sizes, ops=tuple(ops), names=(*graph.names, *names))
+    return replace(graph, sizes=sizes, steps=tuple(ops), names=(*graph.names, *names))
 
 
 def _sound_plan(
-    model: Model, graph: MemoryGraph, allowed: tuple[Overlap, ...]
+    graph: Program, allowed: tuple[Overlap, ...], offsets: Sequence[int] | None
 ) -> tuple[Offsets | None, tuple[Note, ...]]:
-    """The offsets in the file if they keep every tensor whole, and what happens to them otherwise."""
-    if not has_plan(model):
+    """The given offsets if they keep every tensor whole, and what happens to them otherwise."""
+    if offsets is None:
         return None, ()
     try:
-        offsets = read_plan(model) or ()
         check_plan(graph, offsets[: len(graph.sizes)], allowed)
     except PlanError as error:
         return None, (note("removed", "plan", why=str(error)),)
     if any(offset != ONLINE for offset in offsets[len(graph.sizes) :]):
         return None, (note("removed", "plan", why="it places tensors of other subgraphs"),)
-    return offsets, (note("changed", "plan"),)
+    return tuple(offsets), (note("changed", "plan"),)
 
 
 def _verdict(unplanned: int, best: _Planned, proof: Proof) -> Note:

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tflite_fuse.errors import PlanError
-from tflite_fuse.ir.memory_graph import (
+from tflite_fuse.ir.program import (
     FUSED_OPERATOR,
-    MemoryGraph,
-    MemoryOp,
     Overlap,
-    memory_graph,
+    Program,
+    Step,
+    program_of,
     with_placed_variables,
 )
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
@@ -34,7 +34,7 @@ _NOBODY = -1
 
 
 def check_plan(
-    graph: MemoryGraph,
+    graph: Program,
     offsets: Sequence[int],
     overlaps: Sequence[Overlap] = (),
     *,
@@ -44,7 +44,7 @@ def check_plan(
     """Check that a plan keeps every tensor intact for as long as it is needed.
 
     Args:
-        graph: operators in execution order. Pairs in ``MemoryOp.in_place`` are allowed to share their first byte.
+        graph: operators in execution order. Pairs in ``Step.in_place`` are allowed to share their first byte.
         offsets: bytes from the start of the arena, one per tensor; -1 for tensors kept elsewhere: those of size 0,
             residents (in the arena they keep their bytes for ever), and tensors that nothing touches.
         overlaps: further permissions.
@@ -60,7 +60,7 @@ def check_plan(
     arena = _Arena(graph, offsets)
     _fill_inputs(graph, offsets, arena)
     allowed = tuple(overlaps)
-    for op in graph.ops:
+    for op in graph.steps:
         for tensor in op.inputs:
             arena.require(tensor, f"operator {op.name} reads it")
         _check_sharing(graph, offsets, op, allowed)
@@ -74,9 +74,9 @@ def check_plan(
         arena.require(tensor, "the next inference reads it")
 
 
-def _check_places(graph: MemoryGraph, offsets: Sequence[int], alignment: int, height: int | None) -> None:
+def _check_places(graph: Program, offsets: Sequence[int], alignment: int, height: int | None) -> None:
     used = {*graph.inputs, *graph.outputs}
-    for op in graph.ops:
+    for op in graph.steps:
         used.update(op.inputs, op.outputs)
     for tensor, offset in enumerate(offsets):
         name, size = graph.names[tensor], graph.sizes[tensor]
@@ -93,7 +93,7 @@ def _check_places(graph: MemoryGraph, offsets: Sequence[int], alignment: int, he
             raise PlanError(f"tensor {name} ends at byte {end} of an arena of {height} bytes")
 
 
-def _fill_inputs(graph: MemoryGraph, offsets: Sequence[int], arena: _Arena) -> None:
+def _fill_inputs(graph: Program, offsets: Sequence[int], arena: _Arena) -> None:
     for tensor in graph.resident:
         if offsets[tensor] != NOWHERE:
             arena.write(tensor, "the start")
@@ -104,7 +104,7 @@ def _fill_inputs(graph: MemoryGraph, offsets: Sequence[int], arena: _Arena) -> N
             arena.require(tensor, "the network starts")
 
 
-def _check_sharing(graph: MemoryGraph, offsets: Sequence[int], op: MemoryOp, allowed: tuple[Overlap, ...]) -> None:
+def _check_sharing(graph: Program, offsets: Sequence[int], op: Step, allowed: tuple[Overlap, ...]) -> None:
     """Inputs against outputs of one operator; outputs against each other show when all must be whole afterwards."""
     for read in op.inputs:
         for written in op.outputs:
@@ -120,7 +120,7 @@ def _check_sharing(graph: MemoryGraph, offsets: Sequence[int], op: MemoryOp, all
                 )
 
 
-def _touch(graph: MemoryGraph, offsets: Sequence[int], a: int, b: int) -> bool:
+def _touch(graph: Program, offsets: Sequence[int], a: int, b: int) -> bool:
     if offsets[a] == NOWHERE or offsets[b] == NOWHERE or graph.sizes[a] == 0 or graph.sizes[b] == 0:
         return False
     return offsets[a] < offsets[b] + graph.sizes[b] and offsets[b] < offsets[a] + graph.sizes[a]
@@ -137,7 +137,7 @@ def _permits(overlap: Overlap, read: int, written: int, offsets: Sequence[int]) 
 class _Arena:
     """Whose content lies where. The arena is cut at every place where a tensor starts or ends."""
 
-    def __init__(self, graph: MemoryGraph, offsets: Sequence[int]) -> None:
+    def __init__(self, graph: Program, offsets: Sequence[int]) -> None:
         self._graph = graph
         self._cells: dict[int, slice] = {}
         placed = [t for t, offset in enumerate(offsets) if offset != NOWHERE and graph.sizes[t] > 0]
@@ -188,7 +188,7 @@ def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
     if not has_plan(model):
         return None
     try:
-        graph = memory_graph(model)
+        graph = program_of(model)
         offsets = (read_plan(model) or ())[: len(graph.sizes)]
         graph = with_placed_variables(graph, model, offsets)
         sizes = tuple(0 if at == ONLINE else size for size, at in zip(graph.sizes, offsets, strict=True))
@@ -200,7 +200,7 @@ def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
         faults = [_fault(graph, offsets, allowed)]
         for kernels in KERNEL_SETS:
             if faults[-1] is not None:
-                faults.append(_fault(with_in_place(graph, model, kernels), offsets, allowed))
+                faults.append(_fault(with_in_place(graph, kernels), offsets, allowed))
     except PlanError as error:
         return str(error)
     return None if None in faults else faults[0]
@@ -225,7 +225,7 @@ def _is_stranger(name: str) -> bool:
     return name.startswith("CUSTOM:") and name != FUSED_OPERATOR
 
 
-def _fault(graph: MemoryGraph, offsets: Sequence[int], allowed: Sequence[Overlap]) -> str | None:
+def _fault(graph: Program, offsets: Sequence[int], allowed: Sequence[Overlap]) -> str | None:
     try:
         check_plan(graph, offsets, allowed)
     except PlanError as error:

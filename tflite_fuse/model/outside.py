@@ -208,7 +208,7 @@ def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mo
         if tensor in images
     ]
     kept = replace(graph, inputs=tuple(tensor for tensor in graph.inputs if tensor not in images))
-    model = _forget_in_signatures(replace_main(model, kept), images.keys())
+    model = forget_in_signatures(replace_main(model, kept), images.keys())
     return set_outside_inputs(model, (*before, *entries))
 
 
@@ -220,8 +220,9 @@ def _entry(tensor: Tensor, position: int, mode: InputMode, number: int, image: t
     return OutsideInput(position, tensor.name or "", tensor.dims, scale, zero_point, mode, number, *image, kind)
 
 
-def _forget_in_signatures(model: Model, tensors: Collection[int]) -> Model:
-    if model.signature_defs is None:
+def forget_in_signatures(model: Model, tensors: Collection[int]) -> Model:
+    """Return the model with signatures that do not name some inputs of its first subgraph."""
+    if model.signature_defs is None or not tensors:
         return model
     signatures = tuple(
         replace(s, inputs=tuple(entry for entry in s.inputs or () if entry.tensor_index not in tensors))

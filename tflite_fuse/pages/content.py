@@ -19,8 +19,8 @@ from tflite_fuse.emit.in_model import blocks_in, with_plans
 from tflite_fuse.emit.outside import lowerings_for
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.ir.block import StageKind, Storage
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
-from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
+from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.model.file import load_model
@@ -159,7 +159,7 @@ def _figures(model: Model, inspection: Inspection, core: Target) -> dict[str, An
     bottleneck = inspection.bottleneck
     return told | {
         "instructions": expected_instructions(model, core),
-        "state_bytes": predict_tail(model).variables,
+        "state_bytes": predict_tail(program_of(model), offsets=read_plan(model)).variables,
         "bottleneck": "" if bottleneck is None else printable(bottleneck.name),
     }
 
@@ -204,7 +204,7 @@ def _front(model: Model) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         for scheme, point in zip(published, others, strict=True):
             if point is not None and (scheme not in least or point.ram_bytes < least[scheme].ram_bytes):
                 least[scheme] = point
-    if predict_tail(model).variables:
+    if predict_tail(program_of(model), offsets=read_plan(model)).variables:
         with suppress(LimitError):
             found += narrow_front(_graph(prepared(known, states=True)), _searched(Scheme.AUTO))
     schemes = [{"scheme": scheme.value} | _told(point) for scheme, point in least.items() if point.blocks]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
 from tflite_fuse.emit.in_model import block_overlaps
-from tflite_fuse.ir.memory_graph import Overlap
+from tflite_fuse.ir.program import Overlap
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note
@@ -62,7 +61,7 @@ def make_passes(
             *_tidying(),
             FuseSpelled(Fuse(options, budget, frozenset(outside))),
         ],
-        "plan": [Plan(replace(options.arena(), measure=measure), overlaps, budget)],
+        "plan": [Plan(options.arena(), overlaps, budget, measure)],
     }
     borders: list[Pass] = [Int8Borders()] if options.int8_io else []
     return borders + [step for name in options.passes for step in made[name]]

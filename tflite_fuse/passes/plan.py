@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.claim import Claim
-from tflite_fuse.ir.memory_graph import Overlap
-from tflite_fuse.memory.arena import AS_USUAL, Arena, ArenaOptions, realise
+from tflite_fuse.errors import PlanError
+from tflite_fuse.ir.program import Overlap, program_of
+from tflite_fuse.memory.arena import AS_USUAL, Arena, ArenaOptions, Offsets, realise
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.tflm.offline_plan import remove_plan, write_plan
+from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan, write_plan
 from tflite_fuse.model.schema import Model
+from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
 
 _SCOPE = "head of the arena under any offsets, with the blocks and the order of operators there are"
@@ -34,11 +36,13 @@ class Plan:
         options: conditions.
         overlaps: what a model's fused blocks allow its tensors to share.
         budget: for the search; None for one of its own.
+        measure: bytes of the head that a real runtime uses for a model, None where it cannot load it.
     """
 
     options: ArenaOptions = AS_USUAL
     overlaps: Callable[[Model], Sequence[Overlap]] | None = None
     budget: Budget | None = None
+    measure: Callable[[Model], int | None] | None = None
 
     name: ClassVar[str] = "plan"
 
@@ -49,10 +53,26 @@ class Plan:
             ModelError: an arena tensor has a dynamic shape or elements without a size.
             UsageError: an unknown kernel set.
         """
-        arena = realise(model, self.overlaps(model) if self.overlaps is not None else (), self.options, self.budget)
+        overlaps = () if self.overlaps is None else self.overlaps(model)
+        bare, (offsets, damaged) = remove_plan(model), _given(model)
+
+        def measured(fixed: Offsets | None) -> int | None:
+            assert self.measure is not None
+            return self.measure(bare if fixed is None else write_plan(bare, fixed))
+
+        options = self.options if self.measure is None else replace(self.options, measure=measured)
+        arena = realise(program_of(bare), overlaps, options, self.budget, offsets)
+        arena = replace(arena, notes=(*damaged, *arena.notes))
         if arena.left_alone:
             return PlanResult(model, False, arena.notes, arena=arena)
         claim = Claim(arena.proof.proven, arena.proof.bound_bytes, _SCOPE)
-        bare = remove_plan(model)
         planned = bare if arena.offsets is None else write_plan(bare, arena.offsets)
         return PlanResult(planned, planned is not model, arena.notes, claim, "plan", arena)
+
+
+def _given(model: Model) -> tuple[Offsets | None, tuple[Note, ...]]:
+    """The offsets in a model, or none and why."""
+    try:
+        return read_plan(model), ()
+    except PlanError as error:
+        return None, (note("removed", "plan", why=str(error)),)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.ir.liveness import peak
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import Program, program_of
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
@@ -30,11 +30,30 @@ class ReorderResult(PassResult):
 
     Attributes:
         order: the order it found and what is proven about it; sizes are rounded up to the pass's alignment.
-        arena: of the result, where the pass works it out.
     """
 
     order: OrderResult | None = None
-    arena: Arena | None = None
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A program in an order of least peak.
+
+    Attributes:
+        program: in that order.
+        changed: whether it is another order than the given one.
+        order: it, and what is proven about it; sizes are rounded up to the alignment.
+        notes: what was found.
+        claim: what is proven of the program's order.
+        peak_before: bytes, of the given order.
+    """
+
+    program: Program
+    changed: bool
+    order: OrderResult
+    notes: tuple[Note, ...]
+    claim: Claim
+    peak_before: int
 
 
 @dataclass(frozen=True)
@@ -50,48 +69,65 @@ class Reorder:
             is proven.
         in_place: kernel set for which operators may write over their inputs ("reference", "cmsis-nn", "esp-nn").
         alignment: every tensor takes a multiple of this many bytes, as in the runtime's arena.
-        arena: works out what a model needs. The least peak counts every tensor whole; where blocks write over their
-            input the order there was may need less, and then it stays.
         tuning: rules of thumb.
     """
 
     budget: Budget | None = None
     in_place: str | None = None
     alignment: int = 16
-    arena: Callable[[Model], Arena] | None = None
     tuning: Tuning = TUNING
 
     name: ClassVar[str] = "reorder"
 
     def run(self, model: Model) -> ReorderResult:
-        """Reorder a model.
+        """Reorder a model. Raises: as ``ordered``."""
+        found = self.ordered(program_of(model))
+        if not found.changed:
+            return ReorderResult(model, False, found.notes, found.claim, "order", found.order)
+        reordered = replace_operators(remove_plan(model), found.program.origin[1].operators)
+        notes = (*found.notes, *(note("removed", "plan of another order"),) * has_plan(model))
+        return ReorderResult(reordered, True, notes, found.claim, "order", found.order)
+
+    def ordered(self, program: Program) -> Ordered:
+        """Return a program of a file in an order of least peak.
 
         Raises:
             ModelError: an arena tensor has a dynamic shape or elements without a size.
             UsageError: an unknown kernel set.
         """
-        graph = memory_graph(model)
-        if self.in_place is not None:
-            graph = with_in_place(graph, model, self.in_place)
-        graph = rounded(graph, self.alignment)
         shares = self.in_place is not None
+        graph = program if self.in_place is None else with_in_place(program, self.in_place)
+        graph = rounded(graph, self.alignment)
         budget = self.budget and self.budget.part(self.tuning.order_share)
         result = minimal_peak_order(graph, budget, in_place=shares, tuning=self.tuning)
-        before_peak = peak(graph, in_place=shares)
-        about = _note(result, before_peak)
-        unchanged = ReorderResult(model, False, (about,), _claim(result, before_peak), "order", result)
-        if result.order == tuple(range(len(graph.ops))):
-            return unchanged if self.arena is None else replace(unchanged, arena=self.arena(model))
-        operators = [model.main.operators[index] for index in result.order]
-        reordered = replace_operators(remove_plan(model), operators)
-        arena = None
-        if self.arena is not None:
-            arena, before = self.arena(reordered), self.arena(model)
-            if before.needed < arena.needed:
-                kept = note("kept", "order of operators by arena", arena_bytes=before.needed, other_bytes=arena.needed)
-                return replace(unchanged, notes=(kept,), arena=before)
-        notes = (about, *(note("removed", "plan of another order"),) * has_plan(model))
-        return ReorderResult(reordered, True, notes, _claim(result, result.peak), "order", result, arena)
+        before = peak(graph, in_place=shares)
+        about = (_note(result, before),)
+        if result.order == tuple(range(len(graph.steps))):
+            return Ordered(program, False, result, about, _claim(result, before), before)
+        moved = program.reordered(result.order)
+        return Ordered(moved, True, result, about, _claim(result, result.peak), before)
+
+    def ordered_for(self, program: Program, arena: Callable[[Program], Arena]) -> tuple[Ordered, Arena]:
+        """Return a program of a file in an order of least peak, or as it is where that needs less, and its arena.
+
+        The least peak counts every tensor whole; blocks may write over their input.
+
+        Args:
+            program: in its own order.
+            arena: works out what a program needs.
+
+        Raises: as ``ordered``.
+        """
+        found = self.ordered(program)
+        after = arena(found.program)
+        if not found.changed:
+            return found, after
+        before = arena(program)
+        if before.needed >= after.needed:
+            return found, after
+        kept = note("kept", "order of operators by arena", arena_bytes=before.needed, other_bytes=after.needed)
+        claim = _claim(found.order, found.peak_before)
+        return Ordered(program, False, found.order, (kept,), claim, found.peak_before), before
 
 
 def _claim(result: OrderResult, needed: int) -> Claim:

@@ -17,11 +17,11 @@ from tflite_fuse.emit.in_model import block_overlaps, executed_macs
 from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.liveness import peak
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.arena import as_it_stands
 from tflite_fuse.memory.checker import why_untouchable
 from tflite_fuse.memory.tflm.head_requests import arena_requests
-from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, read_plan, remove_plan
 from tflite_fuse.memory.tflm.struct_sizes import ARM
 from tflite_fuse.memory.tflm.tail import planning_bytes, predict_tail
 from tflite_fuse.model.file import serialize_model
@@ -91,7 +91,7 @@ def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
 
 
 def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
-    before = as_it_stands(model, block_overlaps(model), options.arena())
+    before = as_it_stands(program_of(model), block_overlaps(model), options.arena(), read_plan(model))
     macs, operators = sum(executed_macs(model)), len(model.main.operators)
     changed = remove_plan(model)
     changed = Int8Borders().run(changed).model if options.int8_io else changed
@@ -121,7 +121,7 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
         "before_head_bytes": before.head,
         "before_tail_bytes": before.tail,
         "before_loading_bytes": before.while_loading,
-        "before_peak_bytes": peak(memory_graph(model)),
+        "before_peak_bytes": peak(program_of(model)),
         "before_file_bytes": len(data),
         "before_macs": macs,
         "before_operators": operators,
@@ -165,10 +165,11 @@ def _loading(model: Model, chosen: NarrowPoint) -> int:
     """Return about how many bytes loading takes, on Arm: blocks keep scratch and one constant, and no inner tensors."""
     left = len(model.main.operators) - chosen.operators
     outside = sum(bool(model.buffers[tensor.buffer].data) for tensor in model.main.tensors) * left
-    buffers = len(arena_requests(model).buffers) - chosen.operators + 2 * chosen.blocks
+    program = program_of(model)
+    buffers = len(arena_requests(program).buffers) - chosen.operators + 2 * chosen.blocks
     tensors = buffers + chosen.blocks + outside // max(len(model.main.operators), 1)
     return planning_bytes(ARM, 1, tensors, 0, buffers) + round_up(
-        chosen.tail_bytes - predict_tail(model).edges, ALIGNMENT
+        chosen.tail_bytes - predict_tail(program).edges, ALIGNMENT
     )
 
 

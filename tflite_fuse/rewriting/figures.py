@@ -9,7 +9,7 @@ from tflite_fuse.cost.instructions import LONGEST, Target, block_instructions, i
 from tflite_fuse.emit.in_model import block_overlaps, blocks_in, executed_macs, outside_reads
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError, TfliteFuseError
 from tflite_fuse.ir.liveness import bytes_before_start, covered_bytes, working_sets
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
@@ -61,7 +61,7 @@ def arena_in_file(model: Model, data: bytes, runtime: str = DEFAULT_RUNTIME) -> 
     """
     measure = None if runtime != DEFAULT_RUNTIME else lambda _: measured_head(data)
     options = ArenaOptions(measure=measure, build=runtime_named(runtime).build)
-    return as_it_stands(model, block_overlaps(model), options)
+    return as_it_stands(program_of(model), block_overlaps(model), options, read_plan(model))
 
 
 def figures(model: Model, data: bytes, arena: Arena) -> Figures:
@@ -76,7 +76,7 @@ def figures(model: Model, data: bytes, arena: Arena) -> Figures:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
     return Figures(
-        peak_bytes=max(bytes_before_start(memory_graph(model)), *_live_bytes(model), 0),
+        peak_bytes=max(bytes_before_start(program_of(model)), *_live_bytes(model), 0),
         lower_bound_bytes=arena.proof.bound_bytes,
         head_bytes=arena.head,
         head_source=tflm.RUNTIME_NAME if arena.measured else "computed",
@@ -92,7 +92,7 @@ def figures(model: Model, data: bytes, arena: Arena) -> Figures:
 
 def _live_bytes(model: Model) -> list[int]:
     """Bytes live while each operator runs; where a plan lays one tensor over another, as it does."""
-    graph = memory_graph(model)
+    graph = program_of(model)
     with suppress(PlanError):
         offsets = read_plan(model)
         return working_sets(graph) if offsets is None else covered_bytes(graph, offsets)
@@ -108,7 +108,7 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...
     Raises:
         ModelError: a block, or what the file says about inputs outside the arena, is damaged.
     """
-    graph, reasons = memory_graph(model), fusability(model)
+    graph, reasons = program_of(model), fusability(model)
     sets, macs = _live_bytes(model), executed_macs(model)
     highest = max(bytes_before_start(graph), *sets, 0)
     rows = []
@@ -117,13 +117,13 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...
         rows.append(
             OperatorRow(
                 index=index,
-                name=graph.ops[index].name,
+                name=graph.steps[index].name,
                 output=(output.name or "") if output else "",
                 shape=output.dims if output else (),
                 working_set_bytes=sets[index],
                 macs=macs[index],
                 bottleneck=sets[index] == highest,
-                blocked=None if graph.ops[index].name.startswith("TFLITE_FUSE") else reasons[index],
+                blocked=None if graph.steps[index].name.startswith("TFLITE_FUSE") else reasons[index],
             )
         )
     notes = list(outside_notes(outside_inputs(model), outside_reads(model)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.emit.insert_blocks import BlockMaker
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.fusing.explore import explore
@@ -81,7 +82,7 @@ def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
     model = prepared(model)
     plain = replace(options, goal=Goal(least_ram=True), stream_time=None, stream_axis=None)
     start = Fuse(plain).starts(model)[0]
-    return start.site.arena(model).needed, start.site.unfused_compute
+    return start.site.arena(program_of(model)).needed, start.site.unfused_compute
 
 
 def common_limits(arenas: Sequence[int]) -> tuple[int, ...]:

@@ -322,8 +322,11 @@ def _verified(found: Comparison | None) -> Verified | None:
 
 def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
     """Of several runs of a pass the last one counts, the order of operators with blocks among them being the last."""
-    ordered = [result.ordered for result in results if isinstance(result, FuseResult) and result.ordered is not None]
-    return {result.proves: result.claim for result in [*results, *ordered] if result.claim is not None}
+    claims = {result.proves: result.claim for result in results if result.claim is not None}
+    for result in results:
+        if isinstance(result, FuseResult) and result.ordered is not None:
+            claims["order"] = result.ordered.claim
+    return claims
 
 
 def _about_arena(arena: Arena) -> Iterator[Note]:

@@ -65,7 +65,12 @@ def front_report(
         marks.setdefault(fitting[-1], []).append(f"RAM <= {limit // 1024} KiB")
     rows = tuple(_front_row(point, whole, tuple(marks.get(at, ()))) for at, point in enumerate(front.points))
     core, error = (None, None) if target is None else (target.value, prediction_error(target))
-    state = sum(tensor_nbytes(t) for t in front.points[0].candidate.draft.main.tensors if t.is_variable)
+    program = front.points[0].candidate.program
+    state = sum(
+        tensor_nbytes(t)
+        for each, t in enumerate(program.origin[1].tensors)
+        if t.is_variable and each not in program.absent
+    )
     return FrontReport(name, ram, whole, rows, front.claim, core, error, state)
 
 

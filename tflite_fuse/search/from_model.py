@@ -9,7 +9,7 @@ from math import prod
 from tflite_fuse.cost.layer_graph import Layer, LayerGraph
 from tflite_fuse.emit.in_model import executed_macs
 from tflite_fuse.ir.block import BlockTensor, StageKind
-from tflite_fuse.ir.memory_graph import MemoryGraph, memory_graph
+from tflite_fuse.ir.program import Program, program_of
 from tflite_fuse.ir.tail_shares import TailShares
 from tflite_fuse.memory.tflm.tail_by_operator import tail_shares
 from tflite_fuse.model.schema import Model
@@ -30,17 +30,17 @@ def graph_from_model(model: Model, lowered: Lowerings | None = None, macs: Seque
     Raises:
         ModelError: an arena tensor has a dynamic shape, or a fused block of the model is damaged.
     """
-    memory = memory_graph(model)
+    memory = program_of(model)
     lowered = lower_model(model) if lowered is None else lowered
     macs = executed_macs(model) if macs is None else macs
-    layers = tuple(_layer(memory, lowered, index, macs[index]) for index in range(len(memory.ops)))
+    layers = tuple(_layer(memory, lowered, index, macs[index]) for index in range(len(memory.steps)))
     return LayerGraph(
         tensors=_extents(memory, lowered),
         sizes=memory.sizes,
         layers=layers,
         inputs=(*memory.inputs, *memory.resident),
         outputs=(*memory.outputs, *memory.resident),
-        tail=_with_states(tail_shares(model), lowered),
+        tail=_with_states(tail_shares(memory), lowered),
     )
 
 
@@ -56,8 +56,8 @@ MOST_PIXELS = 1 << 20
 of 640 x 480 has a third of it."""
 
 
-def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, macs: int) -> Layer:
-    operator, result = memory.ops[index], lowered[index]
+def _layer(memory: Program, lowered: Sequence[Lowered | str], index: int, macs: int) -> Layer:
+    operator, result = memory.steps[index], lowered[index]
     if isinstance(result, str):
         return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=result)
     shapes = (_written(result), *map(result.seen, result.inputs))
@@ -73,15 +73,15 @@ def _layer(memory: MemoryGraph, lowered: Sequence[Lowered | str], index: int, ma
     return Layer(operator.name, *ends, macs, stage, absorbed=absorbed, unit=unit, in_one_tile=result.passed_over)
 
 
-def _is_absorbed(memory: MemoryGraph, lowered: Sequence[Lowered | str], result: Lowered) -> bool:
+def _is_absorbed(memory: Program, lowered: Sequence[Lowered | str], result: Lowered) -> bool:
     """Whether all readers of an operator's output can do its work themselves."""
     tensor = result.output.index
-    readers = [reader for reader, op in zip(lowered, memory.ops, strict=True) if tensor in op.inputs]
+    readers = [reader for reader, op in zip(lowered, memory.steps, strict=True) if tensor in op.inputs]
     absorbing = [not isinstance(reader, str) and absorb(result, reader) is not None for reader in readers]
     return bool(absorbing) and all(absorbing) and tensor not in memory.outputs
 
 
-def _extents(memory: MemoryGraph, lowered: Sequence[Lowered | str]) -> tuple[BlockTensor, ...]:
+def _extents(memory: Program, lowered: Sequence[Lowered | str]) -> tuple[BlockTensor, ...]:
     """Height, width and channels of every tensor; one pixel of all values where no block will hold it."""
     tensors = [BlockTensor(name, 1, 1, 0, 0) for name in memory.names]
     for result in lowered:

@@ -18,7 +18,7 @@ from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.fragments.blocks import Part, Plans, task_parts
 from tflite_fuse.split.fragments.buffer import DeviceBuffer
 from tflite_fuse.split.fragments.encode import fragment_bytes
-from tflite_fuse.split.fragments.program import parts_of, program_of
+from tflite_fuse.split.fragments.program import device_program, parts_of
 from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES, TAG_BYTES
 
 STACK_BYTES = 2560
@@ -106,7 +106,7 @@ class Accountant:
     def of_worker(self, plan: Plan, cluster: Cluster, worker: int) -> Needs:
         """What one worker needs. Raises BlockError: a piece cannot be a block."""
         memory = DeviceBuffer(self.network, plan, worker, self.parts)
-        program = program_of(memory)
+        program = device_program(memory)
         work = {
             number: self.instructions(task, cluster.workers[worker].target)
             for number, phase in enumerate(plan.phases)

@@ -18,7 +18,7 @@ from tests.memory.order.order_graphs import (
     twin_graphs,
 )
 from tflite_fuse.ir.liveness import peak
-from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp
+from tflite_fuse.ir.program import Program, Step
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
 from tflite_fuse.memory.order.two_ended_search import ALL_RULES, OrderRules
@@ -27,19 +27,19 @@ rules = st.builds(OrderRules, *[st.booleans()] * 4)
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def check(graph: MemoryGraph, result: OrderResult, *, in_place: bool = False) -> None:
+def check(graph: Program, result: OrderResult, *, in_place: bool = False) -> None:
     """What must hold for every answer, in time or not."""
     assert is_valid(graph, result.order)
     assert peak(graph.reordered(result.order), in_place=in_place) == result.peak
     assert result.lower_bound <= result.peak <= peak(graph, in_place=in_place)
     assert result.optimal == (result.lower_bound == result.peak)
     if result.peak == peak(graph, in_place=in_place):
-        assert result.order == tuple(range(len(graph.ops))), "the default order must win ties"
+        assert result.order == tuple(range(len(graph.steps))), "the default order must win ties"
 
 
 @quick
 @given(small_graphs())
-def test_the_order_is_optimal(graph: MemoryGraph) -> None:
+def test_the_order_is_optimal(graph: Program) -> None:
     result = minimal_peak_order(graph)
     check(graph, result)
     assert result.optimal
@@ -48,7 +48,7 @@ def test_the_order_is_optimal(graph: MemoryGraph) -> None:
 
 @quick
 @given(small_graphs(), rules)
-def test_every_combination_of_rules_finds_the_same_optimum(graph: MemoryGraph, some: OrderRules) -> None:
+def test_every_combination_of_rules_finds_the_same_optimum(graph: Program, some: OrderRules) -> None:
     result = minimal_peak_order(graph, rules=some)
     check(graph, result)
     assert (result.peak, result.optimal) == (least_peak(graph), True)
@@ -56,7 +56,7 @@ def test_every_combination_of_rules_finds_the_same_optimum(graph: MemoryGraph, s
 
 @quick
 @given(small_graphs(in_place=True), rules)
-def test_in_place_pairs_are_used_optimally(graph: MemoryGraph, some: OrderRules) -> None:
+def test_in_place_pairs_are_used_optimally(graph: Program, some: OrderRules) -> None:
     for used in (ALL_RULES, some):
         result = minimal_peak_order(graph, in_place=True, rules=used)
         check(graph, result, in_place=True)
@@ -65,7 +65,7 @@ def test_in_place_pairs_are_used_optimally(graph: MemoryGraph, some: OrderRules)
 
 @quick
 @given(twin_graphs(), st.booleans(), rules)
-def test_copies_of_a_chain_are_ordered_optimally(graph: MemoryGraph, in_place: bool, some: OrderRules) -> None:
+def test_copies_of_a_chain_are_ordered_optimally(graph: Program, in_place: bool, some: OrderRules) -> None:
     for used in (ALL_RULES, some):
         result = minimal_peak_order(graph, in_place=in_place, rules=used)
         check(graph, result, in_place=in_place)
@@ -94,7 +94,7 @@ def test_units_may_be_in_an_order_that_the_default_one_is_not(seed: int) -> None
 
 @quick
 @given(small_graphs())
-def test_without_time_the_answer_is_the_default_order_and_an_honest_bound(graph: MemoryGraph) -> None:
+def test_without_time_the_answer_is_the_default_order_and_an_honest_bound(graph: Program) -> None:
     result = minimal_peak_order(graph, Budget(seconds=0.0))
     check(graph, result)
     assert result.lower_bound <= least_peak(graph)
@@ -142,7 +142,7 @@ def test_published_networks(name: str, default: int, least: int) -> None:
 def test_the_figure_of_the_reordering_paper() -> None:
     sizes = (1568, 3136, 1568, 512, 512, 256, 256, 512)
     edges = (((0,), 1), ((1,), 2), ((2,), 3), ((1,), 4), ((3,), 5), ((4,), 6), ((5, 6), 7))
-    graph = MemoryGraph(sizes, tuple(MemoryOp(f"op{o}", i, (o,)) for i, o in edges), (0,), (7,))
+    graph = Program(sizes, tuple(Step(f"op{o}", i, (o,)) for i, o in edges), (0,), (7,))
     result = minimal_peak_order(graph)
     check(graph, result)
     assert (peak(graph), result.peak, result.optimal) == (5216, 4960, True)
@@ -152,7 +152,7 @@ def test_an_input_with_several_readers_is_counted_once() -> None:
     """The recursion of the reordering paper claims 7,680 here."""
     sizes = (3264, 1216, 384, 1152, 960, 1920, 1152)
     edges = (((0,), 1), ((1,), 2), ((0,), 3), ((3,), 4), ((2, 4), 5), ((5,), 6))
-    graph = MemoryGraph(sizes, tuple(MemoryOp(f"op{o}", i, (o,)) for i, o in edges), (0,), (6,))
+    graph = Program(sizes, tuple(Step(f"op{o}", i, (o,)) for i, o in edges), (0,), (6,))
     result = minimal_peak_order(graph)
     assert (result.order, result.peak, result.optimal) == (tuple(range(6)), 4864, True)
 
@@ -190,29 +190,29 @@ def test_many_equal_branches() -> None:
 
 def test_scratch_outputs_count_only_while_their_operator_runs() -> None:
     ops = (
-        MemoryOp("wide", (0,), (1, 5)),
-        MemoryOp("narrow", (0,), (2,)),
-        MemoryOp("join", (1, 2), (3,)),
+        Step("wide", (0,), (1, 5)),
+        Step("narrow", (0,), (2,)),
+        Step("join", (1, 2), (3,)),
     )
-    graph = MemoryGraph((50, 10, 20, 5, 0, 100), ops, (0,), (3,))
+    graph = Program((50, 10, 20, 5, 0, 100), ops, (0,), (3,))
     result = minimal_peak_order(graph)
     assert (result.peak, result.order) == (160, (0, 1, 2))
 
 
 def test_operators_that_need_no_change_keep_the_default_order() -> None:
-    harmless = [MemoryOp("a", (0,), (1,)), MemoryOp("b", (0,), (2,)), MemoryOp("c", (1, 2), (3,))]
+    harmless = [Step("a", (0,), (1,)), Step("b", (0,), (2,)), Step("c", (1, 2), (3,))]
     costly = [
-        MemoryOp("d", (3,), (4,)),
-        MemoryOp("e", (3,), (5,)),
-        MemoryOp("f", (5,), (6,)),
-        MemoryOp("g", (4, 6), (7,)),
+        Step("d", (3,), (4,)),
+        Step("e", (3,), (5,)),
+        Step("f", (5,), (6,)),
+        Step("g", (4, 6), (7,)),
     ]
-    graph = MemoryGraph((1, 5, 1, 10, 50, 100, 5, 1), (*harmless, *costly), (0,), (7,))
+    graph = Program((1, 5, 1, 10, 50, 100, 5, 1), (*harmless, *costly), (0,), (7,))
     result = minimal_peak_order(graph)
     check(graph, result)
     assert result.order == (0, 1, 2, 4, 5, 3, 6)
 
 
 def test_a_graph_without_operators() -> None:
-    result = minimal_peak_order(MemoryGraph((7,), (), (0,), (0,)))
+    result = minimal_peak_order(Program((7,), (), (0,), (0,)))
     assert (result.order, result.peak, result.optimal) == ((), 7, True)

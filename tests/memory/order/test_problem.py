@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from tests.memory.order.order_graphs import small_graphs
-from tflite_fuse.ir.memory_graph import MemoryGraph
+from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.order.problem import OrderProblem, compile_units
 from tflite_fuse.memory.order.units import topological, unit_graph
 
@@ -30,7 +30,7 @@ def live(problem: OrderProblem, state: int) -> int:
 
 @settings(max_examples=80, deadline=None)
 @given(small_graphs())
-def test_live_bytes_are_submodular(graph: MemoryGraph) -> None:
+def test_live_bytes_are_submodular(graph: Program) -> None:
     """The property that every pruning rule rests on."""
     units = unit_graph(graph)
     problem = compile_units(units, topological(units))

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap
+from tflite_fuse.ir.program import Overlap, Program
 
 
-def least_height(graph: MemoryGraph, overlaps: Sequence[Overlap] = ()) -> int:
+def least_height(graph: Program, overlaps: Sequence[Overlap] = ()) -> int:
     """Bytes, at an alignment of 1. For a handful of tensors of a few bytes."""
-    moments = [_needed(graph, moment) for moment in range(-1, len(graph.ops))]
+    moments = [_needed(graph, moment) for moment in range(-1, len(graph.steps))]
     tensors = sorted({tensor for needed in moments for tensor in needed}, key=lambda t: -graph.sizes[t])
     height = max((sum(graph.sizes[t] for t in needed) for needed in moments), default=0)
-    height = height if not overlaps and not any(op.in_place for op in graph.ops) else max(graph.sizes)
+    height = height if not overlaps and not any(op.in_place for op in graph.steps) else max(graph.sizes)
     while not _exists(graph, overlaps, moments, tensors, {}, height):
         height += 1
     return height
 
 
-def _needed(graph: MemoryGraph, moment: int) -> set[int]:
+def _needed(graph: Program, moment: int) -> set[int]:
     """Tensors whose content matters while operator ``moment`` runs (-1: before the first)."""
     if moment == -1:
         return {t for t in graph.inputs if graph.sizes[t]}
-    before = set(graph.inputs).union(*(op.outputs for op in graph.ops[:moment])) if moment else set(graph.inputs)
-    later = set(graph.outputs).union(*(op.inputs for op in graph.ops[moment:]))
-    return {t for t in (before & later) | set(graph.ops[moment].outputs) if graph.sizes[t]}
+    before = set(graph.inputs).union(*(op.outputs for op in graph.steps[:moment])) if moment else set(graph.inputs)
+    later = set(graph.outputs).union(*(op.inputs for op in graph.steps[moment:]))
+    return {t for t in (before & later) | set(graph.steps[moment].outputs) if graph.sizes[t]}
 
 
 def _exists(
-    graph: MemoryGraph,
+    graph: Program,
     overlaps: Sequence[Overlap],
     moments: list[set[int]],
     tensors: Sequence[int],
@@ -49,7 +49,7 @@ def _exists(
 
 
 def _agree(
-    graph: MemoryGraph,
+    graph: Program,
     overlaps: Sequence[Overlap],
     moments: list[set[int]],
     placed: dict[int, int],
@@ -70,7 +70,7 @@ def _agree(
 
 
 def _shared(
-    graph: MemoryGraph,
+    graph: Program,
     overlaps: Sequence[Overlap],
     moments: list[set[int]],
     placed: dict[int, int],
@@ -79,10 +79,10 @@ def _shared(
     target: int,
 ) -> bool:
     """Whether operator ``moment`` may write ``target`` over ``source``, which nothing needs afterwards."""
-    op = graph.ops[moment]
+    op = graph.steps[moment]
     if source not in op.inputs or target not in op.outputs:
         return False
-    if source in graph.outputs or any(source in later.inputs for later in graph.ops[moment + 1 :]):
+    if source in graph.outputs or any(source in later.inputs for later in graph.steps[moment + 1 :]):
         return False
     if (source, target) in op.in_place and placed[source] == placed[target]:
         return True

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from tests.memory.place.brute_force import least_height
 from tests.memory.place.placement_graphs import sharing_graphs
-from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, Overlap
+from tflite_fuse.ir.program import Overlap, Program, Step
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.place.fit import Offsets, fit, height
 from tflite_fuse.memory.place.pair_search import settle
@@ -15,7 +15,7 @@ from tflite_fuse.memory.place.problem import Problem, build_problem
 
 @given(sharing_graphs(most_ops=3, most_bytes=4))
 @settings(max_examples=60, deadline=None)
-def test_the_least_height_is_found_from_the_worst_placement(problem: tuple[MemoryGraph, tuple[Overlap, ...]]) -> None:
+def test_the_least_height_is_found_from_the_worst_placement(problem: tuple[Program, tuple[Overlap, ...]]) -> None:
     graph, overlaps = problem
     items = build_problem(graph, overlaps, alignment=1)
     offsets, proven = settle(items, stacked(items), Budget())
@@ -53,22 +53,22 @@ def keeps_rules(items: Problem, offsets: Offsets) -> bool:
     )
 
 
-def all_alive(operators: int) -> MemoryGraph:
+def all_alive(operators: int) -> Program:
     """Tensors of different sizes that one operator reads together, and one it writes in place."""
     sizes = tuple(16 * (1 + number % 7) for number in range(operators))
-    ops = [MemoryOp(f"op{number}", (0,), (number,)) for number in range(1, operators - 1)]
-    last = MemoryOp("last", tuple(range(operators - 1)), (operators - 1,), in_place=((0, operators - 1),))
-    return MemoryGraph(sizes, (*ops, last), (0,), (operators - 1,))
+    ops = [Step(f"op{number}", (0,), (number,)) for number in range(1, operators - 1)]
+    last = Step("last", tuple(range(operators - 1)), (operators - 1,), in_place=((0, operators - 1),))
+    return Program(sizes, (*ops, last), (0,), (operators - 1,))
 
 
-def in_place_graph(seed: int, operators: int) -> MemoryGraph:
+def in_place_graph(seed: int, operators: int) -> Program:
     """Operators that read one or two of the last ten tensors, half of them in place."""
     generator = random.Random(seed)
-    sizes, ops = [generator.randrange(1, 60) * 16], list[MemoryOp]()
+    sizes, ops = [generator.randrange(1, 60) * 16], list[Step]()
     for number in range(operators):
         count, oldest = generator.choice((1, 1, 2)), max(0, len(sizes) - 10)
         read = tuple(sorted({generator.randrange(oldest, len(sizes)) for _ in range(count)}))
         sizes.append(generator.randrange(1, 60) * 16)
         in_place = ((read[0], len(sizes) - 1),) if generator.random() < 0.5 else ()
-        ops.append(MemoryOp(f"op{number}", read, (len(sizes) - 1,), in_place=in_place))
-    return MemoryGraph(tuple(sizes), tuple(ops), (0,), (len(sizes) - 1,))
+        ops.append(Step(f"op{number}", read, (len(sizes) - 1,), in_place=in_place))
+    return Program(tuple(sizes), tuple(ops), (0,), (len(sizes) - 1,))

@@ -8,7 +8,7 @@ from scripts.zoo import ModelBuilder
 from scripts.zoo.recording import Ref
 from tests.memory.one_operator import I8, I16, MODELS, Maker
 from tflite_fuse.errors import UsageError
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.place.portfolio import place
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, in_place_pairs, with_in_place
@@ -77,7 +77,7 @@ def test_safe_operators_compute_the_same_in_place(name: str) -> None:
     for source, output in pairs:
         planned = overlaid(model, source)
         assert same_bytes(model, planned)
-        graph = with_in_place(memory_graph(model), model, "reference")
+        graph = with_in_place(program_of(model), "reference")
         offsets = [-1] * len(graph.sizes)
         for number, tensor in enumerate(model.main.inputs):
             offsets[tensor] = number * 4096
@@ -134,8 +134,8 @@ def test_constants_are_never_written_over() -> None:
     maker = Maker()
     model = maker.model("ADD", [maker.data((3, 4)), maker.constant((3, 4))], [maker.data((3, 4))])
     assert in_place_pairs(model, "reference") == (((0, 2), (1, 2)),)
-    graph = with_in_place(memory_graph(model), model, "reference")
-    assert graph.ops[0].in_place == ((0, 2),)
+    graph = with_in_place(program_of(model), "reference")
+    assert graph.steps[0].in_place == ((0, 2),)
 
 
 def test_an_unknown_kernel_set_is_refused() -> None:
@@ -150,8 +150,8 @@ def test_a_whole_network_in_place_computes_the_same() -> None:
     for _ in range(3):
         x = builder.add(builder.reshape(builder.reshape(x, (1, 512)), (1, 8, 8, 8)), x)
     model = builder.build([builder.softmax(builder.reshape(builder.average_pool(x, 8, 1, "VALID"), (1, 8)))])
-    plain = memory_graph(model)
-    graph = with_in_place(plain, model, "reference")
+    plain = program_of(model)
+    graph = with_in_place(plain, "reference")
     placement = place(graph)
     check_plan(graph, placement.offsets, height=placement.height)
     assert placement.height == 1024 < place(plain).height
@@ -159,4 +159,4 @@ def test_a_whole_network_in_place_computes_the_same() -> None:
 
 
 def test_nothing_is_done_unasked() -> None:
-    assert all(not op.in_place for op in memory_graph(SAFE["ADD"]).ops)
+    assert all(not op.in_place for op in program_of(SAFE["ADD"]).steps)

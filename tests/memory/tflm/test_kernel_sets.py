@@ -11,6 +11,7 @@ import pytest
 from scripts.zoo import ModelBuilder
 from tests.conftest import shared_models
 from tflite_fuse.export.arena import arena_for
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.head_requests import arena_requests
 from tflite_fuse.memory.tflm.kernel_sets import Kernels, variants
 from tflite_fuse.memory.tflm.runtimes import FULL_STRUCTS
@@ -48,7 +49,11 @@ def test_the_arduino_library_needs_what_was_measured(path: Path) -> None:
 
 def scratch(model: Model, kernels: Kernels) -> list[int]:
     """Bytes of the model's scratch buffers, in order, rounded up to 16."""
-    return [buffer.size for buffer in arena_requests(model, kernels=kernels).buffers if buffer.operator is not None]
+    return [
+        buffer.size
+        for buffer in arena_requests(program_of(model), kernels=kernels).buffers
+        if buffer.operator is not None
+    ]
 
 
 def network() -> Model:

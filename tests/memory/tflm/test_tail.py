@@ -13,8 +13,9 @@ from tests.builders import random_models
 from tests.conftest import UNKNOWN_TO_THE_WHEEL, shared_models
 from tests.memory.one_operator import I8, I16, MODELS, Maker
 from tflite_fuse.errors import ModelError
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.greedy_planner import greedy_head
-from tflite_fuse.memory.tflm.offline_plan import write_plan
+from tflite_fuse.memory.tflm.offline_plan import read_plan, write_plan
 from tflite_fuse.memory.tflm.struct_sizes import ARM, FUSED_BLOCK_BYTES, HOST, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import Model, load_model, serialize_model
@@ -36,7 +37,7 @@ ON_CORTEX_M7 = {
 
 @shared_models(*ON_CORTEX_M7)
 def test_equals_what_a_cortex_m7_needs(path: Path) -> None:
-    assert predict_tail(load_model(path)).total == ON_CORTEX_M7[path.stem]
+    assert predict_tail(program_of(load_model(path))).total == ON_CORTEX_M7[path.stem]
 
 
 @needs_wheel
@@ -46,24 +47,24 @@ def test_equals_the_wheel_on_every_shared_model(shared_model: Path) -> None:
         with pytest.raises(ModelError, match="cannot load"):
             tflm.measure(data)
     else:
-        assert predict_tail(load_model(data), HOST).total == tflm.measure(data).tail_bytes
+        assert predict_tail(program_of(load_model(data)), HOST).total == tflm.measure(data).tail_bytes
 
 
 @needs_wheel
 @pytest.mark.parametrize("name", MODELS)
 def test_equals_the_wheel_on_every_kind_of_operator(name: str) -> None:
-    assert predict_tail(MODELS[name], HOST).total == tflm.measure(serialize_model(MODELS[name])).tail_bytes
+    assert predict_tail(program_of(MODELS[name]), HOST).total == tflm.measure(serialize_model(MODELS[name])).tail_bytes
 
 
 @needs_wheel
 @given(random_models(variables=True))
 @settings(max_examples=15, deadline=None)
 def test_equals_the_wheel_on_random_models(model: Model) -> None:
-    assert predict_tail(model, HOST).total == tflm.measure(serialize_model(model)).tail_bytes
+    assert predict_tail(program_of(model), HOST).total == tflm.measure(serialize_model(model)).tail_bytes
 
 
 def test_the_parts_add_up() -> None:
-    tail = predict_tail(MODELS["CONV_2D"])
+    tail = predict_tail(program_of(MODELS["CONV_2D"]))
     assert tail.tables == 2 * 32
     assert tail.tensors == 4 * 12
     assert tail.nodes == 32
@@ -85,19 +86,22 @@ def test_the_parts_add_up() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_builds_with_wide_enums_never_need_less(name: str) -> None:
-    arm, wide = predict_tail(MODELS[name], ARM).total, predict_tail(MODELS[name], WIDE_ENUMS).total
+    arm, wide = (
+        predict_tail(program_of(MODELS[name]), ARM).total,
+        predict_tail(program_of(MODELS[name]), WIDE_ENUMS).total,
+    )
     assert arm < wide <= arm + 16 * 8
 
 
 def test_a_variable_is_in_the_tail_unless_it_is_planned() -> None:
     model = MODELS["SVDF"]
     offsets = [-1] * len(model.main.tensors)
-    tail = predict_tail(model)
+    tail = predict_tail(program_of(model))
     assert tail.variables >= 160
     variable = next(index for index, tensor in enumerate(model.main.tensors) if tensor.is_variable)
     offsets[variable] = 0
     planned = write_plan(model, offsets)
-    assert predict_tail(planned).variables == 0
+    assert predict_tail(program_of(planned), offsets=read_plan(planned)).variables == 0
     assert greedy_head(planned).bytes >= greedy_head(model).bytes + 160
 
 
@@ -106,7 +110,7 @@ def test_custom_operators_count_what_is_known_of_them() -> None:
         maker = Maker()
         return maker.model(name, [maker.data((4,), I8)], [maker.data((4,), I16)])
 
-    known, foreign = predict_tail(custom("TFLITE_FUSE")), predict_tail(custom("FOREIGN"))
+    known, foreign = predict_tail(program_of(custom("TFLITE_FUSE"))), predict_tail(program_of(custom("FOREIGN")))
     assert known.custom >= FUSED_BLOCK_BYTES
     assert known.unknown == ()
     assert foreign.unknown == ("FOREIGN",)
@@ -139,14 +143,14 @@ def loads(model: Model, arena: int, folder: Path) -> bool:
 
 
 def used_bytes(model: Model) -> int:
-    return predict_tail(model, HOST).total + greedy_head(model, pointer_bytes=8).bytes
+    return predict_tail(program_of(model), HOST).total + greedy_head(model, pointer_bytes=8).bytes
 
 
 @needs_wheel
 @pytest.mark.parametrize("name", ["CONV_2D", "MEAN", "CONCATENATION"])
 def test_the_runtime_loads_a_tiny_model_in_the_predicted_arena(name: str, tmp_path: Path) -> None:
     model = MODELS[name]
-    assert loads(model, max(used_bytes(model), loading_bytes(model, HOST)), tmp_path)
+    assert loads(model, max(used_bytes(model), loading_bytes(program_of(model), HOST)), tmp_path)
     assert not loads(model, used_bytes(model), tmp_path)
 
 
@@ -157,7 +161,7 @@ def test_the_runtime_needs_the_predicted_arena_to_plan(tmp_path: Path) -> None:
     for _ in range(30):
         x = builder.max_pool(x, 1, 1)
     model = builder.build([x])
-    loading = loading_bytes(model, HOST)
+    loading = loading_bytes(program_of(model), HOST)
     assert loading > used_bytes(model)
     assert loads(model, loading, tmp_path)
     assert not loads(model, loading - 56, tmp_path)

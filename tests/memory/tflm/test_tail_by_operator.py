@@ -13,6 +13,7 @@ from tests.builders import random_models
 from tests.memory.one_operator import MODELS
 from tests.runtime.fused_models import fuse
 from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.struct_sizes import ARM, HOST, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail, tail_shares
@@ -28,9 +29,12 @@ PER_OPERATOR = 64
 
 def check(model: Model) -> None:
     for build in (ARM, WIDE_ENUMS, HOST):
-        whole, shares = predict_tail(model, build).total, tail_shares(model, build)
+        whole, shares = predict_tail(program_of(model), build).total, tail_shares(program_of(model), build)
         assert whole <= shares.total <= whole + SLACK + PER_OPERATOR * len(model.main.operators)
-    assert least_tail(model, model, least_shares(model, model).total) <= predict_tail(model).total
+    assert (
+        least_tail(program_of(model), program_of(model), least_shares(program_of(model), program_of(model)).total)
+        <= predict_tail(program_of(model)).total
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -47,13 +51,13 @@ def test_shares_of_every_kind_of_operator_add_up(name: str) -> None:
 def test_shares_of_public_models_are_close(shared_model: Path) -> None:
     model = load_model(shared_model)
     check(model)
-    assert tail_shares(model).total <= 1.05 * predict_tail(model).total + SLACK
+    assert tail_shares(program_of(model)).total <= 1.05 * predict_tail(program_of(model)).total + SLACK
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_model_with_blocks_needs_the_shares_of_what_is_left(seed: int) -> None:
     random, model = Random(seed), inverted_residual_network(size=16, seed=seed)
-    shares, count = tail_shares(model), len(model.main.operators)
+    shares, count = tail_shares(program_of(model)), len(model.main.operators)
     first = random.randrange(count - 2)
     last = random.randrange(first + 1, count - 1)
     try:
@@ -63,8 +67,10 @@ def test_a_model_with_blocks_needs_the_shares_of_what_is_left(seed: int) -> None
     results = len(fused.main.operators[first].outputs or ()) - 1
     left = sum(share for index, share in enumerate(shares.operators) if not first <= index <= last)
     estimate = shares.fixed + left + shares.block + results * shares.tensor
-    assert predict_tail(fused).total <= estimate <= predict_tail(fused).total + SLACK + 8 * count
-    least = least_shares(model, fused)
+    assert (
+        predict_tail(program_of(fused)).total <= estimate <= predict_tail(program_of(fused)).total + SLACK + 8 * count
+    )
+    least = least_shares(program_of(model), program_of(fused))
     left = sum(share for index, share in enumerate(least.operators) if not first <= index <= last)
-    bound = least_tail(model, fused, least.fixed + left + least.block + results * least.tensor)
-    assert predict_tail(fused).total - 16 <= bound <= predict_tail(fused).total
+    bound = least_tail(program_of(model), program_of(fused), least.fixed + left + least.block + results * least.tensor)
+    assert predict_tail(program_of(fused)).total - 16 <= bound <= predict_tail(program_of(fused)).total

@@ -55,7 +55,7 @@ def with_rings(model: Model) -> tuple[bytes, list[Ring]]:
     found, variables = [], list[int]()
     for index, plan in blocks_in(model).items():
         tensors, offsets = plan.block.tensors, state_offsets(plan.block.tensors)[0]
-        operands = operands_of(model, model.main.operators[index])
+        operands = operands_of(model.main, model.main.operators[index])
         for stage in plan.block.stages:
             if stage.kind is StageKind.STATE:
                 variables += operands.state

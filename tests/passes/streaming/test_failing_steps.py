@@ -19,7 +19,7 @@ from tflite_fuse.check import validate
 from tflite_fuse.emit.in_model import operands_of
 from tflite_fuse.errors import ModelError
 from tflite_fuse.export.steps import whole_model
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
+from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import serialize_model
@@ -205,7 +205,7 @@ def test_the_memory_of_an_lstm_is_that_before_the_step_that_failed(resets: tuple
 def test_blocks_see_the_state_of_the_last_one_and_the_proof_insists() -> None:
     model = load_model(serialize_model(two_microphones(5)))
     result = load_model(rewrite(serialize_model(model), verify=False).model)
-    first, last = (operands_of(result, operator) for operator in blocks(result))
+    first, last = (operands_of(result.main, operator) for operator in blocks(result))
     assert first.last == last.state and not last.last
     assert validate(model, result).proven
     for wrong in ((), first.state):
@@ -220,7 +220,7 @@ def test_the_proof_insists_that_the_last_that_reads_from_outside_counts() -> Non
     model = load_model(serialize_model(a_microphone_and_a_camera(5)))
     options = {"input_mode": "streamed", "verify": False, "passes": ("fuse", "plan")}  # not the camera first
     result = load_model(rewrite(serialize_model(model), **options).model)
-    first, last = (operands_of(result, operator) for operator in blocks(result))
+    first, last = (operands_of(result.main, operator) for operator in blocks(result))
     assert first.last == last.state and result.main.tensors[last.state[0]].dims == (4,)
     assert validate(model, result).proven
     hearing, seeing = result.main.operators
@@ -234,7 +234,7 @@ def test_what_counts_in_vain_is_dropped() -> None:
     """Where the camera comes first, nobody waits for it."""
     model = load_model(serialize_model(a_microphone_and_a_camera(5)))
     result = load_model(rewrite(serialize_model(model), input_mode="streamed", verify=False).model)
-    seeing, hearing = (operands_of(result, operator) for operator in blocks(result))
+    seeing, hearing = (operands_of(result.main, operator) for operator in blocks(result))
     assert not seeing.state and hearing.state and not hearing.last
     assert validate(model, result).proven
 

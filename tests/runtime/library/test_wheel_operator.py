@@ -16,13 +16,14 @@ from tests.runtime.fused_models import fuse, fuse_outside, with_version
 from tflite_fuse.emit.options import sealed
 from tflite_fuse.errors import BlockError, ModelError, RuntimeUnavailableError
 from tflite_fuse.ir.block import BlockConfig, Storage
+from tflite_fuse.ir.program import CUSTOM_CODE
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.library.sources import CUSTOM_CODE, tflm_kind
+from tflite_fuse.runtime.library.sources import tflm_kind
 from tflite_fuse.runtime.processes import worker as worker_module
 from tflite_fuse.runtime.processes.worker import Worker
 

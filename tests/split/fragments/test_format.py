@@ -16,7 +16,7 @@ from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.buffer import DeviceBuffer
 from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.fragments.encode import encode, fragment_bytes
-from tflite_fuse.split.fragments.program import program_of
+from tflite_fuse.split.fragments.program import device_program
 from tflite_fuse.split.fragments.structs import StepKind
 from tflite_fuse.split.protocol import PAYLOAD_BYTES
 
@@ -25,7 +25,7 @@ from tflite_fuse.split.protocol import PAYLOAD_BYTES
 def test_a_fragment_is_as_long_as_was_counted(strategy: str) -> None:
     plan, accountant = planned(network(), strategy, 3)
     for device in (*range(3), COORDINATOR):
-        program = program_of(DeviceBuffer(network(), plan, device, accountant.parts))
+        program = device_program(DeviceBuffer(network(), plan, device, accountant.parts))
         assert len(encode(program)) == fragment_bytes(program)
 
 

@@ -29,7 +29,7 @@ def pixel_bytes(tensor: TensorDesc) -> int:
 
 
 @dataclass(frozen=True)
-class Program:
+class BlockProgram:
     """A block's options in the form the replay reads.
 
     Attributes:
@@ -70,12 +70,12 @@ class Program:
         return range(self.header.spatial_stages)
 
 
-def program_of(options: Options) -> Program:
+def block_program(options: Options) -> BlockProgram:
     """The options, with the list of inputs cut into the stages' own."""
     inputs = tuple(
         options.stage_inputs[stage.first_input : stage.first_input + stage.input_count] for stage in options.stages
     )
-    return Program(options.header, options.tensors, options.stages, inputs)
+    return BlockProgram(options.header, options.tensors, options.stages, inputs)
 
 
 FLOATS = tuple(kind for kind in StageKind if kind.name.startswith("FLOAT_"))
@@ -111,7 +111,7 @@ def repeats(kind: int, source: TensorDesc, output: TensorDesc) -> bool:
     return goes_with_all and source.height * source.width == 1 < output.height * output.width
 
 
-def looks(program: Program, stage: StageDesc, tensor: int, axis: int) -> tuple[int, int, int, int]:
+def looks(program: BlockProgram, stage: StageDesc, tensor: int, axis: int) -> tuple[int, int, int, int]:
     """As ``reach``, at one of a stage's inputs: at its one pixel alone, from wherever, if that goes with all."""
     if repeats(stage.kind, program.tensors[tensor], program.tensors[stage.output]):
         return 0, 0, 1, 1
@@ -153,7 +153,7 @@ def _up(units: Ints, apart: int) -> Ints:
     return np.asarray(-(-units // apart))
 
 
-def spans(program: Program, axis: int) -> Axis:
+def spans(program: BlockProgram, axis: int) -> Axis:
     """The spans of all bands (axis 0) or strips (axis 1), in order."""
     lengths = [(tensor.height, tensor.width)[axis] for tensor in program.tensors]
     step = (program.header.tile_height, program.header.tile_width)[axis]
@@ -198,7 +198,7 @@ class Tile:
         return self.extents[tensor][0] * self.extents[tensor][1]
 
 
-def tiles(program: Program, rows: Axis, columns: Axis) -> Iterator[Tile]:
+def tiles(program: BlockProgram, rows: Axis, columns: Axis) -> Iterator[Tile]:
     """All tiles of a block, those that do the same once."""
     bands, strips = _kinds(program, rows, 0), _kinds(program, columns, 1)
     for (heights, tops), bands_alike in bands.items():
@@ -211,7 +211,7 @@ def tiles(program: Program, rows: Axis, columns: Axis) -> Iterator[Tile]:
 _Kind = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
 
 
-def _kinds(program: Program, axis: Axis, number: int) -> dict[_Kind, int]:
+def _kinds(program: BlockProgram, axis: Axis, number: int) -> dict[_Kind, int]:
     """Extents of all tensors and origins of all windows along an axis, and how many bands (strips) have them."""
     found: dict[_Kind, int] = {}
     for i in range(len(axis.low[0])):

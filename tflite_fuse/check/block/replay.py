@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tflite_fuse.check.block.regions import FLOATS, NOWHERE, Axis, Program, Tile, pixel_bytes, reach, spans, tiles
+from tflite_fuse.check.block.regions import FLOATS, NOWHERE, Axis, BlockProgram, Tile, pixel_bytes, reach, spans, tiles
 from tflite_fuse.check.block.tables import state_problems
 from tflite_fuse.check.block.tape import NEVER, Ints, Tape, begins, follow, is_source, reads, writes
 from tflite_fuse.emit.structs import NONE
@@ -28,7 +28,7 @@ def _up(value: int, multiple: int = _ALIGNMENT) -> int:
     return -(-value // multiple) * multiple
 
 
-def reserved(program: Program) -> int:
+def reserved(program: BlockProgram) -> int:
     """Bytes at the start of scratch: cursors, and pointers for windows of more pixels than the stack takes."""
     most = 0
     for s, stage in enumerate(program.stages):
@@ -42,7 +42,7 @@ def reserved(program: Program) -> int:
     return cursors + (POINTER_BYTES * most if most > STACK_POINTERS else 0)
 
 
-def _sum_bytes(program: Program, s: int) -> int:
+def _sum_bytes(program: BlockProgram, s: int) -> int:
     source, output = program.tensors[program.inputs[s][0]], program.tensors[program.stages[s].output]
     kind = program.stages[s].kind
     if kind == StageKind.GLOBAL_MAX:
@@ -51,7 +51,7 @@ def _sum_bytes(program: Program, s: int) -> int:
     return output.channels * (2 if narrow else 4)
 
 
-def scratch_problems(program: Program) -> Iterator[str]:
+def scratch_problems(program: BlockProgram) -> Iterator[str]:
     """Things that are needed at the same time lie apart; and everything lies where the format puts it."""
     pieces = list(_pieces(program))
     for number, (what, start, size, born, dies) in enumerate(pieces):
@@ -72,7 +72,7 @@ def scratch_problems(program: Program) -> Iterator[str]:
         yield f"scratch has {program.header.scratch_bytes} bytes instead of {total}"
 
 
-def needed_from_the_start(program: Program) -> int:
+def needed_from_the_start(program: BlockProgram) -> int:
     """Where the last of what is needed before the first pixel is read ends: the executor's own part, sums that tiles
     add to."""
     sums = [
@@ -83,7 +83,7 @@ def needed_from_the_start(program: Program) -> int:
     return max(reserved(program), *sums) if sums else reserved(program)
 
 
-def _pieces(program: Program) -> Iterator[tuple[str, int, int, int, int]]:
+def _pieces(program: BlockProgram) -> Iterator[tuple[str, int, int, int, int]]:
     """What lies in scratch: (what, start, bytes, when it is first needed, when last). Tiles are time 0, then stages."""
     spatial = program.header.spatial_stages
     yield "the executor's own part", 0, reserved(program), 0, len(program.stages)
@@ -105,7 +105,7 @@ def _pieces(program: Program) -> Iterator[tuple[str, int, int, int, int]]:
             )
 
 
-def _expected_places(program: Program) -> tuple[dict[str, int], int]:
+def _expected_places(program: BlockProgram) -> tuple[dict[str, int], int]:
     """One behind the other: sums over the driven tensor, rings; what the tail writes lies over the rings again."""
     places: dict[str, int] = {}
     end = reserved(program)
@@ -124,7 +124,7 @@ def _expected_places(program: Program) -> tuple[dict[str, int], int]:
     return places, max(end, tail_end)
 
 
-def _put(program: Program, places: dict[str, int], t: int, end: int) -> int:
+def _put(program: BlockProgram, places: dict[str, int], t: int, end: int) -> int:
     tensor = program.tensors[t]
     if tensor.storage != Storage.SCRATCH:
         return end
@@ -132,7 +132,7 @@ def _put(program: Program, places: dict[str, int], t: int, end: int) -> int:
     return end + _up(max(0, tensor.capacity) * pixel_bytes(tensor))
 
 
-def scratch_distances(program: Program, rows: Axis, tile: Tile, tape: Tape) -> dict[int, int]:
+def scratch_distances(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape) -> dict[int, int]:
     """For each input the bytes that scratch must lie below it; all of scratch where the two share nothing.
 
     Args:
@@ -149,7 +149,7 @@ def scratch_distances(program: Program, rows: Axis, tile: Tile, tape: Tape) -> d
     return found
 
 
-def _ahead(program: Program, rows: Axis, tile: Tile, tape: Tape, i: int) -> Iterator[int]:
+def _ahead(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape, i: int) -> Iterator[int]:
     """Bytes of scratch in use, less those of the input that are spent by then."""
     yield needed_from_the_start(program)
     at, oldest, _ = reads(program, tile, tape, i)
@@ -166,7 +166,7 @@ def _ahead(program: Program, rows: Axis, tile: Tile, tape: Tape, i: int) -> Iter
             yield int((filled - needed[open_] * pixel_bytes(program.tensors[i])).max())
 
 
-def _filled(program: Program, rows: Axis, s: int, ends: Ints) -> Ints:
+def _filled(program: BlockProgram, rows: Axis, s: int, ends: Ints) -> Ints:
     """Pixels from the start of a ring that were written: all, unless it fills from there on and has not come round."""
     output = program.stages[s].output
     capacity = program.tensors[output].capacity
@@ -194,7 +194,7 @@ class ScheduleProof:
     tiles: int = 0
 
 
-def replay(program: Program) -> ScheduleProof:
+def replay(program: BlockProgram) -> ScheduleProof:
     """Follows a block through all its tiles and its tail.
 
     Its stages and tensors must name each other soundly; see ``trace.py``.
@@ -227,7 +227,7 @@ def replay(program: Program) -> ScheduleProof:
 # ---- Tiles and tail ----
 
 
-def _split_problems(program: Program) -> Iterator[str]:
+def _split_problems(program: BlockProgram) -> Iterator[str]:
     """Which stages run per tile and which tensor drives them follows from the stages; pixels of the tail are single."""
     summing = [s for s in range(len(program.stages)) if program.sums(s)]
     spatial = summing[0] if summing else len(program.stages)
@@ -263,7 +263,7 @@ def _split_problems(program: Program) -> Iterator[str]:
         yield f"tiles of {header.tile_height} x {header.tile_width} in runs of {header.chunk} are out of range"
 
 
-def _coverage_problems(program: Program, rows: Axis, columns: Axis) -> Iterator[str]:
+def _coverage_problems(program: BlockProgram, rows: Axis, columns: Axis) -> Iterator[str]:
     for s in program.spatial:
         t = program.stages[s].output
         tensor = program.tensors[t]
@@ -280,7 +280,7 @@ def _coverage_problems(program: Program, rows: Axis, columns: Axis) -> Iterator[
 # ---- Rings ----
 
 
-def _ring_problems(program: Program, needed: dict[int, int]) -> Iterator[str]:
+def _ring_problems(program: BlockProgram, needed: dict[int, int]) -> Iterator[str]:
     """A ring holds just the pixels between the oldest one still to be read and the newest one."""
     for t, tensor in enumerate(program.tensors):
         in_scratch = tensor.storage == Storage.SCRATCH
@@ -294,7 +294,7 @@ def _ring_problems(program: Program, needed: dict[int, int]) -> Iterator[str]:
 # ---- Output over input ----
 
 
-def _distances(program: Program, rows: Axis, columns: Axis, tile: Tile, tape: Tape) -> dict[tuple[int, int], int]:
+def _distances(program: BlockProgram, rows: Axis, columns: Axis, tile: Tile, tape: Tape) -> dict[tuple[int, int], int]:
     """For each input and output the most bytes by which the output is ahead of what is still read of the input."""
     found = {}
     for i, source in enumerate(program.tensors):
@@ -318,7 +318,7 @@ def _distances(program: Program, rows: Axis, columns: Axis, tile: Tile, tape: Ta
     return found
 
 
-def _ahead_in_tile(program: Program, tile: Tile, tape: Tape, i: int, o: int) -> int:
+def _ahead_in_tile(program: BlockProgram, tile: Tile, tape: Tape, i: int, o: int) -> int:
     """A run counts as written while what it reads is still needed."""
     written, ends = writes(tape, program.tensors[o].producer)
     at, oldest, _ = reads(program, tile, tape, i)
@@ -332,7 +332,7 @@ def _ahead_in_tile(program: Program, tile: Tile, tape: Tape, i: int, o: int) -> 
     return int(lead.max())
 
 
-def _ahead_of_tiles(program: Program, rows: Axis, columns: Axis, i: int, o: int) -> int:
+def _ahead_of_tiles(program: BlockProgram, rows: Axis, columns: Axis, i: int, o: int) -> int:
     """As if a tile wrote everything before it reads anything: never less than what it is."""
     source, output = program.tensors[i], program.tensors[o]
     top, left = rows.low[i][:, None], columns.low[i][None, :]

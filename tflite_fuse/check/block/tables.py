@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.check.block.options import Options
-from tflite_fuse.check.block.regions import Program
+from tflite_fuse.check.block.regions import BlockProgram
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.scales import scaled
 from tflite_fuse.ir.enums import StageKind, Storage
@@ -42,7 +42,7 @@ def is_memory(options: Options, t: int) -> bool:
     return tensor.storage == Storage.PERSISTENT and tensor.producer < 0 and readers == [(StageKind.LSTM, 1)]
 
 
-def state_problems(program: Program) -> Iterator[str]:
+def state_problems(program: BlockProgram) -> Iterator[str]:
     """STATE stages write rings that outlive the run, nothing else does; memories are one pixel of twice three bytes a
     channel of what their LSTM writes. Each lies behind the one before."""
     end = 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.check.block.regions import Program, Tile, looks
+from tflite_fuse.check.block.regions import BlockProgram, Tile, looks
 from tflite_fuse.ir.enums import StageKind, Storage
 from tflite_fuse.ir.limits import MAX_CHUNK
 
@@ -95,7 +95,7 @@ def _count_up(counts: Ints) -> Ints:
     return np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def follow(program: Program, tile: Tile) -> Replay:
+def follow(program: BlockProgram, tile: Tile) -> Replay:
     """Writes out and replays one tile."""
     tape = _start(program, tile)
     for s in reversed(program.spatial):
@@ -110,7 +110,7 @@ def follow(program: Program, tile: Tile) -> Replay:
     return Replay(tape, needed, missing, int((tape.what == _COMPUTE).sum()))
 
 
-def _start(program: Program, tile: Tile) -> Tape:
+def _start(program: BlockProgram, tile: Tile) -> Tape:
     """The driver's loop over the driven tensor, then the outputs that are left to complete."""
     driven = program.header.driven
     whole = np.array([tile.pixels(driven)], np.int64)
@@ -128,7 +128,7 @@ def _start(program: Program, tile: Tile) -> Tape:
     return Tape(*(np.concatenate(parts) for parts in zip(loop, completed, strict=True)))
 
 
-def _expand(program: Program, tile: Tile, tape: Tape, s: int) -> Tape:
+def _expand(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> Tape:
     """Replaces demands for the output of stage ``s`` by the runs that fulfil them."""
     output = program.stages[s].output
     at = np.flatnonzero((tape.what == _DEMAND) & (tape.who == output))
@@ -160,12 +160,12 @@ def _to_run_end(pixels: Ints, width: int, run: int) -> Ints:
     return np.where(pixels > 0, rows * width + np.minimum(rest + run - rest % run, width), 0)
 
 
-def longest_run(program: Program, s: int) -> int:
+def longest_run(program: BlockProgram, s: int) -> int:
     """Pixels a stage computes at once, at most; a source hands out all of a row that is waited for, if no more."""
     return MAX_CHUNK if is_source(program, s) else program.stages[s].longest_run or program.header.chunk
 
 
-def begins(program: Program, s: int) -> int:
+def begins(program: BlockProgram, s: int) -> int:
     """The first pixel a stage computes: those before are there from earlier runs."""
     stage = program.stages[s]
     if stage.kind != StageKind.STATE:
@@ -173,7 +173,7 @@ def begins(program: Program, s: int) -> int:
     return stage.pad_top * program.tensors[stage.output].width + stage.pad_left
 
 
-def seen(program: Program, tile: Tile, s: int, number: int, first: Ints, end: Ints) -> tuple[Ints, Ints]:
+def seen(program: BlockProgram, tile: Tile, s: int, number: int, first: Ints, end: Ints) -> tuple[Ints, Ints]:
     """Oldest pixel, and end of the pixels, that runs of stage ``s`` see of an input; (NEVER, 0) on padding alone."""
     stage, tensor = program.stages[s], program.inputs[s][number]
     (height, width), (top_0, left_0) = tile.extents[tensor], tile.origins[s][number]
@@ -190,7 +190,7 @@ def seen(program: Program, tile: Tile, s: int, number: int, first: Ints, end: In
     return np.where(inside, oldest, NEVER), np.where(inside, behind, 0)
 
 
-def reads(program: Program, tile: Tile, tape: Tape, tensor: int) -> tuple[Ints, Ints, Ints]:
+def reads(program: BlockProgram, tile: Tile, tape: Tape, tensor: int) -> tuple[Ints, Ints, Ints]:
     """When a tensor is read in a tile: (event, oldest pixel, end) of each read, by event."""
     found = []
     for s in program.spatial:
@@ -213,7 +213,7 @@ def writes(tape: Tape, stage: int) -> tuple[Ints, Ints]:
     return at, tape.end[at]
 
 
-def _replay(program: Program, tile: Tile, tape: Tape, s: int) -> tuple[int, bool]:
+def _replay(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> tuple[int, bool]:
     """The pixels between the oldest one read and the newest one written, at worst; and whether all read were there."""
     written, ends = writes(tape, s)
     at, oldest, end = reads(program, tile, tape, program.stages[s].output)
@@ -225,6 +225,6 @@ def _replay(program: Program, tile: Tile, tape: Tape, s: int) -> tuple[int, bool
     return int((newest - oldest).max()), bool((end <= newest).all())
 
 
-def is_source(program: Program, stage: int) -> bool:
+def is_source(program: BlockProgram, stage: int) -> bool:
     """Whether a stage's pixels come from outside."""
     return program.stages[stage].kind == StageKind.SOURCE

@@ -11,7 +11,7 @@ import numpy as np
 
 from tflite_fuse.check.block.constants import Constants
 from tflite_fuse.check.block.options import Options
-from tflite_fuse.check.block.regions import FLOATS, MOVES, PAIRS, SPREADING, Program, program_of
+from tflite_fuse.check.block.regions import FLOATS, MOVES, PAIRS, SPREADING, BlockProgram, block_program
 from tflite_fuse.check.block.replay import ScheduleProof, replay
 from tflite_fuse.check.block.stages import Difference, StageView, constant_differences, geometry_differences
 from tflite_fuse.check.block.tables import is_memory
@@ -101,7 +101,7 @@ def trace_block(
         trace.found(problem)
     if trace.findings:
         return trace
-    program = program_of(options)
+    program = block_program(options)
     for kind_problem in _unused_problems(program):
         trace.found(kind_problem)
     pool = Constants(constants)
@@ -128,7 +128,7 @@ def schedule_alone(options: Options) -> ScheduleProof:
     problems = list(_form_problems(options))
     if not problems and sum(tensor.height * tensor.width for tensor in options.tensors) > MOST_PIXELS_ALONE:
         problems.append(f"it has more than {MOST_PIXELS_ALONE:,} pixels to follow")
-    return ScheduleProof(problems) if problems else replay(program_of(options))
+    return ScheduleProof(problems) if problems else replay(block_program(options))
 
 
 # ---- Form: what must hold before anything can be traced ----
@@ -217,7 +217,7 @@ def _tensor_problems(t: int, tensor: TensorDesc, writer: int, memory: bool) -> I
         yield f"tensor {t} has storage {tensor.storage} and is {'not ' if writer == NONE else ''}written"
 
 
-def _unused_problems(program: Program) -> Iterator[str]:
+def _unused_problems(program: BlockProgram) -> Iterator[str]:
     """Numbers that mean nothing to a stage have the one value that says so."""
     for s, stage in enumerate(program.stages):
         kind = StageKind(stage.kind)
@@ -238,7 +238,7 @@ def _unused_problems(program: Program) -> Iterator[str]:
 # ---- Stages ----
 
 
-def _trace_stage(original: Original, trace: BlockTrace, program: Program, s: int, pool: Constants) -> None:
+def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s: int, pool: Constants) -> None:
     """Finds the operators of the original that a stage computes; what it writes has their result's value."""
     desc = program.stages[s]
     kind = StageKind(desc.kind)

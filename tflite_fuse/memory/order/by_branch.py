@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
-from tflite_fuse.ir.memory_graph import MemoryGraph
+from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.order.units import precedence
 
 Order = tuple[int, ...]
 """Operator indices of a graph in the order to run them."""
 
 
-def orders_by_branch(graph: MemoryGraph) -> tuple[Order, ...]:
+def orders_by_branch(graph: Program) -> tuple[Order, ...]:
     """The graph's operators depth first, the branches of a tensor once in their own and once in the opposite order.
 
     Of the operators that can run, the one runs whose newest predecessor ran last. An operator that waits for another
@@ -31,15 +31,15 @@ def orders_by_branch(graph: MemoryGraph) -> tuple[Order, ...]:
     Returns:
         At most two orders, none of them the one the graph has already.
     """
-    kept = tuple(range(len(graph.ops)))
+    kept = tuple(range(len(graph.steps)))
     found = dict.fromkeys(_depth_first(graph, sign) for sign in (1, -1))
     return tuple(order for order in found if order != kept)
 
 
-def _depth_first(graph: MemoryGraph, sign: int) -> Order:
+def _depth_first(graph: Program, sign: int) -> Order:
     """One such order; of the branches that leave a tensor that of the lowest index first if ``sign`` is 1."""
     before = precedence(graph)
-    after: list[list[int]] = [[] for _ in graph.ops]
+    after: list[list[int]] = [[] for _ in graph.steps]
     for index, earlier in enumerate(before):
         for other in earlier:
             after[other].append(index)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.ir.liveness import bytes_before_start, in_place_saving, working_sets
-from tflite_fuse.ir.memory_graph import MemoryGraph
+from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.merging import merge_units
 from tflite_fuse.memory.order.problem import OrderProblem, compile_units
@@ -55,7 +55,7 @@ class OrderResult:
 
 
 def minimal_peak_order(
-    graph: MemoryGraph,
+    graph: Program,
     budget: Budget | None = None,
     *,
     in_place: bool = False,
@@ -76,7 +76,7 @@ def minimal_peak_order(
         rules: which pruning rules to use; all of them give the same optimum.
         tuning: rules of thumb.
     """
-    begin, operators = time.perf_counter(), len(graph.ops)
+    begin, operators = time.perf_counter(), len(graph.steps)
     start = bytes_before_start(graph)
     default, default_peak = tuple(range(operators)), max(start, *working_sets(graph, in_place=in_place), 0)
     floor = max(start, _largest_operator(graph, in_place))
@@ -95,10 +95,10 @@ def minimal_peak_order(
     return OrderResult(order, peak, search.bound, search.bound >= peak, states, time.perf_counter() - begin)
 
 
-def _largest_operator(graph: MemoryGraph, in_place: bool) -> int:
+def _largest_operator(graph: Program, in_place: bool) -> int:
     """The most bytes that one operator's own tensors, with the resident ones, take: no order avoids them."""
     most = 0
-    for op in graph.ops:
+    for op in graph.steps:
         own = sum(graph.sizes[tensor] for tensor in {*op.inputs, *op.outputs, *graph.resident})
         most = max(most, own - (in_place_saving(graph.sizes, op.in_place) if in_place else 0))
     return most
@@ -148,13 +148,13 @@ def peak_of_units(problem: OrderProblem, units: Sequence[int]) -> int:
 
 
 def nearer_to_default(
-    graph: MemoryGraph, order: Sequence[int], peak: int, out_of_time: Callable[[], bool], *, in_place: bool = False
+    graph: Program, order: Sequence[int], peak: int, out_of_time: Callable[[], bool], *, in_place: bool = False
 ) -> tuple[int, ...]:
     """Swap neighbours that the graph's own order has the other way round, as long as ``peak`` bytes are enough.
 
     A swap changes the working sets of the two swapped operators only.
     """
-    problem = compile_units(unit_graph(graph, in_place=in_place), range(len(graph.ops)))
+    problem = compile_units(unit_graph(graph, in_place=in_place), range(len(graph.steps)))
     result: list[int] = []
     states, lives = [0], [problem.start]
     for op in order:

@@ -21,13 +21,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tflite_fuse.ir.liveness import in_place_saving
-from tflite_fuse.ir.memory_graph import MemoryGraph
+from tflite_fuse.ir.program import Program
 
 _Chain = tuple[int, ...]
 _Key = tuple[object, ...]
 
 
-def twin_precedence(graph: MemoryGraph, before: Sequence[set[int]]) -> list[tuple[int, int]]:
+def twin_precedence(graph: Program, before: Sequence[set[int]]) -> list[tuple[int, int]]:
     """Pairs (earlier, later) of operators that may be put in this order; the graph's own order has them so already.
 
     Args:
@@ -76,11 +76,11 @@ def _chains(before: Sequence[set[int]], tensors: _Tensors) -> Iterator[_Chain]:
 class _Tensors:
     """Who writes and reads what."""
 
-    def __init__(self, graph: MemoryGraph) -> None:
+    def __init__(self, graph: Program) -> None:
         self._graph = graph
         self._readers: dict[int, set[int]] = {}
         self._writers: dict[int, set[int]] = {}
-        for index, op in enumerate(graph.ops):
+        for index, op in enumerate(graph.steps):
             for tensor in op.inputs:
                 self._readers.setdefault(tensor, set()).add(index)
             for tensor in op.outputs:
@@ -90,15 +90,15 @@ class _Tensors:
 
     def is_plain(self, op: int) -> bool:
         """Whether an operator's order depends on nothing but data, each tensor of it written once."""
-        touched = self._graph.ops[op].inputs + self._graph.ops[op].outputs
-        return not self._graph.ops[op].ordered and self._special.isdisjoint(touched)
+        touched = self._graph.steps[op].inputs + self._graph.steps[op].outputs
+        return not self._graph.steps[op].ordered and self._special.isdisjoint(touched)
 
     def key(self, chain: _Chain, before: Sequence[set[int]]) -> _Key:
         """Equal for twins: what the chain follows, and what each step reads, writes and may share."""
         return (frozenset(before[chain[0]]), *(self._step(chain, step) for step in range(len(chain))))
 
     def _step(self, chain: _Chain, step: int) -> _Key:
-        op = self._graph.ops[chain[step]]
+        op = self._graph.steps[chain[step]]
         made = {tensor: self._made(tensor, chain, step) for tensor in op.outputs}
         read = {tensor: self._read(tensor, chain, step) for tensor in op.inputs}
         shared = tuple((read.get(source), made.get(target)) for source, target in op.in_place)
@@ -114,7 +114,7 @@ class _Tensors:
         size = self._graph.sizes[tensor]
         writers = self._writers.get(tensor, set())
         if step and writers == {chain[step - 1]}:
-            return "ahead", size, self._graph.ops[chain[step - 1]].outputs.index(tensor)
+            return "ahead", size, self._graph.steps[chain[step - 1]].outputs.index(tensor)
         if self._readers[tensor] == {chain[step]} and tensor not in self._graph.outputs:
             return "own", size, frozenset(writers)
         return "shared", tensor
@@ -195,22 +195,22 @@ def profile(phases: Iterable[Phase], sizes: tuple[int, ...], dies: Dies) -> tupl
     return rise, live
 
 
-def precedence(graph: MemoryGraph) -> list[set[int]]:
+def precedence(graph: Program) -> list[set[int]]:
     """For each operator those that must run before it.
 
     Readers follow the writer; operators on a tensor that is written again, or that is resident, and operators flagged
     ``ordered`` keep their relative order.
     """
-    before: list[set[int]] = [set() for _ in graph.ops]
+    before: list[set[int]] = [set() for _ in graph.steps]
     writers: dict[int, int] = {}
-    for op in graph.ops:
+    for op in graph.steps:
         for tensor in set(op.outputs):
             writers[tensor] = writers.get(tensor, 0) + 1
     rewritten = {t for t, count in writers.items() if count > 1 or t in graph.inputs} | set(graph.resident)
     last_touch: dict[int, int] = {}
     written: dict[int, int] = {}
     last_ordered: int | None = None
-    for index, op in enumerate(graph.ops):
+    for index, op in enumerate(graph.steps):
         for tensor in {*op.inputs, *op.outputs}:
             if tensor in rewritten:
                 if tensor in last_touch:
@@ -226,7 +226,7 @@ def precedence(graph: MemoryGraph) -> list[set[int]]:
     return before
 
 
-def unit_graph(graph: MemoryGraph, *, in_place: bool = False, twins: bool = False) -> UnitGraph:
+def unit_graph(graph: Program, *, in_place: bool = False, twins: bool = False) -> UnitGraph:
     """One unit per operator.
 
     Args:
@@ -241,7 +241,7 @@ def unit_graph(graph: MemoryGraph, *, in_place: bool = False, twins: bool = Fals
     born: dict[int, int] = {}
     readers: dict[int, set[int]] = {}
     fixed = resident | set(graph.inputs)
-    for index, op in enumerate(graph.ops):
+    for index, op in enumerate(graph.steps):
         for tensor in op.outputs:
             if tensor not in fixed:
                 born.setdefault(tensor, index)
@@ -250,7 +250,7 @@ def unit_graph(graph: MemoryGraph, *, in_place: bool = False, twins: bool = Fals
                 readers.setdefault(tensor, set()).add(index)
     stays = resident | set(graph.outputs)
     units = {}
-    for index, op in enumerate(graph.ops):
+    for index, op in enumerate(graph.steps):
         created = {tensor for tensor in op.outputs if born.get(tensor) == index}
         transient = {tensor for tensor in created if tensor not in readers and tensor not in stays}
         touched = {tensor for tensor in {*op.inputs, *op.outputs} - created if tensor not in stays}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap
+from tflite_fuse.ir.program import Overlap, Program
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.place.fit import Choice, Offsets, fit, height, search
 from tflite_fuse.memory.place.pair_search import settle
@@ -35,7 +35,7 @@ class Placement:
 
 
 def place(
-    graph: MemoryGraph,
+    graph: Program,
     overlaps: Sequence[Overlap] = (),
     *,
     alignment: int = 16,
@@ -49,7 +49,7 @@ def place(
     search over orders; each stage runs only if the one before did not meet the lower bound.
 
     Args:
-        graph: operators in execution order. Outputs may share memory with inputs by ``MemoryOp.in_place``.
+        graph: operators in execution order. Outputs may share memory with inputs by ``Step.in_place``.
         overlaps: further permissions to share memory.
         alignment: bytes; offsets are multiples of it and sizes round up to it.
         budget: what the searches take their work from; None for one of its own.
@@ -70,7 +70,7 @@ def place(
     return Placement(tuple(offsets), best.top * alignment, bound * alignment, best.top == bound, best.method)
 
 
-def rounded(graph: MemoryGraph, alignment: int = 16) -> MemoryGraph:
+def rounded(graph: Program, alignment: int = 16) -> Program:
     """The graph with every size rounded up to the alignment: what its tensors occupy in an arena."""
     return replace(graph, sizes=tuple(round_up(size, alignment) for size in graph.sizes))
 

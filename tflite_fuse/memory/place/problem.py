@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tflite_fuse.ir.liveness import Lifetime, lifetimes
-from tflite_fuse.ir.memory_graph import MemoryGraph, Overlap, graph_overlaps, require_sound
+from tflite_fuse.ir.program import Overlap, Program, graph_overlaps, require_sound
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class _Permission:
 _Permissions = dict[tuple[int, int], _Permission]
 
 
-def build_problem(graph: MemoryGraph, overlaps: Sequence[Overlap], alignment: int) -> Problem:
+def build_problem(graph: Program, overlaps: Sequence[Overlap], alignment: int) -> Problem:
     """The placement problem of a graph. Residents and tensors without size or without use are left out.
 
     Raises:
@@ -129,7 +129,7 @@ def build_problem(graph: MemoryGraph, overlaps: Sequence[Overlap], alignment: in
 
 
 def _permissions(
-    graph: MemoryGraph, overlaps: Sequence[Overlap], item: dict[int, int], lives: Sequence[Lifetime], alignment: int
+    graph: Program, overlaps: Sequence[Overlap], item: dict[int, int], lives: Sequence[Lifetime], alignment: int
 ) -> _Permissions:
     """By (input item, output item): only pairs where the input dies in the very operator that writes the output."""
     found: _Permissions = {}

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.head_requests import BufferRequest, arena_requests
-from tflite_fuse.memory.tflm.offline_plan import ONLINE
+from tflite_fuse.memory.tflm.offline_plan import ONLINE, read_plan
 from tflite_fuse.model.schema import Model
 
 
@@ -45,7 +46,7 @@ def greedy_head(model: Model, *, pointer_bytes: int = 4) -> GreedyHead:
         PlanError: the model's offline plan is damaged: the runtime refuses it.
         ModelError: a dynamic shape, or subgraphs that call each other without end.
     """
-    requests = arena_requests(model, pointer_bytes=pointer_bytes)
+    requests = arena_requests(program_of(model), read_plan(model), pointer_bytes=pointer_bytes)
     offsets = greedy_offsets(requests.buffers)
     return GreedyHead(_height(requests.buffers, offsets), requests.buffers, offsets, requests.unknown)
 

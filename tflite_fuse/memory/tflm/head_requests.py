@@ -6,13 +6,14 @@ called by an operator is one step. Source: tensorflow/lite/micro/micro_allocatio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import ModelError
+from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.tflm.kernel_scratch import element_bytes, scratch_requests
 from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
-from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE, read_plan
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE
 from tflite_fuse.model.edit import get_metadata
 from tflite_fuse.model.file import COMPRESSION_METADATA
 from tflite_fuse.model.operators import get_options
@@ -68,30 +69,38 @@ class Requests:
     unknown: tuple[str, ...] = ()
 
 
-def arena_requests(model: Model, *, pointer_bytes: int = 4, kernels: Kernels = REFERENCE) -> Requests:
-    """The buffers of a model that the runtime places in the head of the arena.
+def arena_requests(
+    program: Program,
+    offsets: Sequence[int] | None = None,
+    *,
+    pointer_bytes: int = 4,
+    kernels: Kernels = REFERENCE,
+) -> Requests:
+    """Return the buffers that the runtime places in the head of the arena.
 
     Args:
-        model: a model as loaded; an offline plan in it is honoured.
+        program: of a file.
+        offsets: bytes, fixed by an offline plan, one per tensor of all subgraphs; None for no plan.
         pointer_bytes: 4 on microcontrollers, 8 in a 64-bit host build (one kernel keeps pointers in scratch).
         kernels: which the runtime has.
 
     Raises:
-        PlanError: the model's offline plan is damaged: the runtime refuses it.
         ModelError: a dynamic shape, or subgraphs that call each other without end.
     """
-    lifetimes = _Lifetimes(model)
+    lifetimes = _Lifetimes(program)
     lifetimes.enter(0)
-    scratch, unknown = _scratch(model, lifetimes, pointer_bytes, kernels)
-    return Requests((*_tensors(model, lifetimes), *scratch), unknown)
+    scratch, unknown = _scratch(program, lifetimes, pointer_bytes, kernels)
+    return Requests((*_tensors(program, offsets or (), lifetimes), *scratch), unknown)
 
 
-def _tensors(model: Model, lifetimes: _Lifetimes) -> Iterator[BufferRequest]:
-    offsets = iter(read_plan(model) or ())
-    for number, graph in enumerate(model.subgraphs):
+def _tensors(program: Program, offsets: Sequence[int], lifetimes: _Lifetimes) -> Iterator[BufferRequest]:
+    fixed, (model, _) = iter(offsets), program.origin
+    for number, graph in enumerate(program.subgraphs):
         handles = _handles(model, graph)
         for index, tensor in enumerate(graph.tensors):
-            offset = next(offsets, ONLINE)
+            offset = next(fixed, ONLINE)
+            if number == 0 and index in program.absent:
+                continue
             size = _tensor_size(model, tensor)
             kept_elsewhere = (tensor.is_variable and offset == ONLINE) or index in handles
             if size and not kept_elsewhere:
@@ -122,11 +131,12 @@ def _handles(model: Model, graph: SubGraph) -> frozenset[int]:
 
 
 def _scratch(
-    model: Model, lifetimes: _Lifetimes, pointer_bytes: int, kernels: Kernels
+    program: Program, lifetimes: _Lifetimes, pointer_bytes: int, kernels: Kernels
 ) -> tuple[tuple[BufferRequest, ...], tuple[str, ...]]:
+    model, _ = program.origin
     found: list[BufferRequest] = []
     unknown = ["the model is compressed"] if get_metadata(model, COMPRESSION_METADATA) is not None else []
-    for number, graph in enumerate(model.subgraphs):
+    for number, graph in enumerate(program.subgraphs):
         for index, operator in enumerate(graph.operators):
             sizes = scratch_requests(model, graph, operator, pointer_bytes=pointer_bytes, kernels=kernels)
             if sizes is None:
@@ -142,10 +152,10 @@ def _scratch(
 class _Lifetimes:
     """First and last scope of every tensor and operator, found by walking the subgraphs as inference does."""
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(self, program: Program) -> None:
+        self._codes, self._graphs = program.origin[0].operator_codes, program.subgraphs
         self._now = 0
-        self._most = _MOST_STEPS + sum(len(graph.operators) for graph in model.subgraphs)
+        self._most = _MOST_STEPS + sum(len(graph.operators) for graph in self._graphs)
         self._tensors: dict[tuple[int, int], tuple[int, int]] = {}
         self._operators: dict[tuple[int, int], tuple[int, int]] = {}
         self._inside: set[int] = set()
@@ -159,12 +169,12 @@ class _Lifetimes:
     def enter(self, number: int) -> None:
         if number in self._inside:
             raise ModelError(f"subgraph {number} calls itself")
-        if not 0 <= number < len(self._model.subgraphs):
-            raise ModelError(f"an operator calls subgraph {number}, the model has {len(self._model.subgraphs)}")
+        if not 0 <= number < len(self._graphs):
+            raise ModelError(f"an operator calls subgraph {number}, the model has {len(self._graphs)}")
         if len(self._inside) > _DEEPEST:
             raise ModelError(f"the model's subgraphs call each other more than {_DEEPEST} deep")
         self._inside.add(number)
-        graph = self._model.subgraphs[number]
+        graph = self._graphs[number]
         for tensor in graph.inputs:
             self._created(number, tensor)
             self._used(number, tensor)
@@ -190,7 +200,7 @@ class _Lifetimes:
 
     def _called(self, operator: Operator) -> list[int]:
         # The runtime looks at the newer of the two code fields alone here, unlike everywhere else.
-        fields = _CALLED.get(self._model.operator_codes[operator.opcode_index].builtin_code, ())
+        fields = _CALLED.get(self._codes[operator.opcode_index].builtin_code, ())
         options = get_options(operator) if fields else {}
         called = [options.get(field) for field in fields]
         if None in called:

@@ -25,7 +25,7 @@ from dataclasses import replace
 from math import prod
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.ir.memory_graph import MemoryGraph
+from tflite_fuse.ir.program import Program
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph
 from tflite_fuse.model.types import TensorType
@@ -40,26 +40,26 @@ KERNEL_SETS = tuple(_SAFE)
 """Names of the kernel sets for which in-place operators are known."""
 
 
-def with_in_place(graph: MemoryGraph, model: Model, kernels: str) -> MemoryGraph:
-    """The graph with the in-place pairs of every operator filled in.
+def with_in_place(program: Program, kernels: str) -> Program:
+    """Return the program with the in-place pairs of every operator filled in.
 
     Args:
-        graph: made from this model's first subgraph, tensors and operators numbered as there.
-        model: the model.
+        program: of a file.
         kernels: "reference", "cmsis-nn" or "esp-nn".
 
     Raises:
         UsageError: an unknown kernel set.
     """
-    pairs = in_place_pairs(model, kernels)
+    file, graph = program.origin
+    pairs = in_place_pairs(file, graph, kernels)
     ops = []
-    for op, found in zip(graph.ops, pairs, strict=True):
+    for op, found in zip(program.steps, pairs, strict=True):
         ops.append(replace(op, in_place=tuple(p for p in found if p[0] in op.inputs and p[1] in op.outputs)))
-    return replace(graph, ops=tuple(ops))
+    return replace(program, steps=tuple(ops))
 
 
-def in_place_pairs(model: Model, kernels: str) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """For each operator of the first subgraph, the pairs (input, output) that may start at the same byte.
+def in_place_pairs(file: Model, graph: SubGraph, kernels: str) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return for each operator of a subgraph the pairs (input, output) that may start at the same byte.
 
     Whether an input is still needed afterwards is not looked at: that is the planner's part.
 
@@ -68,20 +68,14 @@ def in_place_pairs(model: Model, kernels: str) -> tuple[tuple[tuple[int, int], .
     """
     if kernels not in _SAFE:
         raise UsageError(f"there is no kernel set {kernels!r}; the sets are {', '.join(_SAFE)}")
-    return tuple(_pairs(model, operator, _SAFE[kernels]) for operator in model.main.operators)
+    return tuple(_pairs(operator_name(file, each), graph, each, _SAFE[kernels]) for each in graph.operators)
 
 
-def _pairs(model: Model, operator: Operator, safe: frozenset[str]) -> tuple[tuple[int, int], ...]:
-    name = operator_name(model, operator)
+def _pairs(name: str, graph: SubGraph, operator: Operator, safe: frozenset[str]) -> tuple[tuple[int, int], ...]:
     inputs, outputs = operator.inputs or (), operator.outputs or ()
-    if (
-        name not in safe
-        or len(outputs) != 1
-        or not inputs
-        or not _all_int8(model.main, (*inputs[: _READ[name]], *outputs))
-    ):
+    if name not in safe or len(outputs) != 1 or not inputs or not _all_int8(graph, (*inputs[: _READ[name]], *outputs)):
         return ()
-    if not _CONDITIONS[name](model.main, inputs, outputs[0]):
+    if not _CONDITIONS[name](graph, inputs, outputs[0]):
         return ()
     return tuple(dict.fromkeys((tensor, outputs[0]) for tensor in inputs[: _READ[name]] if tensor != outputs[0]))
 

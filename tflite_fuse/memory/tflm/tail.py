@@ -6,13 +6,14 @@ alignment. This module walks the same order. Sizes come from ``struct_sizes``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from math import prod
 
+from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.tflm.head_requests import Requests, arena_requests
 from tflite_fuse.memory.tflm.kernel_scratch import element_bytes, kept_requests
-from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE, read_plan, tensor_count
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, ONLINE
 from tflite_fuse.memory.tflm.struct_sizes import ARM, Build
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
@@ -68,31 +69,34 @@ class Tail:
         return sum(getattr(self, entry.name) for entry in fields(self) if entry.name != "unknown")
 
 
-def predict_tail(model: Model, build: Build = ARM, requests: Requests | None = None) -> Tail:
-    """The tail a model needs on a 32-bit target. A model with resource variables is taken to be given exactly
-    as many slots for them as it names.
+def predict_tail(
+    program: Program, build: Build = ARM, requests: Requests | None = None, offsets: Sequence[int] | None = None
+) -> Tail:
+    """Return the bytes of the tail on a 32-bit target.
+
+    A model with resource variables is taken to be given exactly as many slots for them as it names.
 
     Args:
-        model: a model as loaded; variables that an offline plan places are not in the tail.
+        program: of a file.
         build: struct sizes of the runtime.
         requests: the buffers that the allocator requests, where that is known already.
+        offsets: of an offline plan; variables that it places are not in the tail.
 
     Raises:
-        PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    requests = requests or arena_requests(model, pointer_bytes=build.pointer, kernels=build.kernels)
-    cursor = _Cursor()
+    requests = requests or arena_requests(program, offsets, pointer_bytes=build.pointer, kernels=build.kernels)
+    cursor, (file, _) = _Cursor(), program.origin
     used = {entry.name: 0 for entry in fields(Tail) if entry.name != "unknown"}
-    for purpose, size, align in _allocations(model, build, requests):
+    for purpose, size, align in _allocations(program, build, requests, offsets):
         used[purpose] += cursor.take(size, align)
     unknown = tuple(
         sorted(
             {
-                operator_name(model, operator).removeprefix("CUSTOM:")
-                for graph in model.subgraphs
+                operator_name(file, operator).removeprefix("CUSTOM:")
+                for graph in program.subgraphs
                 for operator in graph.operators
-                if operator_name(model, operator).startswith("CUSTOM:")
+                if operator_name(file, operator).startswith("CUSTOM:")
             }
             - build.custom.keys()
         )
@@ -100,13 +104,15 @@ def predict_tail(model: Model, build: Build = ARM, requests: Requests | None = N
     return Tail(**used, unknown=unknown)
 
 
-def closed(model: Model, taken: int, build: Build = ARM) -> int:
-    """Bytes of the tail when ``taken`` of them precede the structs of the model's inputs and outputs."""
+def closed(program: Program, taken: int, build: Build = ARM) -> int:
+    """Return the bytes of the tail when ``taken`` of them precede the structs of the program's inputs and outputs."""
     cursor = _Cursor(-taken)
-    return taken + sum(cursor.take(size, align) for _, size, align in _edges(model, build))
+    return taken + sum(cursor.take(size, align) for _, size, align in _edges(program.origin[1], build))
 
 
-def loading_bytes(model: Model, build: Build = ARM, requests: Requests | None = None, tail: Tail | None = None) -> int:
+def loading_bytes(
+    program: Program, build: Build = ARM, requests: Requests | None = None, tail: Tail | None = None
+) -> int:
     """Arena bytes needed for a moment while the model loads: small models need more than head + tail.
 
     Two moments count. While the plan is made, in the still unused head, beside a tail that lacks nothing but the
@@ -115,23 +121,22 @@ def loading_bytes(model: Model, build: Build = ARM, requests: Requests | None = 
     upper bound, and counts in models of a few operators only.
 
     Args:
-        model: a model as loaded.
+        program: of a file.
         build: struct sizes of the runtime.
         requests: the buffers that the allocator requests, where that is known already.
-        tail: the model's, where that is known already.
+        tail: the program's, where that is known already.
 
     Raises:
-        PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    requests = requests or arena_requests(model, pointer_bytes=build.pointer, kernels=build.kernels)
+    requests = requests or arena_requests(program, pointer_bytes=build.pointer, kernels=build.kernels)
     scratch = sum(buffer.operator is not None for buffer in requests.buffers)
-    planning = planning_bytes(build, len(model.subgraphs), tensor_count(model), scratch, len(requests.buffers))
+    planning = planning_bytes(build, len(program.subgraphs), sum(_tensors(program)), scratch, len(requests.buffers))
     preparing = _wishes(build, scratch) + max(
-        (_temporary_tensors(graph, operator, build) for graph in model.subgraphs for operator in graph.operators),
+        (_temporary_tensors(graph, operator, build) for graph in program.subgraphs for operator in graph.operators),
         default=0,
     )
-    tail = tail or predict_tail(model, build, requests)
+    tail = tail or predict_tail(program, build, requests)
     return round_up(max(planning, preparing), ALIGNMENT) + round_up(tail.total - tail.edges, ALIGNMENT)
 
 
@@ -179,38 +184,47 @@ class _Cursor:
         return before - self._position
 
 
-def _allocations(model: Model, build: Build, requests: Requests) -> Iterator[tuple[str, int, int]]:
+def _tensors(program: Program) -> tuple[int, ...]:
+    """Return how many tensors each subgraph has."""
+    return tuple(len(each.tensors) - len(program.absent) * (each is program.graph) for each in program.subgraphs)
+
+
+def _allocations(
+    program: Program, build: Build, requests: Requests, offsets: Sequence[int] | None
+) -> Iterator[tuple[str, int, int]]:
     """(purpose, bytes, alignment) of every piece, in the runtime's order."""
     for struct in build.allocator:
         yield "runtime", struct.bytes, struct.align
-    handles = resource_variables(model)
+    file, main = program.origin
+    handles = resource_variables(file, program.subgraphs)
     if handles:
         yield "variables", build.resources[0], ALIGNMENT
         yield "variables", build.resources[1] * len(handles), ALIGNMENT
     yield "runtime", build.option_allocator.bytes, build.option_allocator.align
-    yield "runtime", build.subgraph.bytes * len(model.subgraphs), build.subgraph.align
-    for graph in model.subgraphs:
-        yield "tensors", build.tensor.bytes * len(graph.tensors), build.tensor.align
-    for graph in model.subgraphs:
+    yield "runtime", build.subgraph.bytes * len(program.subgraphs), build.subgraph.align
+    for count in _tensors(program):
+        yield "tensors", build.tensor.bytes * count, build.tensor.align
+    for graph in program.subgraphs:
         yield "nodes", build.node.bytes * len(graph.operators), build.node.align
-    yield from _options(model, build)
-    for graph in model.subgraphs:
+    yield from _options(program, build)
+    for graph in program.subgraphs:
         for operator in graph.operators:
-            for purpose, size in kernel_buffers(model, graph, operator, build):
+            for purpose, size in kernel_buffers(file, graph, operator, build):
                 yield purpose, size, ALIGNMENT
     for size in handles.values():
         yield "variables", size, ALIGNMENT
     scratch = sum(buffer.operator is not None for buffer in requests.buffers)
     if scratch:
         yield "scratch_handles", build.pointer * scratch, build.pointer
-    yield from _variables(model)
-    yield from _edges(model, build)
+    yield from _variables(program, offsets)
+    yield from _edges(main, build)
 
 
-def _options(model: Model, build: Build) -> Iterator[tuple[str, int, int]]:
-    for graph in model.subgraphs:
+def _options(program: Program, build: Build) -> Iterator[tuple[str, int, int]]:
+    file, _ = program.origin
+    for graph in program.subgraphs:
         for operator in graph.operators:
-            sizes = build.operators.get(operator_name(model, operator))
+            sizes = build.operators.get(operator_name(file, operator))
             if sizes is not None and sizes.options is not None:
                 yield "options", sizes.options.bytes, sizes.options.align
 
@@ -261,22 +275,23 @@ def _matrix_product(graph: SubGraph, operator: Operator, build: Build) -> Iterat
             yield "operators", prod(tensor.dims) * element_bytes(tensor.type)
 
 
-def _variables(model: Model) -> Iterator[tuple[str, int, int]]:
-    offsets = read_plan(model)
-    for graph in model.subgraphs:
+def _variables(program: Program, offsets: Sequence[int] | None) -> Iterator[tuple[str, int, int]]:
+    for graph in program.subgraphs:
         for index, tensor in enumerate(graph.tensors):
+            if graph is program.graph and index in program.absent:
+                continue
             # The runtime looks offsets up by the index within the subgraph here.
             if tensor.is_variable and (offsets is None or offsets[index] == ONLINE):
                 yield "variables", prod(tensor.dims) * element_bytes(tensor.type), ALIGNMENT
 
 
-def resource_variables(model: Model) -> dict[tuple[object, ...], int]:
+def resource_variables(file: Model, subgraphs: Sequence[SubGraph]) -> dict[tuple[object, ...], int]:
     """Bytes each resource variable needs, by what names it; 0 where nothing is ever assigned."""
     sizes: dict[tuple[object, ...], int] = {}
-    for graph in model.subgraphs:
+    for graph in subgraphs:
         names: dict[int, tuple[object, ...]] = {}
         for operator in graph.operators:
-            name = operator_name(model, operator)
+            name = operator_name(file, operator)
             if name == "VAR_HANDLE" and operator.outputs:
                 names[operator.outputs[0]] = tuple(get_options(operator).values())
                 sizes.setdefault(names[operator.outputs[0]], 0)
@@ -287,12 +302,12 @@ def resource_variables(model: Model) -> dict[tuple[object, ...], int]:
     return sizes
 
 
-def _edges(model: Model, build: Build) -> Iterator[tuple[str, int, int]]:
-    for edge in (model.main.inputs, model.main.outputs):
+def _edges(graph: SubGraph, build: Build) -> Iterator[tuple[str, int, int]]:
+    for edge in (graph.inputs, graph.outputs):
         yield "edges", build.pointer * len(edge), ALIGNMENT
         for index in edge:
             aligns = (build.edge_tensor.align, build.quantization.align, _INT)
-            for size, align in zip(_full_struct(model.main.tensors[index], build), aligns, strict=False):
+            for size, align in zip(_full_struct(graph.tensors[index], build), aligns, strict=False):
                 yield "edges", size, align
 
 

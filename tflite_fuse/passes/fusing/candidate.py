@@ -1,4 +1,4 @@
-"""Points of the front as models: what their arena and their compute really are."""
+"""Points of the front as programs: what their arena and their compute really are."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tflite_fuse.cost.layer_graph import LayerGraph
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.emit.stream_time import stream_time
 from tflite_fuse.ir.block import BlockChoice
+from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import tell
 from tflite_fuse.model.outside import InputMode
-from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.reorder import Reorder, ReorderResult
+from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.tuning import TUNING, Tuning
@@ -24,12 +24,12 @@ from tflite_fuse.tuning import TUNING, Tuning
 
 @dataclass(frozen=True)
 class Candidate:
-    """A point as a model.
+    """A point, placed.
 
     Attributes:
         site: the model in the order of operators that the point is of.
-        draft: its blocks have no bytes yet.
-        ordered: how its operators were put in order.
+        program: the model's with the point's blocks.
+        ordered: how its steps were put in order.
         arena: bytes that must be allocated, what the model needs for a moment while it loads included.
         macs: multiply-accumulates it executes.
         instructions: what its blocks' exact schedules are expected to take on the core, of which a search that counts
@@ -39,9 +39,9 @@ class Candidate:
 
     site: Site = field(compare=False, repr=False)
     point: Point
-    draft: Model
+    program: Program
     blocks: tuple[InsertedBlock, ...]
-    ordered: ReorderResult | None
+    ordered: Ordered | None
     arena: int
     macs: int
     instructions: int
@@ -73,7 +73,7 @@ class Site:
     graph: LayerGraph
     maker: BlockMaker
     count_tail: bool
-    arena: Callable[[Model], Arena]
+    arena: Callable[[Program], Arena]
     order: Reorder | None
     target: Target | None
     core: Target
@@ -123,21 +123,24 @@ class Site:
         return self.fronts[known]
 
     def realise(self, point: Point) -> Candidate:
-        """Draft a point's blocks, put the operators in order and place the tensors."""
+        """Make a point's blocks, put the steps in order and place the tensors."""
         if point.blocks not in self.placed:
             self.placed[point.blocks] = self._realise(point)
             tell("candidates placed", len(self.placed))
         return replace(self.placed[point.blocks], point=point)
 
     def _realise(self, point: Point) -> Candidate:
-        draft, blocks = self.maker.draft(point.blocks)
-        ordered = None if self.order is None else self.order.run(draft)
-        draft = draft if ordered is None else ordered.model
-        arena = self.arena(draft) if ordered is None or ordered.arena is None else ordered.arena
+        program, blocks = self.maker.program(point.blocks)
+        ordered: Ordered | None = None
+        if self.order is None:
+            arena = self.arena(program)
+        else:
+            ordered, arena = self.order.ordered_for(program, self.arena)
+            program = ordered.program
         needed = arena.needed if self.count_tail else arena.head
         macs, instructions = self._macs(blocks), self._instructions(blocks)
         compute = macs if self.target is None else instructions
-        return Candidate(self, point, draft, blocks, ordered, needed, macs, instructions, compute)
+        return Candidate(self, point, program, blocks, ordered, needed, macs, instructions, compute)
 
     def _macs(self, blocks: Sequence[InsertedBlock]) -> int:
         return self.graph.work + sum(block.extra_macs for block in blocks)

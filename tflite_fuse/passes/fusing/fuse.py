@@ -11,14 +11,16 @@ from typing import ClassVar
 
 from tflite_fuse.cost.estimate.shapes import Shapes
 from tflite_fuse.cost.instructions import Prediction, Target, prediction_error
-from tflite_fuse.emit.in_model import block_overlaps, with_plans
+from tflite_fuse.emit.in_model import program_overlaps, with_plans
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock, Plans
 from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.ir.block import WeightForm
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
+from tflite_fuse.ir.program import FUSED_OPERATOR, Program
 from tflite_fuse.memory.arena import Arena, realise
 from tflite_fuse.memory.budget import Budget
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
@@ -34,7 +36,7 @@ from tflite_fuse.passes.fusing.orders import OrderedModel, orders_at_hand
 from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.preparing.spell_out import spell_out
-from tflite_fuse.passes.reorder import Reorder, ReorderResult
+from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.cut_graph import longest_block
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.front import Front, Point
@@ -55,7 +57,7 @@ class FuseResult(PassResult):
     point: Point | None = None
     front: Front | None = None
     prediction: Prediction | None = None
-    ordered: ReorderResult | None = None
+    ordered: Ordered | None = None
 
 
 @dataclass(frozen=True)
@@ -97,18 +99,19 @@ class Fuse:
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
         notes = (*notes, *start.front.explain(point), *_limited(len(start.site.graph.layers)))
         if not chosen.point.blocks:
-            before, order = start.ordered.model, start.site.order
+            before, ordered = start.ordered.model, chosen.ordered
             before = model if before.main.operators == model.main.operators else before
-            ordered = None if order is None else order.run(before)
-            after = before if ordered is None else ordered.model
+            after = before
+            if ordered is not None and ordered.changed:
+                after = replace_operators(remove_plan(before), ordered.program.origin[1].operators)
             return FuseResult(
                 after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, ordered=ordered
             )
         expected = _prediction(start.site, chosen)
         notes += (_expectation(expected), *_faster(faster_with_more(solution), chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
-        notes += tuple(_about_weights(start.site, chosen, WeightForm(self.options.weights)))
-        model, point = start.site.maker.finish(chosen.draft), chosen.point
+        notes += tuple(_about_weights(chosen, WeightForm(self.options.weights)))
+        model, point = start.site.maker.emit(chosen.program, chosen.blocks), chosen.point
         return FuseResult(
             model, True, notes, claim, "fusion", chosen.blocks, point, start.front, expected, chosen.ordered
         )
@@ -144,13 +147,13 @@ class Fuse:
         shapes = Shapes(searched.chunks)
         front = fusion_front(graph, searched, shapes)
 
-        def arena(draft: Model) -> Arena:
-            overlaps = block_overlaps(draft) if options.shares else ()
-            return realise(draft, overlaps, options.arena(), self.budget)
+        def arena(program: Program) -> Arena:
+            overlaps = program_overlaps(program) if options.shares else ()
+            return realise(program, overlaps, options.arena(), self.budget)
 
         tuning, order = options.tuning, None
         if "reorder" in options.passes:
-            order = Reorder(self.budget, options.in_place, arena=arena, tuning=tuning)
+            order = Reorder(self.budget, options.in_place, tuning=tuning)
         site = Site(
             graph, maker, options.count_tail, arena, order, options.counted, Target(options.target), shapes, tuning
         )
@@ -196,9 +199,9 @@ def _expectation(expected: Prediction) -> Note:
     )
 
 
-def _about_weights(site: Site, chosen: Candidate, form: WeightForm) -> Iterator[Note]:
+def _about_weights(chosen: Candidate, form: WeightForm) -> Iterator[Note]:
     if form is WeightForm.SIXTEEN:
-        more = flash_of_16_bits(plan.block for plan in site.maker.plans_of(chosen.draft))
+        more = flash_of_16_bits(block.plan.block for block in chosen.blocks)
         yield note("expected", "16-bit weights", flash_bytes=more)
 
 

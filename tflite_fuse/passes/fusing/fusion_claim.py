@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.memory.tflm.runtimes import runtime_named
 from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
@@ -37,8 +38,9 @@ def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
     if order != list(range(len(order))):
         model = replace_operators(model, [model.main.operators[index] for index in order])
         graph = graph_from_model(model)
-    graph = replace(graph, tail=least_shares(model, chosen.draft, runtime.build))
-    floor = least_tail(model, chosen.draft, least_arena(graph, rules), runtime.build)
+    program = program_of(model)
+    graph = replace(graph, tail=least_shares(program, chosen.program, runtime.build))
+    floor = least_tail(program, chosen.program, least_arena(graph, rules), runtime.build)
     bound = round_up(floor, ALIGNMENT)
     orders = "the only order of operators there is" if _only_order(graph) else "this order of operators"
     return Claim(chosen.arena <= bound, bound, _ARENA.format(runtime=runtime) + orders)

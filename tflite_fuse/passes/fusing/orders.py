@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.by_branch import orders_by_branch
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
@@ -109,7 +109,7 @@ def _with_parts_together(model: Model, parts: Collection[int]) -> Model:
 
 def _by_branch(bare: Model, known: list[Model]) -> Iterator[OrderedModel]:
     operators = [each.main.operators for each in known]
-    for order, name in zip(orders_by_branch(memory_graph(bare)), _BY_BRANCH, strict=False):
+    for order, name in zip(orders_by_branch(program_of(bare)), _BY_BRANCH, strict=False):
         moved = tuple(bare.main.operators[index] for index in order)
         if moved not in operators:
             yield OrderedModel(replace_operators(bare, moved), name)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.ir.memory_graph import has_effects
+from tflite_fuse.ir.program import has_effects
 from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, prune, replace_main, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tflite_fuse.emit.stream_time import StreamTime, stream_time, with_stream_time
 from tflite_fuse.errors import BlockError, LimitError, UsageError
 from tflite_fuse.ir.block import BlockTensor
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, has_effects
+from tflite_fuse.ir.program import FUSED_OPERATOR, has_effects
 from tflite_fuse.model.edit import add_buffer, replace_main
 from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.model.operators import operator_label, operator_name

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.check.certificate import Certificate
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
+from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model import Model
 from tflite_fuse.model.edit import prune, replace_main

@@ -17,7 +17,7 @@ from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.ir.block import Block, BlockConfig, Storage
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
+from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import add_buffer, add_tensor, replace_main, replace_operators
 from tflite_fuse.model.file import serialize_model

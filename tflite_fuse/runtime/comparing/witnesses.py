@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tflite_fuse.check.certificate import Certificate
 from tflite_fuse.emit.stream_time import StreamTime
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError, VerificationError
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
+from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.model import Model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.notes import Note, note

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.ir.program import CUSTOM_CODE
 from tflite_fuse.runtime.library.compiler import build_library, sanitizer_environment
 from tflite_fuse.runtime.processes.worker import WorkerKind
 
@@ -38,7 +39,6 @@ def shim_directory() -> Path:
     return _PACKAGE / "runtime" / "shim"
 
 
-CUSTOM_CODE = "TFLITE_FUSE"
 """Name of the custom operator in model files."""
 
 _REGISTERER = "tflite_fuse_register"

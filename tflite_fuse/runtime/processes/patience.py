@@ -11,7 +11,7 @@ from math import ceil, prod
 
 from tflite_fuse.emit.in_model import executed_macs
 from tflite_fuse.errors import TfliteFuseError
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR
+from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model

@@ -15,7 +15,7 @@ from math import prod
 from tflite_fuse.check import validate
 from tflite_fuse.errors import BlockError, ModelError, UsageError
 from tflite_fuse.ir.block import BlockTensor, ElementType, Stage, StageKind
-from tflite_fuse.ir.memory_graph import FUSED_OPERATOR, memory_graph
+from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
@@ -125,21 +125,21 @@ def network_of(model: Model) -> Network:
         )
     if any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators):
         raise ModelError("the model has fused blocks, which no split cuts: split the model that it was rewritten from")
-    memory_graph(model)  # what it cannot hold ends in a sentence of its own
+    program_of(model)  # what it cannot hold ends in a sentence of its own
     prepared, notes = tidied(model, lambda before, after: validate(before, after).proven)
     return replace(_network(prepared), model=model, changes=sentences_of(notes))
 
 
 def _network(model: Model) -> Network:
     """The network of a model's operators as they are."""
-    memory = memory_graph(model)
+    memory = program_of(model)
     assembly = _Assembly(model, memory.sizes)
     lowerings = _tables_together(tuple(map(_in_int8, lower_model(model))))
     for fusable, run in groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str)):
         operators = list(run)
         for found in _extractions(model, operators, lowerings) if fusable else operators:
             if isinstance(found, int):
-                assembly.add_whole(found, lowerings, memory.ops[found].inputs, memory.ops[found].outputs)
+                assembly.add_whole(found, lowerings, memory.steps[found].inputs, memory.steps[found].outputs)
             else:
                 assembly.add_stages(found)
     return _with_int8_inside(assembly.network(model.main.inputs or (), model.main.outputs or ()))

@@ -1,4 +1,4 @@
-"""One device's buffer as a memory graph: what of each value lies in it from when to when, and what may lie over what.
+"""One device's buffer as a program: what of each value lies in it from when to when, and what may lie over what.
 
 What a worker reads or writes of a value lies in a few pieces, boxes that together are a box being one (rows of its own
 and those a neighbour sends), from the first moment a piece is touched to the last. Moments are the messages of a phase,
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from tflite_fuse.ir.memory_graph import MemoryGraph, MemoryOp, Overlap
+from tflite_fuse.ir.program import Overlap, Program, Step
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.place.portfolio import Placement, place
 from tflite_fuse.split.cut.network import Network
@@ -106,19 +106,19 @@ class DeviceBuffer:
         """Pieces as the graph counts them; what is temporary follows, moment by moment."""
         return {key: index for index, key in enumerate(self._lives)}
 
-    def graph(self) -> tuple[MemoryGraph, tuple[Overlap, ...]]:
+    def graph(self) -> tuple[Program, tuple[Overlap, ...]]:
         """Moments as operators, pieces and what is temporary as tensors, and which may lie over which."""
         number = self.numbers
-        sizes, ops = [self._size(key) for key in self._lives], list[MemoryOp]()
+        sizes, ops = [self._size(key) for key in self._lives], list[Step]()
         for index, moment in enumerate(self.moments):
             keys = dict.fromkeys(moment.touched)
             born = [number[key] for key in keys if self._lives[key][0] == index]
             there = [number[key] for key in keys if self._lives[key][0] < index]
             own = range(len(sizes), len(sizes) + len(moment.temporary))
             sizes += moment.temporary
-            ops.append(MemoryOp(moment.name, tuple(there), (*born, *own)))
+            ops.append(Step(moment.name, tuple(there), (*born, *own)))
         overlaps = tuple(Overlap(number[i], number[o], distance) for i, o, distance in self._overlaps())
-        return MemoryGraph(tuple(sizes), tuple(ops), (), ()), overlaps
+        return Program(tuple(sizes), tuple(ops), (), ()), overlaps
 
     # ---- What is held ----
 

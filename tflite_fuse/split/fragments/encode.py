@@ -13,7 +13,16 @@ from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.blocks import Part
 from tflite_fuse.split.fragments.buffer import DeviceBuffer
-from tflite_fuse.split.fragments.program import Copy, Message, Operator, Program, Run, View, parts_of, program_of
+from tflite_fuse.split.fragments.program import (
+    Copy,
+    DeviceProgram,
+    Message,
+    Operator,
+    Run,
+    View,
+    device_program,
+    parts_of,
+)
 from tflite_fuse.split.fragments.structs import (
     FRAGMENT_ALIGNMENT,
     FRAGMENT_VERSION,
@@ -63,18 +72,18 @@ def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[P
         raise LimitError(f"a plan has at most {MAX_WORKERS} workers, not {plan.workers}")
     devices = (*range(plan.workers), COORDINATOR)
     buffers = (DeviceBuffer(network, plan, device, parts) for device in devices)
-    written = [encode(program_of(buffer)) for buffer in buffers]
+    written = [encode(device_program(buffer)) for buffer in buffers]
     number = int.from_bytes(hashlib.sha256(b"".join(written)).digest()[:8], "little")
     sealed = [_sealed(data, number) for data in written]
     return Fragments(number, tuple(sealed[:-1]), sealed[-1])
 
 
-def encode(program: Program) -> bytearray:
+def encode(program: DeviceProgram) -> bytearray:
     """A device's program as bytes, without the plan's number and without a checksum."""
     return _Writer(program).data
 
 
-def fragment_bytes(program: Program) -> int:
+def fragment_bytes(program: DeviceProgram) -> int:
     """What ``encode`` writes, counted."""
     messages = [step for step in program.steps if isinstance(step, Message)]
     copies = sum(isinstance(step, Copy) for step in program.steps)
@@ -100,7 +109,7 @@ def _sealed(data: bytearray, number: int) -> bytes:
 
 
 class _Writer:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: DeviceProgram) -> None:
         self.steps: list[FragmentStep] = []
         self.views: list[FragmentView] = []
         self.operands: list[int] = []

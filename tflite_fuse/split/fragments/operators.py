@@ -9,7 +9,7 @@ import numpy as np
 
 from tflite_fuse.errors import PlanError
 from tflite_fuse.ir.block import Int8Array
-from tflite_fuse.ir.memory_graph import memory_graph
+from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.file import serialize_model
@@ -28,7 +28,7 @@ class WholeOperators:
     def sizes(self, number: int) -> tuple[list[int], list[int]]:
         """Bytes of each input and of each output. Raises PlanError: there is no such operator."""
         model = self._model(number)
-        sizes = memory_graph(model).sizes
+        sizes = program_of(model).sizes
         ends = (model.main.inputs or (), model.main.outputs or ())
         return [sizes[tensor] for tensor in ends[0]], [sizes[tensor] for tensor in ends[1]]
 

@@ -90,11 +90,11 @@ class Operator:
     outputs: tuple[int, ...]
 
 
-Step = Message | Copy | Run | Operator
+DeviceStep = Message | Copy | Run | Operator
 
 
 @dataclass(frozen=True)
-class Program:
+class DeviceProgram:
     """Of one device.
 
     Attributes:
@@ -108,12 +108,12 @@ class Program:
     device: int
     workers: int
     buffer_bytes: int
-    steps: tuple[Step, ...]
+    steps: tuple[DeviceStep, ...]
     inputs: tuple[tuple[int, int], ...] = ()
     outputs: tuple[tuple[int, int], ...] = ()
 
 
-def program_of(buffer: DeviceBuffer) -> Program:
+def device_program(buffer: DeviceBuffer) -> DeviceProgram:
     """What a device does in its buffer.
 
     Raises:
@@ -122,7 +122,7 @@ def program_of(buffer: DeviceBuffer) -> Program:
     return _Builder(buffer).program()
 
 
-def parts_of(program: Program) -> list[Part]:
+def parts_of(program: DeviceProgram) -> list[Part]:
     """The blocks a device stores, each once."""
     return list({id(step.part.plan): step.part for step in program.steps if isinstance(step, Run)}.values())
 
@@ -135,8 +135,8 @@ class _Builder:
         self.number = self.buffer.numbers
         self.sent: dict[tuple[bool, int], int] = {}
 
-    def program(self) -> Program:
-        steps: list[Step] = []
+    def program(self) -> DeviceProgram:
+        steps: list[DeviceStep] = []
         temporary = len(self.number)
         for moment in self.buffer.moments:
             places = self.offsets[temporary : temporary + len(moment.temporary)]
@@ -148,13 +148,13 @@ class _Builder:
             for transfer in moment.transfers:
                 steps += self._message(transfer)
         ends = [self._ends(values) for values in (self.network.inputs, self.network.outputs)] if self.device < 0 else []
-        return Program(self.device, self.plan.workers, self.height, tuple(steps), *ends)
+        return DeviceProgram(self.device, self.plan.workers, self.height, tuple(steps), *ends)
 
     def _ends(self, values: Iterable[int]) -> tuple[tuple[int, int], ...]:
         boxes = {value: whole(self.network.shape(value)) for value in values}
         return tuple((self._start((value, -1), box), box.volume) for value, box in boxes.items())
 
-    def _message(self, transfer: Transfer) -> Iterator[Step]:
+    def _message(self, transfer: Transfer) -> Iterator[DeviceStep]:
         sends = transfer.source == self.device
         peer = transfer.target if sends else transfer.source
         number = self.sent.get((sends, peer), 0)
@@ -175,13 +175,13 @@ class _Builder:
         ]
         return Operator(index, node.operator, *starts)
 
-    def _block(self, moment: Moment, part: Part, places: Sequence[int]) -> Iterator[Step]:
+    def _block(self, moment: Moment, part: Part, places: Sequence[int]) -> Iterator[DeviceStep]:
         if max(len(part.inputs), len(part.outputs)) > MOST_OPERANDS:
             name = self.network.nodes[part.pieces[-1].node].name
             raise PlanError(f"the block that ends with {name} has more than {MOST_OPERANDS} inputs or outputs")
         copies = iter(places)
         inputs, outputs = list[int](), list[int]()
-        after = list[Step]()
+        after = list[DeviceStep]()
         for (value, box), at in zip(part.inputs, moment.inputs, strict=True):
             inputs.append(self._at(at) if at is not None else next(copies))
             if at is None:

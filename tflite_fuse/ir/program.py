@@ -1,16 +1,13 @@
-"""The graph as memory sees it: operators, and tensors that have a size in bytes.
+"""A program: steps in an order and the tensors between them. Planners, searches and reports query it.
 
-Weights are not in it: constants live in flash. Neither are empty optional inputs.
-
-Permissions for an operator's output to share memory with an input that dies there.
-
-A model's first subgraph as memory sees it.
+A step is an operator of a file or a fused block. A candidate of the search is a program: it shares the file it began as
+with all others, and becomes a file of its own once, when it has been selected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.model.schema import Model, Operator, SubGraph
@@ -18,12 +15,12 @@ from tflite_fuse.model.types import TensorType, operator_label, operator_name, t
 
 
 @dataclass(frozen=True)
-class MemoryOp:
-    """One operator.
+class Step:
+    """One operator or fused block.
 
     Attributes:
         name: how messages and reports call it.
-        inputs: arena tensors it reads, in order, indices into ``MemoryGraph.sizes``; the same tensor may repeat.
+        inputs: arena tensors it reads, in order, indices into ``Program.sizes``; the same tensor may repeat.
         outputs: arena tensors it writes.
         ordered: True for an operator with effects beyond its outputs (variables, control flow, resources). Ordered
             operators keep their relative order.
@@ -39,24 +36,33 @@ class MemoryOp:
 
 
 @dataclass(frozen=True)
-class MemoryGraph:
-    """Operators in execution order and the arena tensors between them.
+class Program:
+    """Steps in execution order and the arena tensors between them.
+
+    Weights have size 0: constants live in flash. A program need not come from a file: descriptions of graphs have
+    neither ``file`` nor ``graph``.
 
     Attributes:
-        sizes: bytes of each tensor. Tensors that no operator touches have an entry too: indices are a model's.
-        ops: operators in execution order (a valid topological order).
+        sizes: bytes of each tensor. Tensors that no step touches have an entry too: indices are those of ``graph``.
+        steps: in execution order (a valid topological order).
         inputs: network inputs: live from the start until their last use.
         outputs: network outputs: live from their producer until the end.
         resident: tensors that are live all the time (variables). They count in every working set.
         names: one name per tensor, for messages.
+        file: what the program was read from: operator codes, constants, further subgraphs.
+        graph: the operators of the steps, in the same order, over the file's tensors and those of blocks behind them.
+        absent: tensors of ``graph`` that the program does not have, because blocks replace all that touch them.
     """
 
     sizes: tuple[int, ...]
-    ops: tuple[MemoryOp, ...]
+    steps: tuple[Step, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     resident: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    file: Model | None = field(default=None, repr=False, compare=False)
+    graph: SubGraph | None = field(default=None, repr=False, compare=False)
+    absent: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -64,7 +70,7 @@ class MemoryGraph:
         if len(self.names) != len(self.sizes):
             raise ModelError(f"the graph names {len(self.names)} tensors but sizes {len(self.sizes)}")
         written = set(self.inputs) | set(self.resident)
-        for op in self.ops:
+        for op in self.steps:
             for tensor in (*op.inputs, *op.outputs):
                 if not 0 <= tensor < len(self.sizes):
                     raise ModelError(f"operator {op.name} uses tensor {tensor}, the graph has {len(self.sizes)}")
@@ -73,10 +79,57 @@ class MemoryGraph:
                     raise ModelError(f"operator {op.name} reads tensor {self.names[tensor]} before it is written")
             written.update(op.outputs)
 
-    def reordered(self, order: Iterable[int]) -> MemoryGraph:
-        """The same graph with its operators in another order (checked: every read must follow its write)."""
-        ops = tuple(self.ops[index] for index in order)
-        return MemoryGraph(self.sizes, ops, self.inputs, self.outputs, self.resident, self.names)
+    def reordered(self, order: Sequence[int]) -> Program:
+        """Return the program with its steps in another order.
+
+        Raises:
+            ModelError: a step reads what a later one writes.
+        """
+        graph = self.graph
+        if graph is not None:
+            graph = replace(graph, operators=tuple(graph.operators[index] for index in order))
+        return replace(self, steps=tuple(self.steps[index] for index in order), graph=graph)
+
+    def with_steps(self, steps: Sequence[Step], graph: SubGraph, sizes: Sequence[int] = ()) -> Program:
+        """Return the program of a file with other steps. Tensors that nothing touches any more are absent.
+
+        Args:
+            steps: in execution order.
+            graph: their operators, over the program's tensors and those of blocks behind them.
+            sizes: bytes of the tensors that are added.
+        """
+        assert self.file is not None
+        touched = {*graph.inputs, *graph.outputs}
+        for each in graph.operators:
+            touched.update(each.inputs or (), each.outputs or (), each.intermediates or ())
+        for signature in self.file.signature_defs or ():
+            if signature.subgraph_index == 0:
+                touched.update(entry.tensor_index for entry in (*(signature.inputs or ()), *(signature.outputs or ())))
+        absent = frozenset(range(len(graph.tensors))) - touched
+        return replace(
+            self,
+            sizes=tuple(0 if tensor in absent else size for tensor, size in enumerate((*self.sizes, *sizes))),
+            steps=tuple(steps),
+            inputs=tuple(tensor for tensor in self.inputs if tensor not in absent),
+            names=(*self.names, *(tensor.name or "" for tensor in graph.tensors[len(self.names) :])),
+            graph=graph,
+            absent=absent,
+        )
+
+    @property
+    def origin(self) -> tuple[Model, SubGraph]:
+        """Return the file that the program began as, and its first subgraph as it is now.
+
+        Blocks have no bytes yet, and absent tensors are still there.
+        """
+        assert self.file is not None and self.graph is not None, "a description of a graph has no file"
+        return self.file, self.graph
+
+    @property
+    def subgraphs(self) -> tuple[SubGraph, ...]:
+        """Return all subgraphs, the program's own first."""
+        file, graph = self.origin
+        return graph, *file.subgraphs[1:]
 
 
 @dataclass(frozen=True)
@@ -100,18 +153,18 @@ class Overlap:
     distance: int | None = None
 
 
-def graph_overlaps(graph: MemoryGraph) -> tuple[Overlap, ...]:
+def graph_overlaps(graph: Program) -> tuple[Overlap, ...]:
     """The in-place pairs the graph's operators carry, as overlaps."""
-    return tuple(Overlap(read, written) for op in graph.ops for read, written in op.in_place)
+    return tuple(Overlap(read, written) for op in graph.steps for read, written in op.in_place)
 
 
-def require_sound(graph: MemoryGraph, overlaps: tuple[Overlap, ...]) -> None:
+def require_sound(graph: Program, overlaps: tuple[Overlap, ...]) -> None:
     """Check that every overlap joins an input and an output of one operator.
 
     Raises:
         PlanError: it does not.
     """
-    pairs = {(read, written) for op in graph.ops for read in op.inputs for written in op.outputs}
+    pairs = {(read, written) for op in graph.steps for read in op.inputs for written in op.outputs}
     for overlap in overlaps:
         if (overlap.input, overlap.output) not in pairs:
             raise PlanError(
@@ -120,11 +173,14 @@ def require_sound(graph: MemoryGraph, overlaps: tuple[Overlap, ...]) -> None:
             )
 
 
-def _name(graph: MemoryGraph, tensor: int) -> str:
+def _name(graph: Program, tensor: int) -> str:
     return graph.names[tensor] if 0 <= tensor < len(graph.names) else f"number {tensor}"
 
 
-FUSED_OPERATOR = "CUSTOM:TFLITE_FUSE"
+CUSTOM_CODE = "TFLITE_FUSE"
+"""Of this project's own operator, a fused block."""
+
+FUSED_OPERATOR = f"CUSTOM:{CUSTOM_CODE}"
 """``operator_name`` of this project's own custom operator, which has no effect beyond its outputs."""
 
 _EFFECTS = frozenset(
@@ -168,7 +224,7 @@ def arena_tensors(model: Model, graph: SubGraph) -> frozenset[int]:
 def has_effects(model: Model, graph: SubGraph, operator: Operator) -> bool:
     """True for operators that must keep their order: control flow, variables, resources, foreign custom operators.
 
-    So must operators that meet in a string or a handle: it lies outside the arena, the memory graph does not show it.
+    So must operators that meet in a string or a handle: it lies outside the arena, no step shows it.
     """
     name = operator_name(model, operator)
     if name.startswith("CUSTOM:"):
@@ -177,7 +233,7 @@ def has_effects(model: Model, graph: SubGraph, operator: Operator) -> bool:
     return name in _EFFECTS or any(tensor.is_variable or tensor.type in _UNSIZED for tensor in touched)
 
 
-def with_placed_variables(graph: MemoryGraph, model: Model, offsets: Sequence[int]) -> MemoryGraph:
+def with_placed_variables(graph: Program, model: Model, offsets: Sequence[int]) -> Program:
     """The graph with the variables that a plan places: these lie in the arena, too, and outlive the inference."""
     placed = [t for t, tensor in enumerate(model.main.tensors) if tensor.is_variable and offsets[t] >= 0]
     sizes = list(graph.sizes)
@@ -190,8 +246,8 @@ MOST_PARTS = 8192
 """Operators and tensors of a model that its memory is worked out for: planners look at all pairs of tensors."""
 
 
-def memory_graph(model: Model) -> MemoryGraph:
-    """The first subgraph's operators and arena tensors; tensor indices are the model's.
+def program_of(model: Model) -> Program:
+    """Return the program of a model's first subgraph; tensor indices are the model's.
 
     Tensors outside the arena have size 0. A tensor that is read but that nothing writes counts as a network input.
 
@@ -203,7 +259,7 @@ def memory_graph(model: Model) -> MemoryGraph:
         raise ModelError(f"it has more than {MOST_PARTS:,} operators or tensors, too many to work its memory out")
     arena = arena_tensors(model, graph)
     ops = tuple(
-        MemoryOp(
+        Step(
             name=operator_label(model, index),
             inputs=tuple(t for t in operator.inputs or () if t in arena),
             outputs=tuple(t for t in operator.outputs or () if t in arena),
@@ -214,10 +270,12 @@ def memory_graph(model: Model) -> MemoryGraph:
     written = {t for op in ops for t in op.outputs}
     unwritten = {t for op in ops for t in op.inputs} - written - set(graph.inputs)
     held = arena & (written | unwritten | set(graph.inputs) | set(graph.outputs))
-    return MemoryGraph(
+    return Program(
         sizes=tuple(tensor_nbytes(t) if i in held else 0 for i, t in enumerate(graph.tensors)),
-        ops=ops,
+        steps=ops,
         inputs=tuple(dict.fromkeys(t for t in (*graph.inputs, *sorted(unwritten)) if t in arena)),
         outputs=tuple(dict.fromkeys(t for t in graph.outputs if t in arena)),
         names=tuple(tensor.name or f"tensor {index}" for index, tensor in enumerate(graph.tensors)),
+        file=model,
+        graph=graph,
     )
