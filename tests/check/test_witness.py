@@ -25,6 +25,7 @@ from tflite_fuse.errors import ModelError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import get_metadata, remove_metadata, set_metadata
 from tflite_fuse.model.witness import WITNESS_METADATA, Witness, read_witness, set_witness
+from tflite_fuse.passes.base import PassResult, witness_of
 from tflite_fuse.passes.preparing import constant_channels
 from tflite_fuse.passes.preparing.constant_channels import ConstantChannels, Range
 from tflite_fuse.rewriting.guess import validate_any
@@ -111,6 +112,16 @@ def test_bytes_that_are_no_witness_are_not_used(data: bytes) -> None:
     model, narrow = narrowed()
     assert not validate(model, set_metadata(narrow, WITNESS_METADATA, data)).proven
     assert validate(model, set_metadata(model, WITNESS_METADATA, data)).proven
+
+
+def test_several_passes_speak_of_the_tensors_of_the_first_model() -> None:
+    model = folded(VALID, -128)
+    moved = PassResult(model, True, origins=(3, -1, 5))
+    named = PassResult(model, True, witness=Witness({0: (1,), 1: (2,), 2: (3,), 7: (4,)}))
+    assert witness_of([moved, named]) == Witness({3: (1,), 5: (3,)})
+    moved_again = PassResult(model, True, origins=(2, 0, 1, 9))
+    assert witness_of([moved, moved_again, named]) == Witness({5: (1,), 3: (2,)})
+    assert witness_of([named, moved]) == named.witness
 
 
 # ---- What it may not do ----

@@ -24,7 +24,7 @@ class PassResult:
         proves: what the claim is about: ``order``, ``fusion`` or ``plan``.
         witness: what the proof has to know of the choices, in the numbers of the tensors before the pass.
         origins: by tensor of ``model``, its number before the pass, -1 for one that is new; None where tensors keep
-            their numbers.
+            their numbers, or no pass behind this one has a witness.
     """
 
     model: Model
