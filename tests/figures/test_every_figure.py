@@ -79,7 +79,7 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("`scripts/bench_metrics.py MODEL ...` compares", "scripts/bench_metrics.py", SMALL),
         Origin("still fits 12 kB", GIVEN),
         Origin("Run by hand with ray", BY_HAND),
-        Origin("Run by hand with tensorflow", BY_HAND),
+        Origin("Run by hand (arenas are head + tail) with tensorflow", BY_HAND),
         Origin("bytes of arena before", BY_HAND),
         Origin("Run by hand with torch", BY_HAND),
         Origin("Of 200 small models", "scripts/bench_pipelines.py", SMALL),

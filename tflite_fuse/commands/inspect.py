@@ -88,7 +88,8 @@ def inspect(
         print_json(inspection.to_json() | found | ({} if verdict is None else {"board": verdict.to_json()}))
         return
     arena = None if expected.best is None else expected.best.arena_bytes
-    for line in inspection_headline(inspection, expected.report, expected.options, arena, expected.fit):
+    fits = verdict is None or verdict.fitting is not None
+    for line in inspection_headline(inspection, expected.report, expected.options, arena, expected.fit, fits=fits):
         say(line)
     if not verbose:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tflite_fuse.memory.tflm.runtimes import runtime_named
+from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.notes import Note
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.int8_code import CODE
@@ -25,8 +25,7 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
     if report.unchanged is not None:
         reached = f"unchanged, arena {after:,} bytes; {report.unchanged}"
     more = f"; less RAM: {report.advice[0]}" if report.advice else ""
-    project = "esp-idf" if report.runtime.startswith("esp32") else "arduino"
-    step = f"tflite-fuse export {target} project --format {project}{more} (--verbose lists what was done and why)"
+    step = f"{_export(target, report.runtime)}{more} (--verbose lists what was done and why)"
     not_run = "" if report.unverified is None else ", NOT RUN" if report.second_witness is None else ", not run in TFLM"
     return (
         f"{target}: {reached}{not_run}",
@@ -38,7 +37,7 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
 
 
 def inspection_headline(
-    found: Inspection, rewritten: Report | None, typed: str, arena: int | None, fit: str
+    found: Inspection, rewritten: Report | None, typed: str, arena: int | None, fit: str, *, fits: bool = True
 ) -> tuple[str, ...]:
     """Return five lines: RAM now and after a rewrite, RAM to allocate, boards, what was checked, the next step.
 
@@ -48,18 +47,26 @@ def inspection_headline(
         typed: its options.
         arena: bytes that must be allocated after it; None where it saves nothing.
         fit: clause about boards.
+        fits: whether the board that was named has the RAM and the flash.
     """
     now = found.figures.arena_bytes
-    command = f"tflite-fuse rewrite {found.model} small.tflite {typed}".rstrip()
-    saved = f" -> {arena:,} bytes ({change(now, arena)}) by a rewrite" if arena is not None else " bytes"
-    checked = "a rewrite is not possible" if rewritten is None else f"the rewrite: {rewritten.claim()}"
+    saved = " bytes; a rewrite saves nothing"
+    step, checked = _export(found.model, found.runtime), "nothing was rewritten, nothing was run"
+    if rewritten is None:
+        saved = " bytes; a rewrite is not possible"
+    elif arena is not None:
+        saved = f" -> {arena:,} bytes ({change(now, arena)}) by a rewrite"
+        step = f"tflite-fuse rewrite {found.model} small.tflite {typed}".rstrip()
+        checked = f"the rewrite: {rewritten.claim()}"
+    if not fits:
+        step = "a smaller model, or a board with more memory: `tflite-fuse boards` lists them"
     refused = next((note for note in found.records if note.reason == "runtime refuses"), None)
     return (
         f"{found.model}: arena {now:,}{saved}",
         _allocate(found.figures, found.runtime),
         fit,
         checked if refused is None else f"{sentences_of((refused,))[0]}; {checked}",
-        f"next: {_quantize(found.records) or f'{command} (--verbose lists operators, reasons and notes)'}",
+        f"next: {_quantize(found.records) or f'{step} (--verbose lists operators, reasons and notes)'}",
     )
 
 
@@ -78,10 +85,15 @@ def int8_lines(records: Sequence[Note]) -> Iterator[str]:
         yield from (f"    {line}".rstrip() for line in CODE.splitlines())
 
 
+def _export(model: str, runtime: str) -> str:
+    return f"tflite-fuse export {model} project --format {'esp-idf' if runtime.startswith('esp32') else 'arduino'}"
+
+
 def _allocate(figures: Figures, runtime: str) -> str:
+    other = " (--runtime names another)" if runtime == DEFAULT_RUNTIME else ""
     return (
-        f"allocate a tensor arena of {figures.arena_bytes:,} bytes for {runtime_named(runtime)}; the model takes "
-        f"{figures.file_bytes:,} bytes of flash"
+        f"allocate a tensor arena of {figures.arena_bytes:,} bytes for {runtime_named(runtime)}{other}; "
+        f"the model takes {figures.file_bytes:,} bytes of flash"
     )
 
 
