@@ -18,7 +18,7 @@ from tests.conftest import shared_models
 from tests.drawing.raw_models import VALID
 from tests.float_models import with_float_borders
 from tests.passes.preparing.chains_of_zeros import chains
-from tests.passes.preparing.test_constant_channels import folded, one_more
+from tests.passes.preparing.test_constant_channels import folded, images_of, needs_tflm, one_more
 from tflite_fuse.api import rewrite
 from tflite_fuse.check import validate
 from tflite_fuse.errors import ModelError
@@ -29,6 +29,7 @@ from tflite_fuse.passes.base import PassResult, witness_of
 from tflite_fuse.passes.preparing import constant_channels
 from tflite_fuse.passes.preparing.constant_channels import ConstantChannels, Range
 from tflite_fuse.rewriting.guess import validate_any
+from tflite_fuse.runtime import tflm
 
 
 def narrowed() -> tuple[Model, Model]:
@@ -175,6 +176,29 @@ def test_channels_that_vary_are_not_proven_whatever_is_claimed(model: Model) -> 
     honest = ConstantChannels().run(model)
     assume(forged.changed and forged.witness != honest.witness)
     assert not validate(model, forged.witnessed).proven
+
+
+@needs_tflm
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(chains, st.randoms(use_true_random=False), st.booleans())
+def test_a_pass_that_errs_is_proven_where_bytes_stay_alone(model: Model, randomness: random.Random, any_: bool) -> None:
+    """Some channels are taken for constants they are not, with a witness and biases that fit."""
+
+    def wrong(found: Range) -> Range:
+        chosen = np.array([randomness.random() < 0.3 for _ in found.low])
+        taken = np.array([randomness.randint(-128, 127) for _ in found.low]) if any_ else found.low
+        return Range(np.where(chosen, taken, found.low), np.where(chosen, taken, found.high))
+
+    with pytest.MonkeyPatch.context() as patched:
+        ranges = constant_channels.find_ranges
+        patched.setattr(
+            constant_channels, "find_ranges", lambda lowerings: {t: wrong(r) for t, r in ranges(lowerings).items()}
+        )
+        forged = ConstantChannels().run(model)
+    assume(forged.changed and validate(model, forged.witnessed).proven)
+    outputs = [tflm.run(serialize_model(each), images_of(model)).outputs for each in (model, forged.model)]
+    for before, after in zip(*outputs, strict=True):
+        np.testing.assert_array_equal(before, after)
 
 
 @settings(max_examples=60, deadline=None)
