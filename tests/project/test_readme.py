@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 
+import tflite_fuse
 from scripts.bench_readme import MODELS, row
 from scripts.readme import part
 from scripts.write_operators import operators
@@ -43,6 +44,13 @@ ROWS = {line.split("|")[1].strip(): line for line in part("table").splitlines()[
 def test_the_arenas_in_the_table_are_what_its_script_prints(path: Path) -> None:
     if path.stem in ROWS:
         assert arenas(row(path, inputs=0)) == arenas(ROWS[path.stem]), "run scripts/bench_readme.py --write"
+
+
+@pytest.mark.parametrize("path", [Path(SAMPLE_MODEL), *SHARED_MODELS], ids=lambda path: path.stem)
+def test_the_files_of_the_speed_table_need_the_arenas_of_the_first(path: Path) -> None:
+    if path.stem in ROWS and path.stem in part("speed"):
+        found = tflite_fuse.rewrite(path, target="cortex-m7", verify=False).report.after.arena_bytes
+        assert abs(found / int(arenas(ROWS[path.stem])[4].replace(",", "")) - 1) <= 0.005
 
 
 def test_the_table_has_the_models_of_its_script() -> None:
