@@ -103,6 +103,7 @@ def test_the_script_of_the_action_fails_with_the_table_in_the_summary(model: Pat
                 "MAX_RAM": limit,
                 "MAX_FLASH": "",
                 "BOARD": "",
+                "RUNTIME": "arduino",
                 "REWRITTEN": "false",
             },
         )

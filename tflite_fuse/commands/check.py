@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 import tflite_fuse
+from tflite_fuse.boards.fit import fit_sentence
 from tflite_fuse.boards.table import find_board
 from tflite_fuse.commands.arguments import BoardName, JsonFlag, Reserve, RuntimeName, reserved
 from tflite_fuse.commands.config import ConfigFile
@@ -25,6 +26,7 @@ Row = dict[str, object]
 _MOST_NAMED = 5
 """Models that do not fit, named in one line."""
 
+_SIZES = ("arena_bytes", "file_bytes")
 _HEADS = ("model", "arena", "limit", "flash", "limit", "")
 
 
@@ -82,29 +84,29 @@ def check(
 def _headline(rows: Sequence[Row], within: str, runtime: str, *, rewritten: bool) -> tuple[str, ...]:
     """Five lines: how many fit, what to allocate, which do not fit, what was checked, the next step."""
     over = [row for row in rows if not row["fits"]]
-    arenas = [int(str(row["arena_bytes"])) for row in rows if row["arena_bytes"] is not None]
+    arenas, files = ([int(str(row[name])) for row in rows if row[name] is not None] for name in _SIZES)
     most = f"{max(arenas):,} bytes" if arenas else "nothing"
-    told = "; ".join(_told(row) for row in over[:_MOST_NAMED])
-    more = f" and {len(over) - _MOST_NAMED} more" if len(over) > _MOST_NAMED else ""
-    broken = [row for row in over if row["error"] is not None]
-    small = next((row for row in over if row["error"] is None), None)
-    step = "nothing to do"
-    if small is not None:
-        step = f"tflite-fuse inspect {printable(str(small['model']))} lists what would make it fit"
-        if not rewritten:
-            step = "tflite-fuse check --rewritten compares what rewrites of the models need"
-    elif broken:
-        step = "give models that can be read"
-    checked = "as they are: not rewritten, not run"
-    if rewritten:
-        checked = "rewritten: proven to compute the same bytes, not run"
+    fit = fit_sentence(max(arenas, default=0), max(files, default=0))
+    if over:
+        more = f" and {len(over) - _MOST_NAMED} more" if len(over) > _MOST_NAMED else ""
+        fit = f"too large: {'; '.join(map(_told, over[:_MOST_NAMED]))}{more}"
     return (
         _first(rows, within),
         f"allocate a tensor arena of {most} for {runtime_named(runtime)}" + ("" if len(rows) == 1 else ", the largest"),
-        f"too large: {told}{more}" if over else "too large: none",
-        checked,
-        f"next: {step} (--verbose prints a table of all models)",
+        fit,
+        "rewritten: proven, not run" if rewritten else "as they are: not rewritten, not run",
+        f"next: {_step(over, rewritten=rewritten)} (--verbose prints a table of all models)",
     )
+
+
+def _step(over: Sequence[Row], *, rewritten: bool) -> str:
+    """What to do about models that do not fit."""
+    large = next((row for row in over if row["error"] is None), None)
+    if large is None:
+        return "give models that can be read" if over else "nothing to do"
+    if rewritten:
+        return f"tflite-fuse inspect {printable(str(large['model']))} lists what would make it fit"
+    return "tflite-fuse check --rewritten compares what rewrites of the models need"
 
 
 def _first(rows: Sequence[Row], within: str) -> str:
