@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What float32 networks gain: bench_floats.py [MODEL ...].
+"""What float32 networks gain: bench_floats.py [--write] [MODEL ...].
 
-Every model is an int8 .tflite file (default: those of ``shared/models`` beside the project). Its float32 twin, as
+Every model is an int8 .tflite file (default: five of ``shared/models`` beside the project). Its float32 twin, as
 ``scripts/build_model.py --float32`` makes it, is rewritten with the input in the arena and streamed; both are compared
-with the twin in TensorFlow Lite Micro. Where the input cannot be streamed the mean counts the arena with it.
+with the twin in TensorFlow Lite Micro. Where a streamed input would make it larger, the mean counts the arena with it.
 """
 
 from __future__ import annotations
@@ -13,52 +13,94 @@ import sys
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from scripts.bench_device import SHARED_MODELS
+from scripts.readme import write_part
 from scripts.zoo.float_twin import float_twin
-from tflite_fuse.errors import LimitError, TfliteFuseError
+from tflite_fuse.errors import LimitError, TfliteFuseError, VerificationError
 from tflite_fuse.model import load_model, serialize_model
 
-_NAMES = ("vww96", "resnet8", "dscnn_kws", "autoencoder", "person_detect")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "faq.md"
+
+HEAD = "| float32 twin of | TFLM | rewritten | ratio | streamed | ratio |\n|---|--:|--:|--:|--:|--:|\n"
+
+_NAMES = ("vww96", "person_detect", "dscnn_kws", "resnet8", "autoencoder")
 
 
-def _row(path: Path, shares: list[list[float]]) -> str:
-    data, cells = serialize_model(float_twin(load_model(path))), [path.stem]
-    for place, mode in enumerate(("resident", "streamed")):
+class Row(NamedTuple):
+    """Arenas of one network: bytes under TFLM as it is, rewritten, and with a streamed input."""
+
+    name: str
+    before: int
+    resident: int
+    streamed: int | None
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """Times smaller, resident and at best streamed."""
+        return self.before / self.resident, self.before / (self.streamed or self.resident)
+
+    def __str__(self) -> str:
+        resident, streamed = self.ratios
+        cells = ["-", "-"] if self.streamed is None else [f"{self.streamed:,}", f"{streamed:.2f}"]
+        return f"| {self.name} | {self.before:,} | {self.resident:,} | {resident:.2f} | {' | '.join(cells)} |"
+
+
+def row(path: Path, inputs: int = 16) -> Row:
+    """The arenas of a model's float32 twin, compared on so many inputs.
+
+    Raises:
+        VerificationError: a rewritten twin was not compared.
+    """
+    data, found = serialize_model(float_twin(load_model(path))), list[int | None]()
+    for mode in ("resident", "streamed"):
         try:
-            report = tflite_fuse.rewrite(data, input_mode=mode).report
-        except LimitError:  # streamed it would be larger than the twin is
-            shares[place].append(shares[0][-1])
-            cells += ["–", "–"]
+            report = tflite_fuse.rewrite(data, input_mode=mode, inputs=inputs).report
+        except LimitError:
+            found.append(None)
             continue
-        exact = report.verified is not None and report.verified.bit_exact
-        share = report.before.arena_bytes / report.after.arena_bytes
-        shares[place].append(share)
-        cells += [] if place else [f"{report.before.arena_bytes:,}"]
-        cells += [f"{report.after.arena_bytes:,}", f"{share:.2f}" + ("" if exact else " (not verified)")]
-    return f"| {' | '.join(cells)} |"
+        if report.verified is None or not report.verified.bit_exact:
+            raise VerificationError(f"the float32 twin of {path.name} was not compared")
+        found += [] if found else [report.before.arena_bytes]
+        found.append(report.after.arena_bytes)
+    before, resident, streamed = found
+    assert before is not None and resident is not None
+    return Row(path.stem, before, resident, streamed)
+
+
+def sentence(rows: Sequence[Row]) -> str:
+    """What the README says of all of them."""
+    ranges, means = [], []
+    for place in (0, 1):
+        ratios = [each.ratios[place] for each in rows]
+        means.append(prod(ratios) ** (1 / len(ratios)))
+        ranges.append(f"{min(ratios):.1f} to {max(ratios):.1f} times")
+    twins = f"Float32 networks, too: twins of {len(rows)} public int8 networks shrink {ranges[0]}"
+    streamed = f"with a streamed input {ranges[1]} ({means[1]:.1f}), bit for bit as TFLM computes them."
+    return f"{twins} ({means[0]:.1f} on average),\n{streamed}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a table; returns the exit code."""
+    """Print a table; with --write put it into the pages. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="an int8 .tflite file")
+    parser.add_argument("--write", action="store_true", help=f"replace the table in {PAGE.name} and the README's line")
     options = parser.parse_args(arguments)
     found = options.models or [p for n in _NAMES for p in sorted(SHARED_MODELS.glob(f"*{n}*.tflite"))]
-    print("| float32 twin of | arena | rewritten | times smaller | input streamed | times smaller |")
-    print("|---|---|---|---|---|---|")
-    shares: list[list[float]] = [[], []]
     try:
-        for path in found:
-            print(_row(path, shares), flush=True)
+        rows = [row(path) for path in found]
     except TfliteFuseError as error:
         print(f"bench_floats: {error}", file=sys.stderr)
         return 2
-    means = [prod(each) ** (1 / len(each)) if each else 1.0 for each in shares]
-    print(f"| geometric mean | | | {means[0]:.2f} | | {means[1]:.2f} |")
+    table = HEAD + "".join(f"{each}\n" for each in rows)
+    print(table + (sentence(rows) if rows else ""))
+    if options.write:
+        write_part("floats", table, PAGE)
+        write_part("floats", sentence(rows))
     return 0
 
 

@@ -249,6 +249,9 @@ def _generated_new() -> dict[str, Model]:
         "one dimension": networks.one_dimensional_network(),
         "wide": networks.wide_network(),
         "branches": networks.branching_network(),
+        "gates": networks.gated_network(16, 8),
+        "neck": networks.neck_network(size=32),
+        "bilinear neck": networks.neck_network(size=32, bilinear=True),
     }
     return {f"float {name}": float_twin(model) for name, model in found.items()}
 

@@ -16,6 +16,7 @@ from scripts.zoo.networks import keyword_network, temporal_network
 from tests.drawing.packed_blocks import DSP, MVE, deep_block, one_column_block, packed_block
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import random_config
+from tests.drawing.steps.floats import float_block
 from tests.drawing.witness import plan
 from tflite_fuse.emit.encode import encode
 from tflite_fuse.emit.in_model import blocks_in
@@ -26,15 +27,21 @@ from tflite_fuse.model.file import serialize_model
 _SEEDS = 60
 _WIDE_SEEDS = 8
 _PACKED_SEEDS = 30
+_FLOAT_SEEDS = 40
 _LONGEST = 8192
 
 
 def _seeds() -> Iterator[bytes]:
     """Sound blocks of every kind, with inputs in the arena, outside it and streamed, packed weights, windows of one
-    column, whose dilation may have any size, and blocks that keep a state."""
+    column, whose dilation may have any size, blocks on float32 and blocks that keep a state."""
     for number in range(_SEEDS):
         rng = Random(number)
         block = random_block(rng, largest=6)
+        encoded = encode(block, plan(block, random_config(rng, block)))
+        yield struct.pack("<B3xI", number % 16, len(encoded.options)) + encoded.options + encoded.constants
+    for number in range(_FLOAT_SEEDS):
+        rng = Random(number)
+        block = float_block(rng, largest=6)
         encoded = encode(block, plan(block, random_config(rng, block)))
         yield struct.pack("<B3xI", number % 16, len(encoded.options)) + encoded.options + encoded.constants
     for number in range(_PACKED_SEEDS):

@@ -8,6 +8,7 @@ from random import Random
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
+from scripts.zoo.float_twin import float_twin
 from scripts.zoo.networks import branching_network, inverted_residual_network, one_dimensional_network, pyramid_network
 from tests.builders import random_graph
 from tests.model.rich_model import rich_model
@@ -78,6 +79,8 @@ SEEDS: dict[str, Callable[[], bytes]] = {
     "variables": lambda: serialize_model(random_graph(Random(8).randint, 6, variables=True)),
     "fused": lambda: _rewritten(kinds_model()),
     "fused_overlap": lambda: _rewritten(one_dimensional_network(16, 4, 2)),
+    "float32": lambda: serialize_model(float_twin(kinds_model())),
+    "float32_fused": lambda: _rewritten(float_twin(kinds_model())),
     "streamed": lambda: _rewritten(branching_network(8, 2, 2), input_mode="streamed"),
 }
 """Name of each seed and what makes its bytes."""

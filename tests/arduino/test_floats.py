@@ -15,7 +15,11 @@ from tests.drawing.random_configs import one_tile, random_config
 from tests.drawing.steps.floats import FloatMaker, float_block
 from tests.drawing.witness import check
 from tests.emit.test_fuzz_options import run_sanitized
+from tflite_fuse.check.block.options import read_options
+from tflite_fuse.check.block.regions import program_of
+from tflite_fuse.check.block.replay import replay
 from tflite_fuse.cost.schedule.schedule import schedule
+from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.emit.encode import encode
 from tflite_fuse.errors import BlockError
@@ -49,6 +53,30 @@ def test_decoding_gives_the_block_back(seed: int) -> None:
     found = decode(encoded.options, encoded.constants).block
     assert [replace(t, name="") for t in found.tensors] == [replace(t, name="") for t in block.tensors]
     assert [replace(s, bias=None) for s in found.stages] == list(block.stages)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_proof_follows_them_to_the_same_distances(seed: int) -> None:
+    rng = Random(seed)
+    block = float_block(rng)
+    found = BlockPlan(block, one_tile(random_config(rng, block)))
+    proven = replay(program_of(read_options(found.encoded.options)))
+    assert list(proven.problems) == []
+    assert proven.scratch == found.scratch_distances
+
+
+def test_strips_of_a_sum_are_refused() -> None:
+    """They would add in another order."""
+    maker = FloatMaker(Random(3), plain_inputs=True)
+    maker.newest = maker.add_input((6, 8, 2))
+    maker.dense()
+    block = maker.finish(extra_outputs=False)
+    with pytest.raises(BlockError, match="whole rows"):
+        schedule(block, BlockConfig(6, 4))
+    encoded = encode(block, schedule(block, BlockConfig(2, 8)))
+    options = read_options(encoded.options)
+    narrow = options._replace(header=options.header._replace(tile_width=4))
+    assert any("another order" in problem for problem in replay(program_of(narrow)).problems)
 
 
 def joined(*flags: str) -> HostLibrary:

@@ -10,6 +10,7 @@ import pytest
 from tests.drawing.plain_pull import PlainPull
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import one_tile, random_config
+from tests.drawing.steps.floats import float_block
 from tests.drawing.witness import random_operands
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.ir.block import Block, BlockConfig, Stage, StageKind
@@ -91,10 +92,9 @@ def cases(count: int) -> list[tuple[Block, Random]]:
 
 
 def has_tail(block: Block) -> bool:
-    return any(
-        stage.kind in (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FULLY_CONNECTED)
-        for stage in block.stages
-    )
+    sums = (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FULLY_CONNECTED)
+    sums += (StageKind.FLOAT_GLOBAL_AVERAGE, StageKind.FLOAT_FULLY_CONNECTED)
+    return any(stage.kind in sums for stage in block.stages)
 
 
 def survives(block: Block, config: BlockConfig, distance: int, rng: Random) -> bool:
@@ -104,6 +104,20 @@ def survives(block: Block, config: BlockConfig, distance: int, rng: Random) -> b
     except SpentByteReadError:
         return False
     return True
+
+
+def test_no_spent_byte_of_float32_is_read() -> None:
+    found = 0
+    for seed in range(200):
+        rng = Random(seed)
+        block = float_block(rng, largest=7, plain_inputs=True)
+        if len(block.inputs) == len(block.outputs) == 1 and not has_tail(block):
+            config, found = one_tile(random_config(rng, block)), found + 1
+            (distance,) = schedule(block, config).overlaps.values()
+            assert survives(block, config, distance, rng)
+            if distance > -block.tensors[block.inputs[0]].nbytes:
+                assert not survives(block, config, distance - 1, rng)
+    assert found > 30
 
 
 @pytest.mark.parametrize("first", [0, 20, 40])

@@ -33,7 +33,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = [byte_array(f"static const _Alignas(16) unsigned char {name}[{len(data)}]", data) for name, data in arrays]
     (folder / "block.h").write_text("\n".join(text))
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{library_directory()}", f"-I{folder}"]
-    build([compiler("gcc"), *flags, PROGRAM, *library_objects(), "-o", folder / "program"])
+    build([compiler("gcc"), *flags, PROGRAM, *library_objects(), "-lm", "-o", folder / "program"])
     return folder / "program"
 
 
@@ -63,7 +63,7 @@ def test_each_kernel_can_be_called_by_itself(tmp_path: Path) -> None:
     """Copied, negated, the larger of two, and sums of products halved; clamped to -100...127 where a stage clamps."""
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{library_directory()}"]
     source = PROGRAM.with_name("one_kernel.c")
-    build([compiler("gcc"), *flags, source, *library_objects(), "-o", tmp_path / "program"])
+    build([compiler("gcc"), *flags, source, *library_objects(), "-lm", "-o", tmp_path / "program"])
     copied, negated, larger, conv, depthwise = outcome(tmp_path / "program", lines=True)
     assert copied == "-128 5 127 0 -7 64"
     assert negated == "127 -5 -127 0 7 -64"

@@ -164,6 +164,7 @@ def link(target: Target, main: Path, directory: Path, flags: str) -> Path:
             *f"-std=gnu11 -g {target.flags} {flags} -I. -I{library_directory()} -I{HERE}".split(),
             *map(str, (*own, *_library_objects(target, flags))),
             *target.link.format(here=HERE).split(),
+            *([] if "TFLITE_FUSE_NO_FLOATS" in target.flags else ["-lm"]),
             "-o",
             elf.name,
         ],

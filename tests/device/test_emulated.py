@@ -19,14 +19,17 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES
 
-THUMB_LIMIT = 35 * 1024
+THUMB_LIMIT = 35 * 1024 + 256
 """Bytes of flash that the library may take on a Cortex-M, constants included, beside the kernels of halfwords."""
 
 HALFWORDS_LIMIT = 3 * 1024 + 256
 """Bytes of flash of the convolutions with weights of 16 bits or in pairs."""
 
-FLOATS_LIMIT = 4 * 1024
+FLOATS_LIMIT = 5 * 1024 + 512
 """Bytes of flash of the kernels on float32."""
+
+FLOAT_KIND_LIMIT = 1024 + 256
+"""Bytes of flash of one of them, with what all of them share."""
 
 FIRST_LIMITS = {"-O2": 24 * 1024, "-Os": 21 * 1024 + 512}
 """Bytes of flash that the kinds of version 0.1 may take, by how they are compiled. arduino/README.md says them all."""
@@ -121,7 +124,8 @@ def test_every_other_kind_takes_at_most_one_kibibyte_and_is_left_out_where_it_is
     for kind in [kind for kind in StageKind if kind > StageKind.SOURCE and kind not in OF_SUMS]:
         # The table of kinds is as long as the largest number in it: 4 bytes a number are not of this kind.
         table = 4 * (kind - StageKind.CONV)
-        assert 0 < linked_size(target, tmp_path, "-O2", [StageKind.CONV, kind]) - least - table <= 1024, kind.name
+        most = FLOAT_KIND_LIMIT if kind.name.startswith("FLOAT_") else 1024
+        assert 0 < linked_size(target, tmp_path, "-O2", [StageKind.CONV, kind]) - least - table <= most, kind.name
 
 
 @pytest.mark.parametrize("name", ["cortex-m7", "cortex-m4", "cortex-m55"])

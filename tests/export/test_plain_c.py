@@ -95,7 +95,7 @@ def compile_with(folder: Path, main: str, flags: list[str]) -> Path:
 
 def link(folder: Path, main: str, flags: list[str]) -> Path:
     sources = [folder / "model.c", folder / main]
-    run([*flags, f"-I{folder}", *sources, *library_objects(), "-o", folder / "program"])
+    run([*flags, f"-I{folder}", *sources, *library_objects(), "-lm", "-o", folder / "program"])
     return folder / "program"
 
 

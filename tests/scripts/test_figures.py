@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from scripts import bench_floats
 from scripts.bench_device import measure
 from scripts.bench_networks import NETWORKS, PAGE, row
 from scripts.readme import part
@@ -22,6 +23,14 @@ MODELS_HERE = ("mlperf_tiny_dscnn_kws_int8", "mlperf_tiny_resnet8_int8", "mlperf
 def test_what_networks_of_usual_kinds_gain_is_what_the_page_of_questions_says(name: str) -> None:
     line = row(name, NETWORKS[name](), inputs=0)
     assert line in part("networks", PAGE).splitlines(), "run scripts/bench_networks.py --write"
+
+
+def test_what_a_float32_twin_gains_is_what_the_page_of_questions_says() -> None:
+    path = SHARED / "models" / "mlperf_tiny_dscnn_kws_int8.tflite"
+    if not path.exists():
+        pytest.skip(f"no {path.name} beside the project")
+    found = bench_floats.row(path, inputs=2)
+    assert str(found) in part("floats", bench_floats.PAGE).splitlines(), "run scripts/bench_floats.py --write"
 
 
 @pytest.mark.parametrize("name", MODELS_HERE)

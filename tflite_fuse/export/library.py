@@ -17,6 +17,11 @@ _OF_SPLITS = (
     "link/",
     *(f"tflite_fuse_{name}." for name in ("worker", "link", "key", "coordinator", "arduino")),
 )
+_OF_LIBM = {
+    "tflite_fuse_float_library_curve.c": {StageKind.FLOAT_LIBRARY_CURVE.name},
+    "tflite_fuse_float_softmax.c": {StageKind.FLOAT_SOFTMAX.name},
+}
+"""Kernels that call functions of the C library's mathematics, and their kinds."""
 _TABLE = "tflite_fuse_kinds.c"
 _OTHER_VERSION = "the C sources of tflite-fuse are of another version; install it again"
 _ROW = re.compile(r"row\((\w+), \w+\)")
@@ -66,7 +71,8 @@ def with_kinds(files: Files, kinds: Collection[StageKind], forms: Collection[Wei
     """The same folder with the kernels of these kinds alone, and of weights in these forms beside bytes.
 
     The others lose their row in the library's table of kinds. Nothing names them then, so that linkers that collect
-    sections leave them out; a block that uses one is refused as if the kind were unknown.
+    sections leave them out; a block that uses one is refused as if the kind were unknown. Kernels that need the C
+    library's mathematics are no part of the folder then, so that it is built without ``-lm``.
 
     Raises:
         RuntimeUnavailableError: the installed library's table is not what this package knows.
@@ -83,6 +89,7 @@ def with_kinds(files: Files, kinds: Collection[StageKind], forms: Collection[Wei
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
     for others in (_ROWS_OF_SPLITS, _ROWS_OF_FLOATS):
         table = others.sub(r"\1\n\n", table, count=1)
+    files = {name: content for name, content in files.items() if not _OF_LIBM.get(_file(name), wanted) - wanted}
     return with_weights({**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1)}, forms)
 
 
@@ -100,10 +107,15 @@ def with_weights(files: Files, forms: Collection[WeightForm]) -> Files:
     return {**files, path: table.encode()}
 
 
+def _file(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 def without_floats(files: Files) -> Files:
     """The same folder without the kernels on float32."""
     path, table = _table(files)
-    return {**files, path: _ROWS_OF_FLOATS.sub(r"\1\n\n", table, count=1).encode()}
+    kept = {name: content for name, content in files.items() if _file(name) not in _OF_LIBM}
+    return {**kept, path: _ROWS_OF_FLOATS.sub(r"\1\n\n", table, count=1).encode()}
 
 
 def _table(files: Files) -> tuple[str, str]:

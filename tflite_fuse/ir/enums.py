@@ -82,6 +82,12 @@ class StageKind(IntEnum):
     """The same of a tensor and a constant for each channel."""
     FLOAT_CURVE = 41
     """A function of one value."""
+    FLOAT_LIBRARY_CURVE = 42
+    """The same of the C library's functions."""
+    FLOAT_SOFTMAX = 43
+    """Shares of one of all channels of a pixel, by the C library's exponentials."""
+    FLOAT_RESIZE = 44
+    """Another number of rows and columns."""
 
 
 class Storage(IntEnum):

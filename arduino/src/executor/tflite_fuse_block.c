@@ -263,20 +263,6 @@ static bool overlaps(const void* a, int32_t a_bytes, const void* b, int32_t b_by
   return a_start < b_start + (uintptr_t)b_bytes && b_start < a_start + (uintptr_t)a_bytes;
 }
 
-/* Whether a stage reads or writes a tensor as floats, not byte by byte. */
-static bool is_computed_with(const tflite_fuse_block* block, int32_t tensor) {
-  bool is_found = false;
-  for (const tflite_fuse_stage* stage = block->stages; stage != block->stages + block->stage_count; ++stage) {
-    const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
-    bool is_operand = stage->output == tensor;
-    for (int32_t i = 0; i < stage->input_count; ++i) {
-      is_operand |= block->stage_inputs[stage->first_input + i] == tensor;
-    }
-    is_found |= is_operand && entry->reads_float && entry->writes_float;
-  }
-  return is_found;
-}
-
 /* Whether a run can begin. The planner of a hostile file may lay tensors anywhere. Pixels over pixels only spoil the
  * result, but the reserved bytes hold pointers. Bits of `converted` tell in which storages uint8 values lie. */
 static bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
@@ -298,9 +284,6 @@ static bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
     }
     if (overlaps(tflite_fuse_memory_of(m->io, tensor), tflite_fuse_pixels(tensor) * tflite_fuse_pixel_bytes(tensor),
                  m->io->scratch, tflite_fuse_reserved(m->block))) {
-      return false;
-    }
-    if ((uintptr_t)tflite_fuse_memory_of(m->io, tensor) % sizeof(float) != 0 && is_computed_with(m->block, t)) {
       return false;
     }
     *converted |= (uint32_t)(tensor->element_type == TFLITE_FUSE_ELEMENT_UINT8) << tensor->storage;
@@ -330,7 +313,10 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_attempt(const tflite_fuse_block*
   if ((converted & (1U << TFLITE_FUSE_STORAGE_INPUT)) != 0) {
     convert(&m, TFLITE_FUSE_STORAGE_INPUT);
   }
-  tflite_fuse_keep(block, io->state, false);
+  const tflite_fuse_status ready = tflite_fuse_keep(block, io, false);
+  if (ready != TFLITE_FUSE_OK) {
+    return ready;
+  }
   for (int32_t s = header->spatial_stages; s < block->stage_count; ++s) {
     if (sums_driven(&m, &block->stages[s])) {
       tflite_fuse_clear_sums(&m, &block->stages[s]);

@@ -78,11 +78,6 @@ static bool offsets_lie_within(const tflite_fuse_stage* stage, int32_t end) {
   return stage->weights_offset <= end && stage->table_offset <= end && stage->pad_offset <= end;
 }
 
-/* Whether weights are read in words, or are float32. */
-static bool needs_words(const tflite_fuse_stage* stage) {
-  return is_packed(stage) || tflite_fuse_entry_of(stage)->reads_float;
-}
-
 TFLITE_FUSE_RARE bool tflite_fuse_constants_are_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
                                                       size_t size) {
   if (stage->input_count == 0) {
@@ -92,7 +87,7 @@ TFLITE_FUSE_RARE bool tflite_fuse_constants_are_sound(const tflite_fuse_block* b
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   const int64_t weights = tflite_fuse_weight_bytes(stage, input, output);
-  if (!offsets_lie_within(stage, end) || weights < 0 || (stage->weights_offset != TFLITE_FUSE_NONE && needs_words(stage) && stage->weights_offset % 4 != 0) ||
+  if (!offsets_lie_within(stage, end) || weights < 0 || (is_packed(stage) && stage->weights_offset % 4 != 0) ||
       (weights > 0 && !fits(stage->weights_offset, (uint32_t)weights, 0, end)) || !table_is_sound(block, stage, end)) {
     return false;
   }

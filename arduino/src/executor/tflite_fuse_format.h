@@ -155,7 +155,13 @@ enum tflite_fuse_kind {
   /* The same of a tensor and a constant for each channel. */
   TFLITE_FUSE_KIND_FLOAT_BY_CHANNEL = 40,
   /* A function of one value. */
-  TFLITE_FUSE_KIND_FLOAT_CURVE = 41
+  TFLITE_FUSE_KIND_FLOAT_CURVE = 41,
+  /* The same of the C library's functions. */
+  TFLITE_FUSE_KIND_FLOAT_LIBRARY_CURVE = 42,
+  /* Shares of one of all channels of a pixel, by the C library's exponentials. */
+  TFLITE_FUSE_KIND_FLOAT_SOFTMAX = 43,
+  /* Another number of rows and columns. */
+  TFLITE_FUSE_KIND_FLOAT_RESIZE = 44
 };
 
 /* Where a tensor of a block lives. */

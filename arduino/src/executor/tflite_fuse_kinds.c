@@ -44,7 +44,10 @@
   row(FLOAT_GLOBAL_AVERAGE, float_global_average)   \
   row(FLOAT_PAIR, float_pair)                       \
   row(FLOAT_BY_CHANNEL, float_by_channel)           \
-  row(FLOAT_CURVE, float_curve)
+  row(FLOAT_CURVE, float_curve)                     \
+  row(FLOAT_LIBRARY_CURVE, float_library_curve)     \
+  row(FLOAT_SOFTMAX, float_softmax)                 \
+  row(FLOAT_RESIZE, float_resize)
 
 #if defined(TFLITE_FUSE_NO_FLOATS)
 #undef TFLITE_FUSE_KINDS_OF_FLOATS

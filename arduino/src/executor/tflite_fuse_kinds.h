@@ -54,11 +54,10 @@ typedef struct {
   bool (*table_is_sound)(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                          int64_t room);
 
-  /* Of kinds whose results depend on how the library was compiled: whether it was compiled as they need it. */
-  bool (*computes_exactly)(void);
-
-  /* Makes ready what a stage keeps from run to run, or, behind a run that has ended well, moves it on. */
-  void (*keep)(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done);
+  /* Makes ready what a stage keeps from run to run, or says why it cannot run; behind a run that has ended well, moves it
+   * on. Then io has its state alone. */
+  tflite_fuse_status (*keep)(const tflite_fuse_block* block, const tflite_fuse_stage* stage, const tflite_fuse_io* io,
+                             bool is_done);
 
   /* Computes call->count output pixels. */
   tflite_fuse_kernel compute;

@@ -107,10 +107,12 @@ static inline bool tflite_fuse_repeats(const tflite_fuse_entry* entry, const tfl
   return entry->operands > 1 && tflite_fuse_pixels(input) == 1 && tflite_fuse_pixels(output) > 1;
 }
 
-/* Bytes of one pixel. */
+/* Bytes of one pixel: four an element of float32, one of int8 and uint8. */
 static inline int32_t tflite_fuse_pixel_bytes(const tflite_fuse_tensor* tensor) {
-  return tensor->channels * (tensor->element_type == TFLITE_FUSE_ELEMENT_FLOAT32 ? 4 : 1);
+  return tensor->channels << (tensor->element_type & TFLITE_FUSE_ELEMENT_FLOAT32);
 }
+
+_Static_assert(TFLITE_FUSE_ELEMENT_FLOAT32 == 2 && TFLITE_FUSE_ELEMENT_UINT8 == 1, "4 is 1 << FLOAT32");
 
 /* The tensor a stage reads as its number'th input. */
 static inline const tflite_fuse_tensor* tflite_fuse_input_of(const tflite_fuse_block* block,
@@ -249,8 +251,9 @@ typedef struct {
 tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y,
                                        int32_t x, int32_t count);
 
-/* What stages keep from run to run: made ready for a run, or moved on behind one that has ended well. */
-void tflite_fuse_keep(const tflite_fuse_block* block, void* state, bool is_done);
+/* What stages keep from run to run: made ready for a run, or moved on behind one that has ended well. Returns why a stage
+ * cannot run. */
+tflite_fuse_status tflite_fuse_keep(const tflite_fuse_block* block, const tflite_fuse_io* io, bool is_done);
 
 /* For stages that sum: sets the sums to zero, adds `count` pixels of the input, writes the output pixel. */
 void tflite_fuse_clear_sums(const tflite_fuse_machine* m, const tflite_fuse_stage* stage);

@@ -229,7 +229,7 @@ TFLITE_FUSE_RARE const char* tflite_fuse_message(tflite_fuse_status status) {
     case TFLITE_FUSE_DAMAGED:
       return "the options or constants are damaged: their checksum is another";
     case TFLITE_FUSE_CONTRACTED:
-      return "the library's kernels add products that were not rounded: compile it with -ffp-contract=off";
+      return "float32: compile the library with -ffp-contract=off";
     case TFLITE_FUSE_WRONG_ROWS:
       return "the application's row kernels compute other bytes than the library's";
     case TFLITE_FUSE_BAD_VERSION:

@@ -13,17 +13,21 @@ TFLITE_FUSE_RARE int32_t tflite_fuse_state_bytes(const tflite_fuse_block* block)
   return (bytes + 3) & ~3;
 }
 
-TFLITE_FUSE_RARE void tflite_fuse_keep(const tflite_fuse_block* block, void* state, bool is_done) {
-  for (int32_t s = 0; s < block->stage_count; ++s) {
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_keep(const tflite_fuse_block* block, const tflite_fuse_io* io,
+                                                    bool is_done) {
+  tflite_fuse_status status = TFLITE_FUSE_OK;
+  for (int32_t s = 0; s < block->stage_count && status == TFLITE_FUSE_OK; ++s) {
     const tflite_fuse_entry* entry = tflite_fuse_entry_of(&block->stages[s]);
     if (entry->keep != NULL) {
-      entry->keep(block, &block->stages[s], state, is_done);
+      status = entry->keep(block, &block->stages[s], io, is_done);
     }
   }
+  return status;
 }
 
 TFLITE_FUSE_RARE void tflite_fuse_commit(const tflite_fuse_block* block, void* state) {
-  tflite_fuse_keep(block, state, true);
+  const tflite_fuse_io io = {.state = state};
+  (void)tflite_fuse_keep(block, &io, true);
 }
 
 TFLITE_FUSE_RARE void tflite_fuse_reset(const tflite_fuse_block* block, void* state) {

@@ -202,11 +202,6 @@ static bool accumulators_are_sound(const tflite_fuse_block* block, const tflite_
                       tflite_fuse_reserved(block), block->header->scratch_bytes);
 }
 
-static bool computes_exactly(const tflite_fuse_stage* stage) {
-  const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
-  return entry->computes_exactly == NULL || entry->computes_exactly();
-}
-
 static tflite_fuse_status check_stages(const tflite_fuse_block* block, uint32_t stage_input_count,
                                        size_t constants_bytes) {
   uint64_t work = 0;
@@ -223,9 +218,6 @@ static tflite_fuse_status check_stages(const tflite_fuse_block* block, uint32_t 
     }
     if (!add_work(block, stage, &work)) {
       return TFLITE_FUSE_TOO_MUCH_WORK;
-    }
-    if (!computes_exactly(stage)) {
-      return TFLITE_FUSE_CONTRACTED;
     }
   }
   return TFLITE_FUSE_OK;

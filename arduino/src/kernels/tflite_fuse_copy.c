@@ -76,7 +76,9 @@ static TFLITE_FUSE_RARE bool first_history_is_sound(const tflite_fuse_stage* sta
 
 /* Before a run a ring that is new or was reset gets its pixels of earlier runs; a run that went well makes earlier ones of
  * the new. */
-static void keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state, bool is_done) {
+static tflite_fuse_status keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
+                                    const tflite_fuse_io* io, bool is_done) {
+  void* const state = io->state;
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   uint32_t* const ring = tflite_fuse_mark_of(state, output);
   const uint32_t mark = *ring;
@@ -102,6 +104,7 @@ static void keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* s
     }
     *ring = TFLITE_FUSE_FILLED;
   }
+  return TFLITE_FUSE_OK;
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_state = {

@@ -11,6 +11,8 @@ from tests.drawing.random_blocks import BlockMaker, random_reals
 from tflite_fuse.ir.block import Block, Stage, StageKind, Storage
 from tflite_fuse.ops.floats.common import ANY, FloatBounds
 from tflite_fuse.ops.floats.elementwise import OPERATIONS, FloatCurve, FloatOperation
+from tflite_fuse.ops.floats.library import FloatSoftmax, LibraryCurve
+from tflite_fuse.ops.floats.resize import FloatPlaces, bilinear, nearest, window_of
 from tflite_fuse.ops.floats.weighted import FloatWeights
 
 _BOUNDS = (ANY, (-3.4028234663852886e38, 3.4028234663852886e38), (0.0, 6.0), (-1.0, 1.0), (0.0, np.inf))
@@ -67,7 +69,7 @@ class FloatMaker(BlockMaker):
 
     def operation(self) -> None:
         shape, newest = self.extent, self.newest
-        partner = self.add_input((1, 1, shape[2]) if self.rng.random() < 0.3 else shape)
+        partner = self.add_input(self.rng.choice([shape, shape, (1, 1, shape[2]), (*shape[:2], 1)]))
         found = FloatOperation(self.rng.randrange(len(OPERATIONS)), 0, *self.bounds())
         inputs = (newest, partner) if self.rng.random() < 0.5 else (partner, newest)
         self.add_stage(Stage(StageKind.FLOAT_PAIR, inputs, -1, parameters=found), shape)
@@ -78,8 +80,35 @@ class FloatMaker(BlockMaker):
         self.add_stage(Stage(StageKind.FLOAT_BY_CHANNEL, (self.newest,), -1, parameters=found), self.extent)
 
     def curve(self) -> None:
-        found = FloatCurve(0, *self.bounds())
+        found = self.rng.choice([FloatCurve(0, *self.bounds()), FloatCurve(1, 0.25, 0.0), FloatCurve(2, *ANY)])
         self.add_stage(Stage(StageKind.FLOAT_CURVE, (self.newest,), -1, parameters=found), self.extent)
+
+    def library(self) -> None:
+        found: object = LibraryCurve(self.rng.randrange(3))
+        kind = StageKind.FLOAT_LIBRARY_CURVE
+        if self.rng.random() < 0.3:
+            kind, found = StageKind.FLOAT_SOFTMAX, FloatSoftmax(self.rng.choice([1.0, 0.5]))
+        self.add_stage(Stage(kind, (self.newest,), -1, parameters=found), self.extent)
+
+    def resizing(self) -> None:
+        """As the runtime finds places; now and then in wider windows than need be."""
+        axes, shape, interpolates = [], [], self.rng.randrange(2)
+        for length in (self.source.height, self.source.width):
+            size = self.rng.randint(1, min(2 * length + 2, 16))
+            corners = self.rng.random() < 0.3
+            find = bilinear if interpolates else nearest
+            places, rate = find(length, size, corners, not corners and self.rng.random() < 0.5)
+            stride, spread, padding, extent = window_of(places, rate)
+            more, behind = self.rng.choice([0, 0, 0, spread]), self.rng.choice([0, 0, 0, spread])
+            axes.append((places, extent + more + behind, stride, spread, padding + more))
+            shape.append(size)
+        (rows, *tall), (columns, *wide) = axes
+        kernel, stride, spread, padding = zip(tall, wide, strict=True)
+        stage = Stage(
+            StageKind.FLOAT_RESIZE, (self.newest,), -1, kernel_size=kernel, stride=stride, spread=spread,
+            padding=padding, parameters=FloatPlaces(interpolates, rows, columns),
+        )  # fmt: skip
+        self.add_stage(stage, (shape[0], shape[1], self.source.channels))
 
     def zeros(self) -> None:
         super().padding()
@@ -112,7 +141,7 @@ def float_block(rng: Random, *, largest: int = 10, plain_inputs: bool = False) -
     """A block of one to about nine stages on float32."""
     maker = FloatMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.convolution, maker.convolution, maker.residual, maker.pool, maker.operation, maker.by_channel]
-    steps += [maker.curve, maker.zeros, maker.joined]
+    steps += [maker.curve, maker.zeros, maker.joined, maker.library, maker.resizing]
     maker.convolution()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import tflite_fuse
 from scripts.zoo.float_twin import float_twin
 from tests.builders import random_models
-from tests.drawing import raw_elementwise
+from tests.drawing import raw_elementwise, raw_larger
 from tests.drawing import raw_models as raw
 from tests.drawing.random_blocks import random_reals
 from tests.drawing.witness import assert_same_bytes
@@ -24,8 +24,10 @@ from tests.runtime.reference.test_on_random_graphs import blocks
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Buffer
 from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.floats.elementwise import OPERATIONS
 from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.reference import run_block_reference
@@ -90,7 +92,7 @@ def test_mean(model: Model, seed: int) -> None:
 
 
 @thorough
-@given(st.sampled_from(["ADD", "SUB", "MUL"]).flatmap(raw_elementwise.pairs), raw.seeds)
+@given(st.sampled_from(sorted(raw_elementwise.PAIR_OPTIONS)).flatmap(raw_elementwise.pairs), raw.seeds)
 def test_pairs(model: Model, seed: int) -> None:
     assert_same_floats(model, seed)
 
@@ -98,6 +100,48 @@ def test_pairs(model: Model, seed: int) -> None:
 @thorough
 @given(raw.concatenations(), raw.seeds)
 def test_concatenation(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+CURVES = {
+    "ELU": None,
+    "HARD_SWISH": None,
+    "LEAKY_RELU": ("LeakyReluOptions", {"alpha": 0.3}),
+    "LOGISTIC": None,
+    "RELU": None,
+    "RELU6": None,
+    "SOFTMAX": ("SoftmaxOptions", {"beta": 0.7}),
+    "TANH": None,
+}
+"""Operators of one tensor, their options' table and values."""
+
+
+@thorough
+@given(st.sampled_from(sorted(CURVES)), st.sampled_from([(1, 3, 5, 4), (1, 9), (1, 6, 2)]), raw.seeds)
+def test_operators_of_one_tensor(name: str, shape: tuple[int, ...], seed: int) -> None:
+    model, options = raw.RawModel(), CURVES[name]
+    source, output = (model.tensor(shape, type_=TensorType.FLOAT32, quantization=None) for _ in range(2))
+    model.operator(name, [source], [output], None if options is None else make_options(options[0], **options[1]))
+    assert_same_floats(model.build([source], [output]), seed)
+
+
+@thorough
+@given(st.sampled_from(sorted(OPERATIONS)), st.booleans(), st.booleans(), raw.seeds)
+def test_operations_with_constants(name: str, one: bool, first: bool, seed: int) -> None:
+    """A constant for all values or for each channel, on either side; the runtime divides by 0 as floats do."""
+    model, rng, shape = raw.RawModel(), np.random.default_rng(seed), (1, 4, 3, 5)
+    source, output = (model.tensor(shape, type_=TensorType.FLOAT32, quantization=None) for _ in range(2))
+    # PRELU's factors have the rank of a pixel's, as converters write them.
+    constant = model.constant(random_reals(rng, (1, 1, 5) if name == "PRELU" else (1,) if one else (5,)))
+    table = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}.get(name)
+    operands = [constant, source] if first and name != "PRELU" else [source, constant]
+    model.operator(name, operands, [output], make_options(table, fused_activation_function=1) if table else None)
+    assert_same_floats(model.build([source], [output]), seed)
+
+
+@thorough
+@given(raw_larger.resizes(), raw.seeds)
+def test_resizes(model: Model, seed: int) -> None:
     assert_same_floats(model, seed)
 
 

@@ -89,7 +89,7 @@ FULLY_CONNECTED = (StageKind.FULLY_CONNECTED, StageKind.FLOAT_FULLY_CONNECTED)
 
 _SUMMED = (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FLOAT_GLOBAL_AVERAGE)
 
-SPREADING = (StageKind.RESIZE, StageKind.TRANSPOSE_CONV, StageKind.DEPTH_TO_SPACE)
+SPREADING = (StageKind.RESIZE, StageKind.FLOAT_RESIZE, StageKind.TRANSPOSE_CONV, StageKind.DEPTH_TO_SPACE)
 """Kinds whose dilation is the distance of the input's pixels, not of the taps."""
 
 

@@ -43,6 +43,13 @@ _OF_ALL_PIXELS = (
 )
 
 
+_OF_THE_LIBRARY = (StageKind.FLOAT_LIBRARY_CURVE, StageKind.FLOAT_SOFTMAX)
+_LIBRARY_NOTE = (
+    "exponentials and hyperbolic tangents are those of the C library that the runtime is linked with: bytes are equal "
+    "on one machine, not on all"
+)
+
+
 @dataclass(frozen=True)
 class Difference:
     """One number of a stage that is not what the original asks for; see ``Finding``."""
@@ -276,6 +283,8 @@ def _multiples(view: StageView, meaning: Meaning) -> Iterator[Difference]:
 
 def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     desc = view.desc
+    if view.kind in _OF_THE_LIBRARY:
+        view.notes.append(_LIBRARY_NOTE)
     if meaning.addition:
         stored = view.constants.table(desc.table_offset, 7, "table")
         for name, expected, found in zip(_ADDITION, meaning.addition, stored.tolist(), strict=True):

@@ -277,7 +277,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s
     trace.traced += best.has_geometry
     trace.values[desc.output] = meaning.result
     trace.replaces.append(meaning.step.label)
-    trace.notes += view.notes
+    trace.notes += [each for each in view.notes if each not in trace.notes]
     for what, number in view.counts.items():
         trace.counts[what] = trace.counts.get(what, 0) + number
     for d in best.differences:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, prod
+from fractions import Fraction
+from math import ceil, floor, inf, prod
 
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.check.original.larger import PIXEL, window_of
 from tflite_fuse.check.original.meaning import Meaning, of_first, own_padding
 from tflite_fuse.check.original.operators import reduced
 from tflite_fuse.check.original.values import Image, Original, Step
@@ -27,8 +29,11 @@ _LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 _ACTIVATIONS: dict[int, Bounds] = {0: (-_LARGEST, _LARGEST), 1: (0.0, _LARGEST), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 """By the number of a fused activation: what the runtime bounds its results by."""
 
-OPERATIONS = ("ADD", "SUB", "MUL")
+OPERATIONS = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU")
 """By their numbers in a stage's table."""
+
+_ACTIVATED = OPERATIONS[:4]
+"""Those with a fused activation."""
 
 
 def computes(original: Original, step: Step) -> bool:
@@ -183,7 +188,8 @@ def _mean(original: Original, step: Step) -> Meaning | None:
 
 
 def _operation(original: Original, step: Step) -> Meaning | None:
-    bounds, output = _bounds(step), original.rows(step.outputs[0])
+    output = original.rows(step.outputs[0])
+    bounds = _bounds(step) if step.name in _ACTIVATED else (-inf, inf)
     if len(step.inputs) != 2 or bounds is None or output is None:
         return None
     constants = [_constant(original, tensor) for tensor in step.inputs]
@@ -192,12 +198,13 @@ def _operation(original: Original, step: Step) -> Meaning | None:
     number = OPERATIONS.index(step.name)
     images = tuple(source for source in sources if source is not None)
     if len(images) == 2:
-        if output not in images or any(image not in (output, (1, 1, output[2])) for image in images):
+        wide = (output, (1, 1, output[2]), (*output[:2], 1))
+        if step.name == "PRELU" or output not in images or any(image not in wide for image in images):
             return None
         table = struct.pack("<2i2f", number, 0, *bounds)
         return Meaning(step, StageKind.FLOAT_PAIR, step.inputs, step.outputs[0], images, output, table=table)
     constant = next((each for each in constants if each is not None), None)
-    if images != (output,) or constant is None:
+    if images != (output,) or constant is None or (step.name == "PRELU" and constants[0] is not None):
         return None
     values = _by_channel(constant, output[2])
     if values is None:
@@ -215,15 +222,73 @@ def _by_channel(constant: Floats, channels: int) -> Floats | None:
     return constant.ravel() if constant.size == channels and constant.shape[-1:] == (channels,) else None
 
 
-def _ramp(low: float, high: float) -> Callable[[Original, Step], Meaning | None]:
-    def ramp(original: Original, step: Step) -> Meaning | None:
+def _of_one(kind: StageKind, table: Callable[[Step], bytes]) -> Callable[[Original, Step], Meaning | None]:
+    """An operator that goes value by value, or pixel by pixel, with numbers from its options alone."""
+
+    def of_one(original: Original, step: Step) -> Meaning | None:
         image, output = original.rows(step.operand(0)), original.rows(step.outputs[0])
         if not _is_computed(original, step.operand(0)) or image is None or image != output:
             return None
-        table = struct.pack("<i2f", 0, low, high)
-        return of_first(step, StageKind.FLOAT_CURVE, (image,), image, table=table)
+        return of_first(step, kind, (image,), image, table=table(step))
 
-    return ramp
+    return of_one
+
+
+def _curve(number: int, low: float, high: float) -> Callable[[Original, Step], Meaning | None]:
+    return _of_one(StageKind.FLOAT_CURVE, lambda step: struct.pack("<i2f", number, low, high))
+
+
+def _library(number: int) -> Callable[[Original, Step], Meaning | None]:
+    return _of_one(StageKind.FLOAT_LIBRARY_CURVE, lambda step: struct.pack("<i", number))
+
+
+def _single(step: Step, name: str) -> float:
+    value = step.options.get(name, 0.0)
+    return value if isinstance(value, float) else 0.0
+
+
+# ---- Other numbers of rows and columns ----
+
+
+def _resized(interpolates: bool) -> Callable[[Original, Step], Meaning | None]:
+    """RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR, places as the runtime finds them in single precision."""
+
+    def resized(original: Original, step: Step) -> Meaning | None:
+        images, sizes = _images(original, step), original.numbers(step.operand(1))
+        corners, centres = (bool(step.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
+        if images is None or sizes != images[1][:2] or images[0][2] != images[1][2]:
+            return None
+        if interpolates and corners and centres:
+            return None
+        table, windows = struct.pack("<i", interpolates), []
+        for length, size in zip(images[0][:2], images[1][:2], strict=True):
+            places = [_place(at, length, size, corners, centres, interpolates) for at in range(size)]
+            meets = corners and size > 1
+            rate = (length - 1, size - 1) if meets else (length, size)
+            table += b"".join(struct.pack("<2if", *place) for place in places)
+            lies = [PIXEL * place[0] + (place[1] > place[0]) for place in places]
+            windows.append(window_of(lies, Fraction(max(rate[0], 1), rate[1])))
+        stride, apart, padding, extent = zip(*windows, strict=True)
+        return of_first(
+            step, StageKind.FLOAT_RESIZE, images[:1], images[1], kernel=extent, stride=stride, dilation=apart,
+            padding=padding, table=table,
+        )  # fmt: skip
+
+    return resized
+
+
+def _place(at: int, length: int, size: int, corners: bool, centres: bool, between: bool) -> tuple[int, int, float]:
+    """Two rows of the input that one of the output lies between, and how far it is from the first."""
+    single, meets = np.float32, corners and size > 1
+    scale = single(length - 1) / single(size - 1) if meets else single(length) / single(size)
+    half = single(0.5) if centres else single(0)
+    if not between:
+        scaled = float((single(at) + half) * scale)
+        found = min(floor(scaled + 0.5) if corners else floor(scaled), length - 1)
+        return found, found, 0.0
+    place = (single(at) + half) * scale - half
+    first = max(floor(float(place)), 0)
+    return first, min(ceil(float(place)), length - 1), float(place - single(first))
 
 
 # ---- Moves ----
@@ -273,7 +338,15 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "MEAN": _mean,
     "PAD": _pad,
     "PADV2": _pad,
-    "RELU": _ramp(0.0, inf),
-    "RELU6": _ramp(0.0, 6.0),
+    "ELU": _library(2),
+    "HARD_SWISH": _curve(2, -inf, inf),
+    "LEAKY_RELU": _of_one(StageKind.FLOAT_CURVE, lambda step: struct.pack("<i2f", 1, _single(step, "alpha"), 0.0)),
+    "LOGISTIC": _library(0),
+    "RELU": _curve(0, 0.0, inf),
+    "RELU6": _curve(0, 0.0, 6.0),
+    "RESIZE_BILINEAR": _resized(interpolates=True),
+    "RESIZE_NEAREST_NEIGHBOR": _resized(interpolates=False),
+    "SOFTMAX": _of_one(StageKind.FLOAT_SOFTMAX, lambda step: struct.pack("<f", _single(step, "beta"))),
+    "TANH": _library(1),
 }
 """Operators on float32 that are stages of their own."""

@@ -19,7 +19,7 @@ from tflite_fuse.check.original.scales import split_scale
 from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.ir.enums import StageKind
 
-_PIXEL = 1024
+PIXEL = 1024
 """Parts of a pixel that bilinear interpolation distinguishes."""
 
 Found = tuple[list[int], Fraction]
@@ -46,16 +46,16 @@ def _nearest(before: int, after: int, corners: bool, centres: bool) -> Found:
         at = (np.float32(position) + np.float32(0.5 if centres else 0.0)) * scale
         # A single is exact as a double, and so is the double with a half added.
         whole.append(min(int(np.floor(float(at) + (0.5 if corners else 0.0))), before - 1))
-    return [_PIXEL * position for position in whole], Fraction(max(parts, 1), steps)
+    return [PIXEL * position for position in whole], Fraction(max(parts, 1), steps)
 
 
 def _bilinear(before: int, after: int, corners: bool, centres: bool) -> Found:
     parts, steps = (before - 1, after - 1) if corners and after > 1 else (before, after)
-    scale = (_PIXEL * parts + steps // 2) // steps
-    places = [max(0, scale * position + (scale // 2 - _PIXEL // 2 if centres else 0)) for position in range(after)]
-    if max(places) // _PIXEL >= before:
+    scale = (PIXEL * parts + steps // 2) // steps
+    places = [max(0, scale * position + (scale // 2 - PIXEL // 2 if centres else 0)) for position in range(after)]
+    if max(places) // PIXEL >= before:
         return [], Fraction(1)
-    return [min(place, _PIXEL * (before - 1)) for place in places], Fraction(max(scale, 1), _PIXEL)
+    return [min(place, PIXEL * (before - 1)) for place in places], Fraction(max(scale, 1), PIXEL)
 
 
 def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool], Found]) -> Meaning | None:
@@ -66,7 +66,7 @@ def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool
     found = [find(source[axis], output[axis], corners, centres) for axis in (0, 1)]
     if not all(places for places, _ in found):
         return None
-    stride, dilation, padding, kernel = zip(*(_window(places, rate) for places, rate in found), strict=True)
+    stride, dilation, padding, kernel = zip(*(window_of(places, rate) for places, rate in found), strict=True)
     places = (*found[0][0], *found[1][0])
     return Meaning(
         step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
@@ -103,8 +103,8 @@ def sliced(original: Original, step: Step) -> Meaning | None:
     axes = []
     for places in (rows, columns):
         rate = Fraction(places[1] - places[0] if len(places) > 1 else 1)
-        axes.append(([_PIXEL * place for place in places], rate))
-    stride, dilation, padding, kernel = zip(*(_window(places, rate) for places, rate in axes), strict=True)
+        axes.append(([PIXEL * place for place in places], rate))
+    stride, dilation, padding, kernel = zip(*(window_of(places, rate) for places, rate in axes), strict=True)
     return Meaning(
         step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
         padding, places=(*axes[0][0], *axes[1][0]),
@@ -129,8 +129,8 @@ def mirrored(original: Original, step: Step) -> Meaning | None:
             return None
         turned = [before - 1 + apart - at for at in range(before)]
         back = [length - 1 - apart - at for at in range(behind)]
-        axes.append([_PIXEL * place for place in (*turned, *range(length), *back)])
-    stride, dilation, padding, kernel = zip(*(_window(places, Fraction(1)) for places in axes), strict=True)
+        axes.append([PIXEL * place for place in (*turned, *range(length), *back)])
+    stride, dilation, padding, kernel = zip(*(window_of(places, Fraction(1)) for places in axes), strict=True)
     return Meaning(
         step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
         padding, places=(*axes[0], *axes[1]),
@@ -192,13 +192,13 @@ def planes(original: Original, step: Step) -> Meaning | None:
     )
 
 
-def _window(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int]:
+def window_of(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int]:
     """Stride, distance, padding and kernel: the least that hold the pixels on both sides of every place."""
     stride, apart = rate.numerator, rate.denominator
     padding = behind = 0
     for position, place in enumerate(places):
-        padding = max(padding, position * stride - place // _PIXEL * apart)
-        behind = max(behind, -(-place // _PIXEL) * apart - position * stride)
+        padding = max(padding, position * stride - place // PIXEL * apart)
+        behind = max(behind, -(-place // PIXEL) * apart - position * stride)
     return stride, apart, padding, max(1, behind + padding + 1)
 
 

@@ -16,6 +16,16 @@ Int64s = npt.NDArray[np.int64]
 Pair = tuple[int, int]
 
 
+_BY_PLACE = (
+    StageKind.PAD,
+    StageKind.STATE,
+    StageKind.RESIZE,
+    StageKind.FLOAT_RESIZE,
+    StageKind.TRANSPOSE_CONV,
+)
+"""Kinds whose window of one pixel does not lie at the output's place."""
+
+
 @dataclass(frozen=True)
 class Meaning:
     """A stage as the original asks for it.
@@ -77,7 +87,7 @@ class Meaning:
     @property
     def pointwise(self) -> bool:
         """Whether rows and columns are none of its business: pixels are computed one by one."""
-        if self.kind in (StageKind.PAD, StageKind.STATE, StageKind.RESIZE, StageKind.TRANSPOSE_CONV):
+        if self.kind in _BY_PLACE:
             return False
         return self.kernel == self.stride == (1, 1) and self.padding == (0, 0)
 

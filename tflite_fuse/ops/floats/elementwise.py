@@ -25,13 +25,25 @@ from tflite_fuse.ops.entry import (
     each_value,
     parameters_of,
 )
-from tflite_fuse.ops.floats.common import FLOAT_BYTES, Floats, bounded, float_bounds
+from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, Floats, bounded, float_bounds
 from tflite_fuse.ops.kinds.real import REAL_LOWERINGS
 from tflite_fuse.ops.lowering.operands import Activation, read_real
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, check_pair, one_to_one
 
-OPERATIONS: Mapping[str, np.ufunc] = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply}
+OPERATIONS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
+    "ADD": np.add,
+    "SUB": np.subtract,
+    "MUL": np.multiply,
+    "DIV": np.divide,
+    "MAXIMUM": lambda a, b: np.where(a > b, a, b),
+    "MINIMUM": lambda a, b: np.where(a < b, a, b),
+    "SQUARED_DIFFERENCE": lambda a, b: np.square(a - b),
+    "PRELU": lambda a, b: np.where(a >= 0, a, a * b),
+}
 """By their numbers in the table."""
+
+_ACTIVATED = ("ADD", "SUB", "MUL", "DIV")
+"""What has a fused activation."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,7 @@ def _check_numbers(check: StageCheck, found: FloatOperation) -> None:
 
 
 def _check_pair(check: StageCheck) -> None:
-    check.pair()
+    check.pair(thin=True)
     found = parameters_of(check.stage, FloatOperation)
     _check_numbers(check, found)
     check.require(not found.constants and not found.constant_first, "has a constant operand")
@@ -112,18 +124,23 @@ def _by_channel(stage: Stage, operands: Sequence[Operand], output: BlockTensor) 
 
 
 def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
-    """Two tensors of one shape, or one and a pixel or a constant for each channel."""
+    """Two tensors of one shape, or one and a pixel, a channel or a constant for each channel."""
 
     def lower(view: OperatorView) -> Lowered:
         first, second, output = by_value(
             *(read_real(view.model, view.operand(position)) for position in (0, 1)), read_real(view.model, view.output)
         )
-        check_pair(first, second, output)
-        found = FloatOperation(list(OPERATIONS).index(name), 0, *float_bounds(view))
+        check_pair(first, second, output, thin=True)
+        bounds = float_bounds(view) if name in _ACTIVATED else ANY
+        found = FloatOperation(list(OPERATIONS).index(name), 0, *bounds)
         constant = next((part for part in (first, second) if part.constant is not None), None)
         if constant is None:
+            if name == "PRELU":
+                raise BlockError("its factors are computed")
             stage = Stage(StageKind.FLOAT_PAIR, (), -1, parameters=found)
             return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
+        if name == "PRELU" and constant is first:
+            raise BlockError("its input is a constant")
         source = second if constant is first else first
         values = _by_channels(constant, output.shape[2]).astype("<f4").tobytes()
         found = replace(found, constant_first=int(constant is first), constants=values)
@@ -148,7 +165,7 @@ def alone_or_part(name: str, alone: Callable[[OperatorView], Lowered]) -> Callab
 
     def lower(view: OperatorView) -> Lowered:
         try:
-            part = REAL_LOWERINGS[name](view)
+            part = REAL_LOWERINGS[name](view) if name in REAL_LOWERINGS else None
         except BlockError:
             part = None
         try:
@@ -194,8 +211,8 @@ class FloatCurve:
     """A function of one value.
 
     Attributes:
-        curve: 0, nothing but bounds.
-        low, high: least and largest output.
+        curve: number in CURVES.
+        low, high: least and largest output; of LEAKY_RELU the factor of values below zero, and 0.
     """
 
     curve: int
@@ -205,28 +222,49 @@ class FloatCurve:
 
 _CURVE = Layout(FloatCurve, (Numbers("curve"), Numbers("low", None, "<f4"), Numbers("high", None, "<f4")))
 
+BOUNDED, LEAKY_RELU, HARD_SWISH = CURVES = range(3)
+"""Their numbers in the table."""
+
 _RAMPS = {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0)}
 
 
 def _check_curve(check: StageCheck) -> None:
     check.same_shape(check.sources[0])
     found = parameters_of(check.stage, FloatCurve)
-    check.require(found.curve == 0, f"computes curve {found.curve}")
+    check.require(found.curve in CURVES, f"computes curve {found.curve}")
 
 
 def _curve(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((_, values),) = operands
     found = parameters_of(stage, FloatCurve)
-    return bounded(values, found.low, found.high)
+    with np.errstate(all="ignore"):
+        if found.curve == LEAKY_RELU:
+            return np.where(values > 0, values, values * np.float32(found.low))
+        if found.curve == HARD_SWISH:
+            zero, three, six = map(np.float32, (0, 3, 6))
+            raised = np.where(zero < values + three, values + three, zero)
+            return np.asarray(values * np.where(raised < six, raised, six) / six)
+        return bounded(values, found.low, found.high)
 
 
-def _lower_ramp(name: str) -> Callable[[OperatorView], Lowered]:
+def _lower_curve(parameters: Callable[[OperatorView], FloatCurve]) -> Callable[[OperatorView], Lowered]:
     def lower(view: OperatorView) -> Lowered:
         source, output = one_to_one(*view.same())
-        stage = Stage(StageKind.FLOAT_CURVE, (), -1, parameters=FloatCurve(0, *_RAMPS[name]))
+        stage = Stage(StageKind.FLOAT_CURVE, (), -1, parameters=parameters(view))
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
     return lower
+
+
+def _ramp(low: float, high: float) -> Callable[[OperatorView], FloatCurve]:
+    return lambda view: FloatCurve(BOUNDED, low, high)
+
+
+_CURVES: Mapping[str, Callable[[OperatorView], FloatCurve]] = {
+    **{name: _ramp(*bounds) for name, bounds in _RAMPS.items()},
+    "LEAKY_RELU": lambda view: FloatCurve(LEAKY_RELU, float(np.float32(view.number("alpha"))), 0.0),
+    "HARD_SWISH": lambda view: FloatCurve(HARD_SWISH, *ANY),
+}
 
 
 FLOAT_CURVE = Kind(
@@ -244,6 +282,6 @@ KINDS = (FLOAT_PAIR, FLOAT_BY_CHANNEL, FLOAT_CURVE)
 
 LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
     **{name: alone_or_part(name, _lower_pair(name)) for name in OPERATIONS},
-    **{name: alone_or_part(name, _lower_ramp(name)) for name in _RAMPS},
+    **{name: alone_or_part(name, _lower_curve(parameters)) for name, parameters in _CURVES.items()},
 }
 """Operators that are these kinds where they compute in float32."""

@@ -143,7 +143,7 @@ def _compile(
     descriptor, unfinished = tempfile.mkstemp(prefix=library.stem, suffix=".tmp", dir=library.parent)
     os.close(descriptor)
     command = [*compiler.command, *options, *(f"-I{directory}" for directory in include)]
-    command += [*(str(source) for source in sources), "-o", unfinished, "-ldl"]
+    command += [*(str(source) for source in sources), "-o", unfinished, "-ldl", "-lm"]
     try:
         _output(command)
         with Path(unfinished).open("r+b") as file:

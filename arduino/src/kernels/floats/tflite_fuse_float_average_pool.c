@@ -34,5 +34,6 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_average_pool =
     .writes_float = true,
     .fits = tflite_fuse_pool_fits,
     .table_is_sound = tflite_fuse_bounds_are_sound,
+    .keep = tflite_fuse_floats_are_ready,
     .compute = average_pool,
 };

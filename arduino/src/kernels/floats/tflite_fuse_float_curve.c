@@ -1,21 +1,37 @@
-/* Functions of one float32 value. */
+/* Functions of one float32 value that need no function of the C library. */
 #include "tflite_fuse_floats.h"
 
-enum { BOUNDS, CURVES };
+enum { BOUNDS, LEAKY_RELU, HARD_SWISH, CURVES };
 
 typedef struct {
   int32_t curve;
-  tflite_fuse_bounds bounds;
+  tflite_fuse_bounds bounds; /* of LEAKY_RELU the factor of values below zero, and nothing */
 } float_curve;
+
+static inline float hard_swish(float value) {
+  const float raised = 0 < value + 3 ? value + 3 : 0;
+  return value * (raised < 6 ? raised : 6) / 6;
+}
+
+static inline float result_of(int32_t curve, float value, tflite_fuse_bounds bounds) {
+  switch (curve) {
+    case LEAKY_RELU:
+      return value > 0 ? value : value * bounds.low;
+    case HARD_SWISH:
+      return hard_swish(value);
+    default:
+      return tflite_fuse_bounded(value, bounds);
+  }
+}
 
 static void curve(const tflite_fuse_call* call) {
   const float_curve* table = call->table;
-  const tflite_fuse_bounds bounds = table->bounds;
+  const float_curve found = *table;
   for (int32_t i = 0; i < call->count; ++i) {
     const float* value = tflite_fuse_floats_at(call->windows[0][i]);
     float* output = (float*)(void*)call->outputs[i];
     for (const float* end = output + call->output->channels; output != end; ++output) {
-      *output = tflite_fuse_bounded(*value++, bounds);
+      *output = result_of(found.curve, *value++, found.bounds);
     }
   }
 }
@@ -36,5 +52,6 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_curve = {
     .reads_float = true,
     .writes_float = true,
     .table_is_sound = table_is_sound,
+    .keep = tflite_fuse_floats_are_ready,
     .compute = curve,
 };

@@ -44,7 +44,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_fully_connecte
     .writes_float = true,
     .weight_bytes = weight_bytes,
     .table_is_sound = tflite_fuse_float_table_is_sound,
-    .computes_exactly = tflite_fuse_products_are_rounded,
+    .keep = tflite_fuse_floats_are_ready,
     .compute = tflite_fuse_float_conv, /* of one pixel */
     .sum = sum,
     .finish = finish,

@@ -31,6 +31,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_global_average
     .reads_float = true,
     .writes_float = true,
     .table_is_sound = tflite_fuse_bounds_are_sound,
+    .keep = tflite_fuse_floats_are_ready,
     .sum = sum,
     .finish = finish,
 };

@@ -35,5 +35,6 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_max_pool = {
     .writes_float = true,
     .fits = tflite_fuse_pool_fits,
     .table_is_sound = tflite_fuse_bounds_are_sound,
+    .keep = tflite_fuse_floats_are_ready,
     .compute = max_pool,
 };

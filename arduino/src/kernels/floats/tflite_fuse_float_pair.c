@@ -1,7 +1,7 @@
 /* An operation on float32, value by value: of two tensors, or of one and a constant for each channel. */
 #include "tflite_fuse_floats.h"
 
-enum { ADD, SUB, MUL, OPERATIONS };
+enum { ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, SQUARED_DIFFERENCE, PRELU, OPERATIONS };
 
 /* The table; of a constant operand its values follow. */
 typedef struct {
@@ -17,23 +17,37 @@ static inline float result_of(int32_t operation, float a, float b) {
       return a + b;
     case SUB:
       return a - b;
-    default:
+    case MUL:
       return a * b;
+    case DIV:
+      return a / b;
+    case MAXIMUM:
+      return a > b ? a : b;
+    case MINIMUM:
+      return a < b ? a : b;
+    case SQUARED_DIFFERENCE:
+      return (a - b) * (a - b);
+    default:
+      return a >= 0 ? a : a * b;
   }
 }
 
-static void compute(const tflite_fuse_call* call, int32_t i, const float* a, const float* b) {
+/* A step is 0 where one value goes with all channels. */
+static void compute(const tflite_fuse_call* call, int32_t i, const float* a, int32_t step_a, const float* b,
+                    int32_t step_b) {
   const float_operation* table = call->table;
   const int32_t operation = table->operation, channels = call->output->channels;
   float* output = (float*)(void*)call->outputs[i];
-  for (const float* end = output + channels; output != end; ++output) {
-    *output = tflite_fuse_bounded(result_of(operation, *a++, *b++), table->bounds);
+  for (const float* end = output + channels; output != end; a += step_a, b += step_b, ++output) {
+    *output = tflite_fuse_bounded(result_of(operation, *a, *b), table->bounds);
   }
 }
 
 static void pair(const tflite_fuse_call* call) {
+  const int32_t channels = call->output->channels;
   for (int32_t i = 0; i < call->count; ++i) {
-    compute(call, i, tflite_fuse_floats_at(call->windows[0][i]), tflite_fuse_floats_at(call->windows[1][i]));
+    compute(call, i, tflite_fuse_floats_at(call->windows[0][i]), call->inputs[0]->channels == channels,
+            tflite_fuse_floats_at(call->windows[1][i]), call->inputs[1]->channels == channels);
   }
 }
 
@@ -42,8 +56,15 @@ static void by_channel(const tflite_fuse_call* call) {
   for (int32_t i = 0; i < call->count; ++i) {
     const float* pixel = tflite_fuse_floats_at(call->windows[0][i]);
     const bool constant_first = table->constant_first != 0;
-    compute(call, i, constant_first ? table->constants : pixel, constant_first ? pixel : table->constants);
+    compute(call, i, constant_first ? table->constants : pixel, 1, constant_first ? pixel : table->constants, 1);
   }
+}
+
+static TFLITE_FUSE_RARE bool channels_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  const int32_t channels = block->tensors[stage->output].channels;
+  const int32_t first = tflite_fuse_input_of(block, stage, 0)->channels;
+  const int32_t second = tflite_fuse_input_of(block, stage, 1)->channels;
+  return (first == channels && (second == channels || second == 1)) || (first == 1 && second == channels);
 }
 
 static TFLITE_FUSE_RARE bool operation_is_sound(const void* table, int64_t room, int64_t constants) {
@@ -68,11 +89,12 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_pair = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,
-    .keeps_channels = true,
     .keeps_extent = true,
     .reads_float = true,
     .writes_float = true,
+    .fits = channels_fit,
     .table_is_sound = pair_is_sound,
+    .keep = tflite_fuse_floats_are_ready,
     .compute = pair,
 };
 
@@ -85,5 +107,6 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_by_channel = {
     .reads_float = true,
     .writes_float = true,
     .table_is_sound = by_channel_is_sound,
+    .keep = tflite_fuse_floats_are_ready,
     .compute = by_channel,
 };

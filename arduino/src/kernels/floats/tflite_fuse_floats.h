@@ -33,13 +33,6 @@ static inline float tflite_fuse_add_product(float sum, float a, float b) {
   return sum + product;
 }
 
-/* Whether this file was compiled so that products are rounded before they are added. */
-static inline bool tflite_fuse_products_are_rounded(void) {
-  volatile float a = 1.000244140625F; /* 1 + 2^-12: its square, 1 + 2^-11 + 2^-24, is no float */
-  volatile float sum = -1.00048828125F;
-  return tflite_fuse_add_product(sum, a, a) == 0.0F;
-}
-
 /* Elements of a pixel, whose address is a multiple of 4. */
 static inline const float* tflite_fuse_floats_at(const int8_t* pixel) { return (const float*)(const void*)pixel; }
 
@@ -52,14 +45,18 @@ static inline int64_t tflite_fuse_float_bytes(int32_t a, int32_t b, int32_t c) {
 /* The table_is_sound of kinds with bounds and a bias for each output channel, and of those with bounds alone. */
 static inline bool tflite_fuse_float_table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
                                                     const void* table, int64_t room) {
-  (void)stage, (void)table;
-  return room >= (int64_t)sizeof(tflite_fuse_bounds) + 4 * (int64_t)output->channels;
+  (void)table;
+  return stage->weights_offset % 4 == 0 && room >= (int64_t)sizeof(tflite_fuse_bounds) + 4 * (int64_t)output->channels;
 }
 static inline bool tflite_fuse_bounds_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
                                                 const void* table, int64_t room) {
   (void)stage, (void)output, (void)table;
   return room >= (int64_t)sizeof(tflite_fuse_bounds);
 }
+
+/* The keep of all kinds on float32: whether their operands lie at multiples of 4, and the library rounds products. */
+tflite_fuse_status tflite_fuse_floats_are_ready(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
+                                                const tflite_fuse_io* io, bool is_done);
 
 /* Kernels that others call. */
 void tflite_fuse_float_conv(const tflite_fuse_call* call);

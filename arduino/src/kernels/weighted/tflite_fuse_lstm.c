@@ -91,10 +91,10 @@ static TFLITE_FUSE_RARE void lstm(const tflite_fuse_call* call) {
 }
 
 /* Runs work on the first half; the second is what the last one that went well left. */
-static TFLITE_FUSE_RARE void keep(const tflite_fuse_block* block, const tflite_fuse_stage* stage, void* state,
-                                  bool is_done) {
+static TFLITE_FUSE_RARE tflite_fuse_status keep(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
+                                                const tflite_fuse_io* io, bool is_done) {
   const tflite_fuse_tensor* memory = tflite_fuse_input_of(block, stage, 1);
-  uint32_t* mark = tflite_fuse_mark_of(state, memory);
+  uint32_t* mark = tflite_fuse_mark_of(io->state, memory);
   int8_t* now = (int8_t*)(mark + 1);
   const size_t half = (size_t)memory->channels / 2;
   if (is_done) {
@@ -103,6 +103,7 @@ static TFLITE_FUSE_RARE void keep(const tflite_fuse_block* block, const tflite_f
   } else {
     memcpy(now, now + half, half);
   }
+  return TFLITE_FUSE_OK;
 }
 
 /* Its second input is a memory of a size that fits: two halves, each of cell states, int16, and last outputs, and even. */

@@ -1,0 +1,28 @@
+/* What must hold before a stage on float32 runs. */
+#include "tflite_fuse_floats.h"
+
+/* Whether the library was compiled so that products are rounded before they are added. */
+static TFLITE_FUSE_RARE bool rounds_products(void) {
+  volatile float a = 1.000244140625F; /* 1 + 2^-12: its square, 1 + 2^-11 + 2^-24, is no float */
+  volatile float sum = -1.00048828125F;
+  return tflite_fuse_add_product(sum, a, a) == 0.0F;
+}
+
+/* Rings always are: the planner of a hostile file may lay whole tensors anywhere. */
+static TFLITE_FUSE_RARE bool is_aligned(const tflite_fuse_io* io, const tflite_fuse_tensor* tensor) {
+  return tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH ||
+         (uintptr_t)tflite_fuse_memory_of(io, tensor) % sizeof(float) == 0;
+}
+
+TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_floats_are_ready(const tflite_fuse_block* block,
+                                                                const tflite_fuse_stage* stage,
+                                                                const tflite_fuse_io* io, bool is_done) {
+  if (is_done) {
+    return TFLITE_FUSE_OK;
+  }
+  bool are_aligned = is_aligned(io, &block->tensors[stage->output]);
+  for (int32_t i = 0; i < stage->input_count; ++i) {
+    are_aligned &= is_aligned(io, tflite_fuse_input_of(block, stage, i));
+  }
+  return !are_aligned ? TFLITE_FUSE_BAD_MEMORY : rounds_products() ? TFLITE_FUSE_OK : TFLITE_FUSE_CONTRACTED;
+}

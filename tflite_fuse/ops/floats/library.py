@@ -1,0 +1,155 @@
+"""What takes functions of the C library: FLOAT_LIBRARY_CURVE of one value, FLOAT_SOFTMAX of a pixel's.
+
+The runtime and the kernels call the same library, so they agree to the bit on one machine; another library may differ
+in the last bit. The reference here calls this machine's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ops.entry import Kind, Layout, Numbers, Operand, StageCheck, each_value, parameters_of
+from tflite_fuse.ops.floats.common import Floats
+from tflite_fuse.ops.floats.elementwise import alone_or_part
+from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, one_to_one
+
+LOGISTIC, TANH, ELU = range(3)
+"""Numbers in the table."""
+
+_FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
+"""Where the reference LOGISTIC is 1, and exp of its input."""
+
+
+@cache
+def _function(name: str) -> Callable[[float], float]:
+    """A function of one float32 of this machine's C library."""
+    try:
+        found = getattr(ctypes.CDLL("libm.so.6"), name)
+    except (OSError, AttributeError):
+        found = getattr(ctypes.CDLL(None), name)
+    found.argtypes, found.restype = (ctypes.c_float,), ctypes.c_float
+    return found  # type: ignore[no-any-return]
+
+
+def _called(name: str, values: Floats) -> Floats:
+    function = _function(name)
+    return np.array([function(value) for value in values.ravel().tolist()], np.float32).reshape(values.shape)
+
+
+# ---- FLOAT_LIBRARY_CURVE ----
+
+
+@dataclass(frozen=True)
+class LibraryCurve:
+    """LOGISTIC, TANH or ELU."""
+
+    curve: int
+
+
+_CURVE = Layout(LibraryCurve, (Numbers("curve"),))
+
+
+def _check(check: StageCheck) -> None:
+    check.same_shape(check.sources[0])
+    curve = parameters_of(check.stage, LibraryCurve).curve
+    check.require(curve in (LOGISTIC, TANH, ELU), f"computes curve {curve}")
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((_, values),) = operands
+    curve = parameters_of(stage, LibraryCurve).curve
+    if curve == TANH:
+        return _called("tanhf", values)
+    if curve == ELU:
+        return np.where(values < 0, _called("expm1f", values), values)
+    one = np.float32(1)
+    with np.errstate(all="ignore"):
+        inside = one / (one + _called("expf", -values))
+        return np.where(values > _FLAT_ABOVE, one, np.where(values < _EXP_BELOW, _called("expf", values), inside))
+
+
+def _lowered_to(curve: int) -> Callable[[OperatorView], Lowered]:
+    def lower(view: OperatorView) -> Lowered:
+        source, output = one_to_one(*view.same())
+        stage = Stage(StageKind.FLOAT_LIBRARY_CURVE, (), -1, parameters=LibraryCurve(curve))
+        return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+
+    return lower
+
+
+FLOAT_LIBRARY_CURVE = Kind(
+    StageKind.FLOAT_LIBRARY_CURVE,
+    reads_real=True,
+    writes_real=True,
+    check=_check,
+    reference=_reference,
+    encode_table=_CURVE.encode,
+    decode_table=_CURVE.decode,
+    work=each_value({"float functions": 1}),
+)
+
+# ---- FLOAT_SOFTMAX ----
+
+
+@dataclass(frozen=True)
+class FloatSoftmax:
+    """The factor of exponents, float32."""
+
+    beta: float
+
+
+_SOFTMAX = Layout(FloatSoftmax, (Numbers("beta", None, "<f4"),))
+
+
+def _check_softmax(check: StageCheck) -> None:
+    check.same_shape(check.sources[0])
+    parameters_of(check.stage, FloatSoftmax)
+
+
+def _softmax(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    ((_, values),) = operands
+    largest = np.full((*values.shape[:2], 1), np.finfo(np.float32).min, np.float32)
+    sums = np.zeros_like(largest)
+    with np.errstate(all="ignore"):
+        for channel in range(values.shape[2]):
+            each = values[:, :, channel, None]
+            largest = np.where(largest < each, each, largest)
+        exponentials = _called("expf", (values - largest) * np.float32(parameters_of(stage, FloatSoftmax).beta))
+        for channel in range(values.shape[2]):
+            sums += exponentials[:, :, channel, None]
+        return np.asarray(exponentials / sums)
+
+
+def _lower_softmax(view: OperatorView) -> Lowered:
+    """SOFTMAX over the last dimension."""
+    source, output = one_to_one(*by_value(*view.same()))
+    stage = Stage(StageKind.FLOAT_SOFTMAX, (), -1, parameters=FloatSoftmax(float(np.float32(view.number("beta")))))
+    return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
+
+
+FLOAT_SOFTMAX = Kind(
+    StageKind.FLOAT_SOFTMAX,
+    reads_real=True,
+    writes_real=True,
+    check=_check_softmax,
+    reference=_softmax,
+    encode_table=_SOFTMAX.encode,
+    decode_table=_SOFTMAX.decode,
+    work=each_value({"float functions": 1}),
+)
+
+KINDS = (FLOAT_LIBRARY_CURVE, FLOAT_SOFTMAX)
+
+_CURVES: Mapping[str, int] = {"LOGISTIC": LOGISTIC, "TANH": TANH, "ELU": ELU}
+
+LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
+    **{name: alone_or_part(name, _lowered_to(curve)) for name, curve in _CURVES.items()},
+    "SOFTMAX": _lower_softmax,
+}
+"""Operators that are these kinds where they compute in float32."""

@@ -1,0 +1,175 @@
+"""FLOAT_RESIZE: RESIZE_NEAREST_NEIGHBOR copies pixels, RESIZE_BILINEAR interpolates between four in TFLM's order."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.axes import stage_windows
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.entry import (
+    Kind,
+    Operand,
+    StageCheck,
+    StoredTables,
+    Tables,
+    Tensors,
+    Window,
+    each_value,
+    parameters_of,
+)
+from tflite_fuse.ops.floats.common import Floats, float_image, outside
+from tflite_fuse.ops.kinds import resize
+from tflite_fuse.ops.kinds.resize import PARTS, smallest_window
+from tflite_fuse.ops.lowering.operands import read_constant
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView
+
+Place = tuple[int, int, float]
+"""The input's row (or column) one lies at or behind, the one it lies at or before, and how far from the first."""
+
+_PLACE = struct.Struct("<2if")
+
+
+@dataclass(frozen=True)
+class FloatPlaces:
+    """Where output rows and columns lie in the input.
+
+    Attributes:
+        interpolates: 1; 0 where pixels are copied, each from the first of its places.
+        rows, columns: a place for each.
+    """
+
+    interpolates: int
+    rows: tuple[Place, ...]
+    columns: tuple[Place, ...]
+
+
+def _encode(stage: Stage, tensors: Tensors) -> Tables:
+    found = parameters_of(stage, FloatPlaces)
+    places = b"".join(_PLACE.pack(*place) for place in (*found.rows, *found.columns))
+    return Tables(table=struct.pack("<i", found.interpolates) + places)
+
+
+def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    output = tensors[stage.output]
+    table = stored.table_bytes(4 + _PLACE.size * (output.height + output.width))
+    places = tuple(_PLACE.iter_unpack(table[4:]))
+    (interpolates,) = struct.unpack("<i", table[:4])
+    return replace(stage, parameters=FloatPlaces(interpolates, places[: output.height], places[output.height :]))
+
+
+def _check(check: StageCheck) -> None:
+    check.same_channels()
+    found, source, output = parameters_of(check.stage, FloatPlaces), check.sources[0], check.output
+    axes = ((found.rows, source.height, output.height), (found.columns, source.width, output.width))
+    for (places, length, size), window in zip(axes, stage_windows(check.stage), strict=True):
+        check.require(len(places) == size, f"has places of {len(places)} rows or columns, not {size}")
+        ends, at = np.array([place[:2] for place in places], np.int64), np.arange(size)[:, None]
+        check.require(bool(ends.min() >= 0 and ends.max() < length), "interpolates what lies outside its input")
+        inside = (window.first(at) <= ends) & (ends < window.end(at + 1))
+        check.require(bool(inside.all()), "interpolates what lies outside its windows")
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    values: Floats = operands[0][1]
+    found = parameters_of(stage, FloatPlaces)
+    above, below, left, right = (
+        np.array([place[end] for place in places]) for places in (found.rows, found.columns) for end in (0, 1)
+    )
+    if not found.interpolates:
+        return np.asarray(values[above][:, left])
+    down = np.array([place[2] for place in found.rows], np.float32)[:, None, None]
+    beside = np.array([place[2] for place in found.columns], np.float32)[None, :, None]
+    one = np.float32(1)
+    with np.errstate(all="ignore"):
+        sums: Floats = values[above][:, left] * (one - down) * (one - beside)
+        sums = sums + values[below][:, left] * down * (one - beside)
+        sums = sums + values[above][:, right] * (one - down) * beside
+        return np.asarray(sums + values[below][:, right] * down * beside + np.float32(0))
+
+
+# ---- Lowering ----
+
+
+def bilinear(length: int, size: int, corners: bool, centres: bool) -> tuple[tuple[Place, ...], tuple[int, int]]:
+    """As TFLM finds them in single precision; and the rate.
+
+    Args:
+        length, size: rows or columns of the input and of the output.
+        corners, centres: ``align_corners`` and ``half_pixel_centers``.
+    """
+    if corners and centres:
+        raise BlockError("it aligns corners and takes centres of pixels at once, which TFLM refuses")
+    single, meets = np.float32, corners and size > 1
+    rate = (length - 1, size - 1) if meets else (length, size)
+    scale, at = single(rate[0]) / single(rate[1]), np.arange(size).astype(np.float32)
+    scaled = (at + single(0.5)) * scale - single(0.5) if centres else at * scale
+    low = np.maximum(np.floor(scaled).astype(np.int64), 0)
+    high = np.minimum(np.ceil(scaled).astype(np.int64), length - 1)
+    if low.max() >= length or high.min() < 0:
+        raise BlockError("the runtime reads outside its input")
+    parts = scaled - low.astype(np.float32)
+    return tuple(zip(low.tolist(), high.tolist(), parts.tolist(), strict=True)), rate
+
+
+def nearest(length: int, size: int, corners: bool, centres: bool) -> tuple[tuple[Place, ...], tuple[int, int]]:
+    """Of RESIZE_NEAREST_NEIGHBOR, as on int8; arguments as those of ``bilinear``."""
+    places, rate = resize.nearest(length, size, corners, centres)
+    return tuple((place, place, 0.0) for place in (places // PARTS).tolist()), rate
+
+
+def window_of(places: tuple[Place, ...], rate: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Stride, spread, padding and extent of the smallest windows that hold both ends of all places."""
+    lows, highs = (np.array([place[end] for place in places], np.int64) for end in (0, 1))
+    return smallest_window(np.where(highs > lows, lows * PARTS + 1, np.minimum(lows, highs) * PARTS), rate)
+
+
+def _lower(
+    find: Callable[..., tuple[tuple[Place, ...], tuple[int, int]]], interpolates: int, view: OperatorView
+) -> Lowered:
+    source, output = float_image(view)
+    sizes = read_constant(view.model, view.operand(1), TensorType.INT32, "size").ravel().tolist()
+    if sizes != list(output.shape[:2]) or source.shape[2] != output.shape[2]:
+        raise BlockError(f"it resizes {list(source.dims)} to {sizes}, which is not the shape of {output.name}")
+    corners, centres = (bool(view.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
+    axes = [find(*axis, corners, centres) for axis in zip(source.shape[:2], sizes, strict=True)]
+    strides, spreads, paddings, extents = zip(*(window_of(*axis) for axis in axes), strict=True)
+    stage = Stage(
+        StageKind.FLOAT_RESIZE,
+        (),
+        -1,
+        kernel_size=extents,
+        stride=strides,
+        spread=spreads,
+        padding=paddings,
+        parameters=FloatPlaces(interpolates, axes[0][0], axes[1][0]),
+    )
+    return Lowered(stage, (source,), output, output.shape)
+
+
+FLOAT_RESIZE = Kind(
+    StageKind.FLOAT_RESIZE,
+    window=Window.SPREAD,
+    reads_real=True,
+    writes_real=True,
+    outside=outside,
+    check=_check,
+    reference=_reference,
+    encode_table=_encode,
+    decode_table=_decode,
+    work=each_value({"float values": 4}),
+)
+
+KINDS = (FLOAT_RESIZE,)
+
+LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
+    "RESIZE_BILINEAR": partial(_lower, bilinear, 1),
+    "RESIZE_NEAREST_NEIGHBOR": partial(_lower, nearest, 0),
+}
+"""Operators that are this kind where they compute in float32."""
