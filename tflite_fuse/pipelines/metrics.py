@@ -41,6 +41,9 @@ from tflite_fuse.search.narrow_front import NarrowPoint, narrow_front, unbeaten
 from tflite_fuse.search.schemes import Scheme
 from tflite_fuse.units import round_up
 
+_PREPARED_BYTES = 544
+"""What the runtime needs for a moment, on Arm, while a block with its input, constants and scratch prepares itself."""
+
 
 def model_metrics(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
     """What a rewrite under these options reaches, or how far the nearest one is from them.
@@ -168,9 +171,8 @@ def _loading(model: Model, chosen: NarrowPoint) -> int:
     program = program_of(model)
     buffers = len(arena_requests(program).buffers) - chosen.operators + 2 * chosen.blocks
     tensors = buffers + chosen.blocks + outside // max(len(model.main.operators), 1)
-    return planning_bytes(ARM, 1, tensors, 0, buffers) + round_up(
-        chosen.tail_bytes - predict_tail(program).edges, ALIGNMENT
-    )
+    taken = max(planning_bytes(ARM, 1, tensors, 0, buffers), _PREPARED_BYTES)
+    return taken + round_up(chosen.tail_bytes - predict_tail(program).edges, ALIGNMENT)
 
 
 def _kept_inside(model: Model) -> int:
