@@ -22,7 +22,7 @@ from tests.device.targets import HERE, TARGETS, Target
 RUNNING = tuple(name for name in TARGETS if not name.startswith("xtensa"))
 """Targets with a C library that prints through the emulator."""
 
-TIMEOUT = 300
+TIMEOUT = 1800
 """Seconds after which a program has hung."""
 
 

@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+PATIENCE = 1800.0
+"""Seconds until a compiler or an emulator that does not end fails its test. A busy machine is no failure."""
+
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
 SHARED_MODELS = sorted((SHARED / "models").glob("*.tflite"))
 SHARED_GRAPHS = sorted((SHARED / "graphs").glob("*.json"))
 SHARED_ARCH = sorted((SHARED / "arch").glob("*.json"))

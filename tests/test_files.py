@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE
 from tflite_fuse import files
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import read_file, require_apart, write_atomically
@@ -132,5 +133,5 @@ def test_an_interrupt_while_writing_comes_when_the_file_is_whole(number: int, tm
 def test_a_pipe_called_like_a_leftover_does_not_keep_a_writer_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".tflite-fuse-0123456789abcdef.tmp")
     code = "import sys, pathlib, tflite_fuse.files as f; f.write_atomically(b'new', pathlib.Path(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], check=True, timeout=PATIENCE)
     assert (tmp_path / "out").read_bytes() == b"new"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 HERE = Path(__file__).parent
@@ -157,7 +158,9 @@ def play(generation: int, scenario: Scenario) -> Outcome:
     """Run a scenario. A crash or a sanitizer's report fails the test."""
     environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
     command = [driver(generation)]
-    done = subprocess.run(command, input=scenario.text(), capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(
+        command, input=scenario.text(), capture_output=True, text=True, timeout=PATIENCE, env=environment
+    )
     assert done.returncode == 0, done.stderr
     outcome = Outcome()
     for line in done.stdout.splitlines():

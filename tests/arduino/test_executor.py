@@ -32,7 +32,7 @@ def library() -> HostLibrary:
     return load_library(host_library())
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_random_blocks(library: HostLibrary, rng: Random) -> None:
     check_random(library, rng)

@@ -16,6 +16,7 @@ import yaml
 
 import tflite_fuse
 from tests.arduino.fake_runtime import build, compiler
+from tests.conftest import PATIENCE
 from tflite_fuse.runtime.library.sources import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,7 +148,7 @@ def test_platformios_own_tool_packs_it(broken: bool, tmp_path: Path) -> None:
         "PLATFORMIO_SETTING_ENABLE_TELEMETRY": "No",
     }
     command = [sys.executable, "-c", PACK, "pkg", "pack", str(folder), "--output", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE)
     assert (done.returncode == 0) is not broken, done.stdout + done.stderr
     if not broken:
         with tarfile.open(target) as archive:

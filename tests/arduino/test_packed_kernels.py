@@ -30,7 +30,7 @@ def library(request: pytest.FixtureRequest) -> HostLibrary:
     return load_library(host_library(flags=request.param))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_packed_blocks(library: HostLibrary, rng: Random) -> None:
     block = packed_block(rng)

@@ -42,7 +42,7 @@ def assert_same_answers(model: Model) -> None:
         np.testing.assert_array_equal(answers, truth)
 
 
-few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", sorted(BYTE_ROWS))
@@ -74,7 +74,7 @@ def test_silu_of_two_operators_gives_the_runtimes_answers() -> None:
         np.testing.assert_array_equal(run(built)[0].ravel(), found["MUL"])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(raw_elementwise.elementwise_chains())
 def test_blocks_of_one_value_and_two_at_a_time_are_proven(model: Model) -> None:
     data = serialize_model(model)

@@ -35,7 +35,7 @@ MODELS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(MODELS)
 def test_a_block_of_any_operator_is_proven(model: Model) -> None:
     data = serialize_model(model)

@@ -179,7 +179,7 @@ def test_channels_that_vary_are_not_proven_whatever_is_claimed(model: Model) -> 
 
 
 @needs_tflm
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(chains, st.randoms(use_true_random=False), st.booleans())
 def test_a_pass_that_errs_is_proven_where_bytes_stay_alone(model: Model, randomness: random.Random, any_: bool) -> None:
     """Some channels are taken for constants they are not, with a witness and biases that fit."""
@@ -201,7 +201,7 @@ def test_a_pass_that_errs_is_proven_where_bytes_stay_alone(model: Model, randomn
         np.testing.assert_array_equal(before, after)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.randoms(use_true_random=False))
 def test_no_bytes_make_a_wrong_model_right(randomness: random.Random) -> None:
     """Beside an original in which one of the zeros is none, the narrow model computes something else."""
@@ -213,7 +213,7 @@ def test_no_bytes_make_a_wrong_model_right(randomness: random.Random) -> None:
     assert not validate(other, set_metadata(narrow, WITNESS_METADATA, bytes(data))).proven
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.integers(0, 8), st.sets(st.integers(0, 11), min_size=1), max_size=6))
 def test_no_choice_makes_a_wrong_model_right(kept: dict[int, set[int]]) -> None:
     model, narrow = narrowed()

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
+from tests.conftest import PATIENCE
 from tests.device.program import Int8Array, Program, write_program
 from tflite_fuse.export.library import flat_sources, with_kinds
 from tflite_fuse.ir.block import StageKind
@@ -185,7 +186,7 @@ def _library_objects(target: Target, flags: str) -> list[Path]:
     return sorted(folder.glob("*.o"))
 
 
-def execute(target: Target, elf: Path, program: Program, timeout: float = 600) -> Report:
+def execute(target: Target, elf: Path, program: Program, timeout: float = PATIENCE) -> Report:
     """Run a program in the emulator."""
     lines = lines_of(target, elf, timeout)
     blocks, outputs = len(program.steps), len(program.outputs)
@@ -202,7 +203,7 @@ def execute(target: Target, elf: Path, program: Program, timeout: float = 600) -
     )
 
 
-def lines_of(target: Target, elf: Path, timeout: float = 600) -> list[list[str]]:
+def lines_of(target: Target, elf: Path, timeout: float = PATIENCE) -> list[list[str]]:
     """Run a program in the emulator: the words of each line it writes."""
     return [line.split() for line in call([*target.emulator.split(), str(elf)], elf.parent, timeout).splitlines()]
 
@@ -252,7 +253,7 @@ def library_size(
     return sizes
 
 
-def call(command: list[str], directory: Path, timeout: float = 600) -> str:
+def call(command: list[str], directory: Path, timeout: float = PATIENCE) -> str:
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed with {done.returncode}:\n{done.stderr[-4000:]}{done.stdout[-2000:]}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE
 from tests.drawing.witness import plan
 from tests.emit.test_encode import encoded, small_block
 from tflite_fuse.emit.decode import decode
@@ -36,7 +37,7 @@ def run_sanitized(what: str, first: int, count: int, *flags: str) -> str:
     except RuntimeUnavailableError as error:
         pytest.skip(str(error))
     command = [sys.executable, "-m", "tests.drawing.sanitized", str(library), what, str(first), str(count)]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.zoo import ModelBuilder
+from tests.conftest import PATIENCE
 from tests.runtime.fused_models import fuse, fuse_outside, whole
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.model import load_model, serialize_model
@@ -77,6 +78,6 @@ def changed(model_bytes: bytes, **fields: object) -> bytes:
 
 
 def run(command: list[str | Path], **options: object) -> str:
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, **options)  # type: ignore[call-overload]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=PATIENCE, **options)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout)

@@ -242,7 +242,7 @@ def test_bytes_that_are_no_json_are_refused(data: bytes) -> None:
         outside_inputs(set_metadata(model_with(1), OUTSIDE_METADATA, data))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_damaged_bytes_give_entries_or_an_error(data: st.DataObject) -> None:
     good = bytearray(json.dumps({"version": 1, "inputs": [GOOD]}).encode())

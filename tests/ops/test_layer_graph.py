@@ -18,7 +18,7 @@ def come(graph: LayerGraph, layer: int, begins: int, row: int) -> int:
     return min(row * scale + ahead, limit)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 30))
 def test_rows_of_a_chain_are_those_under_its_windows(seed: int) -> None:
     random, maker, tensor = Random(seed), GraphMaker(17, 5, 2), 0

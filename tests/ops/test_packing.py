@@ -151,7 +151,7 @@ def test_which_channels_are_scaled_down(multiplier: int, shift: int, bias: int, 
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_tables_hold_what_the_runtime_computes(data: st.DataObject) -> None:
     """Whatever a table holds, also for channels that are constant: scaled as it says, sums come out the same."""
     multiplier = data.draw(st.one_of(st.just(0), st.integers(2**30, 2**31 - 1)))

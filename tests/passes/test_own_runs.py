@@ -88,7 +88,7 @@ def test_what_keeps_time_or_drives_a_block_does_not_run_ahead() -> None:
         schedule(block, BlockConfig(9, 9, ahead=frozenset({-1})))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(random_models())
 def test_never_more_memory_or_instructions(model: Model) -> None:
     for mode in (InputMode.RESIDENT, InputMode.STREAMED):
@@ -102,7 +102,7 @@ def test_never_more_memory_or_instructions(model: Model) -> None:
             assert all(run <= LONGEST_RUN for run in block.plan.config.longest_runs)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(random_models())
 def test_nothing_needs_less_than_the_least_ram(model: Model) -> None:
     data = serialize_model(model)

@@ -131,7 +131,7 @@ def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None
     assert [(point.ram_bytes, point.work) for point in front.points] == unbeaten(every_path(cuts))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example(97, True, 0.9)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([0.9, 1.0, 1.05, 1.3]))
 def test_a_limit_on_compute_leaves_out_what_exceeds_it_and_nothing_else(seed: int, bands: bool, limit: float) -> None:

@@ -35,7 +35,7 @@ def compare(block: Block, config: BlockConfig) -> None:
         assert plan.overlaps == plain.distance
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_schedule_is_that_of_the_executor(rng: Random) -> None:
     block = random_block(rng, largest=9)

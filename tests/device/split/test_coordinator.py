@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE
 from tests.device.program import binary
 from tests.device.split.boards import EMULATOR, HERE, board, running
 from tests.device.targets import TARGETS, link
@@ -40,6 +41,8 @@ def test_three_boards_without_a_computer_compute_the_bytes_of_tflm(tmp_path: Pat
         for device in numbers:
             place = boards.addresses[device].removeprefix("socket://")
             command += ["-serial", f"tcp:{place},nodelay=on"]
-        done = subprocess.run([*command, "-kernel", str(elf)], capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(
+            [*command, "-kernel", str(elf)], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
     wanted = ["output " + b"".join(each.tobytes() for each in outputs).hex() for _, outputs in samples]
     assert (done.stdout + done.stderr).split("\n")[: len(wanted)] == wanted

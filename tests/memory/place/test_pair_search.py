@@ -14,7 +14,7 @@ from tflite_fuse.memory.place.problem import Problem, build_problem
 
 
 @given(sharing_graphs(most_ops=3, most_bytes=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_least_height_is_found_from_the_worst_placement(problem: tuple[Program, tuple[Overlap, ...]]) -> None:
     graph, overlaps = problem
     items = build_problem(graph, overlaps, alignment=1)

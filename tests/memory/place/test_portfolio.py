@@ -71,7 +71,7 @@ def test_a_chain_of_two_thousand_operators_is_placed_at_once() -> None:
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_plans_are_valid_and_never_below_the_bound(graph: Program) -> None:
     placement = place(graph)
     check_plan(graph, placement.offsets, height=placement.height)
@@ -80,7 +80,7 @@ def test_plans_are_valid_and_never_below_the_bound(graph: Program) -> None:
 
 
 @given(programs(most_ops=4, most_bytes=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_small_plans_are_optimal_and_said_to_be(graph: Program) -> None:
     placement = place(graph, alignment=1)
     assert placement.height == least_height(graph)
@@ -89,7 +89,7 @@ def test_small_plans_are_optimal_and_said_to_be(graph: Program) -> None:
 
 
 @given(sharing_graphs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_plans_that_share_are_valid_and_no_worse(problem: tuple[Program, tuple[Overlap, ...]]) -> None:
     graph, overlaps = problem
     placement = place(graph, overlaps)
@@ -99,7 +99,7 @@ def test_plans_that_share_are_valid_and_no_worse(problem: tuple[Program, tuple[O
 
 
 @given(sharing_graphs(most_ops=3, most_bytes=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_small_plans_that_share_are_optimal_and_said_to_be(problem: tuple[Program, tuple[Overlap, ...]]) -> None:
     graph, overlaps = problem
     placement = place(graph, overlaps, alignment=1)

@@ -37,7 +37,7 @@ def check(model: Model) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(random_models(variables=True))
 def test_shares_of_random_models_add_up(model: Model) -> None:
     check(prune(model))

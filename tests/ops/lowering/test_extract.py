@@ -265,7 +265,7 @@ def test_a_pad_before_convolutions_becomes_their_padding() -> None:
     assert block.stages[0].inputs == block.inputs
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_folding_a_pad_changes_no_byte(data: st.DataObject) -> None:
     raw = RawModel()

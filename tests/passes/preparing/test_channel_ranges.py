@@ -62,14 +62,14 @@ def require_within(model: Model, seed: int) -> None:
 
 
 @needs_tflm
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 20))
 def test_networks_stay_within(seed: int) -> None:
     require_within(mixed_graph(random.Random(seed).randint), seed)
 
 
 @needs_tflm
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(chains)
 def test_chains_of_zeros_stay_within(model: Model) -> None:
     require_within(model, 1)

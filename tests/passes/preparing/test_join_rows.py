@@ -63,7 +63,7 @@ def joins(draw: st.DrawFn) -> Model:
 
 
 @needs_tflm
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(joins(), seeds)
 def test_maxima_of_padded_parts_are_the_parts_joined(model: Model, seed: int) -> None:
     joined = spell_out(model).model
@@ -75,7 +75,7 @@ def test_maxima_of_padded_parts_are_the_parts_joined(model: Model, seed: int) ->
 
 
 @needs_tflm
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(joins(), st.sampled_from(["resident", "streamed", "external"]), st.booleans())
 def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str, least: bool) -> None:
     try:

@@ -135,7 +135,7 @@ def same_bytes(model: Model, other: Model, seed: int) -> None:
 
 
 @needs_tflm
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(moved_floats(), seeds)
 def test_int8_moved_is_what_float32_moved_becomes(model: Model, seed: int) -> None:
     result = QuantizeFirst().run(model)
@@ -144,7 +144,7 @@ def test_int8_moved_is_what_float32_moved_becomes(model: Model, seed: int) -> No
 
 
 @needs_tflm
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(moved_floats(), st.sampled_from(["resident", "streamed"]))
 def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str) -> None:
     try:

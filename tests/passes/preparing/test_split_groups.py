@@ -75,7 +75,7 @@ def grouped(draw: st.DrawFn) -> Model:
 
 
 @needs_tflm
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(grouped(), seeds)
 def test_a_convolution_of_groups_is_one_for_each(model: Model, seed: int) -> None:
     spelled = spell_out(model).model
@@ -87,7 +87,7 @@ def test_a_convolution_of_groups_is_one_for_each(model: Model, seed: int) -> Non
 
 
 @needs_tflm
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(grouped(), st.sampled_from(["resident", "streamed", "external"]))
 def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str) -> None:
     try:

@@ -99,7 +99,7 @@ def windows(draw: st.DrawFn) -> Model:
     return b.build([b.fully_connected(flat, 3)])
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(model=windows(), hop=st.integers(1, 4))
 def test_a_stream_of_any_window_computes_the_windows_bytes_or_says_why_it_is_none(model: Model, hop: int) -> None:
     try:

@@ -44,7 +44,7 @@ def kinds(data: bytes) -> set[str]:
     return {operator_name(model, operator) for operator in model.main.operators}
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(model=streams(), seed=st.integers(0, 1000))
 def test_streams_of_any_spelling_compute_the_same_bytes_step_by_step(model: Model, seed: int) -> None:
     """And what rings hold after each step, read in order of time, is the end of what the variables hold."""
@@ -70,7 +70,7 @@ def test_streams_of_any_spelling_compute_the_same_bytes_step_by_step(model: Mode
     assert rings and all(stands_for)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(model=spelled_streams)
 @example(model=spelled_stream(9430))  # a SPLIT of two rows without a batch
 def test_what_is_a_state_and_what_is_not_compute_the_same_bytes_however_they_are_spelt(model: Model) -> None:

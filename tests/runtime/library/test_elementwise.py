@@ -16,7 +16,7 @@ from tflite_fuse.runtime.inputs import generate_inputs
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
-thorough = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=120, suppress_health_check=list(HealthCheck))
 
 WHOLE = 65535
 sizes = st.sampled_from([WHOLE, WHOLE, 1, 2, 3, 5])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE
 from tests.runtime.small_models import dense_model
 from tflite_fuse.errors import ModelError
 from tflite_fuse.runtime import tflm
@@ -92,7 +93,7 @@ def confined(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "old").write_text("old")
     arguments = [str(Path(confinement.__file__)), str(folder), str(folder.parent / "log")]
     command = [sys.executable, "-c", PROGRAM.format(code), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @filtered

@@ -21,7 +21,7 @@ from tflite_fuse.runtime.reference import run_block_reference
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
-thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
 def assert_same_bytes(model: Model, seed: int, count: int = 3) -> None:

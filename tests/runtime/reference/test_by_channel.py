@@ -19,13 +19,13 @@ from tflite_fuse.runtime.comparing.compare import compare
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(raw.BY_CHANNEL).flatmap(raw.by_channel), seeds)
 def test_an_operator_with_a_number_for_every_channel(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(raw.by_channel_in_every_position())
 def test_in_every_position_rewritten_models_are_proven_and_compute_the_same(model: Model) -> None:
     data = serialize_model(model)

@@ -34,7 +34,7 @@ from tflite_fuse.runtime.reference import run_block_reference
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
-thorough = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=50, suppress_health_check=list(HealthCheck))
 
 
 def twin(model: Model, seed: int) -> Model:
@@ -163,7 +163,7 @@ def test_runs_of_operators_as_blocks(model: Model, seed: int) -> None:
             assert_same_bytes(result.ravel(), np.asarray(truth[index]).ravel())
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(random_models(most_operators=8), raw.seeds)
 def test_rewritten_models_are_proven_and_bit_exact(model: Model, seed: int) -> None:
     try:

@@ -31,7 +31,7 @@ def assert_rewritten_is_proven_and_the_same(model: Model, goal: Goal | None = No
     return len(result.report.blocks)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(gates_in_every_position())
 def test_in_every_position_rewritten_models_are_proven_and_compute_the_same(model: Model) -> None:
     assert_rewritten_is_proven_and_the_same(model)

@@ -17,8 +17,8 @@ from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
-thorough = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
-some = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=80, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=12, suppress_health_check=list(HealthCheck))
 
 
 @thorough

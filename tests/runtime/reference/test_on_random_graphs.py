@@ -40,7 +40,7 @@ def blocks(model: Model) -> list[Extraction]:
     return found
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(random_models(most_operators=10), seeds)
 def test_runs_of_operators_as_blocks(model: Model, seed: int) -> None:
     extractions = blocks(model)

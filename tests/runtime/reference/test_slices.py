@@ -19,7 +19,7 @@ from tflite_fuse.runtime import tflm
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(slices(), seeds)
 def test_one_slice(model: Model, seed: int) -> None:
     before, after = (model.main.tensors[tensors[0]].dims for tensors in (model.main.inputs, model.main.outputs))
@@ -29,14 +29,14 @@ def test_one_slice(model: Model, seed: int) -> None:
         assert_same_bytes(model, seed)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(squares(), seeds)
 def test_squares_of_pixels_as_channels_and_back(model: Model, seed: int) -> None:
     if model.main.operators:
         assert_same_bytes(model, seed)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(channels_first(), seeds, st.sampled_from(["resident", "streamed", "external"]))
 def test_an_input_with_its_channels_first(model: Model, seed: int, mode: str) -> None:
     assert_same_bytes(model, seed)
@@ -48,7 +48,7 @@ def test_an_input_with_its_channels_first(model: Model, seed: int, mode: str) ->
     assert result.report.proven.notes == ()
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(slices_everywhere(), st.sampled_from(["resident", "streamed"]))
 def test_rewrites_are_proven_and_compute_the_same_bytes(model: Model, mode: str) -> None:
     result = rewrite(serialize_model(model), input_mode=mode, inputs=3, verify=True)

@@ -60,7 +60,7 @@ def geometries(draw: st.DrawFn) -> dict[str, Any]:
     return {"kernel_size": kernel, "stride": stride, "dilation": dilation, "padding": before, "size": size, "out": out}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(geometries(), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_convolution(geometry: dict[str, Any], cin: int, cout: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -80,7 +80,7 @@ def test_convolution(geometry: dict[str, Any], cin: int, cout: int, seed: int) -
         assert result[0, y, x, c] == requantize(total + int(bias[c]), stage.requantization, c, -3, stage)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(geometries(), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_depthwise(geometry: dict[str, Any], cin: int, multiplier: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -100,7 +100,7 @@ def test_depthwise(geometry: dict[str, Any], cin: int, multiplier: int, seed: in
         assert result[0, y, x, c] == requantize(total, stage.requantization, c, 4, stage)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(geometries(), st.sampled_from([StageKind.AVERAGE_POOL, StageKind.MAX_POOL]), st.integers(0, 2**32 - 1))
 def test_pools(geometry: dict[str, Any], kind: StageKind, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -22,7 +22,7 @@ from tflite_fuse.runtime.comparing.compare import compare
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(table_models.graphs_of_one_value(), seeds)
 def test_a_graph_of_one_value_is_one_table(model: Model, seed: int) -> None:
     (stage,) = extract(model, range(len(model.main.operators))).block.stages
@@ -45,13 +45,13 @@ def test_what_is_too_large_for_float32_is_its_largest_number_or_infinite(after: 
     assert_same_bytes(raw.build([x], [output]), 0, count=8)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(table_models.graphs_between_convolutions(), seeds)
 def test_graphs_of_one_value_in_every_position(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(table_models.graphs_between_convolutions())
 def test_rewritten_models_with_tables_are_proven_and_compute_the_same(model: Model) -> None:
     data = serialize_model(model)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE
 from tests.split.cluster import cases
 from tests.split.cluster.shaping import Proxy
 from tests.split.cluster.test_c_worker import processes
@@ -207,7 +208,7 @@ def test_a_worker_in_c_with_a_key_does_not_start_without_entropy_and_says_when_i
     for key, environment in ((KEY, {"WITHOUT_ENTROPY": "1"}), (b"short", {})):
         (tmp_path / "key").write_bytes(key)
         call = [str(keyed_program), str(tmp_path / "fragment"), "127.0.0.1:0", str(tmp_path / "key")]
-        assert subprocess.run(call, env={**environment, **QUIET}, check=False, timeout=60).returncode == 6
+        assert subprocess.run(call, env={**environment, **QUIET}, check=False, timeout=PATIENCE).returncode == 6
     call = [str(keyed_program), str(tmp_path / "fragment"), "127.0.0.1:0"]
     with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -34,7 +34,7 @@ _SANITIZED = (
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=undefined",
 )
-_TIMEOUT = 300.0
+_TIMEOUT = 1800.0
 
 
 @dataclass(frozen=True)
