@@ -94,7 +94,7 @@ class PlainCuts:
 
     def search(self) -> Plain:
         """Climbs from no blocks and from the longest ones."""
-        count = len(self.graph.layers)
+        count = len(self.graph.steps)
         longest: list[Segment] = []
         while (first := longest[-1][1] + 1 if longest else 0) < count:
             last = next((last for last in range(count - 1, first, -1) if self.block(first, last)), first)
@@ -174,7 +174,7 @@ class PlainCuts:
         _, inserted = self._insert(cuts)
         blocks = block_instructions([(each.plan.block, each.plan.schedule) for each in inserted], Target.GENERIC)
         inside = {operator for each in inserted for operator in each.choice.operators}
-        alone = in_instructions(self.graph, Target.GENERIC, LONGEST).layers
+        alone = in_instructions(self.graph, Target.GENERIC, LONGEST).steps
         return blocks + sum(layer.work for index, layer in enumerate(alone) if index not in inside)
 
     def _insert(self, cuts: Cuts) -> tuple[Model, tuple[InsertedBlock, ...]]:

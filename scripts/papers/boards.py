@@ -12,7 +12,7 @@ from scripts.papers.data import KB, Data, Row, search
 from scripts.papers.msf_cnn import MSF_CHAINS
 from tflite_fuse.boards.table import Board, known_boards
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions
 
@@ -83,7 +83,7 @@ def msf_cnn_boards(data: Data) -> dict[str, Any]:
     }
 
 
-def _front(graph: LayerGraph, target: Target) -> Front:
+def _front(graph: PricedProgram, target: Target) -> Front:
     return search(graph, SearchOptions(target=target, overlap=True, single_operators=True))[0]
 
 

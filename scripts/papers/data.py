@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.zoo.architectures import load_architecture
-from tflite_fuse.cost.layer_graph import LayerGraph, graph_from_layers
+from tflite_fuse.cost.priced_program import PricedProgram, graph_from_layers
 from tflite_fuse.errors import UsageError
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.outside import InputMode
@@ -42,7 +42,7 @@ class Data:
         """Those of a file that need not be there."""
         return self.facts(name) if (self.folder / f"facts/{name}.csv").is_file() else []
 
-    def network(self, name: str) -> LayerGraph:
+    def network(self, name: str) -> PricedProgram:
         return graph_from_layers(json.loads(self._open(f"arch/{name}.json").read_text()))
 
     def architecture(self, name: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ MODES = {
 """Where the input image is, and whether blocks write over inputs they no longer need: what each idea contributes."""
 
 
-def search(graph: LayerGraph, options: SearchOptions = MODES["resident"]) -> tuple[Front, float]:
+def search(graph: PricedProgram, options: SearchOptions = MODES["resident"]) -> tuple[Front, float]:
     """The front and the seconds it took."""
     start = time.perf_counter()
     front = fusion_front(graph, options)

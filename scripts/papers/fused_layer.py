@@ -11,7 +11,7 @@ from scripts.papers.tiled_blocks import Tiled, algorithm_1
 from scripts.papers.tiled_networks import CLASSES, at_resolution, mobilenet_v2_like, parameters
 from scripts.zoo.architectures import build_architecture
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.cost.layer_graph import LayerGraph, graph_from_layers
+from tflite_fuse.cost.priced_program import PricedProgram, graph_from_layers
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import HeadOptions
 from tflite_fuse.search.fusion_front import SearchOptions
@@ -96,7 +96,7 @@ def _alg1(theirs: Tiled, factor: float, unfused: int) -> Row:
     }
 
 
-def _scheme(graph: LayerGraph, count: int) -> Row:
+def _scheme(graph: PricedProgram, count: int) -> Row:
     """The published scheme in this package's executor; nothing is fused at 1x1, as in the paper."""
     if count == 1:
         return dict.fromkeys(f"scheme_{column}" for column in SCHEME_COLUMNS)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tflite_fuse.cost.layer_graph import Layer, LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.ir.block import Stage, StageKind
 from tflite_fuse.search.schemes import Range, inverted_residuals
 
@@ -42,7 +42,7 @@ def tile_extents(length: int, tiles: int) -> tuple[int, ...]:
     return (*[size] * (count - 1), length - size * (count - 1))
 
 
-def algorithm_1(graph: LayerGraph, tiles: tuple[int, int]) -> Tiled:
+def algorithm_1(graph: PricedProgram, tiles: tuple[int, int]) -> Tiled:
     """The paper's choice of blocks: all of them, less those that can be left out, from the last to the first.
 
     Args:
@@ -60,21 +60,21 @@ def algorithm_1(graph: LayerGraph, tiles: tuple[int, int]) -> Tiled:
     return best
 
 
-def evaluate(graph: LayerGraph, blocks: Sequence[Range], tiles: tuple[int, int]) -> Tiled:
+def evaluate(graph: PricedProgram, blocks: Sequence[Range], tiles: tuple[int, int]) -> Tiled:
     """Arena and work of a network with exactly these blocks fused."""
     last_of = dict(blocks)
     ram, macs, index = 0, 0, 0
-    while index < len(graph.layers):
+    while index < len(graph.steps):
         last = last_of.get(index, index)
-        inside = graph.layers[index : last + 1]
-        scratch, work = (0, graph.layers[index].work) if last == index else tile_costs(graph, inside, tiles)
+        inside = graph.steps[index : last + 1]
+        scratch, work = (0, graph.steps[index].work) if last == index else tile_costs(graph, inside, tiles)
         ram, macs, index = max(ram, live_bytes(graph, index, last) + scratch), macs + work, last + 1
     return Tiled(tuple(blocks), ram, macs)
 
 
-def live_bytes(graph: LayerGraph, first: int, last: int) -> int:
+def live_bytes(graph: PricedProgram, first: int, last: int) -> int:
     """Bytes of the tensors outside a block that are live while the layers first … last run as one operator."""
-    inside = {tensor for layer in graph.layers[first:last] for tensor in layer.outputs}
+    inside = {tensor for layer in graph.steps[first:last] for tensor in layer.outputs}
     return sum(
         size
         for tensor, size in enumerate(graph.sizes)
@@ -84,7 +84,7 @@ def live_bytes(graph: LayerGraph, first: int, last: int) -> int:
     )
 
 
-def tile_costs(graph: LayerGraph, block: Sequence[Layer], tiles: tuple[int, int]) -> tuple[int, int]:
+def tile_costs(graph: PricedProgram, block: Sequence[PricedStep], tiles: tuple[int, int]) -> tuple[int, int]:
     """Scratch of the largest tile, and multiply-accumulates of all tiles and of what stands beside them."""
     depthwise = _stage(block, lambda stage: stage.kind is StageKind.DEPTHWISE)
     driven = graph.tensors[depthwise.output]
@@ -98,7 +98,7 @@ def tile_costs(graph: LayerGraph, block: Sequence[Layer], tiles: tuple[int, int]
 
 
 def _tile(
-    graph: LayerGraph, block: Sequence[Layer], depthwise: Stage, tile: tuple[int, int]
+    graph: PricedProgram, block: Sequence[PricedStep], depthwise: Stage, tile: tuple[int, int]
 ) -> Iterator[tuple[int, int]]:
     """Bytes kept and work done per layer for a tile of so many rows and columns of the output."""
     halo = [tile[axis] * depthwise.stride[axis] + depthwise.extent[axis] - depthwise.stride[axis] for axis in (0, 1)]
@@ -112,5 +112,5 @@ def _tile(
         yield pixels * output.channels if inner else 0, layer.work // output.pixels * pixels
 
 
-def _stage(block: Sequence[Layer], wanted: Callable[[Stage], bool]) -> Stage:
+def _stage(block: Sequence[PricedStep], wanted: Callable[[Stage], bool]) -> Stage:
     return next(layer.stage for layer in block if layer.stage is not None and wanted(layer.stage))

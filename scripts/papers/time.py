@@ -11,7 +11,7 @@ from typing import Any
 from scripts.papers.data import KB, Data, Row, search
 from scripts.papers.msf_cnn import MSF_CHAINS
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.search.front import Front, Point
@@ -89,7 +89,7 @@ def streamnet_work(data: Data) -> dict[str, Any]:
     }
 
 
-def _scheme(graph: LayerGraph, column: str, scheme: Scheme, ram: int) -> Row:
+def _scheme(graph: PricedProgram, column: str, scheme: Scheme, ram: int) -> Row:
     overlap = scheme is Scheme.AUTO
     found: Row = {}
     for unit, target in (("work", None), ("instruction", CORE)):

@@ -52,7 +52,7 @@ def test_longer_runs_cost_less_a_pixel_and_cores_with_dsp_take_fewer(model: Mode
     graph = graph_from_model(model)
     fast, slow = in_instructions(graph, Target.CORTEX_M7, 8), in_instructions(graph, Target.XTENSA, 8)
     assert fast.work < slow.work
-    for layer in fast.layers:
+    for layer in fast.steps:
         if layer.stage is not None and graph.tensors[layer.outputs[0]].pixels > 1:
             whole = [layer.run_costs[length - 1] for length in (1, 2, 4, 8)]  # three pixels can take more than four
             assert whole == sorted(whole) and len(layer.run_costs) == 8
@@ -63,8 +63,8 @@ def test_longer_runs_cost_less_a_pixel_and_cores_with_dsp_take_fewer(model: Mode
 def test_an_operator_alone_is_expected_to_take_what_its_block_is(chunk: int) -> None:
     """The search's figure, in whole runs of each row, against the block's own schedule."""
     graph = in_instructions(graph_from_model(MODEL), Target.CORTEX_M4, chunk)
-    assert any(graph.accumulates(index) for index in range(len(graph.layers)))
-    for index, layer in enumerate(graph.layers):
+    assert any(graph.accumulates(index) for index in range(len(graph.steps)))
+    for index, layer in enumerate(graph.steps):
         if layer.stage is not None:
             block = extract(MODEL, [index]).block
             runs = graph.tensors[layer.inputs[0] if graph.accumulates(index) else layer.outputs[0]]

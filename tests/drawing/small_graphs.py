@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tflite_fuse.cost.layer_graph import Layer, LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ops.table import macs_per_pixel
 
@@ -14,7 +14,7 @@ class GraphMaker:
 
     def __init__(self, height: int, width: int, channels: int) -> None:
         self.tensors = [BlockTensor("input", height, width, channels, 0)]
-        self.layers: list[Layer] = []
+        self.layers: list[PricedStep] = []
         self.inputs = [0]
 
     def input(self, height: int, width: int, channels: int) -> int:
@@ -89,27 +89,27 @@ class GraphMaker:
         self.tensors.append(BlockTensor(f"t{len(self.tensors)}", height, width, channels, 0))
         name = f"{'reshape' if view else 'other'}_{len(self.layers)}"
         reason = "" if view else "it is not a fusable operator"
-        self.layers.append(Layer(name, (source,), (len(self.tensors) - 1,), reason=reason, view=view))
+        self.layers.append(PricedStep(name, (source,), (len(self.tensors) - 1,), reason=reason, view=view))
         return len(self.tensors) - 1
 
-    def graph(self) -> LayerGraph:
+    def graph(self) -> PricedProgram:
         """All tensors that nothing reads are network outputs."""
         read = {tensor for layer in self.layers for tensor in layer.inputs}
         written = (tensor for layer in self.layers for tensor in layer.outputs)
         outputs = tuple(tensor for tensor in written if tensor not in read)
         sizes = tuple(tensor.nbytes for tensor in self.tensors)
-        return LayerGraph(tuple(self.tensors), sizes, tuple(self.layers), tuple(self.inputs), outputs)
+        return PricedProgram(sizes, tuple(self.layers), tuple(self.inputs), outputs, tensors=tuple(self.tensors))
 
     def _append(self, stage: Stage, height: int, width: int, channels: int) -> int:
         index = len(self.layers)
         self.tensors.append(BlockTensor(f"t{len(self.tensors)}", height, width, channels, 0))
         name = f"{stage.kind.name.lower()}_{index}"
         macs = self.tensors[stage.output].pixels * macs_per_pixel(stage, self.tensors)
-        self.layers.append(Layer(name, stage.inputs, (stage.output,), macs, stage))
+        self.layers.append(PricedStep(name, stage.inputs, (stage.output,), work=macs, stage=stage))
         return stage.output
 
 
-def random_chain(random: Random, length: int) -> LayerGraph:
+def random_chain(random: Random, length: int) -> PricedProgram:
     """Windows with any padding below their extent, one after the other."""
     maker = GraphMaker(random.randint(4, 10), random.randint(4, 12), random.randint(1, 3))
     source = 0
@@ -128,7 +128,7 @@ def random_chain(random: Random, length: int) -> LayerGraph:
     return maker.graph()
 
 
-def random_graph(random: Random, length: int) -> LayerGraph:
+def random_graph(random: Random, length: int) -> PricedProgram:
     """Windows, additions and concatenations of any earlier tensors that fit, also of one pixel and all of another."""
     maker = GraphMaker(random.randint(2, 12), random.randint(2, 12), random.randint(1, 3))
     latest = 0
@@ -152,7 +152,7 @@ def random_graph(random: Random, length: int) -> LayerGraph:
     return maker.graph()
 
 
-def inverted_residuals(widths: tuple[int, ...] = (4, 4, 6), size: int = 12) -> LayerGraph:
+def inverted_residuals(widths: tuple[int, ...] = (4, 4, 6), size: int = 12) -> PricedProgram:
     """A stem and one inverted residual per entry (width = channels out), a residual where widths agree; then a tail."""
     maker = GraphMaker(size, size, 3)
     current = maker.window(0, widths[0], (3, 3), (2, 2))

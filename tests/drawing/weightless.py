@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.ir.block import Block, Stage, StageKind, Storage
 
 
-def block_of(graph: LayerGraph, first: int, last: int, moved: Storage = Storage.INPUT) -> Block:
+def block_of(graph: PricedProgram, first: int, last: int, moved: Storage = Storage.INPUT) -> Block:
     """Layers first … last as a block: views left out, absorbed PADs done by their readers.
 
     ``moved`` says where the first network input is: INPUT, EXTERNAL, or SCRATCH if streamed (it gets a SOURCE stage).
@@ -18,7 +18,7 @@ def block_of(graph: LayerGraph, first: int, last: int, moved: Storage = Storage.
     stages: list[Stage] = []
     inside = range(first, last + 1)
     for index in inside:
-        layer = graph.layers[index]
+        layer = graph.steps[index]
         source, output = layer.inputs[0], layer.outputs[0]
         readers = graph.consumers[output]
         if layer.view or (layer.absorbed and readers and readers[-1] <= last):
@@ -33,7 +33,7 @@ def block_of(graph: LayerGraph, first: int, last: int, moved: Storage = Storage.
         stages.append(replace(stage, inputs=tuple(roots.get(t, t) for t in stage.inputs), padding=padding))
     written = {stage.output for stage in stages}
     used = _used(stages)
-    leaves = {roots.get(t, t) for index in inside for t in graph.layers[index].outputs if _leaves(graph, t, last)}
+    leaves = {roots.get(t, t) for index in inside for t in graph.steps[index].outputs if _leaves(graph, t, last)}
     number = {tensor: position for position, tensor in enumerate(used)}
 
     def storage(tensor: int) -> Storage:
@@ -53,15 +53,15 @@ def block_of(graph: LayerGraph, first: int, last: int, moved: Storage = Storage.
     )
 
 
-def operands(graph: LayerGraph, first: int, last: int) -> list[int]:
+def operands(graph: PricedProgram, first: int, last: int) -> list[int]:
     """The graph's tensors behind a block's, in its order (graphs without views and absorbed PADs)."""
-    return _used([stage for stage in (layer.stage for layer in graph.layers[first : last + 1]) if stage is not None])
+    return _used([stage for stage in (layer.stage for layer in graph.steps[first : last + 1]) if stage is not None])
 
 
 def _used(stages: list[Stage]) -> list[int]:
     return sorted({tensor for stage in stages for tensor in (*stage.inputs, stage.output)})
 
 
-def _leaves(graph: LayerGraph, tensor: int, last: int) -> bool:
+def _leaves(graph: PricedProgram, tensor: int, last: int) -> bool:
     readers = graph.consumers[tensor]
     return tensor in graph.outputs or not readers or readers[-1] > last

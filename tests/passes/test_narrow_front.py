@@ -15,7 +15,7 @@ from scripts.zoo.networks import inverted_residual_network
 from tests.builders.mixed import mixed_graph
 from tflite_fuse.cost.estimate.growing_block import GrowingBlock
 from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
@@ -40,7 +40,7 @@ def the_same_places_for_all(request: pytest.FixtureRequest, monkeypatch: pytest.
         monkeypatch.setattr(narrow, "MOST_WIDENED", 0)
 
 
-def alone(graph: LayerGraph, options: SearchOptions) -> NarrowPoint | None:
+def alone(graph: PricedProgram, options: SearchOptions) -> NarrowPoint | None:
     try:
         return narrow_front(graph, options)[0]
     except LimitError:
@@ -83,7 +83,7 @@ def test_blocks_are_not_grown_anew_for_more_places(monkeypatch: pytest.MonkeyPat
     assert steps > 1.3 * once
 
 
-def dipping_graph() -> LayerGraph:
+def dipping_graph() -> PricedProgram:
     """Little is live once between two large maps at the start, then less at each of many places."""
     b = ModelBuilder(seed=0)
     x = b.conv(b.input((1, 64, 64, 3)), 16, kernel=3)
@@ -97,22 +97,22 @@ def dipping_graph() -> LayerGraph:
 def test_a_deep_tail_does_not_take_the_places_of_the_large_maps() -> None:
     graph = dipping_graph()
     cuts = narrow_cuts(graph, 16)
-    assert {0, 2, len(graph.layers)} <= cuts and len(cuts) < 40
+    assert {0, 2, len(graph.steps)} <= cuts and len(cuts) < 40
 
 
 def test_blocks_end_beside_what_no_block_can_hold_and_what_is_held_together_alone() -> None:
     graph = dipping_graph()
-    layers, middle = list(graph.layers), 44
+    layers, middle = list(graph.steps), 44
     assert not {middle, middle + 1} <= narrow_cuts(graph, 16)
     layers[middle] = replace(layers[middle], stage=None, view=False, reason="no")
-    assert {middle, middle + 1} <= narrow_cuts(replace(graph, layers=tuple(layers)), 16)
-    layers[middle] = replace(graph.layers[middle], unit=(middle - 1, middle))
-    assert {middle - 1, middle + 1} <= narrow_cuts(replace(graph, layers=tuple(layers)), 16)
+    assert {middle, middle + 1} <= narrow_cuts(replace(graph, steps=tuple(layers)), 16)
+    layers[middle] = replace(graph.steps[middle], unit=(middle - 1, middle))
+    assert {middle - 1, middle + 1} <= narrow_cuts(replace(graph, steps=tuple(layers)), 16)
 
 
 def test_places_around_the_bottleneck_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_from_model(inverted_residual_network(size=96, blocks=10, seed=3))
-    monkeypatch.setattr(narrow, "narrow_cuts", lambda graph, *_: frozenset({0, len(graph.layers)}))
+    monkeypatch.setattr(narrow, "narrow_cuts", lambda graph, *_: frozenset({0, len(graph.steps)}))
     wide = narrow_front(graph, options_of(Scheme.AUTO))[0]
     monkeypatch.setattr(narrow, "MOST_WIDENED", 0)
     assert wide.ram_bytes < narrow_front(graph, options_of(Scheme.AUTO))[0].ram_bytes

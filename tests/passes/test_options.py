@@ -9,7 +9,7 @@ import pytest
 import tflite_fuse
 from tflite_fuse import Goal, UsageError
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.cost.layer_graph import WorkUnit
+from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.fusing.objective import objective_of
 from tflite_fuse.passes.options import FuseOptions

@@ -10,13 +10,13 @@ from scripts.papers.tiled_blocks import algorithm_1, evaluate, tile_costs, tile_
 from scripts.papers.tiled_networks import at_resolution, mobilenet_v2_like, parameters
 from scripts.zoo.architectures import build_architecture
 from tests.drawing.small_graphs import GraphMaker
-from tflite_fuse.cost.layer_graph import LayerGraph, graph_from_layers
+from tflite_fuse.cost.priced_program import PricedProgram, graph_from_layers
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.search.fusion_front import fusion_front
 from tflite_fuse.search.schemes import inverted_residuals
 
 
-def one_block(size: int = 8, stride: int = 1) -> LayerGraph:
+def one_block(size: int = 8, stride: int = 1) -> PricedProgram:
     """1x1 from 4 to 24 channels, 3x3 depthwise, 1x1 to 6."""
     maker = GraphMaker(size, size, 4)
     expanded = maker.window(0, 24)
@@ -35,7 +35,7 @@ def test_the_last_tile_takes_the_remainder() -> None:
 @pytest.mark.parametrize(("stride", "halo"), [(1, 2 + 2), (2, 2 * 2 + 1)])
 def test_tiles_cost_what_equations_2_and_3_say(stride: int, halo: int) -> None:
     graph = one_block(8 * stride, stride)
-    scratch, macs = tile_costs(graph, graph.layers, (4, 4))
+    scratch, macs = tile_costs(graph, graph.steps, (4, 4))
     assert scratch == halo * halo * 24 + 2 * 2 * 24
     assert macs == 16 * (halo * halo * 4 * 24 + 2 * 2 * 9 * 24 + 2 * 2 * 24 * 6)
 

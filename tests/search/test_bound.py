@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from random import Random
 
@@ -13,7 +14,7 @@ from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_ch
 from tests.drawing.weightless import block_of
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor
 from tflite_fuse.cost.estimate.growing_block import Pricing
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.ir.axes import AxisWindow
 from tflite_fuse.ir.block import BlockConfig, StageKind, Storage
@@ -27,9 +28,9 @@ SEEDS = st.integers(0, 1 << 30)
 Step = tuple[int, int, BlockConfig | None]
 
 
-def steps_ending_at(graph: LayerGraph, last: int, moved: bool, chunks: tuple[int, ...] = (1, 2)) -> list[Step]:
+def steps_ending_at(graph: PricedProgram, last: int, moved: bool, chunks: tuple[int, ...] = (1, 2)) -> list[Step]:
     """Every operator as it is and every block in every tiling."""
-    found: list[Step] = [] if moved and 0 in graph.layers[last].inputs else [(last, last, None)]
+    found: list[Step] = [] if moved and 0 in graph.steps[last].inputs else [(last, last, None)]
     driven = {first: graph.tensors[driven_tensor(graph, first, last)] for first in range(last + 1)}
     pricing = Pricing((1,), frozenset({0}) if moved else frozenset())
     for costs in block_costs(
@@ -42,12 +43,12 @@ def steps_ending_at(graph: LayerGraph, last: int, moved: bool, chunks: tuple[int
     return found
 
 
-def least_of_all(graph: LayerGraph, moved: bool = False) -> int:
+def least_of_all(graph: PricedProgram, moved: bool = False) -> int:
     """The least peak + tail of any sequence of steps, by exact schedules, sharing all that any step could share."""
     sizes = (0, *graph.sizes[1:]) if moved else graph.sizes
-    residency = Residency(LayerGraph(graph.tensors, sizes, graph.layers, graph.inputs, graph.outputs), 16)
+    residency = Residency(replace(graph, sizes=tuple(sizes)), 16)
     labels = {0: {(residency.start, 0)}}
-    for last in range(len(graph.layers)):
+    for last in range(len(graph.steps)):
         labels[last + 1] = set()
         for first, _, config in steps_ending_at(graph, last, moved):
             head, tail = residency.outside(first, last), graph.tail.of_operator(last)
@@ -62,7 +63,7 @@ def least_of_all(graph: LayerGraph, moved: bool = False) -> int:
                 head += round_up(exact.scratch_bytes, 16) - min(dying, residency.left(first, last))
                 tail = graph.tail.of_block(residency.results(first, last))
             labels[last + 1] |= {(max(peak, head), sums + tail) for peak, sums in labels[first]}
-    return min(peak + tail for peak, tail in labels[len(graph.layers)]) + graph.tail.fixed
+    return min(peak + tail for peak, tail in labels[len(graph.steps)]) + graph.tail.fixed
 
 
 @settings(max_examples=6, deadline=None)
@@ -72,9 +73,9 @@ def test_no_way_to_run_a_small_graph_needs_less(seed: int, branching: bool, move
     graph = random_graph(random, random.randint(2, 4)) if branching else random_chain(random, random.randint(2, 3))
     if moved and 0 in graph.outputs:
         return
-    layers = tuple(random.randrange(200) for _ in graph.layers)
+    layers = tuple(random.randrange(200) for _ in graph.steps)
     tail = TailShares(layers, random.randrange(200), random.randrange(30), 100)
-    graph = LayerGraph(graph.tensors, graph.sizes, graph.layers, graph.inputs, graph.outputs, tail)
+    graph = replace(graph, tail=tail)
     rules = BoundRules(frozenset({0}) if moved else frozenset(), streamed=moved)
     try:
         least = least_of_all(graph, moved)

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from tests.drawing.cut_dag import cut_dag
 from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_graph
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.search.cut_graph import Residency, Rules, cut_graph, pareto
 from tflite_fuse.search.schemes import Scheme, restriction
 
 
-def live_bytes(graph: LayerGraph, first: int, last: int) -> int:
+def live_bytes(graph: PricedProgram, first: int, last: int) -> int:
     """Bytes of every tensor live while the layers first … last run, but for those born and dead inside."""
     total = 0
     for tensor, size in enumerate(graph.sizes):
         born = graph.producer[tensor]
         readers = graph.consumers[tensor]
-        dies = len(graph.layers) if tensor in graph.outputs else (readers[-1] if readers else born)
+        dies = len(graph.steps) if tensor in graph.outputs else (readers[-1] if readers else born)
         inside = first <= born and dies <= last and (readers or first != last)
         if born <= last and dies >= first and not (inside and dies > born):
             total += size
@@ -36,8 +36,8 @@ def test_residency_is_the_sum_of_live_tensors(seed: int) -> None:
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 8))
     residency = Residency(graph, 1)
-    for first in range(len(graph.layers)):
-        for last in range(first, len(graph.layers)):
+    for first in range(len(graph.steps)):
+        for last in range(first, len(graph.steps)):
             assert residency.outside(first, last) == live_bytes(graph, first, last)
 
 
@@ -53,9 +53,9 @@ def test_alignment_rounds_every_tensor_and_the_scratch() -> None:
 def test_a_residual_held_across_a_block_counts() -> None:
     graph = inverted_residuals((4, 4))
     cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO)).edges)
-    start = graph.layers[5].inputs[0]
+    start = graph.steps[5].inputs[0]
     inner = cuts.edges[6, 8, 0]["options"]  # depthwise and projection of the second block: the expansion lives outside
-    wide, narrow = graph.sizes[graph.layers[5].outputs[0]], graph.sizes[graph.layers[7].outputs[0]]
+    wide, narrow = graph.sizes[graph.steps[5].outputs[0]], graph.sizes[graph.steps[7].outputs[0]]
     assert (inner.ram >= graph.sizes[start] + wide + narrow).all()
     assert inner.ram.min() - inner.scratch.min() == graph.sizes[start] + wide + narrow
 
@@ -66,7 +66,7 @@ def test_a_block_may_start_or_end_inside_a_residual() -> None:
     assert cuts.has_edge(6, 9)  # reads the skip as a second input
     assert cuts.has_edge(0, 7)  # writes the skip as a second output
     leaves = cuts.edges[0, 7, 0]["options"]
-    skip, mixed = graph.layers[4].outputs[0], graph.layers[6].outputs[0]
+    skip, mixed = graph.steps[4].outputs[0], graph.steps[6].outputs[0]
     assert leaves.ram.min() - leaves.scratch.min() == graph.sizes[0] + graph.sizes[skip] + graph.sizes[mixed]
 
 
@@ -95,7 +95,7 @@ def test_every_cut_graph_is_a_dag_from_start_to_end() -> None:
     graph = inverted_residuals()
     cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO)).edges)
     assert nx.is_directed_acyclic_graph(cuts)
-    assert nx.has_path(cuts, 0, len(graph.layers))
+    assert nx.has_path(cuts, 0, len(graph.steps))
     for _, _, options in cuts.edges(data="options"):
         assert (np.diff(options.ram) > 0).all() and (np.diff(options.work) < 0).all()
 

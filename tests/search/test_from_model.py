@@ -17,7 +17,7 @@ from tests.builders import random_models
 from tests.drawing.cut_dag import cut_dag
 from tests.told import told
 from tflite_fuse.cost.estimate.block_costs import block_costs
-from tflite_fuse.cost.layer_graph import graph_from_layers
+from tflite_fuse.cost.priced_program import graph_from_layers
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.ir.liveness import peak
@@ -121,7 +121,7 @@ def test_blocks_hold_what_a_table_passes_over(size: int) -> None:
     x = builder.input((1, size, size, 1))
     kept = builder.add(x, x)
     model = builder.build([builder.conv(builder.add(builder.add(kept, x), x), 1), kept])
-    assert graph_from_model(model).layers[2].unit == (0, 2)
+    assert graph_from_model(model).steps[2].unit == (0, 2)
     assert check_offered_blocks(model, chunk=2, branches=True) > 0
 
 
@@ -143,21 +143,21 @@ def test_the_unfused_point_is_the_model_as_it_is(model: Model) -> None:
     front = fusion_front(model)
     assert front.unfused.work == sum(operator_macs(model))
     assert front.unfused.ram_bytes == peak(program_of(model))
-    notes, layers = front.explain(front.unfused), front.graph.layers
+    notes, layers = front.explain(front.unfused), front.graph.steps
     assert notes[0].operators[0] == layers[0].name and notes[-1].operators[-1] == layers[-1].name
 
 
 def test_padding_vanishes_into_its_readers() -> None:
     graph = graph_from_model(padded_network())
-    absorbed = [layer.name for layer in graph.layers if layer.absorbed]
+    absorbed = [layer.name for layer in graph.steps if layer.absorbed]
     assert len(absorbed) == 2
-    assert sum(layer.view for layer in graph.layers) >= 1
+    assert sum(layer.view for layer in graph.steps) >= 1
 
 
 def test_no_block_starts_right_behind_padding_it_could_absorb() -> None:
     graph = graph_from_model(padded_network())
-    firsts = {costs.first for last in range(len(graph.layers)) for costs in block_costs(graph, last, whole_tile)}
-    padding = {index for index, layer in enumerate(graph.layers) if layer.absorbed}
+    firsts = {costs.first for last in range(len(graph.steps)) for costs in block_costs(graph, last, whole_tile)}
+    padding = {index for index, layer in enumerate(graph.steps) if layer.absorbed}
     assert graph.behind_padding == {index + 1 for index in padding}
     assert firsts >= padding and firsts.isdisjoint(graph.behind_padding)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.drawing.cut_dag import cut_dag
 from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_graph
 from tflite_fuse.cost.estimate.block_costs import price_block
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model.outside import InputMode
@@ -152,7 +152,7 @@ def test_a_real_shape_gives_the_front_of_the_pruning_algorithm() -> None:
     assert front == pruned_front(cut_dag(cuts))
 
 
-def check_points(graph: LayerGraph, front: Front, alignment: int) -> None:
+def check_points(graph: PricedProgram, front: Front, alignment: int) -> None:
     """Every number of every point follows from its blocks alone."""
     residency = Residency(graph, alignment)
     for point in front.points:
@@ -160,15 +160,15 @@ def check_points(graph: LayerGraph, front: Front, alignment: int) -> None:
         for block in point.blocks:
             assert block.operators == tuple(range(block.operators[0], block.operators[-1] + 1))
             for index in range(position, block.operators[0]):
-                peak, macs = max(peak, residency.outside(index, index)), macs + graph.layers[index].work
+                peak, macs = max(peak, residency.outside(index, index)), macs + graph.steps[index].work
             costs = price_block(graph, block.operators[0], block.operators[-1], block.config)
             assert (block.scratch_bytes, block.work) == (costs.scratch[0], costs.work[0])
-            assert block.extra_work == block.work - sum(graph.layers[index].work for index in block.operators)
+            assert block.extra_work == block.work - sum(graph.steps[index].work for index in block.operators)
             scratch = -(-block.scratch_bytes // alignment) * alignment
             peak = max(peak, residency.outside(block.operators[0], block.operators[-1]) + scratch)
             macs, position = macs + block.work, block.operators[-1] + 1
-        for index in range(position, len(graph.layers)):
-            peak, macs = max(peak, residency.outside(index, index)), macs + graph.layers[index].work
+        for index in range(position, len(graph.steps)):
+            peak, macs = max(peak, residency.outside(index, index)), macs + graph.steps[index].work
         assert (point.ram_bytes, point.work) == (peak, macs)
         assert point.compute_factor == pytest.approx(macs / graph.work)
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import SHARED
 from tflite_fuse.api import INPUT_MODES
-from tflite_fuse.cost.layer_graph import graph_from_layers
+from tflite_fuse.cost.priced_program import graph_from_layers
 from tflite_fuse.runtime import tflm
 from tflite_fuse.search.front import Front
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front

@@ -39,7 +39,7 @@ def test_auto_is_never_worse_than_a_scheme(seed: int, scheme: Scheme) -> None:
     graph = random_graph(random, random.randint(3, 8))
     # Where windows leave rows out, short tiles leave out more of them: less work than auto's, of a kind no model needs.
     assume(
-        all(s is None or min(s.extent[a] - s.stride[a] for a in (0, 1)) >= 0 for s in (x.stage for x in graph.layers))
+        all(s is None or min(s.extent[a] - s.stride[a] for a in (0, 1)) >= 0 for s in (x.stage for x in graph.steps))
     )
     best = fusion_front(graph)
     for point in fusion_front(graph, SearchOptions(scheme=scheme)).points:
@@ -124,7 +124,7 @@ def graph_ram(chosen: tuple[tuple[int, int], ...], tiles: tuple[int, int]) -> tu
     """Peak with exactly these blocks fused."""
     residency, peak, index = Residency(GRAPH, 1), 0, 0
     ends = dict(chosen)
-    while index < len(GRAPH.layers):
+    while index < len(GRAPH.steps):
         last = ends.get(index, index)
         scratch = 0 if last == index else price_block(GRAPH, index, last, BlockConfig(*tiles, 1)).scratch[0]
         peak, index = max(peak, residency.outside(index, last) + int(scratch)), last + 1

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.cost.estimate.rings import rows_cost
-from tflite_fuse.cost.layer_graph import Layer, LayerGraph, WorkUnit
+from tflite_fuse.cost.priced_program import PricedProgram, PricedStep, WorkUnit
 from tflite_fuse.cost.schedule.schedule import Schedule
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage
 from tflite_fuse.ops.entry import Kernels
@@ -198,7 +198,7 @@ def block_instructions(blocks: Iterable[tuple[Block, Schedule]], target: Target)
     return sum(predicted_instructions(block_counts(block, plan, target.kernels), costs) for block, plan in blocks)
 
 
-def in_instructions(graph: LayerGraph, target: Target, longest: int) -> LayerGraph:
+def in_instructions(graph: PricedProgram, target: Target, longest: int) -> PricedProgram:
     """The graph with the work of every layer counted in the instructions the device library is expected to take.
 
     Operators no block can hold count as if their multiply-accumulates were those of a plain convolution.
@@ -207,18 +207,18 @@ def in_instructions(graph: LayerGraph, target: Target, longest: int) -> LayerGra
         longest: pixels of the longest runs; ``work`` is what a layer takes in these, row by row.
     """
     cost = _Instructions(graph, target, longest)
-    layers = tuple(cost.of_layer(index) for index in range(len(graph.layers)))
-    return replace(graph, layers=layers, unit=WorkUnit.INSTRUCTIONS)
+    layers = tuple(cost.of_layer(index) for index in range(len(graph.steps)))
+    return replace(graph, steps=layers, unit=WorkUnit.INSTRUCTIONS)
 
 
 @dataclass(frozen=True)
 class _Instructions:
-    graph: LayerGraph
+    graph: PricedProgram
     target: Target
     longest: int
 
-    def of_layer(self, index: int) -> Layer:
-        layer, tensors = self.graph.layers[index], self.graph.tensors
+    def of_layer(self, index: int) -> PricedStep:
+        layer, tensors = self.graph.steps[index], self.graph.tensors
         costs = instruction_costs(self.target)
         if layer.stage is None:
             return replace(layer, work=predicted_instructions({"plain macs": layer.work}, costs))
@@ -229,7 +229,7 @@ class _Instructions:
         alone = rows_cost(tensors[stage.output], runs) + self._block
         return replace(layer, work=alone, run_costs=runs, pull_cost=ceil(costs["pulls"]))
 
-    def _accumulator(self, layer: Layer, stage: Stage) -> Layer:
+    def _accumulator(self, layer: PricedStep, stage: Stage) -> PricedStep:
         """Its runs are those in which it adds up its input; what makes its output comes on top."""
         visits = (ceil(instruction_costs(self.target)["runs"]),) * self.longest
         source = self.graph.tensors[self.graph.through_views(layer.inputs[0])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.model.schema import Model, Operator, SubGraph
@@ -78,6 +79,24 @@ class Program:
                 if tensor not in written:
                     raise ModelError(f"operator {op.name} reads tensor {self.names[tensor]} before it is written")
             written.update(op.outputs)
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """For each tensor the steps that read it, ascending."""
+        found: list[list[int]] = [[] for _ in self.sizes]
+        for index, step in enumerate(self.steps):
+            for tensor in dict.fromkeys(step.inputs):
+                found[tensor].append(index)
+        return tuple(tuple(readers) for readers in found)
+
+    @cached_property
+    def producer(self) -> tuple[int, ...]:
+        """For each tensor the step that writes it, −1 for network inputs."""
+        found = [-1] * len(self.sizes)
+        for index, step in enumerate(self.steps):
+            for tensor in step.outputs:
+                found[tensor] = index
+        return tuple(found)
 
     def reordered(self, order: Sequence[int]) -> Program:
         """Return the program with its steps in another order.

@@ -12,7 +12,7 @@ from tflite_fuse import api
 from tflite_fuse.boards.fit import default_reserve, fitting_boards
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.cost.instructions import Target, prediction_error
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import blocks_in, with_plans
@@ -211,7 +211,7 @@ def _front(model: Model) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return list(map(_told, unbeaten(found))), schemes
 
 
-def _graph(model: Model) -> LayerGraph:
+def _graph(model: Model) -> PricedProgram:
     return graph_from_model(model, lowerings_for(model, InputMode.RESIDENT))
 
 

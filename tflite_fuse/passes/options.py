@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.cost.layer_graph import WorkUnit
+from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.cost.targets import read_target
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.block import WeightForm

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.cost.layer_graph import WorkUnit
+from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.emit.in_model import block_overlaps, executed_macs
 from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
 from tflite_fuse.errors import LimitError

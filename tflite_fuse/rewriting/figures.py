@@ -163,6 +163,6 @@ def expected_instructions(model: Model, target: Target) -> int:
     """
     bare = remove_plan(model)
     blocks = blocks_in(bare)
-    layers = in_instructions(graph_from_model(bare, macs=executed_macs(bare)), target, LONGEST).layers
+    layers = in_instructions(graph_from_model(bare, macs=executed_macs(bare)), target, LONGEST).steps
     alone = sum(layer.work for index, layer in enumerate(layers) if index not in blocks)
     return alone + block_instructions([(plan.block, plan.schedule) for plan in blocks.values()], target)

@@ -29,7 +29,7 @@ import numpy as np
 
 from tflite_fuse.cost.estimate.block_costs import find_tail
 from tflite_fuse.cost.estimate.least_work import computed_whole
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.tile_order import SCRATCH_ALIGNMENT, accumulator_bytes
 from tflite_fuse.ir.axes import AxisWindow, IntArray, stage_windows
 from tflite_fuse.ir.block import Stage
@@ -64,7 +64,7 @@ class _Label(NamedTuple):
     tail: int
 
 
-def least_arena(graph: LayerGraph, rules: BoundRules = BoundRules()) -> int:
+def least_arena(graph: PricedProgram, rules: BoundRules = BoundRules()) -> int:
     """Bytes that no way to run the operators in their order goes below, ``graph.tail`` included.
 
     For a bound of the real arena, the tail's shares must be lower bounds themselves.
@@ -77,7 +77,7 @@ def least_arena(graph: LayerGraph, rules: BoundRules = BoundRules()) -> int:
     graph = replace(graph, sizes=sizes)
     steps = _Steps(graph, rules)
     labels: list[list[_Label]] = [[_Label(steps.residency.start, graph.tail.fixed)]]
-    for last in range(len(graph.layers)):
+    for last in range(len(graph.steps)):
         found: list[_Label] = []
         for first, peak, tail in steps.ending_at(last):
             found += [_Label(max(before, peak), so_far + tail) for before, so_far in labels[first]]
@@ -96,20 +96,20 @@ def _unbeaten(labels: Sequence[_Label]) -> list[_Label]:
 class _Steps:
     """The steps that end at a layer, with the least bytes live while each runs."""
 
-    def __init__(self, graph: LayerGraph, rules: BoundRules) -> None:
+    def __init__(self, graph: PricedProgram, rules: BoundRules) -> None:
         self.graph, self.rules = graph, rules
         self.residency = Residency(graph, rules.alignment)
         self._dying = _within(graph, [round_up(size, rules.alignment) for size in graph.sizes], inner=False)
         self._rings = _within(graph, _least_rings(graph, rules), inner=True)
-        self._cursors = [CURSOR_BYTES * _has_cursor(graph, index) for index in range(len(graph.layers))]
-        self._sums = [_sums(graph, index) for index in range(len(graph.layers))]
+        self._cursors = [CURSOR_BYTES * _has_cursor(graph, index) for index in range(len(graph.steps))]
+        self._sums = [_sums(graph, index) for index in range(len(graph.steps))]
 
     def ending_at(self, last: int) -> Iterator[tuple[int, int, int]]:
         """(first layer, bytes of the head, bytes of the tail) of every step that ends at a layer."""
         graph, tail = self.graph, self.graph.tail
-        if self.rules.moved.isdisjoint(graph.layers[last].inputs):
+        if self.rules.moved.isdisjoint(graph.steps[last].inputs):
             yield last, self._live(last, last, self.rules.in_place), tail.of_operator(last)
-        folded, cursors, sums = find_tail(graph, last) if graph.layers[last].fusable else None, 0, 0
+        folded, cursors, sums = find_tail(graph, last) if graph.steps[last].fusable else None, 0, 0
         for first in range(last, -1, -1):
             if not self._may_hold(first, last, folded):
                 break
@@ -121,7 +121,7 @@ class _Steps:
 
     def _may_hold(self, index: int, last: int, folded: int | None) -> bool:
         """Whether a block that ends at ``last`` might hold a layer: some range that is none may pass."""
-        layer = self.graph.layers[index]
+        layer = self.graph.steps[index]
         if not layer.fusable or (self.graph.accumulates(index) and index != folded):
             return False
         readers = self.graph.consumers[layer.outputs[0]]
@@ -140,7 +140,7 @@ class _Steps:
         return self.residency.held(first) - (min(dying, left) if shares else 0) + left
 
 
-def _within(graph: LayerGraph, weights: Sequence[int], *, inner: bool) -> list[list[int]]:
+def _within(graph: PricedProgram, weights: Sequence[int], *, inner: bool) -> list[list[int]]:
     """Sums of tensors' weights for every range of layers, [first, last].
 
     Args:
@@ -149,7 +149,7 @@ def _within(graph: LayerGraph, weights: Sequence[int], *, inner: bool) -> list[l
         inner: of the tensors that the range alone knows: it writes them (or is handed them by a stream) and holds all
             their readers. Else of those that come from before and that it reads last.
     """
-    count = len(graph.layers)
+    count = len(graph.steps)
     sums = np.zeros((count, count), dtype=np.int64)
     for tensor, weight in enumerate(weights):
         readers, producer = graph.consumers[tensor], graph.producer[tensor]
@@ -163,50 +163,50 @@ def _within(graph: LayerGraph, weights: Sequence[int], *, inner: bool) -> list[l
     return found
 
 
-def _has_cursor(graph: LayerGraph, index: int) -> bool:
+def _has_cursor(graph: PricedProgram, index: int) -> bool:
     """Whether a layer is a stage of every block that holds it, and none of the single pixels of a folded tail."""
-    layer = graph.layers[index]
+    layer = graph.steps[index]
     return layer.stage is not None and not layer.absorbed and graph.tensors[layer.outputs[0]].pixels > 1
 
 
-def _sums(graph: LayerGraph, index: int) -> int:
+def _sums(graph: PricedProgram, index: int) -> int:
     """Bytes of the sums a layer keeps in a block."""
-    layer = graph.layers[index]
+    layer = graph.steps[index]
     if layer.stage is None or not graph.accumulates(index):
         return 0
     source = graph.through_views(layer.inputs[0])
     return round_up(accumulator_bytes(replace(layer.stage, inputs=(source,)), graph.tensors), SCRATCH_ALIGNMENT)
 
 
-def _least_rings(graph: LayerGraph, rules: BoundRules) -> list[int]:
+def _least_rings(graph: PricedProgram, rules: BoundRules) -> list[int]:
     """For each tensor the fewest bytes of its ring in a block; 0 where it might have none."""
     complete = computed_whole(graph)
     return [_least_ring(graph, tensor, complete, rules) for tensor in range(len(graph.tensors))]
 
 
-def _least_ring(graph: LayerGraph, tensor: int, complete: Sequence[bool], rules: BoundRules) -> int:
+def _least_ring(graph: PricedProgram, tensor: int, complete: Sequence[bool], rules: BoundRules) -> int:
     producer, extent = graph.producer[tensor], graph.tensors[tensor]
     if producer < 0:
         if not (rules.streamed and tensor in rules.moved):
             return 0
-    elif graph.layers[producer].view or graph.layers[producer].absorbed or extent.pixels == 1:
+    elif graph.steps[producer].view or graph.steps[producer].absorbed or extent.pixels == 1:
         return 0  # Nothing is stored of a view; a single pixel may belong to a folded tail.
     pixels = 0
     for reader, padding in _through_padding(graph, tensor):
         if graph.accumulates(reader):
             return 0  # The driven tensor of a folded tail is summed up, not stored.
-        stage = graph.layers[reader].stage
+        stage = graph.steps[reader].stage
         if stage is None:
             return 0
-        result = graph.layers[reader].outputs[0]
+        result = graph.steps[reader].outputs[0]
         pixels = max(pixels, _window_pixels(graph, tensor, stage, padding, result, complete[result]))
     return round_up(max(pixels, 1) * extent.pixel_bytes, SCRATCH_ALIGNMENT)
 
 
-def _through_padding(graph: LayerGraph, tensor: int) -> Iterator[tuple[int, tuple[int, int]]]:
+def _through_padding(graph: PricedProgram, tensor: int) -> Iterator[tuple[int, tuple[int, int]]]:
     """The layers that read a tensor in a block, and how much padding absorbed PADs add to theirs."""
     for reader in graph.consumers[tensor]:
-        layer = graph.layers[reader]
+        layer = graph.steps[reader]
         if layer.absorbed and layer.stage is not None:
             for behind in graph.consumers[layer.outputs[0]]:
                 yield behind, layer.stage.padding
@@ -215,7 +215,7 @@ def _through_padding(graph: LayerGraph, tensor: int) -> Iterator[tuple[int, tupl
 
 
 def _window_pixels(
-    graph: LayerGraph, tensor: int, stage: Stage, padding: tuple[int, int], result: int, complete: bool
+    graph: PricedProgram, tensor: int, stage: Stage, padding: tuple[int, int], result: int, complete: bool
 ) -> int:
     """Pixels of a tensor that one window of a stage looks at, at least in one of the windows a block computes.
 

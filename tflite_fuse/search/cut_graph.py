@@ -22,7 +22,7 @@ import numpy as np
 
 from tflite_fuse.cost.estimate.growing_block import BlockCosts, Pricing
 from tflite_fuse.cost.estimate.least_work import work_limit
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.ir.axes import IntArray
 from tflite_fuse.ir.tail_shares import NO_TAIL, TailShares
@@ -130,9 +130,9 @@ def pareto(ram: IntArray, cost: IntArray) -> IntArray:
 class Residency:
     """Bytes live at the cuts of a graph, and bytes an edge leaves behind."""
 
-    def __init__(self, graph: LayerGraph, alignment: int) -> None:
+    def __init__(self, graph: PricedProgram, alignment: int) -> None:
         """Args: graph: sizes of its tensors are rounded up to ``alignment`` bytes, as the arena planner does."""
-        count = len(graph.layers)
+        count = len(graph.steps)
         self.alignment = alignment
         self.start = sum(round_up(graph.sizes[tensor], alignment) for tensor in graph.inputs)
         held = np.zeros(count + 1, dtype=np.int64)
@@ -150,10 +150,10 @@ class Residency:
         self._results: list[list[int]] = results.tolist()
 
     @staticmethod
-    def _end(graph: LayerGraph, tensor: int) -> int:
+    def _end(graph: PricedProgram, tensor: int) -> int:
         """The last layer a tensor is live at; past the end for network outputs."""
         if tensor in graph.outputs:
-            return len(graph.layers)
+            return len(graph.steps)
         readers = graph.consumers[tensor]
         return readers[-1] if readers else graph.producer[tensor]
 
@@ -213,7 +213,7 @@ class Rules:
     every_block: bool = True
     floor: int = 0
 
-    def leaving(self, graph: LayerGraph) -> frozenset[int]:
+    def leaving(self, graph: PricedProgram) -> frozenset[int]:
         """The inputs of a graph that need no RAM."""
         if self.input_mode is InputMode.RESIDENT:
             return frozenset()
@@ -232,12 +232,12 @@ class Cuts:
     """
 
     edges: CutGraph
-    graph: LayerGraph
+    graph: PricedProgram
     residency: Residency
     pricing: Pricing
 
 
-def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
+def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
     """Builds the cut graph.
 
     Args:
@@ -254,7 +254,7 @@ def cut_graph(graph: LayerGraph, restriction: Restriction, rules: Rules = Rules(
     moved = rules.leaving(graph)
     graph = replace(graph, sizes=tuple(0 if index in moved else size for index, size in enumerate(graph.sizes)))
     residency = Residency(graph, rules.alignment)
-    for layer in graph.layers:
+    for layer in graph.steps:
         if not layer.fusable and not moved.isdisjoint(layer.inputs):
             name = next(graph.tensors[tensor].name for tensor in layer.inputs if tensor in moved)
             why = f"{layer.name} reads it and cannot be part of a block: {layer.reason}"
@@ -280,7 +280,7 @@ _NARROW = 3
 class _Edges:
     """What it takes to make the edges; fields as in ``Cuts`` and the arguments of ``cut_graph``."""
 
-    graph: LayerGraph
+    graph: PricedProgram
     restriction: Restriction
     rules: Rules
     moved: frozenset[int]
@@ -312,7 +312,7 @@ class _Edges:
 
     def _as_it_is(self, index: int) -> Iterator[Edge]:
         """The operator at an index by itself, unless it reads what is not there."""
-        layer, nothing = self.graph.layers[index], np.zeros(1, dtype=np.int64)
+        layer, nothing = self.graph.steps[index], np.zeros(1, dtype=np.int64)
         if self.moved.isdisjoint(layer.inputs) and not layer.only_in_blocks:
             needs = np.array([self.residency.outside(index, index)]), np.array([layer.work])
             yield Edge(index, index + 1, Offers(*needs, *(nothing,) * 4), False, self._tail.of_operator(index))
@@ -331,7 +331,7 @@ class _Edges:
             sizes, pricing = whole_tile, replace(pricing, limit=None)
         rooms = None if most is None else {first: most - self._beside(first, last) for first in firsts}
         for costs in self.restriction.prices(self.graph, last, sizes, pricing, firsts if rooms is None else rooms):
-            if len(options := _block_options(costs, self.residency, paired, most_work(len(self.graph.layers)))):
+            if len(options := _block_options(costs, self.residency, paired, most_work(len(self.graph.steps)))):
                 tail = self._tail.of_block(self.residency.results(costs.first, last))
                 yield Edge(costs.first, last + 1, options, True, tail)
 
@@ -354,9 +354,9 @@ class _Edges:
 
     def _allowed(self) -> list[Collection[int]]:
         """For each layer where the blocks may begin that end there."""
-        graph, count = self.graph, len(self.graph.layers)
+        graph, count = self.graph, len(self.graph.steps)
         found: list[Collection[int]] = []
-        for last, layer in enumerate(graph.layers):
+        for last, layer in enumerate(graph.steps):
             alone = self.rules.single_operators or layer.only_in_blocks or not self.moved.isdisjoint(layer.inputs)
             firsts = range(max(0, last + 1 - longest_block(count)), 0 if layer.absorbed else last + alone)
             allows = self.restriction.allows
@@ -398,23 +398,23 @@ def most_work(layers: int) -> int:
     return int(2**62 // (layers + 1) ** 3)
 
 
-def _refuse_beyond_budget(graph: LayerGraph) -> None:
-    count = len(graph.layers)
+def _refuse_beyond_budget(graph: PricedProgram) -> None:
+    count = len(graph.steps)
     if count > MOST_LAYERS:
         raise BudgetError(f"blocks are searched for models of up to {MOST_LAYERS:,} operators, not of {count:,}")
-    for layer in graph.layers:
+    for layer in graph.steps:
         if layer.work > most_work(count):
             raise BudgetError(f"{layer.name} takes {layer.work:,} steps, more than can be weighed")
 
 
-def _why_inside(graph: LayerGraph, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
+def _why_inside(graph: PricedProgram, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
     """Why no way to run the model leaves these inputs out of the arena."""
     names = ", ".join(graph.tensors[tensor].name for tensor in moved)
     readers = sorted({reader for tensor in moved for reader in graph.consumers[tensor]})
     what, which = ("inputs", "one") if len(moved) > 1 else ("input", "it")
     return (
         f"{what} {names} cannot be {mode.value} with the scheme {scheme.value}: no block holds all operators that read "
-        f"{which}, {', '.join(graph.layers[index].name for index in readers)}"
+        f"{which}, {', '.join(graph.steps[index].name for index in readers)}"
         + ("" if scheme is Scheme.AUTO else "; try the scheme auto")
     )
 

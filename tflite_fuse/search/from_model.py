@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from tflite_fuse.cost.layer_graph import Layer, LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.emit.in_model import executed_macs
 from tflite_fuse.ir.block import BlockTensor, StageKind
 from tflite_fuse.ir.program import Program, program_of
@@ -20,8 +20,10 @@ from tflite_fuse.ops.lowering.view import Lowered
 from tflite_fuse.units import round_up
 
 
-def graph_from_model(model: Model, lowered: Lowerings | None = None, macs: Sequence[int] | None = None) -> LayerGraph:
-    """The layer graph of a model.
+def graph_from_model(
+    model: Model, lowered: Lowerings | None = None, macs: Sequence[int] | None = None
+) -> PricedProgram:
+    """Return a model with the prices of its operators, in MACs and bytes.
 
     Args:
         model: any model.
@@ -33,13 +35,16 @@ def graph_from_model(model: Model, lowered: Lowerings | None = None, macs: Seque
     memory = program_of(model)
     lowered = lower_model(model) if lowered is None else lowered
     macs = executed_macs(model) if macs is None else macs
-    layers = tuple(_layer(memory, lowered, index, macs[index]) for index in range(len(memory.steps)))
-    return LayerGraph(
-        tensors=_extents(memory, lowered),
+    steps = tuple(_priced(memory, lowered, index, macs[index]) for index in range(len(memory.steps)))
+    return PricedProgram(
         sizes=memory.sizes,
-        layers=layers,
+        steps=steps,
         inputs=(*memory.inputs, *memory.resident),
         outputs=(*memory.outputs, *memory.resident),
+        names=memory.names,
+        file=memory.file,
+        graph=memory.graph,
+        tensors=_extents(memory, lowered),
         tail=_with_states(tail_shares(memory), lowered),
     )
 
@@ -56,21 +61,29 @@ MOST_PIXELS = 1 << 20
 of 640 x 480 has a third of it."""
 
 
-def _layer(memory: Program, lowered: Sequence[Lowered | str], index: int, macs: int) -> Layer:
+def _priced(memory: Program, lowered: Sequence[Lowered | str], index: int, macs: int) -> PricedStep:
     operator, result = memory.steps[index], lowered[index]
+    ends = operator.inputs, operator.outputs
     if isinstance(result, str):
-        return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=result)
+        return PricedStep(operator.name, *ends, work=macs, reason=result)
     shapes = (_written(result), *map(result.seen, result.inputs))
     if any(height * width > MOST_PIXELS for height, width, _ in shapes):
         reason = f"it works on a map of more than {MOST_PIXELS:,} pixels"
-        return Layer(operator.name, operator.inputs, operator.outputs, macs, reason=reason)
+        return PricedStep(operator.name, *ends, work=macs, reason=reason)
     if result.stage is None:
-        return Layer(operator.name, operator.inputs, operator.outputs, macs, view=True)
+        return PricedStep(operator.name, *ends, work=macs, view=True)
     absorbed = result.inner or _is_absorbed(memory, lowered, result)
     unit = (result.unit[0], result.unit[-1]) if result.unit else None
     stage = result.table or result.stage
-    ends = operator.inputs, operator.outputs
-    return Layer(operator.name, *ends, macs, stage, absorbed=absorbed, unit=unit, in_one_tile=result.passed_over)
+    return PricedStep(
+        operator.name,
+        *ends,
+        work=macs,
+        stage=stage,
+        absorbed=absorbed,
+        unit=unit,
+        in_one_tile=result.passed_over,
+    )
 
 
 def _is_absorbed(memory: Program, lowered: Sequence[Lowered | str], result: Lowered) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.block import BlockChoice
 from tflite_fuse.notes import Note, note, tensor_of
@@ -48,7 +48,7 @@ class Front:
 
     points: tuple[Point, ...]
     unfused: Point
-    graph: LayerGraph
+    graph: PricedProgram
 
     def least_ram(self, max_compute: float | None = None) -> Point:
         """The point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.
@@ -87,20 +87,20 @@ class Front:
     def explain(self, point: Point) -> tuple[Note, ...]:
         """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason."""
         fused = {operator for block in point.blocks for operator in block.operators}
-        reasons = (None if index in fused else layer.reason or "" for index, layer in enumerate(self.graph.layers))
+        reasons = (None if index in fused else layer.reason or "" for index, layer in enumerate(self.graph.steps))
         runs = [
             (reason, [index for index, _ in run]) for reason, run in groupby(enumerate(reasons), lambda item: item[1])
         ]
         return tuple(_unfused(self.graph, run, reason) for reason, run in runs if reason is not None)
 
 
-def _unfused(graph: LayerGraph, operators: Sequence[int], reason: str) -> Note:
-    labels = [graph.layers[index].name for index in operators]
+def _unfused(graph: PricedProgram, operators: Sequence[int], reason: str) -> Note:
+    labels = [graph.steps[index].name for index in operators]
     if not reason:
         return note("not fused", "does not pay", *labels)
     return note("not fused", "operator", *labels, why=reason, tensor=tensor_of(reason))
 
 
-def _named(graph: LayerGraph, operators: tuple[int, ...]) -> str:
-    first, last = graph.layers[operators[0]].name, graph.layers[operators[-1]].name
+def _named(graph: PricedProgram, operators: tuple[int, ...]) -> str:
+    first, last = graph.steps[operators[0]].name, graph.steps[operators[-1]].name
     return first if len(operators) == 1 else f"the block from {first} to {last}"

@@ -9,7 +9,7 @@ from functools import partial
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
 from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN, Shapes
 from tflite_fuse.cost.instructions import LEAST_GAIN, Target, in_instructions
-from tflite_fuse.cost.layer_graph import LayerGraph, WorkUnit
+from tflite_fuse.cost.priced_program import PricedProgram, WorkUnit
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.model.schema import Model
@@ -58,7 +58,7 @@ class SearchOptions(Rules):
 
 
 def fusion_front(
-    model: Model | LayerGraph, options: SearchOptions = SearchOptions(), shapes: Shapes = NOTHING_KNOWN
+    model: Model | PricedProgram, options: SearchOptions = SearchOptions(), shapes: Shapes = NOTHING_KNOWN
 ) -> Front:
     """The Pareto front of a model over all blocks and configurations a scheme allows.
 
@@ -71,7 +71,7 @@ def fusion_front(
     Raises:
         LimitError: no block of the scheme can read an input that is to be streamed or external.
     """
-    graph = model if isinstance(model, LayerGraph) else graph_from_model(model)
+    graph = model if isinstance(model, PricedProgram) else graph_from_model(model)
     if options.target is not None and graph.unit is not WorkUnit.INSTRUCTIONS:
         graph = in_instructions(graph, options.target, max(options.chunks))
     priced = replace(options, every_block=False)
@@ -96,15 +96,15 @@ def _worth_having(points: Sequence[Point]) -> Iterator[Point]:
             yield (last := point)
 
 
-def _restriction(graph: LayerGraph, options: SearchOptions) -> Restriction:
+def _restriction(graph: PricedProgram, options: SearchOptions) -> Restriction:
     bands = options.bands and options.overlap
     return restriction(graph, options.scheme, options.tiles, options.tile_size, options.strips, bands)
 
 
-def unfused_point(graph: LayerGraph, options: SearchOptions) -> Point:
+def unfused_point(graph: PricedProgram, options: SearchOptions) -> Point:
     """The model as it is, its inputs resident."""
     residency = Residency(graph, options.alignment)
-    sets = [residency.outside(index, index) for index in range(len(graph.layers))]
+    sets = [residency.outside(index, index) for index in range(len(graph.steps))]
     peak = max([residency.start, *sets])
     largest = (sets.index(peak),) if peak in sets else ()
     tail = graph.tail.total if options.count_tail else 0
@@ -114,7 +114,7 @@ def unfused_point(graph: LayerGraph, options: SearchOptions) -> Point:
 class _PointBuilder:
     """Turns paths into points; remembers what blocks cost under larger chunks, as many paths share blocks."""
 
-    def __init__(self, graph: LayerGraph, cuts: Cuts, chunks: Sequence[int], shapes: Shapes) -> None:
+    def __init__(self, graph: PricedProgram, cuts: Cuts, chunks: Sequence[int], shapes: Shapes) -> None:
         """Args: chunks: what to try for blocks below the peak; those larger than what a path was found with count."""
         self.graph, self.cuts, self.chunks, self.shapes = graph, cuts, sorted(chunks), shapes
         self.unfused = graph.work
@@ -148,7 +148,7 @@ class _PointBuilder:
                 break
             config, scratch = wider, needed
         work = int(options.work[option])
-        extra = work - sum(self.graph.layers[index].work for index in operators)
+        extra = work - sum(self.graph.steps[index].work for index in operators)
         return BlockChoice(operators, config, scratch, work, extra, self._scheme(operators, config))
 
     def _price(self, first: int, last: int, config: BlockConfig) -> tuple[int, int]:

@@ -18,7 +18,7 @@ import numpy as np
 from tflite_fuse.cost.estimate.block_costs import block_costs
 from tflite_fuse.cost.estimate.growing_block import BlockCosts, Pricing, TileSizes
 from tflite_fuse.cost.estimate.shapes import Shapes
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.axes import IntArray
 from tflite_fuse.ir.block import BlockTensor
@@ -49,7 +49,7 @@ class _Prices:
 
     def costs(
         self,
-        graph: LayerGraph,
+        graph: PricedProgram,
         last: int,
         tile_sizes: TileSizes,
         pricing: Pricing,
@@ -119,7 +119,7 @@ class NarrowPoint:
     operators: int
 
 
-def narrow_front(graph: LayerGraph, options: SearchOptions) -> tuple[NarrowPoint, ...]:
+def narrow_front(graph: PricedProgram, options: SearchOptions) -> tuple[NarrowPoint, ...]:
     """Points of a model, RAM ascending, multiply-accumulates descending.
 
     Args:
@@ -139,7 +139,7 @@ def narrow_front(graph: LayerGraph, options: SearchOptions) -> tuple[NarrowPoint
 
 
 def narrow_overview(
-    graph: LayerGraph, options: SearchOptions, schemes: Sequence[SearchOptions]
+    graph: PricedProgram, options: SearchOptions, schemes: Sequence[SearchOptions]
 ) -> tuple[tuple[NarrowPoint, ...], list[NarrowPoint | None]]:
     """The front under one set of options, and the point of least RAM under each of others, such as published schemes.
 
@@ -153,7 +153,7 @@ def narrow_overview(
         edges, places = None, narrow_cuts(graph, options.alignment, options.leaving(graph))
     narrowed = [_narrowed(graph, each, places) for each in schemes]
     least: list[NarrowPoint | None] = []
-    for each, allowed in zip(schemes, sharing_prices(narrowed, longest_block(len(graph.layers))), strict=True):
+    for each, allowed in zip(schemes, sharing_prices(narrowed, longest_block(len(graph.steps))), strict=True):
         try:
             found = cut_graph(graph, allowed, _rules(each)).edges
         except LimitError:
@@ -163,7 +163,7 @@ def narrow_overview(
     return () if edges is None else tuple(map(_point, search_paths(edges))), least
 
 
-def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -> tuple[CutGraph, frozenset[int]]:
+def _searched(graph: PricedProgram, options: SearchOptions, rules: SearchOptions) -> tuple[CutGraph, frozenset[int]]:
     """What there is between narrow places, and those that were looked at. Raises: as ``narrow_front``."""
     prices = partial(block_costs, shapes=Shapes(rules.chunks, tiled=True))  # one place more, and most blocks are known
 
@@ -173,7 +173,7 @@ def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -
     places = narrow_cuts(graph, options.alignment, options.leaving(graph))
     edges = between(places)
     held = Residency(graph, options.alignment).held
-    floor = max(held(0), held(len(graph.layers)))
+    floor = max(held(0), held(len(graph.steps)))
     for _ in range(MOST_WIDENED):
         before = least_ram(edges)
         if SLIGHT * before < floor or not (wider := _around_bottleneck(graph, edges) - places):
@@ -185,7 +185,7 @@ def _searched(graph: LayerGraph, options: SearchOptions, rules: SearchOptions) -
     return edges, places
 
 
-def _narrowed(graph: LayerGraph, options: SearchOptions, places: frozenset[int]) -> Restriction:
+def _narrowed(graph: PricedProgram, options: SearchOptions, places: frozenset[int]) -> Restriction:
     """What the scheme allows between some places."""
     allowed = restriction(graph, options.scheme, options.tiles, options.tile_size, options.strips)
     if options.scheme is Scheme.INVERTED_RESIDUAL:  # its blocks begin and end where they do
@@ -194,12 +194,12 @@ def _narrowed(graph: LayerGraph, options: SearchOptions, places: frozenset[int])
     return replace(allowed, allows=lambda first, last: first in cuts and last + 1 in cuts and fits(first, last))
 
 
-def _around_bottleneck(graph: LayerGraph, edges: CutGraph) -> frozenset[int]:
+def _around_bottleneck(graph: PricedProgram, edges: CutGraph) -> frozenset[int]:
     """The cuts around both ends of what holds the most bytes at least RAM."""
     legs = search_paths(edges, most_ram=least_ram(edges))[0].legs
     worst = max(legs, key=lambda leg: int(leg.edge.options.ram[leg.option])).edge
     near = {cut + by for cut in (worst.source, worst.target) for by in range(-WIDENED, WIDENED + 1)}
-    return frozenset(near).intersection(range(len(graph.layers) + 1))
+    return frozenset(near).intersection(range(len(graph.steps) + 1))
 
 
 def _rules(options: SearchOptions) -> SearchOptions:
@@ -215,7 +215,7 @@ def unbeaten(points: Iterable[NarrowPoint]) -> tuple[NarrowPoint, ...]:
     return tuple(found)
 
 
-def narrow_cuts(graph: LayerGraph, alignment: int, moved: Collection[int] = ()) -> frozenset[int]:
+def narrow_cuts(graph: PricedProgram, alignment: int, moved: Collection[int] = ()) -> frozenset[int]:
     """Both ends, the places between two operators where no more bytes are live than around, then the next best.
 
     Of too many those go first between which most more is live: the least of all lie together at a network's end, and
@@ -227,10 +227,10 @@ def narrow_cuts(graph: LayerGraph, alignment: int, moved: Collection[int] = ()) 
         alignment: of tensors, in bytes.
         moved: those inputs.
     """
-    residency, count = Residency(graph, alignment), len(graph.layers)
+    residency, count = Residency(graph, alignment), len(graph.steps)
     held = [residency.held(cut) for cut in range(count + 1)]
     around = [min(held[max(0, cut - _AROUND) : cut + _AROUND + 1]) for cut in range(count + 1)]
-    layers = graph.layers
+    layers = graph.steps
     always = {0, count, *(cut for cut in range(1, count) if layers[cut - 1].fusable != layers[cut].fusable)}
     always.update(cut for layer in layers if layer.unit is not None for cut in (layer.unit[0], layer.unit[1] + 1))
     always.update(cut for tensor in moved for reader in graph.consumers[tensor] for cut in (reader, reader + 1))

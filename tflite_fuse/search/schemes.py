@@ -22,7 +22,7 @@ from enum import Enum
 
 from tflite_fuse.cost.estimate.block_costs import block_costs
 from tflite_fuse.cost.estimate.growing_block import BlockCosts, Pricing, TileSizes
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.axes import strip_sizes
 from tflite_fuse.ir.block import BlockTensor, StageKind
@@ -32,7 +32,7 @@ Range = tuple[int, int]
 
 Sizes = tuple[Sequence[int], Sequence[int]]
 
-Prices = Callable[[LayerGraph, int, TileSizes, Pricing, Collection[int]], Iterator[BlockCosts]]
+Prices = Callable[[PricedProgram, int, TileSizes, Pricing, Collection[int]], Iterator[BlockCosts]]
 """What blocks cost, as ``block_costs`` tells it."""
 
 
@@ -92,7 +92,7 @@ def refuse_contradictions(
 
 
 def restriction(
-    graph: LayerGraph,
+    graph: PricedProgram,
     scheme: Scheme,
     tiles: tuple[int, int] | None = None,
     tile_size: tuple[int, int] | None = None,
@@ -126,18 +126,18 @@ def restriction(
     return Restriction(scheme, sizes, lambda first, last: first == head, paired=scheme is Scheme.HEAD_PATCHES)
 
 
-def head_of(graph: LayerGraph) -> int:
+def head_of(graph: PricedProgram) -> int:
     """The first layer a block may contain (behind a QUANTIZE or an unsupported operator at the input)."""
-    return next((index for index, layer in enumerate(graph.layers) if layer.stage is not None), 0)
+    return next((index for index, layer in enumerate(graph.steps) if layer.stage is not None), 0)
 
 
-def inverted_residuals(graph: LayerGraph) -> tuple[Range, ...]:
+def inverted_residuals(graph: PricedProgram) -> tuple[Range, ...]:
     """All whole inverted residual blocks: [1x1 expansion], depthwise, 1x1 projection, [addition of the input].
 
     PADs and RESHAPEs in front of them belong to the block. Only blocks that are one run of the given order are found.
     """
     found = []
-    for index in range(len(graph.layers)):
+    for index in range(len(graph.steps)):
         if _is_kind(graph, index, StageKind.DEPTHWISE):
             first, last = _expansion(graph, index), _projection(graph, index)
             if last is not None:
@@ -145,7 +145,7 @@ def inverted_residuals(graph: LayerGraph) -> tuple[Range, ...]:
     return tuple(found)
 
 
-def _expansion(graph: LayerGraph, depthwise: int) -> int:
+def _expansion(graph: PricedProgram, depthwise: int) -> int:
     """The first layer of the inverted residual around a depthwise convolution."""
     first = _with_padding(graph, depthwise)
     if _follows(graph, first - 1, first) and _is_pointwise(graph, first - 1):
@@ -153,18 +153,18 @@ def _expansion(graph: LayerGraph, depthwise: int) -> int:
     return first
 
 
-def _with_padding(graph: LayerGraph, first: int) -> int:
+def _with_padding(graph: PricedProgram, first: int) -> int:
     """The first of the PADs and RESHAPEs that feed a layer and nothing else."""
     while _follows(graph, first - 1, first) and _is_padding(graph, first - 1):
         first -= 1
     return first
 
 
-def _is_padding(graph: LayerGraph, index: int) -> bool:
-    return graph.layers[index].view or _is_kind(graph, index, StageKind.PAD)
+def _is_padding(graph: PricedProgram, index: int) -> bool:
+    return graph.steps[index].view or _is_kind(graph, index, StageKind.PAD)
 
 
-def _projection(graph: LayerGraph, depthwise: int) -> int | None:
+def _projection(graph: PricedProgram, depthwise: int) -> int | None:
     """The 1x1 convolution behind a depthwise one, None if something else follows."""
     index = depthwise + 1
     while _follows(graph, index - 1, index) and _is_padding(graph, index):
@@ -172,33 +172,33 @@ def _projection(graph: LayerGraph, depthwise: int) -> int | None:
     return index if _follows(graph, index - 1, index) and _is_pointwise(graph, index) else None
 
 
-def _addition(graph: LayerGraph, first: int, projection: int) -> int:
+def _addition(graph: PricedProgram, first: int, projection: int) -> int:
     """The layer that adds a block's input to its result, or the projection where none does."""
     addition = projection + 1
     if not _is_kind(graph, addition, StageKind.ADD):
         return projection
-    added = set(graph.layers[addition].inputs)
-    whole = {graph.layers[projection].outputs[0], graph.layers[first].inputs[0]} == added
+    added = set(graph.steps[addition].inputs)
+    whole = {graph.steps[projection].outputs[0], graph.steps[first].inputs[0]} == added
     return addition if whole else projection
 
 
-def _is_kind(graph: LayerGraph, index: int, kind: StageKind) -> bool:
-    if not 0 <= index < len(graph.layers):
+def _is_kind(graph: PricedProgram, index: int, kind: StageKind) -> bool:
+    if not 0 <= index < len(graph.steps):
         return False
-    stage = graph.layers[index].stage
+    stage = graph.steps[index].stage
     return stage is not None and stage.kind is kind
 
 
-def _is_pointwise(graph: LayerGraph, index: int) -> bool:
-    stage = graph.layers[index].stage if _is_kind(graph, index, StageKind.CONV) else None
+def _is_pointwise(graph: PricedProgram, index: int) -> bool:
+    stage = graph.steps[index].stage if _is_kind(graph, index, StageKind.CONV) else None
     return stage is not None and stage.kernel_size == (1, 1) and stage.stride == (1, 1)
 
 
-def _follows(graph: LayerGraph, index: int, reader: int) -> bool:
+def _follows(graph: PricedProgram, index: int, reader: int) -> bool:
     """Whether ``reader`` alone reads what layer ``index`` writes."""
-    if index < 0 or reader >= len(graph.layers):
+    if index < 0 or reader >= len(graph.steps):
         return False
-    written = graph.layers[index].outputs
+    written = graph.steps[index].outputs
     return len(written) == 1 and graph.consumers[written[0]] == (reader,) and written[0] not in graph.outputs
 
 

@@ -15,7 +15,7 @@ from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_ch
 from tests.drawing.weightless import block_of
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
 from tflite_fuse.cost.estimate.growing_block import Pricing
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.axes import strip_sizes
@@ -27,20 +27,20 @@ CURSORS = {1: 16, 2: 24, 5: 64}
 SEEDS = st.integers(0, 1 << 30)
 
 
-def any_config(random: Random, graph: LayerGraph, last: int) -> BlockConfig:
+def any_config(random: Random, graph: PricedProgram, last: int) -> BlockConfig:
     driven = graph.tensors[driven_tensor(graph, 0, last)]
     height = random.choice([driven.height, random.randint(1, driven.height)])
     return BlockConfig(height, random.randint(1, driven.width), random.choice([1, 2, 3, 4, 8]))
 
 
-def check_all_blocks(graph: LayerGraph, last: int, config: BlockConfig) -> None:
+def check_all_blocks(graph: PricedProgram, last: int, config: BlockConfig) -> None:
     for costs in block_costs(
         graph, last, lambda driven: ((config.tile_height,), (config.tile_width,)), Pricing((config.chunk,))
     ):
         if costs.usable[0]:
             exact = schedule(block_of(graph, costs.first, last), config)
             # Readers of one tensor may look at different corners of their common region: nobody asks for all of it.
-            inner = (tensor for layer in graph.layers[costs.first : last] for tensor in layer.outputs)
+            inner = (tensor for layer in graph.steps[costs.first : last] for tensor in layer.outputs)
             shared = any(len(graph.consumers[tensor]) > 1 for tensor in inner)
             assert costs.work[0] >= exact.macs if shared else costs.work[0] == exact.macs
             assert costs.scratch[0] >= exact.scratch_bytes
@@ -51,7 +51,7 @@ def check_all_blocks(graph: LayerGraph, last: int, config: BlockConfig) -> None:
 def test_chains_cost_what_the_schedule_does(seed: int) -> None:
     random = Random(seed)
     graph = random_chain(random, random.randint(2, 5))
-    last = len(graph.layers) - 1
+    last = len(graph.steps) - 1
     check_all_blocks(graph, last, any_config(random, graph, last))
 
 
@@ -60,7 +60,7 @@ def test_chains_cost_what_the_schedule_does(seed: int) -> None:
 def test_branching_graphs_never_cost_less_than_the_schedule(seed: int) -> None:
     random = Random(seed)
     graph = random_graph(random, random.randint(3, 8))
-    last = random.randint(1, len(graph.layers) - 1)
+    last = random.randint(1, len(graph.steps) - 1)
     check_all_blocks(graph, last, any_config(random, graph, last))
 
 
@@ -83,8 +83,8 @@ def test_inverted_residuals_cost_what_the_schedule_does(kernel: int, width: int,
 def test_streamed_and_external_inputs_cost_what_the_schedule_does(seed: int) -> None:
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 7))
-    last = random.randrange(len(graph.layers))
-    if graph.tensors[0].nbytes == 0 or not graph.is_read(graph.layers[last].outputs[0]):
+    last = random.randrange(len(graph.steps))
+    if graph.tensors[0].nbytes == 0 or not graph.is_read(graph.steps[last].outputs[0]):
         return
     chunk = random.choice([1, 2, 4])
     for costs in block_costs(graph, last, lambda it: ((it.height,), (it.width, 2)), Pricing((chunk,), frozenset({0}))):
@@ -159,10 +159,10 @@ def test_a_long_tail_lies_over_the_rings() -> None:
 def test_full_width_recomputes_nothing_and_strips_count_their_halos() -> None:
     graph = inverted_residuals()
     first, last = 1, 3
-    base = sum(graph.layers[index].work for index in range(first, last + 1))
+    base = sum(graph.steps[index].work for index in range(first, last + 1))
     assert price_block(graph, first, last, BlockConfig(6, 6)).work[0] == base
     # Three strips of two columns: the expansion runs 3 + 4 + 3 columns instead of 6.
-    extra = graph.layers[first].work // 6 * 4
+    extra = graph.steps[first].work // 6 * 4
     assert price_block(graph, first, last, BlockConfig(6, 2)).work[0] == base + extra
 
 

@@ -12,7 +12,7 @@ from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_ch
 from tests.drawing.weightless import block_of, operands
 from tflite_fuse.cost.estimate.block_costs import block_costs, price_block
 from tflite_fuse.cost.estimate.growing_block import BlockCosts, Pricing
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.emit.block_plan import scratch_distances
 from tflite_fuse.ir.block import BlockConfig, StageKind
@@ -24,7 +24,7 @@ def whole(chunk: int) -> BlockConfig:
 
 
 def shared_by_schedule(
-    graph: LayerGraph, first: int, last: int, driven: int, config: BlockConfig, alignment: int
+    graph: PricedProgram, first: int, last: int, driven: int, config: BlockConfig, alignment: int
 ) -> int:
     """The most bytes one input of a block may share with its driven output, or one of the network with scratch."""
     tensors = operands(graph, first, last)
@@ -48,7 +48,7 @@ def shared_by_schedule(
     return best
 
 
-def shared_by_search(graph: LayerGraph, last: int, chunk: int, alignment: int) -> dict[int, tuple[int, int]]:
+def shared_by_search(graph: PricedProgram, last: int, chunk: int, alignment: int) -> dict[int, tuple[int, int]]:
     """For each block that ends at a layer and runs in one tile: (bytes shared, by the exact distances).
 
     Of what is shared the bytes that scratch was taken to be too large by do not count.
@@ -64,7 +64,7 @@ def shared_by_search(graph: LayerGraph, last: int, chunk: int, alignment: int) -
     }
 
 
-def too_large(graph: LayerGraph, costs: BlockCosts, index: int, config: BlockConfig, alignment: int) -> int:
+def too_large(graph: PricedProgram, costs: BlockCosts, index: int, config: BlockConfig, alignment: int) -> int:
     """Bytes by which scratch is estimated above what it is."""
     exact = schedule(block_of(graph, costs.first, costs.last), config).scratch_bytes
     return round_up(int(costs.scratch[index]), alignment) - round_up(exact, alignment)
@@ -76,7 +76,7 @@ def test_never_more_is_shared_than_the_schedule_allows(seed: int, branching: boo
     random = Random(seed)
     length = random.randint(1, 6)
     graph = random_graph(random, length) if branching else random_chain(random, length)
-    last = random.randrange(len(graph.layers))
+    last = random.randrange(len(graph.steps))
     for searched, exact in shared_by_search(graph, last, random.choice([1, 2, 4]), alignment).values():
         assert searched <= exact
 
@@ -88,7 +88,7 @@ def test_nor_in_any_tiles(seed: int, branching: bool, alignment: int) -> None:
     random = Random(seed)
     length = random.randint(1, 5)
     graph = random_graph(random, length) if branching else random_chain(random, length)
-    last = random.randrange(len(graph.layers))
+    last = random.randrange(len(graph.steps))
     sizes = [random.randint(1, 8) for _ in range(2)], [random.randint(1, 8) for _ in range(2)]
     for costs in block_costs(graph, last, lambda driven: sizes, Pricing((1,), sharing=alignment)):
         for index in range(4):
@@ -109,7 +109,7 @@ def test_inverted_residuals_share_exactly_what_the_schedule_allows(kernel: int, 
     if channels == 8:
         maker.join(StageKind.ADD, narrow, 0)
     graph = maker.graph()
-    shared = shared_by_search(graph, len(graph.layers) - 1, chunk, 1)
+    shared = shared_by_search(graph, len(graph.steps) - 1, chunk, 1)
     assert len(shared) >= 3
     assert all(searched == exact > 0 for searched, exact in shared.values())
 
@@ -137,8 +137,8 @@ def test_a_map_joined_with_a_larger_one_makes_room_for_what_comes_of_both_but_fo
     joined = maker.join(StageKind.CONCATENATION, maker.larger(0, (2, 2), (1, 1), (2, 2)), finer)
     maker.window(joined, 8, (3, 3))
     graph = maker.graph()
-    costs = price_block(graph, 0, len(graph.layers) - 1, BlockConfig(16, 16, 2), Pricing(sharing=1))
-    assert 12 * 16 * 8 <= costs.shared[0] <= shared_by_schedule(graph, 0, len(graph.layers) - 1, 4, whole(2), 1)
+    costs = price_block(graph, 0, len(graph.steps) - 1, BlockConfig(16, 16, 2), Pricing(sharing=1))
+    assert 12 * 16 * 8 <= costs.shared[0] <= shared_by_schedule(graph, 0, len(graph.steps) - 1, 4, whole(2), 1)
 
 
 def test_nothing_is_shared_unasked() -> None:

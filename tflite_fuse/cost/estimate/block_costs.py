@@ -31,7 +31,7 @@ from tflite_fuse.cost.estimate.rings import (
     whole_rows,
 )
 from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN, Grown, Shape, Shapes
-from tflite_fuse.cost.layer_graph import Layer, LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.axes import IntArray, total, total_in_runs
 from tflite_fuse.ir.block import BlockConfig, BlockTensor
@@ -61,7 +61,7 @@ class Work:
             last: [whole_rows(width, self.chunks) for width in grid.widths.sizes.tolist()]
         }
 
-    def of_layer(self, index: int, layer: Layer, demand: Demand) -> IntArray:
+    def of_layer(self, index: int, layer: PricedStep, demand: Demand) -> IntArray:
         """What all tiles need of a layer, [heights, widths] or [chunks, heights, widths]."""
         if layer.run_costs:
             waited_for = any(consumer.layer != self.adds_up for consumer in demand.consumers)
@@ -115,7 +115,7 @@ class Work:
 
 
 def block_costs(
-    graph: LayerGraph,
+    graph: PricedProgram,
     last: int,
     tile_sizes: TileSizes,
     pricing: Pricing = PLAIN,
@@ -136,7 +136,7 @@ def block_costs(
     the range reads, a PAD right before the range that it could absorb); the walk ends where no longer range can be a
     block.
     """
-    if not graph.layers[last].fusable or not graph.is_read(graph.layers[last].outputs[0]):
+    if not graph.steps[last].fusable or not graph.is_read(graph.steps[last].outputs[0]):
         return
     tail = find_tail(graph, last)
     if tail != last:
@@ -164,10 +164,10 @@ class _Counted:
 
     def _fold(self, tail: int) -> None:
         """Counts the accumulator and what follows, computed once, its input visited pixel by pixel."""
-        graph, summing = self.kin.graph, self.kin.graph.layers[tail]
+        graph, summing = self.kin.graph, self.kin.graph.steps[tail]
         self.counting.adds_up = self.kin.last
         for index in range(tail, self.kin.last + 1):
-            self._count(index, graph.layers[index].work)
+            self._count(index, graph.steps[index].work)
         if summing.run_costs:
             in_runs = self.counting.in_runs(self.shape.driven, summing.run_costs)
             self.work = self.work + in_runs - rows_cost(graph.tensors[self.kin.driven], summing.run_costs)
@@ -178,7 +178,7 @@ class _Counted:
 
     def add(self, index: int) -> bool:
         """Adds one layer; False if no block that ends there can contain it."""
-        layer, self.now = self.kin.graph.layers[index], self.shape.at(index)
+        layer, self.now = self.kin.graph.steps[index], self.shape.at(index)
         if self.now is None:
             return False
         computed = self.now.computed if layer.work else None
@@ -218,7 +218,7 @@ class _Counted:
 class _Kin:
     """All blocks that end at one layer and are folded around one accumulator, or around none."""
 
-    graph: LayerGraph
+    graph: PricedProgram
     last: int
     tail: int | None
     pricing: Pricing
@@ -273,19 +273,19 @@ class _Kin:
         """The first layer of what is folded: the accumulator or views before it; else views at the end, or the end."""
         if self.tail is None:
             return _views_at_the_end(self.graph, self.last)
-        layers, first = self.graph.layers, self.tail
+        layers, first = self.graph.steps, self.tail
         while first > 0 and layers[first - 1].view and layers[first - 1].outputs == layers[first].inputs:
             first -= 1
         return first
 
 
-def summed_tensor(graph: LayerGraph, tail: int) -> int:
+def summed_tensor(graph: PricedProgram, tail: int) -> int:
     """What an accumulator sums over, as it is computed."""
-    return graph.through_views(graph.layers[tail].inputs[0])
+    return graph.through_views(graph.steps[tail].inputs[0])
 
 
 def price_block(
-    graph: LayerGraph,
+    graph: PricedProgram,
     first: int,
     last: int,
     config: BlockConfig,
@@ -305,18 +305,18 @@ def price_block(
 
     for costs in block_costs(graph, last, one_tile, replace(pricing, chunks=(config.chunk,)), (first,), shapes):
         return costs
-    names = graph.layers[first].name, graph.layers[last].name
+    names = graph.steps[first].name, graph.steps[last].name
     raise BlockError(f"the operators from {names[0]} to {names[1]} are no block: choose a range the search offers")
 
 
-def find_tail(graph: LayerGraph, last: int) -> int | None:
+def find_tail(graph: PricedProgram, last: int) -> int | None:
     """The accumulator layer a block ending at ``last`` would be folded around, None if there is none.
 
     That is the latest accumulator of a spatial input from which every layer up to ``last`` works on single pixels, one
     after the other.
     """
     for index in range(last, -1, -1):
-        layer = graph.layers[index]
+        layer = graph.steps[index]
         if not layer.fusable or len(layer.outputs) != 1 or len(layer.inputs) != 1:
             return None
         if graph.accumulates(index):
@@ -326,11 +326,11 @@ def find_tail(graph: LayerGraph, last: int) -> int | None:
     return None
 
 
-def _reads_in_line(graph: LayerGraph, index: int) -> bool:
+def _reads_in_line(graph: PricedProgram, index: int) -> bool:
     """Whether all views between a layer and what it reads stand right before it and serve nothing else."""
-    while graph.producer[graph.layers[index].inputs[0]] >= 0:
-        source = graph.layers[index].inputs[0]
-        if not graph.layers[graph.producer[source]].view:
+    while graph.producer[graph.steps[index].inputs[0]] >= 0:
+        source = graph.steps[index].inputs[0]
+        if not graph.steps[graph.producer[source]].view:
             return True
         if not _only_link(graph, source, index):
             return False
@@ -338,7 +338,7 @@ def _reads_in_line(graph: LayerGraph, index: int) -> bool:
     return True
 
 
-def driven_tensor(graph: LayerGraph, first: int, last: int) -> int:
+def driven_tensor(graph: PricedProgram, first: int, last: int) -> int:
     """The tensor a block computes tile by tile: its output, or what its folded tail reads."""
     tail = find_tail(graph, last)
     if tail is None or tail < first:
@@ -346,22 +346,22 @@ def driven_tensor(graph: LayerGraph, first: int, last: int) -> int:
     return summed_tensor(graph, tail)
 
 
-def _views_at_the_end(graph: LayerGraph, last: int) -> int:
+def _views_at_the_end(graph: PricedProgram, last: int) -> int:
     """The first of the layers up to ``last`` that only rename what the one before them computes, or behind ``last``."""
     index = last
-    while graph.layers[index].view and _only_link(graph, graph.layers[index].inputs[0], index):
-        made, named = graph.tensors[graph.layers[index].inputs[0]], graph.tensors[graph.layers[index].outputs[0]]
+    while graph.steps[index].view and _only_link(graph, graph.steps[index].inputs[0], index):
+        made, named = graph.tensors[graph.steps[index].inputs[0]], graph.tensors[graph.steps[index].outputs[0]]
         if (made.height, made.width) != (named.height, named.width):
             break
         index -= 1
-    return last + 1 if graph.layers[index].view else index + 1
+    return last + 1 if graph.steps[index].view else index + 1
 
 
-def _computed(graph: LayerGraph, last: int) -> int:
+def _computed(graph: PricedProgram, last: int) -> int:
     """The last tensor that the layers up to ``last`` compute: what they end in renames it."""
     views = _views_at_the_end(graph, last)
-    return graph.layers[last].outputs[0] if views > last else graph.layers[views].inputs[0]
+    return graph.steps[last].outputs[0] if views > last else graph.steps[views].inputs[0]
 
 
-def _only_link(graph: LayerGraph, tensor: int, reader: int) -> bool:
+def _only_link(graph: PricedProgram, tensor: int, reader: int) -> bool:
     return graph.producer[tensor] == reader - 1 and graph.consumers[tensor] == (reader,) and tensor not in graph.outputs

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tflite_fuse.cost.estimate.least_work import WorkLimit
 from tflite_fuse.cost.estimate.overlap_distance import Sharing
 from tflite_fuse.cost.estimate.rings import Consumer, Demand, Grid, LateRings, Rings
-from tflite_fuse.cost.layer_graph import Layer, LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.cost.schedule.tile_order import accumulator_bytes, reserved_bytes, ring_bytes, window_pointers
 from tflite_fuse.ir.axes import PIXEL, AxisWindow, IntArray, covers
 from tflite_fuse.ir.block import BlockTensor, StageKind
@@ -100,17 +100,17 @@ class GrowingBlock:
         computed: the demand on the layer that was added last, if that computes anything.
     """
 
-    def __init__(self, graph: LayerGraph, last: int, driven: int, grid: Grid, pricing: Pricing) -> None:
+    def __init__(self, graph: PricedProgram, last: int, driven: int, grid: Grid, pricing: Pricing) -> None:
         self.graph, self.last, self.driven, self.grid, self.pricing = graph, last, driven, grid, pricing
         chunks = np.array(pricing.chunks, dtype=np.int64)[:, None, None]
         extent = graph.tensors[driven]
         oldest = np.arange(extent.height, dtype=np.int64) if graph.makes_larger else None
         self.demands = {driven: Demand(extent, grid.heights.ranges, grid.widths.ranges, (), oldest)}
-        ends = graph.through_views(graph.layers[last].outputs[0]) == driven
+        ends = graph.through_views(graph.steps[last].outputs[0]) == driven
         self.computing = graph.producer[driven] if ends and graph.producer[driven] >= 0 else last
         self.rings = Rings(grid, chunks, self.computing)
         self.sharing: Sharing | None = None
-        if pricing.sharing is not None and graph.layers[last].outputs[0] == driven and graph.sizes[driven]:
+        if pricing.sharing is not None and graph.steps[last].outputs[0] == driven and graph.sizes[driven]:
             self.sharing = Sharing(graph, last, grid, pricing.chunks, pricing.sharing)
         self.late = None if pricing.sharing is None else LateRings(graph, grid, extent, pricing.sharing)
         self.scratch = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
@@ -126,15 +126,15 @@ class GrowingBlock:
         """
         graph, visited = self.graph, self.demands[self.driven]
         self.demands[self.driven] = visited._replace(consumers=(Consumer(self.last, (PIXEL, PIXEL)),))
-        result = graph.through_views(graph.layers[self.last].outputs[0])
-        for index, layer in enumerate(graph.layers[tail : self.last + 1], start=tail):
+        result = graph.through_views(graph.steps[self.last].outputs[0])
+        for index, layer in enumerate(graph.steps[tail : self.last + 1], start=tail):
             self._hold(index)
             if layer.stage is None:
                 continue
             self.pointers = max(self.pointers, window_pointers(layer.stage))
             if layer.outputs[0] != result:
                 self.tail_bytes += ring_bytes(1, graph.tensors[layer.outputs[0]].pixel_bytes)
-        summing = graph.layers[tail]
+        summing = graph.steps[tail]
         if summing.stage is not None:
             if KINDS[summing.stage.kind].sums_in_order:
                 self.usable = self.usable & self.grid.has_whole_rows(graph.tensors[self.driven])
@@ -183,7 +183,7 @@ class GrowingBlock:
 
     def add(self, index: int) -> bool:
         """Adds one layer; False if no block that ends at ``last`` can contain it."""
-        layer, self.computed = self.graph.layers[index], None
+        layer, self.computed = self.graph.steps[index], None
         if not layer.fusable or self.graph.accumulates(index) or layer.outputs[0] not in self.demands:
             return False
         self._hold(index)
@@ -217,11 +217,11 @@ class GrowingBlock:
         rows, columns = self.rings.reaches[index]
         if rows.scale and columns.scale:
             return False
-        return any(self.graph.tensors[source].pixels > 1 for source in self.graph.layers[index].inputs)
+        return any(self.graph.tensors[source].pixels > 1 for source in self.graph.steps[index].inputs)
 
     def _hold(self, index: int) -> None:
         """A layer whose unit ends behind the block is in none; one whose unit begins above asks for that layer, too."""
-        first, last = self.graph.layers[index].unit or (index, index)
+        first, last = self.graph.steps[index].unit or (index, index)
         self.begins = -1 if last > self.last else min(self.begins, first)
 
     def _stays_inside(self, tensor: int) -> bool:
@@ -229,7 +229,7 @@ class GrowingBlock:
         readers = self.graph.consumers[tensor]
         return bool(readers) and readers[-1] <= self.last and tensor not in self.graph.outputs
 
-    def _rename(self, index: int, layer: Layer, demand: Demand) -> None:
+    def _rename(self, index: int, layer: PricedStep, demand: Demand) -> None:
         """Passes the demand on a layer's output on to its input: RESHAPE does nothing, PAD is done by its readers.
 
         A view of another shape is not passed on; where it reads a network input it merely gives that another shape.
@@ -246,11 +246,11 @@ class GrowingBlock:
 
     def _renames_input(self, index: int) -> bool:
         """Whether a view's bytes are those of a network input that nothing else reads."""
-        tensor = self.graph.layers[index].inputs[0]
+        tensor = self.graph.steps[index].inputs[0]
         writer = self.graph.producer[tensor]
         if self.graph.consumers[tensor] != (index,):
             return False
-        return writer < 0 or (self.graph.layers[writer].view and self._renames_input(writer))
+        return writer < 0 or (self.graph.steps[writer].view and self._renames_input(writer))
 
     def _ask(self, source: int, demand: Demand) -> None:
         known = self.demands.get(source)
@@ -258,7 +258,7 @@ class GrowingBlock:
 
     def _follow(self, index: int, demand: Demand, inside: bool) -> None:
         """Finds room for a layer's output, in a ring or whole outside the block's scratch, and how far it leads."""
-        stage = self.graph.layers[index].stage
+        stage = self.graph.steps[index].stage
         is_state = stage is not None and stage.kind is StageKind.STATE
         if is_state:
             # Its ring outlives the run; what leaves the block is a copy.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.ir.axes import AxisWindow
 
 
@@ -24,10 +24,10 @@ class WorkLimit:
     spare: int
 
 
-def work_limit(graph: LayerGraph, most: int) -> WorkLimit:
+def work_limit(graph: PricedProgram, most: int) -> WorkLimit:
     """The limit for a model that may take ``most`` multiply-accumulates (or what else its layers count) in all."""
     computed, least = surely_computed(graph), []
-    for layer in graph.layers:
+    for layer in graph.steps:
         ranges = (
             [] if layer.run_costs else [(computed[tensor], graph.tensors[tensor].pixels) for tensor in layer.outputs]
         )
@@ -70,13 +70,13 @@ Area = tuple[Span, Span]
 """Rows and columns."""
 
 
-def surely_computed(graph: LayerGraph) -> list[Area]:
+def surely_computed(graph: PricedProgram) -> list[Area]:
     """For each tensor the part that every block computes which writes it.
 
     What leaves the block is computed whole; else all its readers are inside, and what they see is computed.
     """
     found = [(Span(0, tensor.height), Span(0, tensor.width)) for tensor in graph.tensors]
-    for layer in reversed(graph.layers):
+    for layer in reversed(graph.steps):
         for tensor in layer.outputs:
             readers = graph.consumers[tensor]
             if readers and tensor not in graph.outputs:
@@ -85,15 +85,15 @@ def surely_computed(graph: LayerGraph) -> list[Area]:
     return found
 
 
-def computed_whole(graph: LayerGraph) -> list[bool]:
+def computed_whole(graph: PricedProgram) -> list[bool]:
     """For each tensor whether that is all of it."""
     areas = surely_computed(graph)
     return [rows.pixels(columns) == tensor.pixels for (rows, columns), tensor in zip(areas, graph.tensors, strict=True)]
 
 
-def _seen(graph: LayerGraph, reader: int, tensor: int, found: Sequence[Area]) -> Area:
+def _seen(graph: PricedProgram, reader: int, tensor: int, found: Sequence[Area]) -> Area:
     """What a layer sees of a tensor, given what is computed of its own output."""
-    layer, source = graph.layers[reader], graph.tensors[tensor]
+    layer, source = graph.steps[reader], graph.tensors[tensor]
     whole = Span(0, source.height), Span(0, source.width)
     if graph.accumulates(reader) or not layer.fusable:
         return whole

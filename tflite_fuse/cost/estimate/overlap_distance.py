@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.cost.estimate.rings import Demand, Grid
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.ir.axes import IntArray, Ranges, Tilings, Windows, make_tilings
 from tflite_fuse.ir.block import BlockTensor
 from tflite_fuse.units import round_up
@@ -38,7 +38,7 @@ _FAR = 1 << 40
 class Sharing:
     """How much of an input a growing block may write its output over; the output is its last layer's."""
 
-    def __init__(self, graph: LayerGraph, last: int, grid: Grid, chunks: Sequence[int], alignment: int) -> None:
+    def __init__(self, graph: PricedProgram, last: int, grid: Grid, chunks: Sequence[int], alignment: int) -> None:
         """Args: alignment: all sizes and distances are rounded up to a multiple of it."""
         self.graph, self.last, self.grid, self.chunks, self.alignment = graph, last, grid, chunks, alignment
         self.output = self._result(last)
@@ -103,7 +103,7 @@ class Sharing:
         )
 
     def _result(self, layer: int) -> BlockTensor:
-        return self.graph.tensors[self.graph.layers[layer].outputs[0]]
+        return self.graph.tensors[self.graph.steps[layer].outputs[0]]
 
 
 def _extent(tensor: BlockTensor) -> Extent:

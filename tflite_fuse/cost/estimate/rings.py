@@ -40,7 +40,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
 from tflite_fuse.ir.axes import PIXEL, AxisWindow, IntArray, Ranges, Tilings, Windows, longest, needed, union
 from tflite_fuse.ir.block import BlockTensor
@@ -432,7 +432,7 @@ MOST_ROWS = 8
 class LateRings:
     """The rings of a growing block in one tile, as it grows upwards."""
 
-    def __init__(self, graph: LayerGraph, grid: Grid, driven: BlockTensor, alignment: int) -> None:
+    def __init__(self, graph: PricedProgram, grid: Grid, driven: BlockTensor, alignment: int) -> None:
         """Args: alignment: all sizes and distances are rounded up to a multiple of it."""
         self.graph, self.whole, self.alignment = graph, grid.is_whole(driven), alignment
         self._steps = np.arange(1, MOST_ROWS + 1, dtype=np.int64)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tflite_fuse.cost.estimate.growing_block import GrowingBlock, Memory, Pricing
 from tflite_fuse.cost.estimate.rings import Demand, Grid
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.ir.axes import make_tilings
 
 
@@ -74,7 +74,7 @@ class Shapes:
 
     def of(
         self,
-        graph: LayerGraph,
+        graph: PricedProgram,
         ends: tuple[int, int | None, int, int],
         heights: Sequence[int],
         widths: Sequence[int],

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from tflite_fuse.cost.estimate.shapes import Shapes
 from tflite_fuse.cost.instructions import LONGEST, Target, block_instructions, in_instructions
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.emit.stream_time import stream_time
 from tflite_fuse.ir.block import BlockChoice
@@ -70,7 +70,7 @@ class Site:
         fronts, placed: what was searched and placed already: several goals often want the same.
     """
 
-    graph: LayerGraph
+    graph: PricedProgram
     maker: BlockMaker
     count_tail: bool
     arena: Callable[[Program], Arena]
@@ -85,7 +85,7 @@ class Site:
     @property
     def runs_unfused(self) -> bool:
         """Whether the runtime has an operator for each of the model's, and all their inputs."""
-        return not self.maker.moved and not any(layer.only_in_blocks for layer in self.graph.layers)
+        return not self.maker.moved and not any(layer.only_in_blocks for layer in self.graph.steps)
 
     @property
     def slack(self) -> int:
@@ -102,10 +102,10 @@ class Site:
     @cached_property
     def alone(self) -> tuple[int, ...]:
         """Instructions each operator is expected to take by itself."""
-        return tuple(layer.work for layer in self._in_instructions.layers)
+        return tuple(layer.work for layer in self._in_instructions.steps)
 
     @cached_property
-    def _in_instructions(self) -> LayerGraph:
+    def _in_instructions(self) -> PricedProgram:
         return in_instructions(self.graph, self.core, LONGEST)
 
     @property

@@ -97,7 +97,7 @@ class Fuse:
         claim = fusion_claim(start.site, chosen, self.options)
         notes = (*_about_orders(solution), *_done(start.ordered.model, chosen), *start.why_not)
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
-        notes = (*notes, *start.front.explain(point), *_limited(len(start.site.graph.layers)))
+        notes = (*notes, *start.front.explain(point), *_limited(len(start.site.graph.steps)))
         if not chosen.point.blocks:
             before, ordered = start.ordered.model, chosen.ordered
             before = model if before.main.operators == model.main.operators else before

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tflite_fuse.claim import Claim
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.memory.tflm.runtimes import runtime_named
@@ -77,6 +77,6 @@ def _possible(model: Model, order: list[int]) -> list[int]:
     return list(possible)
 
 
-def _only_order(graph: LayerGraph) -> bool:
+def _only_order(graph: PricedProgram) -> bool:
     """Whether every operator reads what the one before it writes."""
-    return all(set(before.outputs) & set(after.inputs) for before, after in pairwise(graph.layers))
+    return all(set(before.outputs) & set(after.inputs) for before, after in pairwise(graph.steps))

@@ -1,8 +1,8 @@
-"""The graph as fusion costs see it: operators with window geometry, tensors with extents, no weights.
+"""A program as fusion costs see it: steps with window geometry and work, tensors with extents, no weights.
 
-The search must be able to price a model it has only a description of, and must never look at weights. ``LayerGraph``
-is that view. ``graph_from_layers`` reads a plain layer list (the benchmarks' descriptions of published networks);
-``search/from_model.py`` makes it of a .tflite model.
+The search must be able to price a model it has only a description of, and must never look at weights.
+``graph_from_layers`` reads a plain layer list (the benchmarks' descriptions of published networks);
+``search/from_model.py`` prices a .tflite model.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from tflite_fuse.errors import ModelError
 from tflite_fuse.ir.axes import SPOT, AxisWindow, IntArray, Windows, stage_windows
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.program import Program, Step
 from tflite_fuse.ir.tail_shares import NO_TAIL, TailShares
 from tflite_fuse.ops.entry import Kind, Window
 from tflite_fuse.ops.table import KINDS, macs_per_pixel
@@ -35,15 +36,12 @@ class WorkUnit(str, Enum):
 
 
 @dataclass(frozen=True)
-class Layer:
+class PricedStep(Step):
     """One operator.
 
     Attributes:
-        name: how messages and reports call it.
-        inputs: activation tensors it reads, indices into ``LayerGraph.tensors``.
-        outputs: activation tensors it writes.
-        work: of one inference, in the graph's unit.
-        stage: its window geometry (``inputs`` and ``output`` index the graph's tensors; weights may be absent), or
+        work: of one inference, in the program's unit.
+        stage: its window geometry (``inputs`` and ``output`` index the program's tensors; weights may be absent), or
             None if it cannot run inside a block.
         reason: why ``stage`` is None, one sentence.
         view: True for an operator that only renames bytes (RESHAPE). A block runs it as nothing at all.
@@ -54,12 +52,9 @@ class Layer:
         in_one_tile: whether blocks that hold it run in one tile: a table passes over what it writes.
         run_costs: the work of runs of 1, 2, … pixels of its output, where the length of runs matters to the unit; empty
             where all pixels cost the same.
-        pull_cost: what each of these runs takes more where a layer of the same block waits for it.
+        pull_cost: what each of these runs takes more where a step of the same block waits for it.
     """
 
-    name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
     work: int = 0
     stage: Stage | None = None
     reason: str = ""
@@ -106,44 +101,23 @@ _NOT_YET = -(1 << 30)
 
 
 @dataclass(frozen=True)
-class LayerGraph:
-    """Operators in execution order and the tensors between them.
+class PricedProgram(Program):
+    """A program whose steps have prices.
+
+    Sizes may differ from the extents: 0 for a tensor that an accounting leaves out, four bytes per value for float
+    tensors around the int8 part. Variables count as inputs and as outputs.
 
     Attributes:
+        steps: in execution order, one per operator of the model, same indices.
         tensors: extents of every tensor, NHWC with N = 1. ``BlockTensor.storage`` carries no meaning here.
-        sizes: bytes each tensor takes in the arena. They may differ from the extents: 0 for a tensor an accounting
-            leaves out, four bytes per value for float tensors around the int8 part.
-        layers: operators in execution order, one per operator of the model, same indices.
-        inputs, outputs: the network's.
         tail: what the runtime keeps for all this, where it is known.
         unit: what work is counted in.
     """
 
-    tensors: tuple[BlockTensor, ...]
-    sizes: tuple[int, ...]
-    layers: tuple[Layer, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    steps: tuple[PricedStep, ...]
+    tensors: tuple[BlockTensor, ...] = ()
     tail: TailShares = NO_TAIL
     unit: WorkUnit = WorkUnit.MACS
-
-    @cached_property
-    def consumers(self) -> tuple[tuple[int, ...], ...]:
-        """For each tensor the layers that read it, ascending."""
-        found: list[list[int]] = [[] for _ in self.tensors]
-        for index, layer in enumerate(self.layers):
-            for tensor in dict.fromkeys(layer.inputs):
-                found[tensor].append(index)
-        return tuple(tuple(readers) for readers in found)
-
-    @cached_property
-    def producer(self) -> tuple[int, ...]:
-        """For each tensor the layer that writes it, −1 for network inputs."""
-        found = [-1] * len(self.tensors)
-        for index, layer in enumerate(self.layers):
-            for tensor in layer.outputs:
-                found[tensor] = index
-        return tuple(found)
 
     @cached_property
     def windows(self) -> dict[int, Windows]:
@@ -152,7 +126,7 @@ class LayerGraph:
         Strides of which it takes no step count as 1, because they say nothing and would multiply.
         """
         found: dict[int, Windows] = {}
-        for index, layer in enumerate(self.layers):
+        for index, layer in enumerate(self.steps):
             if layer.stage is not None:
                 rows, columns = stage_windows(layer.stage)
                 output = self.tensors[layer.stage.output]
@@ -166,16 +140,16 @@ class LayerGraph:
 
     def windows_on(self, layer: int, tensor: int) -> Windows:
         """How a layer that can be a stage looks at one of its inputs."""
-        stage = self.layers[layer].stage
+        stage = self.steps[layer].stage
         assert stage is not None
-        output = self.tensors[self.layers[layer].outputs[0]]
+        output = self.tensors[self.steps[layer].outputs[0]]
         return (SPOT, SPOT) if KINDS[stage.kind].repeats(self.tensors[tensor], output) else self.windows[layer]
 
     @cached_property
     def behind_padding(self) -> frozenset[int]:
         """The layers right behind a PAD they could absorb: a block that starts with the PAD instead is never worse."""
-        padding = (index for index, layer in enumerate(self.layers) if layer.absorbed)
-        return frozenset(index + 1 for index in padding if index + 1 in self.consumers[self.layers[index].outputs[0]])
+        padding = (index for index, layer in enumerate(self.steps) if layer.absorbed)
+        return frozenset(index + 1 for index in padding if index + 1 in self.consumers[self.steps[index].outputs[0]])
 
     @cached_property
     def row_progress(self) -> Progress:
@@ -193,7 +167,7 @@ class LayerGraph:
     @cached_property
     def _renamed(self) -> list[int]:
         found = list(range(len(self.tensors)))
-        for layer in self.layers:
+        for layer in self.steps:
             if layer.view:
                 found[layer.outputs[0]] = found[layer.inputs[0]]
         return found
@@ -204,7 +178,7 @@ class LayerGraph:
 
     @cached_property
     def _accumulating(self) -> list[bool]:
-        stages = ((layer.stage, layer.inputs) for layer in self.layers)
+        stages = ((layer.stage, layer.inputs) for layer in self.steps)
         return [
             stage is not None
             and bool(stage.inputs)
@@ -215,9 +189,9 @@ class LayerGraph:
     @property
     def work(self) -> int:
         """The work of one unfused inference."""
-        return sum(layer.work for layer in self.layers)
+        return sum(layer.work for layer in self.steps)
 
-    def without_network_tensors(self) -> LayerGraph:
+    def without_network_tensors(self) -> PricedProgram:
         """The same graph in the accounting that leaves network inputs and outputs out (msf-CNN's)."""
         left_out = {*self.inputs, *self.outputs}
         sizes = tuple(0 if index in left_out else size for index, size in enumerate(self.sizes))
@@ -227,19 +201,19 @@ class LayerGraph:
 _KINDS = {name: kind for kind in KINDS.values() for name in kind.layers}
 
 
-def graph_from_layers(description: Mapping[str, Any]) -> LayerGraph:
+def graph_from_layers(description: Mapping[str, Any]) -> PricedProgram:
     """The graph of a plain layer list.
 
     Args:
         description: ``{"input": [h, w, c], "layers": [{"op", "kernel", "stride", "pad": [top, bottom, left, right],
-            "out": [h, w, c], "residual_from"}, …]}``. Layer i reads layer i − 1; ``add`` reads layer
+            "out": [h, w, c], "residual_from"}, …]}``. PricedStep i reads layer i − 1; ``add`` reads layer
             ``residual_from`` too. ``op`` is one of conv, pw, dw, add, avgpool, maxpool, fc.
 
     Raises:
         ModelError: an unknown ``op``.
     """
     tensors = [_tensor("input", description["input"])]
-    layers: list[Layer] = []
+    layers: list[PricedStep] = []
     for index, entry in enumerate(description["layers"]):
         name = f"{entry['op']}_{index}"
         kind = _KINDS.get(entry["op"])
@@ -249,9 +223,10 @@ def graph_from_layers(description: Mapping[str, Any]) -> LayerGraph:
         tensors.append(_tensor(name, entry["out"]))
         stage = _stage(kind, entry, sources, index + 1, tensors[index])
         macs = tensors[stage.output].pixels * macs_per_pixel(stage, tensors)
-        layers.append(Layer(name, sources, (index + 1,), macs, replace(stage, operator=index)))
+        layers.append(PricedStep(name, sources, (index + 1,), work=macs, stage=replace(stage, operator=index)))
     sizes = tuple(tensor.nbytes for tensor in tensors)
-    return LayerGraph(tuple(tensors), sizes, tuple(layers), (0,), (len(layers),))
+    names = tuple(tensor.name for tensor in tensors)
+    return PricedProgram(sizes, tuple(layers), (0,), (len(layers),), names=names, tensors=tuple(tensors))
 
 
 def _tensor(name: str, shape: Sequence[int]) -> BlockTensor:
@@ -273,18 +248,18 @@ def _pair(value: int | Sequence[int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
-def _row_progress(graph: LayerGraph) -> Progress:
+def _row_progress(graph: PricedProgram) -> Progress:
     """How far what one layer writes has come while another begins a row of its own, [the one, the other].
 
     Followed from the last layer upwards, for all that begin a row at once: of what a tensor's readers ask for, the
     furthest counts.
     """
-    count = len(graph.layers)
+    count = len(graph.steps)
     nothing = Progress(np.zeros(count, np.int64), np.full(count, _NOT_YET), np.full(count, _NOT_YET))
     found = Progress(*(np.tile(each, (count, 1)) for each in nothing))
     seen: dict[int, Progress] = {}
     for index in range(count - 1, -1, -1):
-        layer = graph.layers[index]
+        layer = graph.steps[index]
         if not layer.outputs or not layer.fusable:
             continue
         asked, rows = seen.get(layer.outputs[0], nothing), graph.tensors[layer.outputs[0]].height
@@ -299,9 +274,9 @@ def _row_progress(graph: LayerGraph) -> Progress:
     return found
 
 
-def _row_window(graph: LayerGraph, index: int, source: int) -> AxisWindow | None:
+def _row_window(graph: PricedProgram, index: int, source: int) -> AxisWindow | None:
     """How a layer of a block looks at rows of an input; None where nothing is said."""
-    layer, written = graph.layers[index], graph.tensors[graph.layers[index].outputs[0]]
+    layer, written = graph.steps[index], graph.tensors[graph.steps[index].outputs[0]]
     if layer.view:
         return AxisWindow(1, 0, 1) if _rows(graph.tensors[source]) == _rows(written) else None
     if layer.stage is None or graph.accumulates(index) or layer.stage.kind is StageKind.STATE:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drawing.small_graphs import GraphMaker
-from tflite_fuse.cost.layer_graph import LayerGraph
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.ir.block import StageKind
 
 
-def come(graph: LayerGraph, layer: int, begins: int, row: int) -> int:
+def come(graph: PricedProgram, layer: int, begins: int, row: int) -> int:
     """Up to which row a layer has come while another begins a row of its own."""
     scale, ahead, limit = (int(each[layer, begins]) for each in graph.row_progress)
     return min(row * scale + ahead, limit)
@@ -26,12 +26,12 @@ def test_rows_of_a_chain_are_those_under_its_windows(seed: int) -> None:
         kernel = random.randint(1, min(5, maker.tensors[tensor].height))
         tensor = maker.window(tensor, 2, (kernel, 1), (random.randint(1, 2), 1))
     graph = maker.graph()
-    for begins, layer in enumerate(graph.layers):
+    for begins, layer in enumerate(graph.steps):
         for row in range(graph.tensors[layer.outputs[0]].height):
             reached = row
             for index in range(begins, -1, -1):
                 assert come(graph, index, begins, row) == reached
-                window, source = graph.windows[index][0], graph.tensors[graph.layers[index].inputs[0]]
+                window, source = graph.windows[index][0], graph.tensors[graph.steps[index].inputs[0]]
                 reached = min(window.end(reached + 1), source.height) - 1
 
 
