@@ -45,7 +45,7 @@ def test_operators_of_a_window_without_some_operands() -> None:
     check_all(keyword_network(25, 6, 4, 1, 2), hop=1)
 
 
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=2)
 @given(streams())
 def test_operators_of_a_stream_without_some_operands(model: Model) -> None:
     check_all(model)

@@ -15,7 +15,7 @@ from tflite_fuse.runtime import tflm
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     model=mixed_models(),
     mode=st.sampled_from(tflite_fuse.INPUT_MODES),

@@ -161,7 +161,7 @@ def test_other_constants_are_not_proven(monkeypatch: pytest.MonkeyPatch, move: i
     assert not validate(model, result.witnessed).proven
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(chains)
 def test_channels_that_vary_are_not_proven_whatever_is_claimed(model: Model) -> None:
     """A pass that takes every channel for a constant leaves out those that vary, and hands over a witness that fits."""

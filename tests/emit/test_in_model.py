@@ -116,7 +116,7 @@ ONE_OPERATOR = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ONE_OPERATOR)
 def test_an_operator_run_whole_in_a_block_executes_its_own_macs(model: Model) -> None:
     assert executed_macs(load_model(fuse(serialize_model(model), [0]))) == executed_macs(model)

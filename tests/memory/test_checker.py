@@ -130,7 +130,7 @@ def test_residents_are_kept_from_everybody() -> None:
 
 
 @given(programs(most_bytes=64), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_tensor_moved_onto_one_alive_at_the_same_time_is_found(graph: Program, data: st.DataObject) -> None:
     """Two tensors that one operator touches are put at one place: always wrong."""
     placement = place(graph)

@@ -53,7 +53,7 @@ def test_a_plan_is_proven_by_its_height_and_not_where_the_search_had_no_work_lef
     assert proven(Plan().run(model)) and not proven(Plan(budget=Budget(0)).run(model))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.integers(0, 1 << 30))
 def test_no_arena_is_below_its_bound(seed: int) -> None:
     random = Random(seed)

@@ -118,7 +118,7 @@ def test_places_around_the_bottleneck_are_looked_at_too(monkeypatch: pytest.Monk
     assert wide.ram_bytes < narrow_front(graph, options_of(Scheme.AUTO))[0].ram_bytes
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(0, 10_000))
 def test_so_it_is_for_random_networks(seed: int) -> None:
     graph = graph_from_model(mixed_graph(random.Random(seed).randint))

@@ -84,7 +84,7 @@ def test_every_shared_model_meets_the_bound(shared_model: Path) -> None:
 
 @needs_wheel
 @given(random_models(most_operators=12, variables=True))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_random_models_need_no_more_and_compute_the_same(model: Model) -> None:
     result = Plan(measure=measured).run(model)
     before, after = measured(model), measured(result.model)
@@ -148,7 +148,7 @@ def test_room_is_left_for_scratch_buffers() -> None:
 
 @needs_wheel
 @given(random_models(most_operators=6))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_scratch_never_makes_a_planned_model_larger(model: Model) -> None:
     larger = _with_two_scratch_buffers(model)
     result = Plan(measure=measured).run(larger)

@@ -156,7 +156,7 @@ def test_shared_models_are_proven(shared_model: Path) -> None:
     assert figures[1] <= figures[0]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.one_of(random_models(), random_models(variables=True)))
 def test_random_models_never_get_worse(model: Model) -> None:
     result = Reorder(Budget()).run(model)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scripts.bench_small_networks import compare, small_network
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(st.integers(0, 1 << 30))
 def test_new_networks_are_hardly_ever_beaten_and_never_by_much(seed: int) -> None:
     row = compare(small_network(Random(seed).randint))

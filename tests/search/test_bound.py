@@ -66,7 +66,7 @@ def least_of_all(graph: PricedProgram, moved: bool = False) -> int:
     return min(peak + tail for peak, tail in labels[len(graph.steps)]) + graph.tail.fixed
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(SEEDS, st.booleans(), st.booleans())
 def test_no_way_to_run_a_small_graph_needs_less(seed: int, branching: bool, moved: bool) -> None:
     random = Random(seed)

@@ -30,7 +30,7 @@ def live_bytes(graph: PricedProgram, first: int, last: int) -> int:
     return total
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(0, 1 << 30))
 def test_residency_is_the_sum_of_live_tensors(seed: int) -> None:
     random = Random(seed)

@@ -108,7 +108,7 @@ def test_rings_behind_padding_have_room() -> None:
     assert check_offered_blocks(network_that_reads_padding_alone(), 1) > 3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(random_models(variables=True))
 def test_offered_blocks_of_random_models_can_be_extracted(model: Model) -> None:
     check_offered_blocks(model, chunk=2, most=8, branches=True)
@@ -137,7 +137,7 @@ def test_a_model_and_its_layer_list_have_the_same_front() -> None:
     assert model.unfused == layers.unfused
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(random_models(variables=True))
 def test_the_unfused_point_is_the_model_as_it_is(model: Model) -> None:
     front = fusion_front(model)

@@ -93,7 +93,7 @@ def cheapest(edges: nx.MultiDiGraph, nodes: list[int]) -> list[tuple[int, int, i
     return [(a, b, min(each["macs"] for each in edges[a][b].values())) for a, b in pairwise(nodes)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 1 << 30))
 def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> None:
     random = Random(seed)
@@ -106,7 +106,7 @@ def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> No
     assert limited == ([pair for pair in paths if pair[1] <= most] or paths[-1:])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 1 << 30))
 def test_tails_add_up_beside_the_peak(seed: int) -> None:
     random = Random(seed)
@@ -121,7 +121,7 @@ def test_pareto_with_tail_keeps_what_nothing_beats(triples: list[tuple[int, int,
     assert sorted(kept) == sorted(set(triples) - beaten)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1 << 30), st.sampled_from(list(Scheme)))
 def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None:
     random = Random(seed)
@@ -196,7 +196,7 @@ def test_look_ups() -> None:
     assert front.least_compute(between) is least
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from(list(InputMode)))
 def test_every_freedom_is_searched_exactly_and_never_costs_ram(seed: int, overlap: bool, mode: InputMode) -> None:
     random = Random(seed)

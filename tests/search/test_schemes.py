@@ -32,7 +32,7 @@ def tile_sizes(height: int, width: int, **options: tuple[int, int]) -> tuple[tup
     return tuple(heights), tuple(widths)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 1 << 30), st.sampled_from([scheme for scheme in Scheme if scheme is not Scheme.AUTO]))
 def test_auto_is_never_worse_than_a_scheme(seed: int, scheme: Scheme) -> None:
     random = Random(seed)

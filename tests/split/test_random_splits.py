@@ -40,7 +40,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     return Cluster(workers, Device("computer", Target.GENERIC, 1000.0, link=FAST), pairs)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(
     model=mixed_models(4),
     devices=clusters(),

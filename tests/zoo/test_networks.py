@@ -56,7 +56,7 @@ def test_branching_network_rewards_depth_first_order() -> None:
     assert len(widened) == 3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(random_models(variables=True))
 def test_random_models_are_valid_files(model: Model) -> None:
     assert load_model(serialize_model(model)) == model
@@ -65,7 +65,7 @@ def test_random_models_are_valid_files(model: Model) -> None:
 
 
 @needs_tflm
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(random_models(variables=True))
 def test_random_models_run(model: Model) -> None:
     outputs = run_once(model)

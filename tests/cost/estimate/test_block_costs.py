@@ -46,7 +46,7 @@ def check_all_blocks(graph: PricedProgram, last: int, config: BlockConfig) -> No
             assert costs.scratch[0] >= exact.scratch_bytes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SEEDS)
 def test_chains_cost_what_the_schedule_does(seed: int) -> None:
     random = Random(seed)
@@ -55,7 +55,7 @@ def test_chains_cost_what_the_schedule_does(seed: int) -> None:
     check_all_blocks(graph, last, any_config(random, graph, last))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SEEDS)
 def test_branching_graphs_never_cost_less_than_the_schedule(seed: int) -> None:
     random = Random(seed)
@@ -78,7 +78,7 @@ def test_inverted_residuals_cost_what_the_schedule_does(kernel: int, width: int,
     assert costs.scratch[0] == exact.scratch_bytes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS)
 def test_streamed_and_external_inputs_cost_what_the_schedule_does(seed: int) -> None:
     random = Random(seed)

@@ -70,7 +70,7 @@ def too_large(graph: PricedProgram, costs: BlockCosts, index: int, config: Block
     return round_up(int(costs.scratch[index]), alignment) - round_up(exact, alignment)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([1, 16]))
 def test_never_more_is_shared_than_the_schedule_allows(seed: int, branching: bool, alignment: int) -> None:
     random = Random(seed)
@@ -81,7 +81,7 @@ def test_never_more_is_shared_than_the_schedule_allows(seed: int, branching: boo
         assert searched <= exact
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([1, 16]))
 def test_nor_in_any_tiles(seed: int, branching: bool, alignment: int) -> None:
     """Every pair of tile height and width, against the distances of the schedule."""

@@ -43,7 +43,7 @@ def test_operators_with_effects_keep_their_relative_order() -> None:
     assert orders_by_branch(Program((1,) * 4, ops, (0,), (1, 2, 3))) == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(small_graphs(most_ops=8))
 def test_every_order_is_one_the_graph_allows(graph: Program) -> None:
     found = orders_by_branch(graph)

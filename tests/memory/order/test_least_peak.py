@@ -24,7 +24,7 @@ from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
 from tflite_fuse.memory.order.two_ended_search import ALL_RULES, OrderRules
 
 rules = st.builds(OrderRules, *[st.booleans()] * 4)
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
 def check(graph: Program, result: OrderResult, *, in_place: bool = False) -> None:

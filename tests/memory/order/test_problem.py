@@ -28,7 +28,7 @@ def live(problem: OrderProblem, state: int) -> int:
     return total
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(small_graphs())
 def test_live_bytes_are_submodular(graph: Program) -> None:
     """The property that every pruning rule rests on."""

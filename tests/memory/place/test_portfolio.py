@@ -160,6 +160,6 @@ def test_a_graph_without_tensors_needs_nothing() -> None:
 
 
 @given(programs(), st.integers(0, 3))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_same_seed_gives_the_same_plan(graph: Program, seed: int) -> None:
     assert place(graph, seed=seed) == place(graph, seed=seed)

@@ -58,7 +58,7 @@ def test_equals_the_runtime_on_every_kind_of_operator(name: str) -> None:
 
 @needs_wheel
 @given(random_models(most_operators=12), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_equals_the_runtime_on_random_models(model: Model, planned: bool) -> None:
     if planned:
         # A plan for every other tensor, so that the rest must be placed around it.
@@ -74,7 +74,7 @@ def test_equals_the_runtime_on_random_models(model: Model, planned: bool) -> Non
 
 @needs_wheel
 @given(random_models(variables=True))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_equals_the_runtime_on_models_with_resource_variables(model: Model) -> None:
     assert computed(model) == measured(model)
 

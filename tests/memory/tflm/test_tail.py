@@ -58,7 +58,7 @@ def test_equals_the_wheel_on_every_kind_of_operator(name: str) -> None:
 
 @needs_wheel
 @given(random_models(variables=True))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_equals_the_wheel_on_random_models(model: Model) -> None:
     assert predict_tail(program_of(model), HOST).total == tflm.measure(serialize_model(model)).tail_bytes
 

@@ -37,7 +37,7 @@ def images_of(model: Model) -> list[list[npt.NDArray[np.int8]]]:
 
 
 @needs_tflm
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(chains)
 def test_bytes_stay_and_are_proven(model: Model) -> None:
     result = ConstantChannels().run(model)

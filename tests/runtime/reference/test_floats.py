@@ -145,7 +145,7 @@ def test_resizes(model: Model, seed: int) -> None:
     assert_same_floats(model, seed)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(random_models(most_operators=10), raw.seeds)
 def test_runs_of_operators_as_blocks(model: Model, seed: int) -> None:
     model = twin(model, seed)

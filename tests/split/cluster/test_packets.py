@@ -31,7 +31,7 @@ def found(parser: PacketParser, data: bytes) -> list[Packet]:
         parser.skip()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(GARBAGE, PACKETS), max_size=5), GARBAGE)
 def test_every_packet_is_found_between_garbage(parts: list[tuple[bytes, Packet]], end: bytes) -> None:
     data = b"".join(garbage + encode_packet(packet) for garbage, packet in parts) + end
