@@ -10,7 +10,7 @@ import pytest
 
 from scripts.comparison import PAGE
 from tests.arduino.test_library_compiles import code_bytes, cross
-from tests.device.test_emulated import FIRST_LIMITS, HALFWORDS_LIMIT, THUMB_LIMIT
+from tests.device.test_emulated import FIRST_LIMITS, FLOAT_KIND_LIMIT, FLOATS_LIMIT, HALFWORDS_LIMIT, THUMB_LIMIT
 from tflite_fuse.runtime.library.compiler import find_compiler
 from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.split.needs import LIBRARY_BYTES, STACK_BYTES, STATE_BYTES, SUMS_BYTES
@@ -67,13 +67,14 @@ def test_memory_for_links_is_what_the_page_says(tmp_path: Path) -> None:
 
 def test_what_tests_allow_the_library_is_what_pages_say() -> None:
     text = " ".join((library_directory().parent / "README.md").read_text().split())
-    all_kernels, halfwords, at_o2, at_os = (
-        f"{size / 1024:g}" for size in (THUMB_LIMIT, HALFWORDS_LIMIT, FIRST_LIMITS["-O2"], FIRST_LIMITS["-Os"])
-    )
+    limits = (THUMB_LIMIT, HALFWORDS_LIMIT, FLOATS_LIMIT, FLOAT_KIND_LIMIT, FIRST_LIMITS["-O2"], FIRST_LIMITS["-Os"])
+    all_kernels, halfwords, floats, of_float, at_o2, at_os = (f"{size / 1024:g}" for size in limits)
     found = said(
-        r"at most ([\d.]+) KiB of Thumb code and constants for all kernels, and ([\d.]+) KiB for weights", text
+        r"at most ([\d.]+) KiB of Thumb code and constants for all kernels on int8, ([\d.]+) KiB for weights .*? and "
+        r"([\d.]+) KiB for float32 .*? any other kind, ([\d.]+) KiB on float32",
+        text,
     )
-    assert found == (all_kernels, halfwords)
+    assert found == (all_kernels, halfwords, floats, of_float)
     assert said(r"([\d.]+) KiB at most at -O2 and ([\d.]+) KiB at -Os with all kinds", text) == (at_o2, at_os)
     worker = (f"{LIBRARY_BYTES // 1024}", f"{SUMS_BYTES}")
     assert said(r"\*\*Flash\*\* is the fragment, (\d+) KiB for the library .*?, and (\d+) B for a worker") == worker
