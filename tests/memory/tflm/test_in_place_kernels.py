@@ -69,7 +69,7 @@ def same_bytes(a: Model, b: Model) -> bool:
 @pytest.mark.parametrize("name", SAFE)
 def test_safe_operators_compute_the_same_in_place(name: str) -> None:
     model = SAFE[name]
-    pairs = in_place_pairs(model, "reference")[0]
+    pairs = in_place_pairs(program_of(model), "reference")[0]
     data_inputs = {
         t for t in model.main.operators[0].inputs or () if not model.buffers[model.main.tensors[t].buffer].data
     }
@@ -91,13 +91,13 @@ def test_the_operators_left_out_really_break(name: str) -> None:
     """Shows that the test above can fail, and why the list is as short as it is."""
     model = UNSAFE[name]
     for kernels in KERNEL_SETS:
-        assert in_place_pairs(model, kernels) == ((),)
+        assert in_place_pairs(program_of(model), kernels) == ((),)
     assert not same_bytes(model, overlaid(model, (model.main.operators[0].inputs or ())[0]))
 
 
 @pytest.mark.parametrize("name", SAFE)
 def test_every_set_names_its_operators(name: str) -> None:
-    sets = [kernels for kernels in KERNEL_SETS if in_place_pairs(SAFE[name], kernels) != ((),)]
+    sets = [kernels for kernels in KERNEL_SETS if in_place_pairs(program_of(SAFE[name]), kernels) != ((),)]
     assert sets == (["reference", "cmsis-nn"] if name == "AVERAGE_POOL_2D" else ["reference", "cmsis-nn", "esp-nn"])
 
 
@@ -113,7 +113,7 @@ def test_every_set_names_its_operators(name: str) -> None:
     ids=["16 bits", "ADD_N", "MAX_POOL_2D", "QUANTIZE", "MUL"],
 )
 def test_everything_else_is_left_out(model: Model) -> None:
-    assert in_place_pairs(model, "reference") == ((),)
+    assert in_place_pairs(program_of(model), "reference") == ((),)
 
 
 def test_shapes_and_types_must_be_equal() -> None:
@@ -121,26 +121,26 @@ def test_shapes_and_types_must_be_equal() -> None:
     grown = maker.model(
         "ADD", [maker.data((1, 4)), maker.data((3, 4))], [maker.data((3, 4))], make_options("AddOptions")
     )
-    assert in_place_pairs(grown, "reference") == ((),)
+    assert in_place_pairs(program_of(grown), "reference") == ((),)
     maker = Maker()
     wide = maker.model("RESHAPE", [maker.data((4,), I16)], [maker.data((2, 2), I16)])
-    assert in_place_pairs(wide, "reference") == ((),)
+    assert in_place_pairs(program_of(wide), "reference") == ((),)
     maker = Maker()
     images = maker.model("AVERAGE_POOL_2D", [maker.data((2, 3, 3, 4))], [maker.data((2, 1, 1, 4), I8)])
-    assert in_place_pairs(images, "reference") == ((),)
+    assert in_place_pairs(program_of(images), "reference") == ((),)
 
 
 def test_constants_are_never_written_over() -> None:
     maker = Maker()
     model = maker.model("ADD", [maker.data((3, 4)), maker.constant((3, 4))], [maker.data((3, 4))])
-    assert in_place_pairs(model, "reference") == (((0, 2), (1, 2)),)
+    assert in_place_pairs(program_of(model), "reference") == (((0, 2), (1, 2)),)
     graph = with_in_place(program_of(model), "reference")
     assert graph.steps[0].in_place == ((0, 2),)
 
 
 def test_an_unknown_kernel_set_is_refused() -> None:
     with pytest.raises(UsageError, match="no kernel set 'mkl'; the sets are reference, cmsis-nn, esp-nn"):
-        in_place_pairs(SAFE["ADD"], "mkl")
+        in_place_pairs(program_of(SAFE["ADD"]), "mkl")
 
 
 @needs_wheel

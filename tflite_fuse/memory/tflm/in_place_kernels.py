@@ -27,7 +27,7 @@ from math import prod
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.program import Program
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.model.schema import Model, Operator, SubGraph
+from tflite_fuse.model.schema import Operator, SubGraph
 from tflite_fuse.model.types import TensorType
 
 _SAFE: dict[str, frozenset[str]] = {
@@ -50,16 +50,15 @@ def with_in_place(program: Program, kernels: str) -> Program:
     Raises:
         UsageError: an unknown kernel set.
     """
-    file, graph = program.origin
-    pairs = in_place_pairs(file, graph, kernels)
+    pairs = in_place_pairs(program, kernels)
     ops = []
     for op, found in zip(program.steps, pairs, strict=True):
         ops.append(replace(op, in_place=tuple(p for p in found if p[0] in op.inputs and p[1] in op.outputs)))
     return replace(program, steps=tuple(ops))
 
 
-def in_place_pairs(file: Model, graph: SubGraph, kernels: str) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return for each operator of a subgraph the pairs (input, output) that may start at the same byte.
+def in_place_pairs(program: Program, kernels: str) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return for each operator of a program the pairs (input, output) that may start at the same byte.
 
     Whether an input is still needed afterwards is not looked at: that is the planner's part.
 
@@ -68,6 +67,7 @@ def in_place_pairs(file: Model, graph: SubGraph, kernels: str) -> tuple[tuple[tu
     """
     if kernels not in _SAFE:
         raise UsageError(f"there is no kernel set {kernels!r}; the sets are {', '.join(_SAFE)}")
+    file, graph = program.origin
     return tuple(_pairs(operator_name(file, each), graph, each, _SAFE[kernels]) for each in graph.operators)
 
 
