@@ -83,7 +83,7 @@ def test_streams_leave_more_of_the_arena_to_speed_unless_a_goal_says_otherwise()
     slacks = (TUNING.slack, TUNING.slack_streamed, TUNING.slack_calls)
 
     def ceilings(goal: Goal, least: int) -> list[int]:
-        about = {"unfused_macs": 1, "unfused_compute": 1, "tolerance": 0.0, "tuning": TUNING}
+        about = {"own_macs": 1, "own_compute": 1, "tolerance": 0.0, "tuning": TUNING}
         return [objective_of(goal, slack=slack, **about).ceiling(least) for slack in slacks]
 
     assert ceilings(Goal(), 24_000) == [25_000, 25_500, 27_000]

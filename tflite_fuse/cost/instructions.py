@@ -160,13 +160,15 @@ class Prediction:
     Attributes:
         target: the core, as users call it.
         instructions: of one inference.
-        unfused_instructions: the same when every operator runs by itself.
+        unfused_instructions: the same of the model as its file has it, every operator by itself.
+        trimmed_instructions: those of the model that blocks are made of, dead channels left out.
         error: how far such predictions were off.
     """
 
     target: str
     instructions: int
     unfused_instructions: int
+    trimmed_instructions: int
     error: PredictionError
 
     @property

@@ -19,7 +19,7 @@ PANEL = "Goal"
 @described
 @dataclass(frozen=True)
 class Goal:
-    """What the user wants of fusion. With nothing set: the least RAM that recomputes nothing, or nearly that.
+    """What the user wants of fusion. With nothing set: the least RAM for no more compute than the file's, or nearly.
 
     Where instructions are counted, they take the place of multiply-accumulates (MACs), and a limit may be exceeded by a
     thousandth.
@@ -37,8 +37,8 @@ class Goal:
     )
     max_compute: float | None = option(
         None,
-        "Compute allowed, as a multiple of the unfused model's own; the least RAM within it is taken. It can be below "
-        "1 where blocks skip pixels no operator reads.",
+        "Compute allowed, as a multiple of that of the file's own operators; the least RAM within it is taken. It can "
+        "be below 1 where channels do nothing or blocks skip pixels no operator reads.",
         panel=PANEL,
         shown="FACTOR",
     )
@@ -74,4 +74,4 @@ class Goal:
 
 
 NOTHING_RECOMPUTED = Goal()
-"""The default goal: the least RAM without recompute."""
+"""The default goal: the least RAM for no more compute than that of the file's own operators."""

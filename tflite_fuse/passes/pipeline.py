@@ -35,6 +35,7 @@ def make_passes(
     states: bool = True,
     accepts: Callable[[Model, Model], bool] = lambda before, after: True,
     outside: Collection[str] = (),
+    given: Model | None = None,
 ) -> list[Pass]:
     """What to run, in order.
 
@@ -45,6 +46,7 @@ def make_passes(
         states: whether blocks may keep variables of a streaming model.
         accepts: whether channels may be left out, from the model with and without them.
         outside: names of tensors; operators that write one of them are in no block.
+        given: the model whose work limits on compute are multiples of; None for the one that is fused.
     """
 
     def overlaps(model: Model) -> tuple[Overlap, ...]:
@@ -59,7 +61,7 @@ def make_passes(
             FoldConstants(),
             *streaming,
             *_tidying(),
-            FuseSpelled(Fuse(options, budget, frozenset(outside))),
+            FuseSpelled(Fuse(options, budget, frozenset(outside), given)),
         ],
         "plan": [Plan(options.arena(), overlaps, budget, measure)],
     }

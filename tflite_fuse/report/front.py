@@ -24,7 +24,7 @@ class FrontRow:
     Attributes:
         ram_bytes: the arena to allocate for it, as ``rewrite`` reports it.
         work: in the report's unit.
-        compute_factor: ``work`` over that of the unfused model.
+        compute_factor: ``work`` over that of the model as its file has it.
         blocks: for each fused block its first and last operator, how many operators it has and its strip width.
         marks: what this point is the answer to, such as ``least RAM``.
     """
@@ -46,6 +46,7 @@ class FrontReport:
         error: how far such predictions are off; None without a target.
         state_bytes: of the least RAM, what outlives a run; in other cuts it can be a few bytes more.
         runtime: the one on the device for which the arenas suffice, by name.
+        trimmed_work: of the model that blocks are made of: dead channels are left out.
     """
 
     model: str
@@ -57,6 +58,7 @@ class FrontReport:
     error: PredictionError | None = None
     state_bytes: int = 0
     runtime: str = DEFAULT_RUNTIME
+    trimmed_work: int | None = None
 
     @property
     def unit(self) -> str:
@@ -65,6 +67,7 @@ class FrontReport:
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``pareto --json`` prints."""
+        trimmed = {} if self.trimmed_work is None else {f"trimmed_{self.unit}": self.trimmed_work}
         return {
             "schema": FRONT_SCHEMA,
             "model": self.model,
@@ -73,7 +76,7 @@ class FrontReport:
             "target": self.target,
             "prediction_error": None if self.error is None else asdict(self.error),
             "state_bytes": self.state_bytes,
-            "unfused": {"ram_bytes": self.unfused_ram_bytes, self.unit: self.unfused_work},
+            "unfused": {"ram_bytes": self.unfused_ram_bytes, self.unit: self.unfused_work} | trimmed,
             "points": [
                 {
                     "ram_bytes": row.ram_bytes,

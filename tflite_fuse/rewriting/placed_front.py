@@ -46,19 +46,20 @@ class PlacedFront:
     claim: Claim
 
 
-def placed_front(model: Model, options: FuseOptions) -> PlacedFront:
+def placed_front(model: Model, options: FuseOptions, given: Model | None = None) -> PlacedFront:
     """What the usual goals reach, and what was placed on the way there.
 
     Args:
         model: without an offline plan.
         options: how to fuse it; their goal is of no importance.
+        given: the model whose work compute factors are multiples of; None for the one that is fused.
 
     Raises:
         LimitError: no input can leave the arena.
         BudgetError: the model is too large to be searched.
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
-    starts, pool = Fuse(replace(options, goal=Goal(least_ram=True))).starts(model), list[Candidate]()
+    starts, pool = Fuse(replace(options, goal=Goal(least_ram=True)), given=given).starts(model), list[Candidate]()
     explore(starts, Goal(least_ram=True), pool)
     for factor in FACTORS:
         explore(starts, Goal(max_compute=factor), pool)
@@ -79,10 +80,10 @@ def keeps_states(front: PlacedFront) -> bool:
 
 def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
     """Arena and compute of a model without blocks. Raises: as ``placed_front``."""
-    model = prepared(model)
+    given, model = model, prepared(model)
     plain = replace(options, goal=Goal(least_ram=True), stream_time=None, stream_axis=None)
-    start = Fuse(plain).starts(model)[0]
-    return start.site.arena(program_of(model)).needed, start.site.unfused_compute
+    site = Fuse(plain, given=given).starts(model)[0].site
+    return site.arena(program_of(model)).needed, site.own_compute
 
 
 def common_limits(arenas: Sequence[int]) -> tuple[int, ...]:

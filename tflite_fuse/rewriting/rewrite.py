@@ -201,7 +201,7 @@ def _attempt(
             return measured_head(serialize_model(each))
 
         measure = measured if options.runtime == DEFAULT_RUNTIME else None
-        steps = make_passes(options, measure, budget, states=states, accepts=accepts, outside=outside)
+        steps = make_passes(options, measure, budget, states=states, accepts=accepts, outside=outside, given=model)
         rewritten, results = run_passes(model, steps)
         return set_witness(rewritten, witness_of(results)), results
 

@@ -36,7 +36,7 @@ def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
     model = remove_plan(model)
     model = Int8Borders().run(model).model if options.int8_io else model
     meant = model if options.stream is None else to_stream(model, options.stream).model
-    found = placed_front(prepared(meant, states=options.scheme is Scheme.AUTO), options)
+    found = placed_front(prepared(meant, states=options.scheme is Scheme.AUTO), options, meant)
     as_it_is = as_it_was(model, options) if keeps_states(found) else None
     return replace(front_report(name, found, options.counted, as_it_is), runtime=options.runtime)
 
@@ -53,13 +53,14 @@ def front_report(
         as_it_is: arena and compute of the model, where what was searched is not it but what keeps its states.
     """
     marks: dict[int, list[str]] = {0: ["least RAM"]}
-    ram, whole = as_it_is or (front.unfused.arena, front.unfused.compute)
+    ram, whole = as_it_is or (front.unfused.arena, front.unfused.site.own_compute)
+    trimmed = front.unfused.compute
     for factor in reversed(FACTORS) if as_it_is is None else ():
-        text = "no recompute" if factor == 1.0 and target is None else f"F <= {factor:g}"
         allowed = [at for at, point in enumerate(front.points) if point.candidate.compute <= factor * whole]
         # Under a scheme that always recomputes, no point may be so cheap.
         if allowed:
-            marks.setdefault(allowed[0], []).insert(0, text)
+            plain = factor == 1.0 and target is None and front.points[allowed[0]].candidate.compute <= trimmed
+            marks.setdefault(allowed[0], []).insert(0, "no recompute" if plain else f"F <= {factor:g}")
     for limit in common_limits([point.candidate.arena for point in front.points]):
         fitting = [at for at, point in enumerate(front.points) if point.candidate.arena <= limit]
         marks.setdefault(fitting[-1], []).append(f"RAM <= {limit // 1024} KiB")
@@ -71,7 +72,7 @@ def front_report(
         for each, t in enumerate(program.origin[1].tensors)
         if t.is_variable and each not in program.absent
     )
-    return FrontReport(name, ram, whole, rows, front.claim, core, error, state)
+    return FrontReport(name, ram, whole, rows, front.claim, core, error, state, trimmed_work=trimmed)
 
 
 def _rounded_up(factor: float) -> float:

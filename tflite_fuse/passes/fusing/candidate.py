@@ -54,6 +54,14 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Work:
+    """Work of one inference of a model without blocks, in multiply-accumulates and in instructions of the core."""
+
+    macs: int
+    instructions: int
+
+
+@dataclass(frozen=True)
 class Site:
     """A model about to be fused.
 
@@ -66,6 +74,7 @@ class Site:
         target: the core whose instructions count; None counts multiply-accumulates.
         core: the core whose instructions are predicted in any case.
         shapes: what searches know of the graph's blocks already.
+        own: work of the model as its file has it, where that is not what is fused: dead channels are left out of this.
         tuning: the rules of thumb.
         fronts, placed: what was searched and placed already: several goals often want the same.
     """
@@ -78,6 +87,7 @@ class Site:
     target: Target | None
     core: Target
     shapes: Shapes
+    own: Work | None = None
     tuning: Tuning = TUNING
     fronts: dict[SearchOptions, Front] = field(default_factory=dict, compare=False, repr=False)
     placed: dict[tuple[BlockChoice, ...], Candidate] = field(default_factory=dict, compare=False, repr=False)
@@ -110,8 +120,23 @@ class Site:
 
     @property
     def unfused_compute(self) -> int:
-        """What counts of the model as it is."""
+        """What counts of the model that is fused."""
         return self.graph.work if self.target is None else sum(self.alone)
+
+    @property
+    def own_compute(self) -> int:
+        """What counts of the model as its file has it: limits on compute are multiples of that."""
+        return self.own_macs if self.target is None else self.own_instructions
+
+    @property
+    def own_macs(self) -> int:
+        """Multiply-accumulates of the model as its file has it."""
+        return self.graph.work if self.own is None else max(self.own.macs, self.graph.work)
+
+    @property
+    def own_instructions(self) -> int:
+        """Instructions of the model as its file has it, every operator by itself."""
+        return sum(self.alone) if self.own is None else max(self.own.instructions, sum(self.alone))
 
     def front(self, options: SearchOptions) -> Front:
         """The front of the model; one that was searched with more RAM serves, too: its first points are the same."""

@@ -100,8 +100,8 @@ def objective_for(starts: Sequence[Start], goal: Goal) -> Objective:
     return objective_of(
         goal,
         slack=site.slack,
-        unfused_macs=site.graph.work,
-        unfused_compute=site.unfused_compute,
+        own_macs=site.own_macs,
+        own_compute=site.own_compute,
         tolerance=0.0 if site.target is None else LEAST_GAIN,
         tuning=site.tuning,
     )
@@ -116,9 +116,9 @@ def _not_reached(starts: Sequence[Start], goal: Goal, objective: Objective, pool
     nearest = replace(objective, max_ram=None).least(pool)
     if nearest is None or goal.max_ram is None:
         start = starts[0]
-        unfused = max(start.site.unfused_compute, 1)
+        own = max(start.site.own_compute, 1)
         least = min((each.compute for each in pool), default=start.site.realise(start.front.points[-1]).compute)
-        factor = least / unfused
+        factor = least / own
         digits = 2 if factor > 1.1 else 4
         return LimitError(
             f"a compute factor of at most {goal.compute_limit:g} cannot be reached with the scheme "
@@ -127,7 +127,7 @@ def _not_reached(starts: Sequence[Start], goal: Goal, objective: Objective, pool
             reached=factor,
         )
     nearest = min((each for each in pool if replace(objective, max_ram=None).keeps(each)), key=lambda each: each.arena)
-    factor = nearest.compute / max(nearest.site.unfused_compute, 1)
+    factor = nearest.compute / max(nearest.site.own_compute, 1)
     bound = "" if goal.max_compute is None else f" at a compute factor of at most {goal.max_compute:g}"
     culprits = " to ".join(_largest(nearest))
     return LimitError(

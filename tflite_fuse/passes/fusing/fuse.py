@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.cost.estimate.shapes import Shapes
-from tflite_fuse.cost.instructions import Prediction, Target, prediction_error
+from tflite_fuse.cost.instructions import LONGEST, Prediction, Target, in_instructions, prediction_error
 from tflite_fuse.emit.in_model import program_overlaps, with_plans
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock, Plans
 from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
@@ -29,7 +29,7 @@ from tflite_fuse.ops.lowering.extract import flash_of_16_bits, with_weights
 from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
-from tflite_fuse.passes.fusing.candidate import Candidate, Site
+from tflite_fuse.passes.fusing.candidate import Candidate, Site, Work
 from tflite_fuse.passes.fusing.explore import Solution, faster_with_more, solve
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.orders import OrderedModel, orders_at_hand
@@ -69,11 +69,14 @@ class Fuse:
         budget: what orders and placements take their work from; None for one of its own for each placement, and orders
             searched to the end.
         outside: names of tensors; operators that write one of them are in no block.
+        given: the model as its file has it, of whose work limits on compute are multiples; None for the one that is
+            fused.
     """
 
     options: FuseOptions = NOTHING_SPECIAL
     budget: Budget | None = None
     outside: frozenset[str] = frozenset()
+    given: Model | None = None
 
     name: ClassVar[str] = "fuse"
 
@@ -126,18 +129,19 @@ class Fuse:
         found: list[Start] = []
         refused: LimitError | None = None
         plans: Plans = {}
-        model = with_plans(model)
+        fused, model = model, with_plans(model)
         reorder = Reorder(self.budget, self.options.in_place, tuning=self.options.tuning)
+        own = None if self.given is None or self.given is fused else _own_work(self.given, Target(self.options.target))
         for ordered in orders_at_hand(model, reorder if "reorder" in self.options.passes else None):
             try:
-                found.append(self._start(ordered, plans))
+                found.append(self._start(ordered, plans, own))
             except LimitError as error:
                 refused = refused or error
         if refused is not None and not found:
             raise refused
         return tuple(found)
 
-    def _start(self, ordered: OrderedModel, plans: Plans) -> Start:
+    def _start(self, ordered: OrderedModel, plans: Plans, own: Work | None) -> Start:
         options, model, mode = self.options, ordered.model, InputMode(self.options.input_mode)
         lowered = with_weights(lowerings_for(model, mode, ordered.lowered), WeightForm(options.weights))
         lowered = _without(model, lowered, self.outside)
@@ -145,7 +149,6 @@ class Fuse:
         searched, maker = options.search(moved), BlockMaker(model, mode, moved, lowered, plans)
         graph = graph_from_model(model, lowered, maker.macs)
         shapes = Shapes(searched.chunks)
-        front = fusion_front(graph, searched, shapes)
 
         def arena(program: Program) -> Arena:
             overlaps = program_overlaps(program) if options.shares else ()
@@ -154,10 +157,17 @@ class Fuse:
         tuning, order = options.tuning, None
         if "reorder" in options.passes:
             order = Reorder(self.budget, options.in_place, tuning=tuning)
-        site = Site(
-            graph, maker, options.count_tail, arena, order, options.counted, Target(options.target), shapes, tuning
-        )
-        return Start(ordered, site, searched, front, why_not)
+        core = Target(options.target)
+        site = Site(graph, maker, options.count_tail, arena, order, options.counted, core, shapes, own, tuning)
+        if searched.most_compute is not None and site.unfused_compute:
+            most = searched.most_compute * site.own_compute / site.unfused_compute
+            searched = replace(searched, most_compute=most)
+        return Start(ordered, site, searched, fusion_front(graph, searched, shapes), why_not)
+
+
+def _own_work(model: Model, core: Target) -> Work:
+    graph = graph_from_model(model)
+    return Work(graph.work, in_instructions(graph, core, LONGEST).work)
 
 
 def _without(model: Model, lowerings: Lowerings, outside: frozenset[str]) -> Lowerings:
@@ -179,7 +189,8 @@ def _about_orders(solution: Solution) -> Iterator[Note]:
 
 
 def _prediction(site: Site, chosen: Candidate) -> Prediction:
-    return Prediction(site.core.value, chosen.instructions, sum(site.alone), prediction_error(site.core))
+    own, trimmed = site.own_instructions, sum(site.alone)
+    return Prediction(site.core.value, chosen.instructions, own, trimmed, prediction_error(site.core))
 
 
 def _limited(layers: int) -> Iterator[Note]:

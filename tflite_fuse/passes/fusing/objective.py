@@ -24,7 +24,7 @@ class Objective:
         max_ram: bytes of arena that must not be exceeded; None for any.
         max_compute: work that must not be exceeded, in the unit of ``Candidate.compute``; None for any.
         limits_compute: whether that limit is the caller's: then no candidate beyond it is worth its speed.
-        unfused_macs: multiply-accumulates of the model as it is.
+        own_macs: multiply-accumulates of the model as its file has it.
         slack: one part of the least arena in so many may go to speed; None for no byte.
         slack_bytes: bytes that may go to speed in any case.
         fair: whether the share of instructions saved must be in proportion to the RAM it takes.
@@ -34,7 +34,7 @@ class Objective:
     max_ram: int | None
     max_compute: int | None
     limits_compute: bool
-    unfused_macs: int
+    own_macs: int
     slack: int | None
     slack_bytes: int
     fair: bool
@@ -78,7 +78,7 @@ class Objective:
         Shorter line buffers can pay for longer runs; otherwise a caller who did not allow it finds no more
         multiply-accumulates in the model.
         """
-        most = max(least.macs, self.unfused_macs)
+        most = max(least.macs, self.own_macs)
         plain = [each for each in found if each.macs <= most]
         if self.limits_compute or len(plain) == len(found):
             return found
@@ -105,23 +105,24 @@ class Objective:
 
 
 def objective_of(
-    goal: Goal, *, slack: int, unfused_macs: int, unfused_compute: int, tolerance: float, tuning: Tuning
+    goal: Goal, *, slack: int, own_macs: int, own_compute: int, tolerance: float, tuning: Tuning
 ) -> Objective:
     """Return what a goal means for a model.
 
     Args:
         goal: the caller's.
         slack: one part of an arena in so many may go to speed where the goal names no limit.
-        unfused_macs, unfused_compute: work of the model as it is, in multiply-accumulates and in the unit that counts.
+        own_macs: multiply-accumulates of the model as its file has it.
+        own_compute: its work in the unit that counts.
         tolerance: share by which a limit on compute may be exceeded, as predictions are not more exact than that.
         tuning: the rules of thumb.
     """
     factor, limits_compute = goal.compute_limit, goal.max_compute is not None
     return Objective(
         max_ram=goal.max_ram,
-        max_compute=None if factor is None else int(Fraction(factor) * Fraction(1 + tolerance) * unfused_compute),
+        max_compute=None if factor is None else int(Fraction(factor) * Fraction(1 + tolerance) * own_compute),
         limits_compute=limits_compute,
-        unfused_macs=unfused_macs,
+        own_macs=own_macs,
         slack=None if goal.wants_every_byte else tuning.slack_recomputing if limits_compute else slack,
         slack_bytes=0 if limits_compute else tuning.slack_bytes,
         fair=goal.is_default,
