@@ -1,0 +1,70 @@
+"""Answers of different goals agree: none is beaten by another that keeps its limits, and looser limits cost nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise, permutations
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import tflite_fuse
+from scripts.bench_small_networks import small_network
+from tests.conftest import shared_models
+from tflite_fuse import Goal
+from tflite_fuse.model import serialize_model
+from tflite_fuse.tuning import TUNING
+
+CLEARLY = 0.95
+"""Every goal places candidates of its own, and run lengths are climbed to from each: a few per cent can be missed."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a goal got: arena in bytes, MACs over the file's, predicted instructions."""
+
+    goal: Goal
+    arena: int
+    factor: float
+    instructions: int
+
+
+def answer(data: bytes, mode: str, goal: Goal) -> Answer:
+    report = tflite_fuse.rewrite(data, verify=False, goal=goal, input_mode=mode).report
+    assert report.prediction is not None
+    return Answer(goal, report.after.arena_bytes, report.compute_factor, report.prediction.instructions)
+
+
+def keeps(goal: Goal, other: Answer) -> bool:
+    most = goal.compute_limit
+    return (goal.max_ram is None or other.arena <= goal.max_ram) and (most is None or other.factor <= most)
+
+
+def assert_goals_agree(data: bytes, mode: str) -> None:
+    default, least = answer(data, mode, Goal()), answer(data, mode, Goal(least_ram=True))
+    by_compute = [answer(data, mode, Goal(max_compute=factor)) for factor in (1.0, 1.3, 2.0)]
+    sizes = sorted({least.arena, (least.arena + default.arena) // 2, default.arena, default.arena * 13 // 10})
+    by_ram = [answer(data, mode, Goal(max_ram=size)) for size in sizes]
+    found = [default, least, *by_compute, *by_ram]
+    assert all(keeps(each.goal, each) and each.arena >= least.arena for each in found)
+    assert by_compute[0].arena <= default.arena
+    for mine, other in permutations(found, 2):
+        if keeps(mine.goal, other) and other.arena <= mine.arena and other.factor <= mine.factor:
+            assert other.instructions >= CLEARLY * mine.instructions, (mine, other)
+            assert other.arena >= CLEARLY * mine.arena or other.instructions > mine.instructions, (mine, other)
+    for less, more in pairwise(by_compute):
+        assert more.arena <= less.arena + less.arena // TUNING.slack_recomputing
+    for less, more in pairwise(by_ram):
+        assert more.factor <= less.factor or more.instructions < less.instructions
+
+
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+@pytest.mark.parametrize("seed", [5002, 5012, 5017])
+def test_no_answer_is_beaten_by_that_of_another_goal(seed: int, mode: str) -> None:
+    assert_goals_agree(serialize_model(small_network(Random(seed).randint)), mode)
+
+
+@shared_models("mlperf_tiny_dscnn_kws_int8")
+def test_nor_is_one_of_a_real_network(path: Path) -> None:
+    assert_goals_agree(path.read_bytes(), "resident")
