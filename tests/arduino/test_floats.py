@@ -16,7 +16,7 @@ from tests.drawing.steps.floats import FloatMaker, float_block
 from tests.drawing.witness import check
 from tests.emit.test_fuzz_options import run_sanitized
 from tflite_fuse.check.block.options import read_options
-from tflite_fuse.check.block.regions import program_of
+from tflite_fuse.check.block.regions import block_program
 from tflite_fuse.check.block.replay import replay
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.emit.block_plan import BlockPlan
@@ -60,7 +60,7 @@ def test_the_proof_follows_them_to_the_same_distances(seed: int) -> None:
     rng = Random(seed)
     block = float_block(rng)
     found = BlockPlan(block, one_tile(random_config(rng, block)))
-    proven = replay(program_of(read_options(found.encoded.options)))
+    proven = replay(block_program(read_options(found.encoded.options)))
     assert list(proven.problems) == []
     assert proven.scratch == found.scratch_distances
 
@@ -76,7 +76,7 @@ def test_strips_of_a_sum_are_refused() -> None:
     encoded = encode(block, schedule(block, BlockConfig(2, 8)))
     options = read_options(encoded.options)
     narrow = options._replace(header=options.header._replace(tile_width=4))
-    assert any("another order" in problem for problem in replay(program_of(narrow)).problems)
+    assert any("another order" in problem for problem in replay(block_program(narrow)).problems)
 
 
 def joined(*flags: str) -> HostLibrary:
