@@ -67,7 +67,7 @@ def main() -> None:
     beside = (ROOT.parent / "shared" / "models" / f"{name}.tflite" for name in MODELS)
     models = options.models or [SAMPLE_MODEL, *(path for path in beside if path.exists())]
     lines = [
-        "| arena to allocate, in bytes | TFLM today | reordered and planned | fused, no recompute "
+        "| arena to allocate, in bytes | TFLM today | reordered and planned | fused, no more work "
         "| and the input streamed | same bytes on |",
         "|---|---:|---:|---:|---:|---|",
         *(row(path, options.inputs) for path in models),

@@ -302,7 +302,7 @@ def test_the_commands(tmp_path: Path) -> None:
     inspection = json.loads(command("inspect", target, "--json").stdout)
     validate(inspection, "inspection")
     assert inspection["outside"] == report["outside"]
-    assert "from source 1, outside the arena" in command("inspect", target).stdout
+    assert "from source 1, outside the arena" in command("inspect", target, "--verbose").stdout
     assert command("verify", source, target, "--inputs", 3).exit_code == 0
     data = tmp_path / "mine.npz"
     np.savez(data, input_0=np.zeros((2, 32, 32, 3), np.int8), input_1=np.ones((2, 24, 24, 1), np.int8))
