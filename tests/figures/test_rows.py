@@ -163,7 +163,8 @@ def test_the_arena_of_the_sketch_of_a_wake_word_is_what_the_page_on_streams_says
 def test_what_goes_to_speed_unasked_is_what_the_page_on_options_says() -> None:
     text = " ".join((PAGE.parent / "options.md").read_text().split())
     for sentence in (
-        f"up to 1/{TUNING.slack} of the least arena that takes no more MACs than the file (at least {TUNING.slack_bytes} bytes)",
+        f"up to 1/{TUNING.slack} of the least arena that takes no more MACs than the file",
+        f"(at least {TUNING.slack_bytes} bytes) goes to speed",
         f"up to 1/{TUNING.slack_streamed} where the input is streamed",
         f"up to 1/{TUNING.slack_calls} of a model that `--stream-time` made",
         f"no percent of RAM beyond the next smaller choice for less than {1 / TUNING.fair_price:g} percent of them",
