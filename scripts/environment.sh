@@ -34,7 +34,7 @@ check_docs() { "$python" -m sphinx --quiet --fail-on-warning --keep-going -c doc
 check_tests() { "$python" -m pytest --numprocesses auto; }
 
 # What needs no compiler, emulator, browser or runtime, and one whole rewrite: the rooms a change most often touches.
-quick_tests=(tests/model tests/memory tests/ops tests/cost tests/search tests/report tests/boards tests/project
+quick_tests=(tests/model tests/memory tests/ops tests/cost tests/search tests/report tests/project
     tests/zoo tests/test_api.py)
 check_quick_tests() { "$python" -m pytest --numprocesses auto --exitfirst "${quick_tests[@]}"; }
 
