@@ -56,8 +56,8 @@ def peers_ram(data: Data) -> dict[str, Any]:
         "paper": "peers-ram",
         "accounting": "theirs as published, what they count stands beside it. Ours: the arena to allocate for TFLM's"
         " reference kernels on 32-bit Arm, after the default rewrite (no recompute unless it saves time), int8 at both"
-        " ends; and with the input handed out row by row. Stack and the application are in nobody's figure but where it"
-        " says whole.",
+        " ends; and with the input handed out row by row. Stack and application are in no figure, except where"
+        " it says whole.",
         "rows": rows,
     }
 
