@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from scripts.zoo.float_twin import float_twin
 from scripts.zoo.networks import inverted_residual_network
 from tests.check.mutants import mutants, outcome
 from tests.conftest import shared_models
@@ -160,6 +161,19 @@ def test_models_without_stay_the_very_same() -> None:
     result = ConstantChannels().run(model)
     assert result.model is model
     assert not result.notes
+
+
+def test_channels_of_floats_stay() -> None:
+    """Also those without a reader: weights of four bytes are not cut like int8's."""
+    raw = RawModel()
+    x, unread, y = (raw.tensor((1, 4, 4, 5), 0.05, 0) for _ in range(3))
+    weights = np.ones((5, 1, 1, 5), np.int8)
+    options = {"stride_w": 1, "stride_h": 1, "dilation_w_factor": 1, "dilation_h_factor": 1}
+    for output in (unread, y):
+        operands = [x, raw.constant(weights, [0.02]), raw.constant(np.zeros(5, np.int32), [0.001])]
+        raw.operator("CONV_2D", operands, [output], make_options("Conv2DOptions", padding=VALID, **options))
+    for model in (float_twin(folded(VALID, -128)), float_twin(raw.build([x], [y]))):
+        assert ConstantChannels().run(model).model is model
 
 
 def test_channels_stay_where_nobody_else_agrees() -> None:

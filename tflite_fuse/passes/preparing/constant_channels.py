@@ -277,9 +277,13 @@ class _Found:
         return None if isinstance(lowered, str) or lowered.stage is None else (lowered, lowered.stage)
 
     def mixing(self, index: int) -> tuple[Lowered, Stage] | None:
-        """A convolution whose outputs are sums over all channels."""
+        """An int8 convolution whose outputs are sums over all channels.
+
+        Float32 stays whole: an infinity times a weight of zero is NaN, so that no channel is without effect.
+        """
         found = self.stage(index)
-        return None if found is None or found[1].kind is StageKind.DEPTHWISE else found
+        mixes = found is not None and found[1].kind is not StageKind.DEPTHWISE
+        return found if found is not None and mixes and not found[0].output.is_real else None
 
     def kept(self) -> dict[int, Channels]:
         """The channels that are left of every tensor that loses some."""
