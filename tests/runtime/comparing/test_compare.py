@@ -114,6 +114,7 @@ def test_floats_are_compared_as_bits() -> None:
 
     nan = [[np.array([[np.nan, 1]], np.float32)]]
     assert compare(scaled(0.0), scaled(0.0), nan).bit_exact
+    assert compare(scaled(np.nan), scaled(-np.nan), [[np.array([[1, 1]], np.float32)]]).bit_exact
     result = compare(scaled(0.0), scaled(-0.0), [[np.array([[1, 1]], np.float32)]])
     assert not result.bit_exact
 

@@ -74,7 +74,12 @@ def first_difference(
 
 
 def bits(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """[elements, bytes per element]: floats are compared as bits, so that NaN equals itself and −0 is not 0."""
+    """Return uint8 [elements, bytes per element]: −0 is not 0, and every NaN is the same one.
+
+    Which bits a NaN has is up to the order in which a compiler adds; that one stays none is not.
+    """
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), np.asarray(np.nan, array.dtype), array)
     return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.dtype.itemsize)
 
 
