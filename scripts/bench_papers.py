@@ -25,8 +25,9 @@ from scripts.papers.fused_layer import fused_layer
 from scripts.papers.msf_cnn import msf_cnn
 from scripts.papers.peers import peers_cycles, peers_ram
 from scripts.papers.public_models import ablation, frontier
+from scripts.papers.stream_schemes import streamnet_work
 from scripts.papers.streamnet import streamnet
-from scripts.papers.time import msf_cnn_time, streamnet_work
+from scripts.papers.time import msf_cnn_time
 from tflite_fuse.errors import TfliteFuseError, VerificationError
 
 PAPERS: dict[str, Callable[[Data], dict[str, Any]]] = {

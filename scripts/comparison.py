@@ -56,18 +56,22 @@ def msf_cnn(rows: Sequence[Row]) -> str:
             (
                 row["model"],
                 row["constraint"],
-                kilobytes(row["theirs_ram_bytes"]),
-                factor(row.get("theirs_compute_factor")),
-                kilobytes(row["ours_ram_bytes"]),
-                factor(row["ours_compute_factor"]),
-                kilobytes(row.get("measured_head_bytes")),
-                kilobytes(row.get("measured_arena_bytes")),
-                factor(row.get("measured_compute_factor")),
+                *_solved(row, "theirs", "ram_bytes"),
+                *_solved(row, "ours", "ram_bytes"),
+                *_solved(row, "measured", "head_bytes", "arena_bytes"),
             )
             for row in rows
         ),
         2,
     )
+
+
+def _solved(row: Row, whose: str, *sizes: str) -> tuple[str, ...]:
+    """Sizes and the compute factor of an answer, of which there may be none."""
+    found = [row.get(f"{whose}_{size}") for size in sizes]
+    if f"{whose}_{sizes[0]}" in row and found[0] is None:
+        return "no solution", *["-"] * len(sizes)
+    return *map(kilobytes, found), factor(row.get(f"{whose}_compute_factor"))
 
 
 def msf_cnn_least(rows: Sequence[Row]) -> str:
@@ -90,7 +94,7 @@ def msf_cnn_least(rows: Sequence[Row]) -> str:
 def msf_cnn_boards(rows: Sequence[Row]) -> str:
     """Tables 2 and 4."""
     heads = ("network", "board", "core", "board's kB", "their kB", "their ms", "their time x", "our kB", "fits")
-    heads += ("million instructions", "instructions x", "instructions x in their kB")
+    heads += ("million instructions", "our ms, estimated", "instructions x", "instructions x in their kB")
     return table(
         heads,
         (
@@ -105,6 +109,7 @@ def msf_cnn_boards(rows: Sequence[Row]) -> str:
                 kilobytes(row["ours_ram_bytes"]),
                 "yes" if row["ours_fits"] else "no",
                 f"{row['ours_instructions'] / 1e6:.1f}",
+                f"{whole(row['ours_least_ms'])} to {whole(row['ours_most_ms'])}" if row["ours_fits"] else "-",
                 factor(row["ours_instruction_factor"]),
                 factor(row["ours_factor_at_theirs"]),
             )
@@ -162,50 +167,63 @@ SCHEMES = {"mcunetv2": "patches", "sn1d": "1-D", "sn2d": "2-D"}
 
 def streamnet_work(rows: Sequence[Row]) -> str:
     """Table 2."""
-    heads = ["network", "kB", *(f"their MMAC, {name}" for name in SCHEMES.values())]
-    heads += [f"their work x, {name}" for name in SCHEMES.values()]
-    heads += [f"our work x, {name}" for name in (*SCHEMES.values(), "auto")]
+    heads = ["network", "their n / split", *(f"their MMAC, {name}" for name in SCHEMES.values())]
+    heads += [f"counted, {name}" for name in SCHEMES.values()]
+    heads += [f"our {name}: {what}" for name in SCHEMES.values() for what in ("kB", "n / split", "work x")]
+    heads += ["chosen", "auto in that RAM: work x"]
     return table(
         heads,
         (
             (
                 row["model"],
-                kilobytes(row["ram_bytes"]),
-                *(f"{row[f'theirs {key}: macs'] / 1e6:.1f}" for key in SCHEMES),
-                *(factor(row[f"theirs {key}: work factor"]) for key in SCHEMES),
-                *(_scheme(row, key, "work") for key in (*SCHEMES, "auto")),
+                f"{row['theirs: n_patch']} / {row['theirs: split_idx']}",
+                *(f"{row[f'{whose} {key}: macs'] / 1e6:.1f}" for whose in ("theirs", "counted") for key in SCHEMES),
+                *(cell for key in SCHEMES for cell in _scheme(row, key)),
+                SCHEMES[row["chosen"]],
+                factor(row["ours auto: work factor"]),
             )
             for row in rows
         ),
     )
+
+
+def _scheme(row: Row, key: str) -> tuple[str, str, str]:
+    parameters = f"{row[f'ours {key}: n_patch']} / {row[f'ours {key}: split_idx']}"
+    return kilobytes(row[f"ours {key}: ram_bytes"]), parameters, factor(row[f"ours {key}: work factor"])
 
 
 def streamnet_time(rows: Sequence[Row]) -> str:
     """Table 3."""
-    heads = ["network", "kB", *(f"their time / 2-D, {name}" for name in SCHEMES.values())]
-    heads += [f"our instructions x, {name}" for name in (*SCHEMES.values(), "auto")]
+    heads = ["network", *(f"their time / 2-D, {name}" for name in SCHEMES.values())]
+    heads += [f"our {name}: {what}" for name in SCHEMES.values() for what in ("kB", "instructions x")]
+    heads += ["chosen", "auto in that RAM: instructions x"]
     return table(
         heads,
         (
             (
                 row["model"],
-                kilobytes(row["ram_bytes"]),
                 *(factor(row[f"theirs {key}: time over sn2d"]) for key in SCHEMES),
-                *(_scheme(row, key, "instruction") for key in (*SCHEMES, "auto")),
+                *(
+                    cell
+                    for key in SCHEMES
+                    for cell in (
+                        kilobytes(row[f"ours {key}: ram_bytes"]),
+                        factor(row[f"ours {key}: instruction factor"]),
+                    )
+                ),
+                SCHEMES[row["chosen"]],
+                factor(row["ours auto: instruction factor"]),
             )
             for row in rows
         ),
     )
-
-
-def _scheme(row: Row, key: str, unit: str) -> str:
-    return factor(row[f"ours {key}: {unit} factor"]) + ("" if row[f"ours {key}: fits"] else "*")
 
 
 def fused_layer(rows: Sequence[Row]) -> str:
     """Figure 3."""
     heads = ("network", "input", "tiles", "unfused kB", "their Algorithm 1: kB", "MACs x", "their scheme here: kB")
-    heads += ("MACs x", "instructions x", "our search: kB", "MACs x", "instructions x")
+    heads += ("MACs x", "instructions x", "our search: kB", "MACs x", "instructions x", "in 512 kB")
+    heads += ("run, their scheme: kB", "run, our search: kB")
     return table(
         heads,
         (
@@ -222,11 +240,19 @@ def fused_layer(rows: Sequence[Row]) -> str:
                 kilobytes(row["auto_ram_bytes"]),
                 factor(row["auto_compute_factor"]),
                 factor(row["auto_instruction_factor"]),
+                _fitting(row),
+                kilobytes(row.get("measured_scheme_bytes")),
+                kilobytes(row.get("measured_auto_bytes")),
             )
             for row in rows
         ),
         3,
     )
+
+
+def _fitting(row: Row) -> str:
+    fits = [name for name, key in (("theirs", "alg1"), ("ours", "auto")) if row[f"{key}_fits"]]
+    return {0: "neither", 1: f"{''.join(fits)} alone", 2: "both"}[len(fits)]
 
 
 def frontier(rows: Sequence[Row]) -> str:

@@ -38,10 +38,6 @@ class Data:
         wanted = {"model": self.model, "constraint": self.constraint}
         return [row for row in rows if all(value in (None, row.get(key, value)) for key, value in wanted.items())]
 
-    def facts_if_any(self, name: str) -> list[dict[str, str]]:
-        """Those of a file that need not be there."""
-        return self.facts(name) if (self.folder / f"facts/{name}.csv").is_file() else []
-
     def network(self, name: str) -> PricedProgram:
         return graph_from_layers(json.loads(self._open(f"arch/{name}.json").read_text()))
 

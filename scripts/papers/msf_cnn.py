@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scripts.papers.data import KB, MODES, Data, Row, as_pairs, search
-from scripts.papers.measured import Measured, measure
+from scripts.papers.measured import measure
 from scripts.zoo.architectures import build_architecture
+from tflite_fuse.errors import LimitError
 from tflite_fuse.model import Model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import HeadOptions
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search.front import Front, Point
 
 MSF_CHAINS = {
@@ -34,11 +35,13 @@ def msf_cnn(data: Data) -> dict[str, Any]:
     return {
         "paper": "msf-cnn",
         "accounting": "plain layer chains: the network's input and its final output are not counted, residual"
-        " additions, pooling and classifier are left out. Their compute factor ignores that padding adds up in fused"
-        " halos and can thus be too low or too high by a few per cent; ours counts every pixel computed. Our RAM holds"
-        " the executor's own state too."
-        " Measured: the same layers with global average pooling behind them, as in the networks they are from, so that"
-        " the last feature map is not stored; the input is external, overlap is on, RAM is the head.",
+        " additions, pooling and classifier are left out. Every row is an answer to its constraint: P1 the least RAM at"
+        " a compute factor of at most so much, P2 the least compute in at most so many kB, heuristic the least RAM at"
+        " no more compute than theirs. Their compute factor ignores that padding adds up in fused halos and can thus be"
+        " too low or too high by a few per cent; ours counts every pixel computed. Our RAM holds the executor's own"
+        " state too. Run: the same layers with global average pooling behind them, as in the networks they are from, so"
+        " that the last feature map is not stored; the input is external, overlap is on, and the limit of P2 holds for"
+        " the whole arena",
         "rows": rows,
         "fronts": {name: as_pairs(front) for name, (front, _) in fronts.items()},
         "fronts_with_overlap": {name: as_pairs(front) for name, front in overlapping.items()},
@@ -47,31 +50,56 @@ def msf_cnn(data: Data) -> dict[str, Any]:
 
 
 def _msf_row(entry: Mapping[str, str], front: Front) -> Row:
-    row: Row = {"model": entry["model"], "constraint": entry["constraint"], "theirs_ram_bytes": None}
-    if entry["constraint"] == "vanilla":
-        return {**row, **_theirs(entry), "ours_ram_bytes": front.unfused.ram_bytes, "ours_compute_factor": 1.0}
-    if not entry["ram_kb"]:
-        best = front.least_ram()
-        return {**row, "theirs_compute_factor": None, **_ours(best), "note": "they have no solution; ours is our least"}
-    theirs = _theirs(entry)
-    best = front.least_ram(theirs["theirs_compute_factor"])
-    return {**row, **theirs, **_ours(best), "ram_ratio": best.ram_bytes / theirs["theirs_ram_bytes"]}
+    """A published row, and the answer of the search to the question that its constraint asks."""
+    constraint = entry["constraint"]
+    row: Row = {"model": entry["model"], "constraint": constraint, **_theirs(entry)}
+    best = front.unfused if constraint == "vanilla" else answer(front, constraint, row["theirs_compute_factor"])
+    row["ours_ram_bytes"] = None if best is None else best.ram_bytes
+    row["ours_compute_factor"] = None if best is None else best.compute_factor
+    if best is not None and row["theirs_ram_bytes"]:
+        row["ram_ratio"] = best.ram_bytes / row["theirs_ram_bytes"]
+    return row
+
+
+def goal_of(constraint: str, factor: float | None = None) -> Goal:
+    """What a constraint of the paper asks for.
+
+    Args:
+        constraint: ``P1:1.3``, the least RAM at a compute factor of at most 1.3 (``inf``: any); ``P2:64``, the least
+            compute in at most 64 kB; any other word, the least RAM at no more compute than ``factor``.
+        factor: what the paper's own answer takes.
+    """
+    problem, _, limit = constraint.partition(":")
+    if problem == "P2":
+        return Goal(max_ram=int(limit) * KB)
+    if problem == "P1":
+        return Goal(least_ram=True) if limit == "inf" else Goal(max_compute=float(limit))
+    return Goal(max_compute=factor)
+
+
+def answer(front: Front, constraint: str, factor: float | None = None) -> Point | None:
+    """The point of a front that a constraint asks for, None without a solution; arguments as for ``goal_of``."""
+    goal = goal_of(constraint, factor)
+    try:
+        return front.least_ram(goal.max_compute) if goal.max_ram is None else front.least_compute(goal.max_ram)
+    except LimitError:
+        return None
 
 
 def _measure_msf(data: Data, rows: Sequence[Row]) -> None:
-    """Adds real runs within the paper's compute factors to its rows."""
-    known: dict[tuple[str, float], Measured] = {}
+    """Adds real runs, the whole arena counted, to all rows but those of the network as it is."""
     models = {name: _pooled(data.architecture(MSF_CHAINS[name])) for name in {row["model"] for row in rows}}
-    for row in rows:
-        name, factor = row["model"], row["theirs_compute_factor"]
-        if (name, factor) not in known:
-            goal = Goal(max_compute=factor) if factor is not None else Goal(least_ram=True)
-            fuse = HeadOptions(goal=goal, input_mode=InputMode.EXTERNAL)
-            known[name, factor] = measure(f"{name}, F <= {factor}", models[name], fuse, data.inputs)
-        run = known[name, factor]
-        row["measured_head_bytes"], row["measured_compute_factor"] = run.head_bytes, run.compute_factor
-        row["measured_arena_bytes"] = run.arena_bytes
-        if row["theirs_ram_bytes"]:
+    for row in (row for row in rows if row["constraint"] != "vanilla"):
+        goal = goal_of(row["constraint"], row["theirs_compute_factor"])
+        fuse = FuseOptions(goal=goal, input_mode=InputMode.EXTERNAL)
+        try:
+            run = measure(f"{row['model']}, {row['constraint']}", models[row["model"]], fuse, data.inputs)
+        except LimitError:
+            run = None
+        row["measured_head_bytes"] = None if run is None else run.head_bytes
+        row["measured_arena_bytes"] = None if run is None else run.arena_bytes
+        row["measured_compute_factor"] = None if run is None else run.compute_factor
+        if run is not None and row["theirs_ram_bytes"]:
             row["measured_ratio"] = run.head_bytes / row["theirs_ram_bytes"]
 
 
@@ -83,9 +111,9 @@ def _pooled(architecture: dict[str, Any]) -> Model:
 
 
 def _theirs(entry: Mapping[str, str]) -> Row:
-    ram, factor = float(entry["ram_kb"]), float(entry["compute_factor"])
-    return {"theirs_ram_bytes": round(ram * KB), "theirs_compute_factor": factor}
-
-
-def _ours(point: Point) -> Row:
-    return {"ours_ram_bytes": point.ram_bytes, "ours_compute_factor": point.compute_factor}
+    if not entry["ram_kb"]:
+        return {"theirs_ram_bytes": None, "theirs_compute_factor": None}
+    return {
+        "theirs_ram_bytes": round(float(entry["ram_kb"]) * KB),
+        "theirs_compute_factor": float(entry["compute_factor"]),
+    }
