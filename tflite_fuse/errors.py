@@ -67,3 +67,20 @@ class RuntimeUnavailableError(TfliteFuseError):
 
 class UsageError(TfliteFuseError):
     """Arguments that contradict each other or a path that cannot be used."""
+
+
+LIBRARIES = {
+    "dask": ("distributed>=2023.10",),
+    "ray": ("ray>=2.40",),
+    "report": ("jinja2>=3.1", "matplotlib>=3.8"),
+    "serial": ("pyserial>=3.5",),
+    "verify": ("tflite-micro==0.dev20261023182759", "ai-edge-litert>=2.0.2"),
+}
+"""What each extra of ``setup.cfg`` that a message names installs."""
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that installs the libraries of an extra: their names, so that it works beside a wheel and in
+    a checkout, where the package may not be on an index.
+    """
+    return f"pip install {' '.join(map(repr, LIBRARIES[extra]))}"

@@ -24,11 +24,6 @@ from typing import Any
 from tflite_fuse.errors import UsageError
 from tflite_fuse.units import parse_bytes
 
-try:
-    import fcntl
-except ImportError:  # no such locks on this system: what a killed process leaves stays
-    fcntl = None  # type: ignore[assignment]
-
 MOST_BYTES = 1 << 29
 """Larger files are not read; none for a microcontroller comes near."""
 
@@ -138,7 +133,10 @@ def replace_file(data: bytes, path: Path, mode: int) -> None:
             stream.flush()
             temporary.chmod(mode)
             os.fsync(stream.fileno())
-            temporary.replace(path)
+            if sys.platform != "win32":
+                temporary.replace(path)  # while its lock says that its writer lives
+        if sys.platform == "win32":
+            temporary.replace(path)  # an open file cannot be renamed there
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -157,7 +155,9 @@ def _locked_temporary(folder: Path) -> tuple[int, Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of processes that were killed."""
+    """Remove the temporary files of processes that were killed, where locks tell them from those of living ones."""
+    if sys.platform == "win32":
+        return
     for path in folder.glob(LEFTOVER):
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would wait
@@ -169,11 +169,17 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def lock_alone(descriptor: int, wait: bool = False) -> bool:
-    """Lock a file or folder for as long as it is open; False where another process has, or the system has no locks."""
-    if fcntl is not None:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            return True
+    """Lock a file or folder for as long as it is open; False where another process has.
+
+    Windows has no lock that a killed process gives back and that lets others read: True there without one.
+    """
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        return True
     return False
 
 

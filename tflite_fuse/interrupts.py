@@ -25,6 +25,8 @@ EXIT_CODE = 130
 GRACE_SECONDS = 0.5
 
 _SHOW_CURSOR = b"\x1b[?25h"
+_AT_ONCE = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""Ends a process; Windows has no other way than at once."""
 _running = 0
 _raised = False
 _said = False
@@ -59,7 +61,7 @@ def end_processes(roots: Iterable[int]) -> None:
     """Kill processes, and all that they started."""
     for each in _with_descendants(roots):
         with contextlib.suppress(OSError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(each, _AT_ONCE)
 
 
 def _arrived(number: int, frame: FrameType | None) -> None:

@@ -180,7 +180,7 @@ def test_one_child_serves_many_models() -> None:
 
 def test_missing_wheel_says_what_to_install() -> None:
     standard_library = [each for each in sys.path if "site-packages" not in each]
-    with pytest.raises(RuntimeUnavailableError, match=r"pip install 'tflite-fuse\[verify\]'"):
+    with pytest.raises(RuntimeUnavailableError, match=r"pip install 'tflite-micro=="):
         Worker(WorkerKind(), standard_library)
 
 

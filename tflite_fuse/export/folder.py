@@ -18,6 +18,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -114,6 +115,8 @@ def _stage(folder: Path) -> Iterator[Path]:
 
 def _locked(stage: Path) -> int | None:
     """A lock on a folder, or None where another process holds it, or there are no locks here."""
+    if sys.platform == "win32":
+        return None
     with contextlib.suppress(OSError):
         descriptor = os.open(stage, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
         if lock_alone(descriptor):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tflite_fuse.errors import RuntimeUnavailableError, UsageError
+from tflite_fuse.errors import RuntimeUnavailableError, UsageError, how_to_install
 from tflite_fuse.files import require_writable, write_atomically
 from tflite_fuse.pages.arena_map import ArenaMap, Box
 from tflite_fuse.pages.labels import above, around, beside
@@ -61,7 +61,7 @@ _STYLE = {
     "grid.color": COLOURS["line"],
     "path.simplify": True,
 }
-_HOW = "pictures need matplotlib: install the extra with pip install 'tflite-fuse[report]'"
+_HOW = f"pictures need matplotlib: {how_to_install('report')}"
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 

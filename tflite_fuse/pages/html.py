@@ -9,7 +9,7 @@ from typing import Any
 from tflite_fuse import __version__
 from tflite_fuse.boards.fit import default_reserve
 from tflite_fuse.boards.table import known_boards
-from tflite_fuse.errors import RuntimeUnavailableError
+from tflite_fuse.errors import RuntimeUnavailableError, how_to_install
 from tflite_fuse.pages.charts import Chart, arena_chart, front_chart, live_chart
 from tflite_fuse.pages.content import Content
 from tflite_fuse.report.report import change
@@ -39,9 +39,7 @@ def page_html(content: Content) -> str:
         import jinja2
         from markupsafe import Markup
     except ImportError as error:
-        raise RuntimeUnavailableError(
-            "pages need jinja2: install the extra with pip install 'tflite-fuse[report]'"
-        ) from error
+        raise RuntimeUnavailableError(f"pages need jinja2: {how_to_install('report')}") from error
     page = content.json
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     charts = {name: Markup(chart.inline(title)) for name, (chart, title) in _charts(content).items()}

@@ -10,6 +10,7 @@ import logging
 import multiprocessing
 import pickle
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tflite_fuse.errors import RuntimeUnavailableError, UsageError
+from tflite_fuse.errors import RuntimeUnavailableError, UsageError, how_to_install
 from tflite_fuse.interrupts import end_processes
 from tflite_fuse.pipelines.sweep import Item, Row, measure
 
@@ -85,7 +86,7 @@ def _alone(item: Item, work: Work) -> Row:
 def _submitted(pool: ProcessPoolExecutor, work: Work, item: Item) -> Future[Row]:
     """An item handed out. Processes that are begun for it inherit that Ctrl-C is not for them: before they can say so
     themselves they import modules, and would print how far they came."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if sys.platform == "win32":
         return pool.submit(work, item)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -116,7 +117,7 @@ def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: W
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
-        raise RuntimeUnavailableError("install the extra: pip install 'tflite-fuse[dask]'") from error
+        raise RuntimeUnavailableError(f"Dask is not installed: {how_to_install('dask')}") from error
     if scheduler is None:
         with _untuned():
             cluster = LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=":0")

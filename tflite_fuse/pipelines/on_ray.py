@@ -15,12 +15,19 @@ import socket
 import traceback
 from collections.abc import Iterator
 from itertools import islice
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tflite_fuse.errors import RuntimeUnavailableError, UsageError
+from tflite_fuse.errors import RuntimeUnavailableError, UsageError, how_to_install
 from tflite_fuse.pipelines.executors import AHEAD, AWAY, MOST_TRIES, Work
 from tflite_fuse.pipelines.sweep import Item, Row, measure
+
+if TYPE_CHECKING:
+    import sys
+
+    if sys.platform == "win32":
+        from multiprocessing.connection import PipeConnection as Connection
+    else:
+        from multiprocessing.connection import Connection
 
 OBJECTS = 1 << 28
 """Bytes of shared memory for a Ray cluster that is made here: some hundred models."""
@@ -40,7 +47,7 @@ def run_on_ray(items: Iterator[Item], jobs: int, address: str | None, work: Work
         UsageError: nothing answers at the address, or no longer does.
     """
     if importlib.util.find_spec("ray") is None:
-        raise RuntimeUnavailableError("install the extra: pip install 'tflite-fuse[ray]'")
+        raise RuntimeUnavailableError(f"Ray is not installed: {how_to_install('ray')}")
     if address not in (None, "auto", "local"):
         _require_answer(str(address))
     context = multiprocessing.get_context("spawn")

@@ -26,6 +26,8 @@ from tflite_fuse.units import parse_bytes
 
 RESULTS = "results.jsonl"
 
+_APPENDED = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+
 _OPTIONS = {each.typed: each for kind in (Goal, MetricsOptions) for each in declared(kind, "metrics") if each.typed}
 """What a set of options may hold, by the names commands have for it; the effort is that of the whole sweep."""
 del _OPTIONS["effort"], _OPTIONS["max-flash"]
@@ -164,7 +166,7 @@ class Results:
         self.path = folder / RESULTS
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._descriptor = os.open(self.path, _APPENDED, 0o644)
         except OSError as error:
             raise UsageError(f"{self.path}: cannot be written ({error.strerror or error})") from error
         if not lock_alone(self._descriptor):
@@ -176,7 +178,11 @@ class Results:
 
     def _ends_a_line(self) -> bool:
         size = os.fstat(self._descriptor).st_size
-        return size == 0 or os.pread(self._descriptor, 1, size - 1) == b"\n"
+        return size == 0 or self._last_byte() == b"\n"
+
+    def _last_byte(self) -> bytes:
+        os.lseek(self._descriptor, -1, os.SEEK_END)
+        return os.read(self._descriptor, 1)
 
     def add(self, row: Row) -> bool:
         """Write a row down, unless it is there already."""

@@ -1,19 +1,21 @@
 """Run models in a real TensorFlow Lite Micro, the ``tflite-micro`` wheel, and read its arena.
 
-Its reference kernels are the definition of *bit-exact* in this package. The wheel is optional:
-``pip install 'tflite-fuse[verify]'``. The head it reports equals a device's head (same planner); its tail is that of a
-64-bit machine and larger than a device's.
+Its reference kernels are the definition of *bit-exact* in this package. The wheel is optional, in the extra ``verify``,
+and there is one for Linux on x86-64 alone. The head it reports equals a device's head (same planner); its tail is that
+of a 64-bit machine and larger than a device's.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import platform
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tflite_fuse.errors import ModelError, TfliteFuseError
+from tflite_fuse.errors import ModelError, TfliteFuseError, how_to_install
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime.library.sources import tflm_kind
 from tflite_fuse.runtime.processes.worker import Array, Worker, idle_kind, worker
@@ -53,6 +55,13 @@ class RunResult:
 def available() -> bool:
     """Whether the wheel is installed."""
     return importlib.util.find_spec("tflite_micro") is not None
+
+
+def how_to_get() -> str:
+    """Return the command that installs the wheel, or why there is none for this machine."""
+    if (sys.platform, platform.machine()) == ("linux", "x86_64"):
+        return how_to_install("verify")
+    return f"its package is for Linux on x86-64, and this is {platform.system()} on {platform.machine()}"
 
 
 def runtime_version() -> str | None:

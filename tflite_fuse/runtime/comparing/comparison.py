@@ -39,7 +39,7 @@ def unheard(wanted: bool | None) -> Testimony | None:
     if wanted is False:
         return Testimony(None, "not asked for (--no-verify)")
     if wanted is None and not tflm.available():
-        return Testimony(None, "TensorFlow Lite Micro is not installed (pip install 'tflite-fuse[verify]')")
+        return Testimony(None, f"TensorFlow Lite Micro is not installed ({tflm.how_to_get()})")
     return None
 
 

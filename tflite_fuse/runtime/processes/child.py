@@ -249,9 +249,16 @@ def _detail(detail: dict[str, Any]) -> dict[str, Any]:
     return {"shape": [int(extent) for extent in detail["shape"]], "dtype": np.dtype(detail["dtype"]).name}
 
 
+def log_of(descriptor: int) -> str:
+    """The end of what was printed into a file that others still write to: its place in the file is theirs."""
+    if sys.platform == "win32":  # where no child is started, see ``worker.py``
+        return ""
+    size = os.fstat(descriptor).st_size
+    return os.pread(descriptor, _LOG_LIMIT, max(0, size - _LOG_LIMIT)).decode("utf-8", "replace")
+
+
 def _read_log() -> str:
-    size = os.fstat(_LOG_FILE).st_size
-    return os.pread(_LOG_FILE, _LOG_LIMIT, max(0, size - _LOG_LIMIT)).decode("utf-8", "replace")
+    return log_of(_LOG_FILE)
 
 
 def _clear_log() -> None:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import os
 import platform
-import resource
 import struct
 import sys
 
@@ -74,6 +74,7 @@ _PRCTL, _SET_LIMIT, _LIMITS = 157, 160, 302
 _NAMING = (15, 16, 0x53564D41)  # PR_SET_NAME PR_GET_NAME PR_SET_VMA: what libraries ask for
 _SET_OWNER = (8, 10, 15, 1024, 1026)  # F_SETOWN F_SETSIG F_SETOWN_EX F_SETLEASE F_NOTIFY: files that send signals
 _SET_LOCK = (6, 7, 37, 38)  # F_SETLK F_SETLKW F_OFD_SETLK F_OFD_SETLKW
+_CPU_SECONDS = 0  # RLIMIT_CPU
 _ASKING = (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONCLEX FIOCLEX
 
 
@@ -101,8 +102,13 @@ def confine() -> str:
 
 
 def _limit_resources() -> None:
+    if sys.platform == "win32":  # where no process is confined, see ``worker.py``
+        return
+    import resource
+
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: LOG, resource.RLIMIT_NOFILE: 256}
-    if "ASAN_OPTIONS" not in os.environ:  # AddressSanitizer reserves terabytes of addresses
+    # AddressSanitizer reserves terabytes of addresses, and only Linux says how many a process has.
+    if sys.platform == "linux" and "ASAN_OPTIONS" not in os.environ:
         limits[resource.RLIMIT_AS] = _address_space() + MEMORY
     for what, most in limits.items():
         resource.setrlimit(what, (most, most))
@@ -110,11 +116,15 @@ def _limit_resources() -> None:
 
 def _address_space() -> int:
     with open("/proc/self/statm") as sizes:  # noqa: PTH123 (no more imports than needed)
-        return int(sizes.read().split()[0]) * resource.getpagesize()
+        return int(sizes.read().split()[0]) * mmap.PAGESIZE
 
 
 def allow_seconds(seconds: float) -> None:
     """End this process once it has computed so much longer."""
+    if sys.platform == "win32":  # where no process is confined, see ``worker.py``
+        return
+    import resource
+
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 2, most))
@@ -143,7 +153,7 @@ def _filter() -> bytes:
     code += _only(_CLONE, 0, [of_a_thread], refuse)
     for number in (_KILL_CALL, _TGKILL):  # abort() is a signal to oneself
         code += _only(number, 0, [_instruction(_EQUAL, os.getpid(), 0, 1)], refuse)
-    code += _only(_SET_LIMIT, 0, [_instruction(_EQUAL, resource.RLIMIT_CPU, 0, 1)], refuse)
+    code += _only(_SET_LIMIT, 0, [_instruction(_EQUAL, _CPU_SECONDS, 0, 1)], refuse)
     code += _limits(refuse)
     code += _only(_PRCTL, 0, [_instruction(_EQUAL, asked, 0, 1) for asked in _NAMING], refuse)
     code += _only(_IOCTL, 1, [_instruction(_EQUAL, asked, 0, 1) for asked in _ASKING], refuse)
@@ -172,7 +182,7 @@ def _limits(refused: int) -> list[bytes]:
     answers = [
         _instruction(_EQUAL, 0, 0, 7),
         argument(1),
-        _instruction(_EQUAL, resource.RLIMIT_CPU, 4, 0),
+        _instruction(_EQUAL, _CPU_SECONDS, 4, 0),
         argument(2),
         _instruction(_EQUAL, 0, 0, 3),
         argument(2, high=True),

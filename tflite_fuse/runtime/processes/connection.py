@@ -17,13 +17,12 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, TypeVar
 
-from tflite_fuse.runtime.processes.child import receive_frame, send_frame
+from tflite_fuse.runtime.processes.child import log_of, receive_frame, send_frame
 from tflite_fuse.runtime.streams import Outside, Stream
 
 Answer = TypeVar("Answer")
 
 _SOURCE_FILE = re.compile(r"^\S+\.(cc|h)(:\d+)?:?\s+")
-_LOG_LIMIT = 1 << 20
 _LONGEST_DETAIL = 500
 
 # The child computes nothing in numpy; without this, importing it starts threads that wait for work.
@@ -182,7 +181,7 @@ class Child:
     def _death(self) -> str:
         self._end(grace=5.0)
         code = self._process.returncode
-        if -code == signal.SIGXCPU:
+        if -code == getattr(signal, "SIGXCPU", None):
             return "the runtime took more processor time than it is given"
         if code < 0:
             with contextlib.suppress(ValueError):
@@ -190,8 +189,7 @@ class Child:
         return f"the runtime ended with exit code {code}"
 
     def _read_log(self) -> str:
-        size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), _LOG_LIMIT, max(0, size - _LOG_LIMIT)).decode("utf-8", "replace")
+        return log_of(self._log.fileno())
 
     def _end(self, grace: float) -> None:
         self.healthy = False

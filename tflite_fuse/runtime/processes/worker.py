@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.errors import ModelError, RuntimeUnavailableError
+from tflite_fuse.errors import ModelError, RuntimeUnavailableError, how_to_install
 from tflite_fuse.runtime.processes.connection import Child, ChildError, Pixels
 from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.streams import Outside, Stream
@@ -96,6 +96,7 @@ class Worker:
         self._start()
 
     def _start(self) -> None:
+        _require_few_rights(self.kind)
         self._child = Child(self.kind.runtime, dict(self.kind.environment), self._search_path)
         try:
             self.unconfined = str(self._child.receive(START_TIMEOUT, "starting")[0].get("unconfined", ""))
@@ -103,7 +104,7 @@ class Worker:
             self.close()
             raise RuntimeUnavailableError(
                 f"{self.kind.title} cannot be used here: {failure.detail()}; its package is "
-                f"{_PACKAGES[self.kind.runtime]}, install it with: pip install 'tflite-fuse[verify]'"
+                f"{_PACKAGES[self.kind.runtime]}: {how_to_install('verify')}"
             ) from failure
 
     @property
@@ -224,6 +225,14 @@ class Worker:
     def close(self) -> None:
         """End the child. Harmless if it has ended."""
         self._child.close()
+
+
+def _require_few_rights(kind: WorkerKind) -> None:
+    """Raises RuntimeUnavailableError where a process cannot be started as these are."""
+    if sys.platform == "win32":
+        raise RuntimeUnavailableError(
+            f"{kind.title} runs in a process of few rights, which this package makes on Linux and macOS alone"
+        )
 
 
 def _ends(header: dict[str, Any], _: bytes) -> tuple[tuple[TensorDetail, ...], ...]:

@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from tflite_fuse.errors import LimitError, RuntimeUnavailableError, UsageError
+from tflite_fuse.errors import LimitError, RuntimeUnavailableError, UsageError, how_to_install
 from tflite_fuse.files import require_writable
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.simulation import simulated
@@ -95,7 +95,7 @@ def draw_sweep(points: Sequence[Point], path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise RuntimeUnavailableError("plots need matplotlib: pip install 'tflite-fuse[report]'") from error
+        raise RuntimeUnavailableError(f"plots need matplotlib: {how_to_install('report')}") from error
     require_writable(path)
     found = [each for each in points if each.reason is None]
     figure = Figure(figsize=(10, 3), layout="constrained")

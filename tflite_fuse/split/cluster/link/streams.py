@@ -15,7 +15,7 @@ import socket
 import threading
 from typing import Any, Protocol
 
-from tflite_fuse.errors import RuntimeUnavailableError, UsageError
+from tflite_fuse.errors import RuntimeUnavailableError, UsageError, how_to_install
 from tflite_fuse.split.cluster.link import streams as ports
 from tflite_fuse.split.cluster.link.serial_line import SerialStream
 
@@ -133,7 +133,7 @@ async def _device(address: str, stream: SerialStream) -> _DevicePort:
         import serial  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
         raise RuntimeUnavailableError(
-            "serial lines need pyserial, which is not installed: pip install 'tflite-fuse[serial]'"
+            f"serial lines need pyserial, which is not installed: {how_to_install('serial')}"
         ) from None
     loop, baud = asyncio.get_running_loop(), int(found["baud"] or BAUD)
 
