@@ -28,4 +28,4 @@ def lowest(requirement: str) -> str:
 
 
 if __name__ == "__main__":
-    print(*map(lowest, requirements()), sep="\n")
+    print(*dict.fromkeys(map(lowest, requirements())), sep="\n")

@@ -75,6 +75,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """The interface when it is first used: an import of an error or the version does not wait for numpy."""
+    if name == "litert":  # a room of its own, so that `tflite_fuse.litert` needs no second import
+        return import_module("tflite_fuse.litert")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room = "errors" if name.endswith("Error") else "passes.goal" if name == "Goal" else "api"

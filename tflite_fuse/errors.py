@@ -71,6 +71,7 @@ class UsageError(TfliteFuseError):
 
 LIBRARIES = {
     "dask": ("distributed>=2023.10",),
+    "litert": ("ai-edge-litert>=2.0.2",),
     "ray": ("ray>=2.40",),
     "report": ("jinja2>=3.1", "matplotlib>=3.8"),
     "serial": ("pyserial>=3.5",),

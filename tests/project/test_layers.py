@@ -32,6 +32,7 @@ ORDER = (
     "passes",
     "check",
     "runtime",
+    "litert",
     "report",
     "rewriting",
     "split",

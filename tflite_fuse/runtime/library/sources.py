@@ -41,13 +41,26 @@ def shim_directory() -> Path:
 
 """Name of the custom operator in model files."""
 
-_REGISTERER = "tflite_fuse_register"
+REGISTERER = "tflite_fuse_register"
+
+
+_OPERATOR = ("guard.c", "operator.c", "outside.c")
 
 
 def shim_library(*, sanitize: bool = False) -> Path:
-    """The compiled library. Raises RuntimeUnavailableError without a C compiler or the C sources."""
-    sources = [*library_sources(), *sorted(shim_directory().glob("*.c"))]
-    return build_library("tflite_fuse_tflm", sources, [library_directory(), shim_directory()], sanitize=sanitize)
+    """The library for TensorFlow Lite Micro. Raises RuntimeUnavailableError without a C compiler or the C sources."""
+    return _shim("tflm", (), sanitize)
+
+
+def litert_library(*, sanitize: bool = False) -> Path:
+    """The library for LiteRT's interpreter. Raises RuntimeUnavailableError without a C compiler or the C sources."""
+    return _shim("litert", ("-DTFLITE_FUSE_LITERT",), sanitize)
+
+
+def _shim(runtime: str, flags: tuple[str, ...], sanitize: bool) -> Path:
+    shim, library = shim_directory(), library_directory()
+    sources = [*library_sources(), *(shim / name for name in (*_OPERATOR, f"{runtime}_wheel.c"))]
+    return build_library(f"tflite_fuse_{runtime}", sources, [library, shim], sanitize=sanitize, flags=flags)
 
 
 def tflm_kind(model_bytes: bytes, *, sanitize: bool = False) -> WorkerKind:
@@ -64,4 +77,4 @@ def tflm_kind(model_bytes: bytes, *, sanitize: bool = False) -> WorkerKind:
     if CUSTOM_CODE.encode() not in model_bytes:
         return WorkerKind("tflm")
     environment = sanitizer_environment() if sanitize else ()
-    return WorkerKind("tflm", (str(shim_library(sanitize=sanitize)),), (_REGISTERER,), environment)
+    return WorkerKind("tflm", (str(shim_library(sanitize=sanitize)),), (REGISTERER,), environment)

@@ -1,6 +1,6 @@
 #include "guard.h"
 
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(TFLITE_FUSE_LITERT)
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* Memory whose bounds AddressSanitizer knows.
  *
  * All tensors lie in one arena and all constants in one file, so a sanitizer does not see an access that leaves one
- * tensor for the next. In a build with AddressSanitizer these functions hand out copies of exact size instead; in any
- * other build they hand the memory itself through. */
+ * tensor for the next. In a build with AddressSanitizer these functions hand out copies of exact size instead, and so they
+ * do in one for LiteRT, whose applications read an input again after a run and give models at any address; in any other
+ * build they hand the memory itself through. */
 #ifndef TFLITE_FUSE_GUARD_H_
 #define TFLITE_FUSE_GUARD_H_
 

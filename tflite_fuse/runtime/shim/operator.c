@@ -1,4 +1,5 @@
-/* The operator TFLITE_FUSE for the TensorFlow Lite Micro wheel: operands in, the C library, operands out.
+/* The operator TFLITE_FUSE for the TensorFlow Lite Micro wheel: operands in, the C library, operands out. With
+ * TFLITE_FUSE_LITERT defined it is that for the interpreter of LiteRT.
  *
  * Inputs: the block's inputs, its state (a uint8 variable) if it keeps or counts one, before it perhaps that of the model's
  * last block with one, then one int8 constant with weights and tables. Outputs: the block's outputs, then one int8 tensor nobody
@@ -9,7 +10,11 @@
 #include "guard.h"
 #include "outside.h"
 #include "tflite_fuse.h"
+#ifdef TFLITE_FUSE_LITERT
+#include "litert_wheel.h"
+#else
 #include "tflm_wheel.h"
+#endif
 
 enum { MAX_OPERANDS = TFLITE_FUSE_MAX_OPERANDS };
 
@@ -43,9 +48,6 @@ static int64_t bytes_of(const tflm_eval_tensor* tensor, int type) {
 
 static int64_t int8_bytes(const tflm_eval_tensor* tensor) { return bytes_of(tensor, TFLM_TYPE_INT8); }
 
-/* While operators are prepared constants have an address already; what lies in the arena, and variables, get one later. */
-static bool is_constant(const tflm_eval_tensor* tensor) { return tensor->data != NULL; }
-
 static tflm_eval_tensor* tensor_at(tflm_context* context, const tflm_int_array* indices, int position) {
   const int index = indices->data[position];
   return index < 0 ? NULL : tflm.get_eval_tensor(context, index);
@@ -67,6 +69,7 @@ static void free_state(tflm_context* context, void* user_data) {
   if (state != NULL) {
     guard_free(&state->options);
     guard_free(&state->constants);
+    tflm.release_persistent_buffer(state);
   }
 }
 
@@ -220,10 +223,18 @@ static int invoke(tflm_context* context, tflm_node* node) {
   return status == TFLITE_FUSE_OK ? TFLM_OK : refuse(tflite_fuse_message(status));
 }
 
-static const tflm_registration registration = {init, free_state, prepare,      invoke, NULL,
-                                               TFLM_BUILTIN_CUSTOM, "TFLITE_FUSE"};
+static const tflm_registration registration = {.init = init,
+                                               .free = free_state,
+                                               .prepare = prepare,
+                                               .invoke = invoke,
+                                               .builtin_code = TFLM_BUILTIN_CUSTOM,
+                                               .custom_name = "TFLITE_FUSE"};
 
 /* A custom operator registerer, by the name the Python side asks for. */
 __attribute__((visibility("default"))) bool tflite_fuse_register(void* resolver) {
+#ifdef TFLITE_FUSE_LITERT
+  return litert_wheel_register(resolver, &registration);
+#else
   return tflm_wheel_register(resolver, &registration);
+#endif
 }

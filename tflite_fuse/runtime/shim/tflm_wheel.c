@@ -13,7 +13,9 @@ static const char KNOWN_OPERATOR[] = "CIRCULAR_BUFFER";
 
 typedef const tflm_registration* (*find_custom)(const void* resolver, const char* name);
 
-tflm_functions tflm;
+static void keep(void* memory) { (void)memory; }
+
+tflm_functions tflm = {.release_persistent_buffer = keep};
 
 static void* vtable_copy[VTABLE_HEADER + VTABLE_METHODS];
 static find_custom find_in_runtime;

@@ -53,11 +53,15 @@ typedef struct {
 /* Functions of the runtime, bound by tflm_wheel_register. */
 typedef struct {
   void* (*allocate_persistent_buffer)(tflm_context* context, size_t bytes); /* init and prepare only; NULL if full */
+  void (*release_persistent_buffer)(void* memory);                          /* nothing: it lies in the arena */
   tflm_eval_tensor* (*get_eval_tensor)(const tflm_context* context, int tensor);
   void (*print)(const char* format, ...); /* a line on stderr; knows %d %u %s %x only */
 } tflm_functions;
 
 extern tflm_functions tflm;
+
+/* While operators are prepared constants have an address already; what lies in the arena, and variables, get one later. */
+static inline bool is_constant(const tflm_eval_tensor* tensor) { return tensor->data != NULL; }
 
 /* Make the resolver find `registration` under its custom_name, besides all it has found so far.
  *

@@ -1,0 +1,84 @@
+"""Run rewritten models in LiteRT on a PC: the interpreter of ``ai-edge-litert`` or ``tensorflow`` with our operator.
+
+::
+
+    import tflite_fuse.litert
+
+    interpreter = tflite_fuse.litert.interpreter("small.tflite")
+    interpreter.allocate_tensors()
+
+Programs that use ``Interpreter("small.tflite")`` go on working with this one. Blocks compute the bytes of TensorFlow
+Lite Micro; operators outside of blocks are LiteRT's, whose kernels may round otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tflite_fuse.errors import ModelError, RuntimeUnavailableError, how_to_install
+from tflite_fuse.files import read_file
+from tflite_fuse.model.file import load_model
+from tflite_fuse.model.outside import outside_inputs
+from tflite_fuse.runtime.library.sources import REGISTERER, litert_library
+
+__all__ = ["interpreter"]
+
+_MODULES = ("ai_edge_litert.interpreter", "tensorflow.lite.python.interpreter", "tflite_runtime.interpreter")
+
+
+def interpreter(model: str | os.PathLike[str] | bytes, **options: Any) -> Any:
+    """Return an interpreter of the installed LiteRT (else TensorFlow Lite) that knows the operator TFLITE_FUSE.
+
+    It is LiteRT's own class and has all its methods; call ``allocate_tensors()`` first, as ever. A model without blocks
+    works, too. The model runs in this process with all its rights: load none of a stranger.
+
+    Args:
+        model: path or content of a .tflite file.
+        options: of that class, such as ``num_threads``. Its reference kernels are the default, because they are the
+            nearest to TensorFlow Lite Micro's: ``experimental_op_resolver_type`` selects others.
+
+    Raises:
+        ModelError: the file is damaged, LiteRT refuses it, or it reads its input from outside of the arena, which only
+            a device can offer.
+        RuntimeUnavailableError: no such package is installed, there is no C compiler, or the system is Windows.
+        UsageError: the file cannot be read.
+    """
+    content = model if isinstance(model, bytes) else read_file(Path(model))
+    name = "the model" if isinstance(model, bytes) else os.fspath(model)
+    if outside_inputs(load_model(content)):
+        raise ModelError(f"{name} has an input outside of the arena, which LiteRT has not; rewrite it without --input")
+    module = _module()
+    options.setdefault("experimental_op_resolver_type", module.OpResolverType.BUILTIN_REF)
+    register = _registerer()
+    try:
+        return module.InterpreterWithCustomOps(custom_op_registerers=[register], model_content=content, **options)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"{name}: LiteRT refuses the model: {error}") from error
+
+
+def _module() -> Any:
+    for name in _MODULES:
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
+    raise RuntimeUnavailableError(f"no LiteRT is installed: {how_to_install('litert')}")
+
+
+def _registerer() -> Any:
+    """A function that makes an operator resolver, given by its address, find our operator."""
+    if sys.platform == "win32":
+        raise RuntimeUnavailableError("LiteRT runs fused blocks on Linux and macOS alone: its layout is not known here")
+    function = getattr(ctypes.CDLL(str(litert_library())), REGISTERER)
+    function.restype, function.argtypes = ctypes.c_bool, (ctypes.c_void_p,)
+
+    def register(resolver: int) -> None:
+        if not function(resolver):
+            raise RuntimeError("its operator resolver is laid out otherwise than in the versions known")
+
+    return register
