@@ -20,6 +20,7 @@ from tflite_fuse.split.cluster.link.messages import KEYED, Fault, Kind, Message,
 from tflite_fuse.split.cluster.link.streams import TcpStream, connect, parse_address
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
 from tflite_fuse.split.cluster.running.status import ask_all
+from tflite_fuse.split.cluster.running.worker import HANDSHAKE_SECONDS, MOST_GREETINGS
 from tflite_fuse.split.devices import COORDINATOR
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -172,3 +173,25 @@ def test_a_stranger_that_says_it_is_another_worker_takes_nobodys_place(program: 
 
     with workers(program, tmp_path, None) as (found, contacts):
         asyncio.run(run(found, contacts))
+
+
+def test_a_worker_in_python_keeps_a_bounded_number_of_greetings_and_serves_between_them() -> None:
+    inputs, wanted = cases.samples()[0]
+    found = cases.deployment()
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        strangers = Strangers(contacts[0].address, first_words(found, "half a header"))
+        await strangers.come(3 * MOST_GREETINGS)
+        ended = [asyncio.ensure_future(stream.read()) for stream in strangers.streams]
+        devices = cases.coordinator(found, contacts)
+        assert same(await devices.infer(inputs), wanted)
+        oldest, newest = ended[: 2 * MOST_GREETINGS], ended[2 * MOST_GREETINGS + 1 :]
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(asyncio.gather(*oldest), HANDSHAKE_SECONDS / 2) == [b""] * len(oldest)
+        assert not any(each.done() for each in newest)
+        devices.close()
+        strangers.go()
+        await asyncio.wait(ended)
+
+    asyncio.run(run())

@@ -16,6 +16,9 @@ from tflite_fuse.split.devices import COORDINATOR
 
 HANDSHAKE_SECONDS = 5.0
 
+MOST_GREETINGS = 16
+"""Connections that may be at their greeting at a time: the oldest is closed for one more."""
+
 
 class Worker:
     """Serves a plan's number ``plan`` as device ``device``.
@@ -40,6 +43,7 @@ class Worker:
         self._awaited = {*others} - self._dialled
         self._session: asyncio.Task[None] | None = None
         self._peers: dict[int, Incoming] = {}
+        self._greetings: dict[Connection, None] = {}  # the oldest first
         self._joined = asyncio.Event()
         self.inferences = 0
         self.watch: Callable[[int, Message, bool], None] | None = None
@@ -57,21 +61,33 @@ class Worker:
     async def serve(self, stream: Stream) -> None:
         """One connection from its beginning to its end."""
         connection = Connection(stream, self._plan, self._device, key=self._key)
+        if len(self._greetings) >= MOST_GREETINGS:
+            oldest = next(iter(self._greetings))
+            del self._greetings[oldest]
+            oldest.close()
+        self._greetings[connection] = None
         try:
-            wish = await in_time(connection.accept(), HANDSHAKE_SECONDS)
-            if wish is Wish.PEER:
-                await self._join(connection)
-                return
-            if connection.peer != COORDINATOR:
-                raise LinkError(Fault.STRANGER)
-            await in_time(connection.welcome(self.inferences), HANDSHAKE_SECONDS)
-            if wish is Wish.STATUS:
-                connection.close()
-                return
+            runs = await self._greet(connection)
         except LinkError as broken:
             await connection.give_up(broken)
             return
-        await self._replace(connection)
+        finally:
+            self._greetings.pop(connection, None)
+        if runs:
+            await self._replace(connection)
+
+    async def _greet(self, connection: Connection) -> bool:
+        """Take a greeting; whether a coordinator wants inferences. Raises LinkError."""
+        wish = await in_time(connection.accept(), HANDSHAKE_SECONDS)
+        if wish is Wish.PEER:
+            await self._join(connection)
+            return False
+        if connection.peer != COORDINATOR:
+            raise LinkError(Fault.STRANGER)
+        await in_time(connection.welcome(self.inferences), HANDSHAKE_SECONDS)
+        if wish is Wish.STATUS:
+            connection.close()
+        return wish is Wish.RUN
 
     async def _join(self, connection: Connection) -> None:
         """Another worker will send, or be sent to."""
