@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -118,19 +118,24 @@ def _step(model: Model, operator: Operator) -> Step:
 # ---- C ----
 
 
-def write_program(program: Program, inputs: Sequence[Sequence[Int8Array]], directory: Path) -> None:
+def write_program(
+    program: Program, inputs: Sequence[Sequence[Int8Array]], directory: Path, guarded: bool = False
+) -> None:
     """Writes program.h and the files it includes to a directory; runs on each element of ``inputs``.
 
     Args:
         program: what to run.
         inputs: for each run one array per input the model had before any was streamed.
         directory: for the files.
+        guarded: whether memory lies between guard bytes. Painting them moves the ticks of a program's clock.
     """
-    lines = [memory(f"tensor_{index}", size) for index, size in program.sizes.items()]
+    sizes = {f"tensor_{index}": size for index, size in program.sizes.items()}
+    for number, step in enumerate(program.steps):
+        sizes |= {f"scratch_{number}": step.scratch_bytes, f"state_{number}": step.state_bytes}
+    lines = list(_between_guards(sizes) if guarded else (memory(name, size) for name, size in sizes.items()))
     for number, step in enumerate(program.steps):
         lines += [binary(directory, f"options_{number}", step.options)]
         lines += [binary(directory, f"constants_{number}", step.constants)]
-        lines += [memory(f"scratch_{number}", step.scratch_bytes), memory(f"state_{number}", step.state_bytes)]
         lines += [_pointers(f"static const int8_t* const inputs_{number}[]", step.inputs)]
         lines += [_pointers(f"static int8_t* const outputs_{number}[]", step.outputs)]
     lines.append("static const program_block blocks[] = {")
@@ -171,6 +176,19 @@ def _pictures(
 
 def _values(inputs: Sequence[Sequence[Int8Array]], position: int) -> bytes:
     return b"".join(np.ascontiguousarray(arrays[position]).tobytes() for arrays in inputs)
+
+
+def _between_guards(sizes: Mapping[str, int]) -> Iterator[str]:
+    """Memory by name, each between guard bytes; the first of those behind it follow its last byte at once."""
+    yield "#define GUARD_BYTES 32"
+    for name, size in sizes.items():
+        parts = f"int8_t before[GUARD_BYTES], bytes[{max(size, 1)}], after[GUARD_BYTES];"
+        yield f"static struct {{{parts}}} whole_{name} __attribute__((aligned(16)));"
+        yield f"#define {name} whole_{name}.bytes"
+    yield "static int8_t* const guards[] = {"
+    for name in sizes:
+        yield f"    whole_{name}.before, whole_{name}.after,"
+    yield "};"
 
 
 def memory(name: str, size: int) -> str:

@@ -4,9 +4,11 @@
  *     block <block> <status> <instructions>      for each input and block
  *     stack <0 prepare, 1 invoke> <block> <bytes>    behind each of these
  *     output <hexadecimal bytes>                 for each input and output
+ *     guard <block> <which> <byte>               and no more, if a run wrote outside its memory
  *
- * The generated program.h defines `blocks`, `inputs`, `outputs`, `pictures` and `sources` that hand them out, and
- * INPUT_SETS. */
+ * A program with GUARD_BYTES has so many on both sides of every tensor, scratch and state, with other values in every
+ * other run: what depends on them differs from run to run. The generated program.h defines `blocks`, `inputs`, `outputs`,
+ * `pictures` and `sources` that hand them out, `guards`, and INPUT_SETS. */
 #include "report.h"
 #include "tflite_fuse.h"
 
@@ -50,6 +52,38 @@ enum {
   PICTURES = sizeof(pictures) / sizeof(pictures[0])
 };
 
+#ifdef GUARD_BYTES
+enum { GUARDS = sizeof(guards) / sizeof(guards[0]) };
+
+static int8_t guard_value(uint32_t set) { return set % 2 == 0 ? 0x5A : -0x5B; }
+
+static void paint_guards(uint32_t set) {
+  for (uint32_t i = 0; i < GUARDS; ++i) {
+    memset(guards[i], guard_value(set), GUARD_BYTES);
+  }
+}
+
+/* Writes which guard a block wrote to; returns whether it did. */
+static int broken_guard(uint32_t set, uint32_t block) {
+  for (uint32_t i = 0; i < GUARDS; ++i) {
+    for (uint32_t at = 0; at < GUARD_BYTES; ++at) {
+      if (guards[i][at] != guard_value(set)) {
+        write_line("guard ", block, i, at);
+        return 1;
+      }
+    }
+  }
+  return 0;
+}
+#else
+static void paint_guards(uint32_t set) { (void)set; }
+
+static int broken_guard(uint32_t set, uint32_t block) {
+  (void)set, (void)block;
+  return 0;
+}
+#endif
+
 int main(void) {
   static tflite_fuse_block prepared[BLOCKS];
   for (uint32_t b = 0; b < BLOCKS; ++b) {
@@ -71,6 +105,7 @@ int main(void) {
     for (uint32_t i = 0; i < INPUTS; ++i) {
       memcpy(inputs[i].tensor, inputs[i].values + set * inputs[i].bytes, inputs[i].bytes);
     }
+    paint_guards(set);
     for (uint32_t i = 0; i < PICTURES; ++i) {
       pictures[i].pixels = pictures[i].values + set * pictures[i].bytes;
     }
@@ -85,6 +120,9 @@ int main(void) {
       const uint32_t used = stack_used();
       write_line("block ", b, status, count);
       write_line("stack ", 1, b, used);
+      if (broken_guard(set, b)) {
+        return 1;
+      }
     }
     for (uint32_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); ++i) {
       write_bytes(outputs[i].tensor, outputs[i].bytes);

@@ -134,7 +134,14 @@ class Report:
         return sum(map(sum, self.instructions))
 
 
-def build(target: Target, program: Program, inputs: Sequence[Sequence[Int8Array]], directory: Path, flags: str) -> Path:
+def build(
+    target: Target,
+    program: Program,
+    inputs: Sequence[Sequence[Int8Array]],
+    directory: Path,
+    flags: str,
+    guarded: bool = False,
+) -> Path:
     """Compile the library, the runner and a program; returns the ELF file.
 
     Args:
@@ -143,8 +150,9 @@ def build(target: Target, program: Program, inputs: Sequence[Sequence[Int8Array]
         inputs: for each run one array per input of the program.
         directory: for generated files.
         flags: more flags, such as ``-O2``.
+        guarded: whether the program fails where a block writes outside its memory.
     """
-    write_program(program, inputs, directory)
+    write_program(program, inputs, directory, guarded)
     return link(target, HERE / "runner.c", directory, flags)
 
 

@@ -63,7 +63,7 @@ def check(model: Model, target: Target, folder: Path, inputs: int, input_mode: s
     core = fusable_core(model)
     rewritten = load_model(tflite_fuse.rewrite(serialize_model(core), input_mode=input_mode, verify=False).model)
     program, samples = program_of(rewritten), generate_inputs(core, inputs)
-    report = execute(target, build(target, program, samples, folder, "-O2"), program)
+    report = execute(target, build(target, program, samples, folder, "-O2", guarded=True), program)
     wanted = tflm.run(serialize_model(core), samples).outputs
     assert report.outputs == [[np.asarray(output).tobytes() for output in outputs] for outputs in wanted]
     assert len({tuple(outputs) for outputs in report.outputs}) > 1
