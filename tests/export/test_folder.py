@@ -215,7 +215,7 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no format 'mbed'; the formats are arduino, platformio, esp-idf, c"):
+    with pytest.raises(UsageError, match="no format 'mbed'; the formats are arduino, platformio, esp-idf, c, zephyr"):
         export_model(fused(), tmp_path / "model", "mbed")
 
 

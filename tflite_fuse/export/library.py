@@ -49,6 +49,16 @@ def sources(where: str) -> dict[str, bytes]:
     return {f"{where}{path.relative_to(root).as_posix()}": path.read_bytes() for path in paths}
 
 
+def version() -> str:
+    """Return the library's version, as its manifests say.
+
+    Raises:
+        RuntimeUnavailableError: this installation lacks them.
+    """
+    text = (library_directory().parent / "library.properties").read_text(encoding="utf-8")
+    return re.search(r"^version=(\S+)$", text, re.MULTILINE)[1]  # type: ignore[index]
+
+
 def flat_sources() -> dict[str, bytes]:
     """The library without the operator for TFLM, all in one folder, so that ``cc *.c`` builds it.
 

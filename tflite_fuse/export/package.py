@@ -11,7 +11,9 @@ from tflite_fuse.emit.in_model import block_overlaps, blocks_in
 from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files, require_usable, write_folder
-from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio
+from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio, zephyr
+from tflite_fuse.export.ports import Port
+from tflite_fuse.export.readme import readme
 from tflite_fuse.export.steps import whole_model
 from tflite_fuse.export.tflm import tflm_model
 from tflite_fuse.memory.checker import plan_fault
@@ -21,8 +23,10 @@ from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.witness import WITNESS_METADATA
 
-FORMATS = ("arduino", "platformio", "esp-idf", "c")
+FORMATS = ("arduino", "platformio", "esp-idf", "c", "zephyr")
 """What a model can be exported to."""
+
+_WITHOUT_TFLM = {"c": plain_c, "zephyr": zephyr}
 
 EXPORT_SCHEMA = "tflite-fuse/export/1"
 
@@ -58,6 +62,7 @@ class _Content:
     files: Files
     arena_bytes: int
     notes: tuple[str, ...]
+    outputs: tuple[Port, ...]
 
 
 def export_model(
@@ -74,8 +79,8 @@ def export_model(
     Args:
         source: path or bytes of a .tflite file, rewritten or not.
         directory: where to; made with its parents if it does not exist. Complete afterwards, or as it was.
-        format: ``arduino`` (a sketch), ``platformio``, ``esp-idf`` (projects with TFLM), or ``c``: no TFLM, for models
-            whose operators all are in fused blocks.
+        format: ``arduino`` (a sketch), ``platformio``, ``esp-idf`` (projects with TFLM), ``c`` or ``zephyr``: no TFLM,
+            for models whose operators all are in fused blocks.
         force: write into a directory that is not empty. Other files in it stay.
         kernels, tflm: the runtime the declared arena is for, ``reference``, ``cmsis-nn`` or ``esp-nn`` and ``2024`` or
             ``2026``. None for that which the format names: CMSIS-NN of 2024 for Arduino and PlatformIO, ESP-NN of 2026
@@ -92,14 +97,18 @@ def export_model(
     require_usable(target, force=force)
     if format == "arduino":
         arduino.check(target)
-    if format == "c" and (kernels or tflm):
+    if format in _WITHOUT_TFLM and (kernels or tflm):
         raise UsageError("a project in plain C has no TensorFlow Lite Micro: leave out which one")
-    runtime = runtime_for(format, kernels, tflm) if format != "c" else None
+    runtime = None if format in _WITHOUT_TFLM else runtime_for(format, kernels, tflm)
     title, data, model = _read(source)
-    content = _with_tflm(model, data, title, target, format, runtime) if runtime else _plain(model, title, target)
+    if runtime is None:
+        content = _plain(model, title, target, format)
+    else:
+        content = _with_tflm(model, data, title, target, format, runtime)
     stages = [stage for plan in blocks_in(model).values() for stage in plan.block.stages]
     kinds, forms = {stage.kind for stage in stages}, {stage.weight_form for stage in stages}
-    files = library.with_kinds(content.files, kinds, forms)
+    about = readme(format, title, target.resolve().name, content.arena_bytes, content.notes, content.outputs)
+    files = {"README.md": about, **library.with_kinds(content.files, kinds, forms)}
     return Export(write_folder(target, files, force=force), content.arena_bytes, content.notes)
 
 
@@ -109,9 +118,10 @@ def _read(source: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Model]:
     return ("a model" if isinstance(source, bytes) else Path(source).name), serialize_model(model), model
 
 
-def _plain(model: Model, title: str, target: Path) -> _Content:
+def _plain(model: Model, title: str, target: Path, format: str) -> _Content:
     whole = whole_model(model)
-    return _Content(plain_c.files(whole, title, target), whole.arena_bytes, whole.notes)
+    files = _WITHOUT_TFLM[format].files(whole, title, target)
+    return _Content(files, whole.arena_bytes, whole.notes, tuple(port for port, _ in whole.outputs))
 
 
 def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str, runtime: Runtime) -> _Content:
@@ -128,4 +138,4 @@ def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str,
     if usual.arena.unknown:
         names = ", ".join(usual.arena.unknown)
         notes.append(f"what {names} needs of the arena is not known: the declared size may be too small")
-    return _Content(room.files(found, target), usual.nbytes, tuple(notes))
+    return _Content(room.files(found, target), usual.nbytes, tuple(notes), found.outputs)

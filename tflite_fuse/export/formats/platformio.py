@@ -20,14 +20,14 @@ monitor_speed = 115200
 build_flags = -O2 -ffp-contract=off
 build_unflags = -Os
 lib_deps =
-    https://github.com/spaziochirale/Chirale_TensorFlowLite.git
+    https://github.com/spaziochirale/Chirale_TensorFlowLite.git#v2.0.0
 
 [env:esp32dev]
-platform = espressif32
+platform = espressif32@6.10.0
 board = esp32dev
 
 [env:nano33ble]
-platform = nordicnrf52
+platform = nordicnrf52@10.5.0
 board = nano33ble
 """
 

@@ -1,0 +1,75 @@
+"""Every exported folder says how to get from it to a running board."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.arduino.fake_runtime import GENERATIONS
+from tests.export.exported import chained, fused
+from tests.export.stand_ins import FORMATS as WITH_TFLM
+from tests.export.stand_ins import run_with_stand_ins
+from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.export.library import version
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_five_steps_the_places_and_what_is_printed(format: str, tmp_path: Path) -> None:
+    written = export_model(fused(), tmp_path / "my_model", format)
+    text = (tmp_path / "my_model" / "README.md").read_text()
+    assert [int(number) for number in re.findall(r"^(\d)\. ", text, re.MULTILINE)] == [1, 2, 3, 4, 5]
+    assert f"{written.arena_bytes:,} bytes of RAM" in text and version() in text
+    named = re.findall(r"`([\w./*]+)`(?= \|$|, where)", text, re.MULTILINE)
+    assert len(named) > 3 and all(list((tmp_path / "my_model").glob(path)) for path in named)
+    assert all("{" not in line for line in text.splitlines())
+
+
+def numberless(line: str) -> str:
+    return re.sub(r"-?\d+", "N", line)
+
+
+@pytest.mark.parametrize("format", WITH_TFLM)
+def test_the_lines_are_those_that_the_program_prints(format: str, tmp_path: Path) -> None:
+    """Up to numbers."""
+    export_model(chained("float"), tmp_path / "my_model", format)
+    text = (tmp_path / "my_model" / "README.md").read_text()
+    said = text.split("```\n")[1].replace("...\n", "").splitlines()
+    printed = run_with_stand_ins(tmp_path / "my_model" / WITH_TFLM[format], format, max(GENERATIONS), tmp_path)
+    assert {numberless(line) for line in said} <= {numberless(line) for line in printed.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("format", "names"),
+    [
+        ("arduino", ["Chirale_TensorFlowLite", "2.0.0"]),
+        ("platformio", ["Chirale_TensorFlowLite", "2.0.0"]),
+        ("esp-idf", ["espressif/esp-tflite-micro", "1.3.0"]),
+        ("zephyr", ["3.7"]),
+    ],
+)
+def test_libraries_stand_there_by_name_and_version(format: str, names: list[str], tmp_path: Path) -> None:
+    export_model(fused(), tmp_path / "my_model", format)
+    text = (tmp_path / "my_model" / "README.md").read_text()
+    assert all(name in text for name in names)
+
+
+def test_platformio_fetches_what_is_pinned(tmp_path: Path) -> None:
+    export_model(fused(), tmp_path / "my_model", "platformio")
+    text = (tmp_path / "my_model" / "platformio.ini").read_text()
+    assert all(
+        re.fullmatch(r"\w+@\d+\.\d+\.\d+", name) for name in re.findall(r"^platform = (.*)$", text, re.MULTILINE)
+    )
+    assert all(re.search(r"#v\d", line) for line in re.findall(r"https://\S+", text))
+
+
+def test_a_zephyr_application_is_the_plain_c_folder_and_two_files(tmp_path: Path) -> None:
+    export_model(fused(), tmp_path / "c", "c")
+    export_model(fused(), tmp_path / "zephyr", "zephyr")
+    plain = {path.name: path.read_bytes() for path in (tmp_path / "c").iterdir() if path.suffix in (".c", ".h")}
+    source = tmp_path / "zephyr" / "src"
+    assert {path.name: path.read_bytes() for path in source.iterdir() if path.suffix in (".c", ".h")} == plain
+    assert "find_package(Zephyr REQUIRED" in (tmp_path / "zephyr" / "CMakeLists.txt").read_text()
+    settings = (tmp_path / "zephyr" / "prj.conf").read_text().splitlines()
+    assert all(re.fullmatch(r"#.*|CONFIG_[A-Z_]+=(y|n|\d+)", line) for line in settings)
