@@ -212,6 +212,25 @@ def test_inspect_says_without_a_board_what_a_rewrite_brings(tmp_path: Path) -> N
     assert told["arena_bytes"] == tflite_fuse.rewrite(SAMPLE_MODEL, verify=False).report.after.arena_bytes
 
 
+@pytest.mark.parametrize("options", [(), ("--board", "nano33ble"), ("--board", "teensylc", "--json")])
+def test_a_quick_inspection_rewrites_nothing_and_names_that_step(
+    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a rewrite")
+
+    monkeypatch.setattr("tflite_fuse.api.rewrite", refuse)
+    code, text = run("inspect", SAMPLE_MODEL, "--quick", *options)
+    assert code == 0
+    if "--json" in options:
+        found = json.loads(text)
+        assert found["rewritten"] is None and [fit["options"] for fit in found["board"]["tried"]] == [None]
+    else:
+        lines = text.splitlines()
+        assert "what a rewrite brings was left out" in lines[0] and len(lines) == 5
+        assert lines[-1].startswith(f"next: tflite-fuse rewrite {SAMPLE_MODEL} small.tflite")
+
+
 def test_a_rewrite_for_a_board_leaves_the_reserve(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(OWN)

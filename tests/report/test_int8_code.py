@@ -45,8 +45,8 @@ def test_a_model_that_is_not_of_int8_is_told_to_be_quantized(data: TensorType, w
     offer = quantization_offer(of_type(network(), data, weights))
     assert [note.details["kind"] for note in offer] == [kind]
     found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
-    assert not quantization_offer(network()) and "quantize" not in inspection_headline(found, None, "", None, "")[4]
-    step = inspection_headline(replace(found, records=offer), None, "", None, "")[4]
+    assert not quantization_offer(network()) and "quantize" not in inspection_headline(found, None, "", "")[4]
+    step = inspection_headline(replace(found, records=offer), None, "", "")[4]
     assert step.startswith(f"next: quantize the {kind} model to int8")
     report = replace(tflite_fuse.rewrite(serialize_model(network()), verify=False).report, records=offer)
     assert headline(report, "out.tflite", "")[4] == step

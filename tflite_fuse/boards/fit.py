@@ -144,6 +144,8 @@ def fit_board(
     reserve_bytes: int | None = None,
     progress: Callable[[str], None] | None = None,
     runtime: str = DEFAULT_RUNTIME,
+    *,
+    quick: bool = False,
 ) -> BoardVerdict:
     """Try a model on a board: as it is, then rewritten in ways that ask more and more of the application.
 
@@ -155,6 +157,7 @@ def fit_board(
         reserve_bytes: RAM for everything but the tensor arena, on every board; None for ``default_reserve`` of each.
         progress: called with the options about to be tried.
         runtime: the runtime on the device, by name.
+        quick: whether the model is tried as it is alone.
 
     Raises:
         ModelError, UsageError: the model cannot be used.
@@ -164,7 +167,7 @@ def fit_board(
     today = api.inspect(source, runtime=runtime).figures
     limit, least = _typed(board, reserve_bytes, runtime)
     tried, last = [_fit(board, available, None, today)], None
-    for options, arguments in _WAYS:
+    for options, arguments in () if quick else _WAYS:
         if progress is not None:
             progress(f"{limit} {options}".rstrip())
         given = {"target": board.target.value, "runtime": runtime, **arguments}
@@ -244,6 +247,12 @@ def forecast(source: Source, today: Figures, runtime: str = DEFAULT_RUNTIME) -> 
         report,
         f"{before}; rewritten it fits {count}",
     )
+
+
+def no_forecast(today: Figures, runtime: str = DEFAULT_RUNTIME) -> Forecast:
+    """Count the known boards that have the RAM and the flash for a model as it is; nothing is rewritten."""
+    options = "" if runtime == DEFAULT_RUNTIME else f"--runtime {runtime}"
+    return Forecast(None, options, None, fit_sentence(today.arena_bytes, today.file_bytes))
 
 
 def forecast_of(verdict: BoardVerdict) -> Forecast:

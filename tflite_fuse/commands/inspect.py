@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import tflite_fuse
-from tflite_fuse.boards.fit import BoardVerdict, fit_board, forecast, forecast_of
+from tflite_fuse.boards.fit import BoardVerdict, fit_board, forecast, forecast_of, no_forecast
 from tflite_fuse.boards.table import find_board
 from tflite_fuse.commands.arguments import (
     BoardName,
@@ -30,6 +31,7 @@ from tflite_fuse.model.file import load_model, read_source
 from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import arena_chart, require_plottable
 from tflite_fuse.pages.trace import arena_trace
+from tflite_fuse.passes.options import Progress
 from tflite_fuse.pipelines.flat import figures_metrics
 from tflite_fuse.report.sentences import inspection_headline, int8_lines
 from tflite_fuse.report.tables import inspection_table
@@ -52,6 +54,9 @@ def inspect(
         Path | None,
         typer.Option("--node-data", help="Folder for files of node data for Model Explorer.", show_default=False),
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out what a rewrite brings: finding out takes as long as one.")
+    ] = False,
     as_json: JsonFlag = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print every operator, what was tried, and what no block holds and why.")
@@ -70,11 +75,16 @@ def inspect(
     with Status("inspecting", as_json) as progress:
         data = read_source(model)  # once: it may be a pipe
         inspection = tflite_fuse.inspect(data, name=str(model), runtime=runtime)
-        progress("a rewrite", 0, 0)
         verdict = None
         if chosen is not None:
-            verdict = fit_board(data, chosen, kept, lambda options: progress(f"rewrite {options}", 0, 0), runtime)
-        expected = forecast(data, inspection.figures, runtime) if verdict is None else forecast_of(verdict)
+            tells = partial(_tell_options, progress)
+            verdict = fit_board(data, chosen, kept, tells, runtime, quick=quick)
+            expected = forecast_of(verdict)
+        elif quick:
+            expected = no_forecast(inspection.figures, runtime)
+        else:
+            progress("a rewrite", 0, 0)
+            expected = forecast(data, inspection.figures, runtime)
     write_json(figures_metrics(inspection.figures), metrics)
     if nodes is not None:
         write_node_data(inspection, nodes)
@@ -89,7 +99,8 @@ def inspect(
         return
     arena = None if expected.best is None else expected.best.arena_bytes
     fits = verdict is None or verdict.fitting is not None
-    for line in inspection_headline(inspection, expected.report, expected.options, arena, expected.fit, fits=fits):
+    tried = None if quick else (expected.report, arena)
+    for line in inspection_headline(inspection, tried, expected.options, expected.fit, fits=fits):
         say(line)
     if not verbose:
         return
@@ -101,6 +112,10 @@ def inspect(
         say(line)
     if verdict is not None:
         _say_tried(verdict)
+
+
+def _tell_options(progress: Progress, options: str) -> None:
+    progress(f"rewrite {options}", 0, 0)
 
 
 def _say_tried(verdict: BoardVerdict) -> None:

@@ -37,28 +37,33 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
 
 
 def inspection_headline(
-    found: Inspection, rewritten: Report | None, typed: str, arena: int | None, fit: str, *, fits: bool = True
+    found: Inspection, tried: tuple[Report | None, int | None] | None, typed: str, fit: str, *, fits: bool = True
 ) -> tuple[str, ...]:
     """Return five lines: RAM now and after a rewrite, RAM to allocate, boards, what was checked, the next step.
 
     Args:
         found: in a model as it is.
-        rewritten: report of the rewrite that was tried; None where none was possible.
+        tried: the report of a rewrite, None where none was possible, and the bytes that must be allocated after it,
+            None where it saves nothing; None where no rewrite was tried.
         typed: its options.
-        arena: bytes that must be allocated after it; None where it saves nothing.
         fit: clause about boards.
         fits: whether the board that was named has the RAM and the flash.
     """
     now = found.figures.arena_bytes
-    saved = " bytes; a rewrite saves nothing"
-    step, checked = _export(found.model, found.runtime), "nothing was rewritten, nothing was run"
-    if rewritten is None:
-        saved = " bytes; a rewrite is not possible"
-    elif arena is not None:
-        saved = f" -> {arena:,} bytes ({change(now, arena)}) by a rewrite"
-        step = f"tflite-fuse rewrite {found.model} small.tflite {typed}".rstrip()
-        checked = f"the rewrite: {rewritten.claim()}"
-    if not fits:
+    step, checked = (
+        f"tflite-fuse rewrite {found.model} small.tflite {typed}".rstrip(),
+        "nothing was rewritten, nothing was run",
+    )
+    if tried is None:
+        saved = " bytes; what a rewrite brings was left out"
+    elif tried[0] is None:
+        saved, step = " bytes; a rewrite is not possible", _export(found.model, found.runtime)
+    elif tried[1] is None:
+        saved, step = " bytes; a rewrite saves nothing", _export(found.model, found.runtime)
+    else:
+        saved = f" -> {tried[1]:,} bytes ({change(now, tried[1])}) by a rewrite"
+        checked = f"the rewrite: {tried[0].claim()}"
+    if not fits and tried is not None:
         step = "a smaller model, or a board with more memory: `tflite-fuse boards` lists them"
     refused = next((note for note in found.records if note.reason == "runtime refuses"), None)
     return (
