@@ -12,8 +12,11 @@ from tempfile import TemporaryDirectory, mkdtemp
 
 from tests.conftest import PATIENCE
 from tests.device.program import Int8Array, Program, write_program
-from tflite_fuse.export.library import flat_sources, with_kinds
+from tflite_fuse.export.folder import Files
+from tflite_fuse.export.library import flat_sources, with_parts
+from tflite_fuse.export.parts import Parts
 from tflite_fuse.ir.block import StageKind
+from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 HERE = Path(__file__).parent
@@ -221,26 +224,34 @@ def _deepest(lines: Sequence[Sequence[str]], which: str) -> int:
 
 
 def linked_size(target: Target, directory: Path, flags: str, kinds: Collection[StageKind]) -> int:
-    """Bytes of code and constants that programs with blocks of these kinds link; of all kinds if none is given."""
-    folder = _flat_objects(target, flags)
-    objects = {path.stem: path for path in folder.glob("*.o")}
+    """Bytes of code and constants that programs with blocks of these kinds link, with all loops of weights in bytes."""
+    folder, files = _flat_objects(target, flags), _flat(frozenset(kinds))
+    objects = [folder / f"{Path(name).stem}.o" for name in files if name.endswith(".c") and name != _TABLE]
+    _write(directory, {_TABLE: files[_TABLE]})
     compiler = f"{target.prefix}gcc -std=gnu11 {target.flags} {flags}".split()
-    for name, content in with_kinds(files := flat_sources(), kinds).items():
-        if content != files[name]:
-            (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-            call([*compiler, f"-I{folder}", "-c", name], directory)
-            objects[Path(name).stem] = directory / f"{Path(name).stem}.o"
     roots = ["-nostdlib", "-r", "-Wl,--gc-sections,-u,tflite_fuse_prepare,-u,tflite_fuse_invoke", "-o", "linked.o"]
-    call([*compiler, *roots, *map(str, objects.values())], directory)
+    call([*compiler, f"-I{folder}", *roots, _TABLE, *map(str, objects)], directory)
     return int(call([f"{target.prefix}size", "linked.o"], directory).splitlines()[1].split()[0])
+
+
+_TABLE = "tflite_fuse_kinds.c"
+
+
+def _flat(kinds: frozenset[StageKind]) -> Files:
+    """The library with these kinds, without weights in halfwords."""
+    return with_parts(flat_sources(), Parts(kinds, convolutions=0x7, depthwise=0x7F))
+
+
+def _write(directory: Path, files: Files) -> None:
+    for name, content in files.items():
+        (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 @cache
 def _flat_objects(target: Target, flags: str) -> Path:
     """Sources and objects of the library with all kinds, once per target and flags."""
     folder = Path(mkdtemp(prefix=f"{target.name}-flat-", dir=_objects.name))
-    for name, content in flat_sources().items():
-        (folder / name).write_bytes(content)
+    _write(folder, _flat(frozenset(StageKind) - frozenset(OF_SUMS)))
     sources = [path.name for path in sorted(folder.glob("*.c"))]
     call([f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c".split(), *sources], folder)
     return folder

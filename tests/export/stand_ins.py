@@ -43,7 +43,7 @@ def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Pat
     flags += [f"-DFAKE_OPERATORS={further}"] if further else []
     include = [f"-I{folder}" for folder in folders]
     build([compiler("gcc"), "-c", program / "model_data.c", f"-I{program}", "-o", scratch / "data.o"])
-    glue = library / _LIBRARY[format] / "tflm" / "tflite_fuse_tflm.cpp"
+    glue = sorted((library / _LIBRARY[format]).glob("tflm/*.cpp"))  # none where the model has no block
     objects = [scratch / "data.o", *library_objects()]
-    build([compiler("g++"), *flags, *include, whole, glue, *objects, "-o", scratch / "program"])
+    build([compiler("g++"), *flags, *include, whole, *glue, *objects, "-o", scratch / "program"])
     return run([scratch / "program"])

@@ -23,6 +23,7 @@ from tests.split.networks import branching_model
 from tflite_fuse.cli import app
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.split.project import export_split
+from tflite_fuse.ir.enums import WeightLayout
 from tflite_fuse.model import serialize_model
 from tflite_fuse.runtime import tflm
 
@@ -74,9 +75,11 @@ def project(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> 
 
 
 def test_workers_leave_out_the_kernels_of_weights_that_fragments_do_not_have(project: Path) -> None:
-    (table,) = (project / "lib").rglob("tflite_fuse_kinds.c")
-    lines = set(table.read_text().splitlines())
-    assert {"#define TFLITE_FUSE_INT16_CONV NULL", "#define TFLITE_FUSE_PAIRED_CONV NULL"} <= lines
+    (loops,) = (project / "lib").rglob("tflite_fuse_loops.h")
+    (bits,) = re.findall(r"#define TFLITE_FUSE_CONV_LOOPS (\w+)", loops.read_text())
+    assert int(bits, 0) == sum(
+        1 << layout for layout in (WeightLayout.PLAIN, WeightLayout.PACKED_DOWN, WeightLayout.PACKED)
+    )
 
 
 def environments(project: Path) -> dict[str, dict[str, str]]:

@@ -56,6 +56,7 @@ def export(
         return
     for note in written.notes:
         say(f"- {note}")
+    say(f"- {written.flash.sentence()}")
     say(f"{directory}: {len(written.files)} files for {kind}, a tensor arena of {written.arena_bytes:,} bytes")
 
 

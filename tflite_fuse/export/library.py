@@ -7,7 +7,8 @@ from collections.abc import Collection
 
 from tflite_fuse.errors import RuntimeUnavailableError
 from tflite_fuse.export.folder import Files
-from tflite_fuse.ir.block import StageKind, WeightForm
+from tflite_fuse.export.parts import Parts
+from tflite_fuse.ir.enums import WeightLayout
 from tflite_fuse.runtime.library.sources import library_directory
 
 _GLUE = "tflite_fuse_tflm"
@@ -17,36 +18,33 @@ _OF_SPLITS = (
     "link/",
     *(f"tflite_fuse_{name}." for name in ("worker", "link", "key", "coordinator", "arduino")),
 )
-_OF_LIBM = {
-    "tflite_fuse_float_library_curve.c": {StageKind.FLOAT_LIBRARY_CURVE.name},
-    "tflite_fuse_float_softmax.c": {StageKind.FLOAT_SOFTMAX.name},
-}
-"""Kernels that call functions of the C library's mathematics, and their kinds."""
+_OF_BYTES = (WeightLayout.PLAIN, WeightLayout.PACKED_DOWN, WeightLayout.PACKED)
 _TABLE = "tflite_fuse_kinds.c"
+_LOOPS = "tflite_fuse_loops.h"
 _OTHER_VERSION = "the C sources of tflite-fuse are of another version; install it again"
-_ROW = re.compile(r"row\((\w+), \w+\)")
-_ROWS_OF_SPLITS = re.compile(r"(#define TFLITE_FUSE_KINDS_OF_SPLITS\(row\)).*?\n\n", re.DOTALL)
-_FORMS = {
-    WeightForm.SIXTEEN: "#define TFLITE_FUSE_INT16_CONV tflite_fuse_conv_int16",
-    WeightForm.PAIRED: "#define TFLITE_FUSE_PAIRED_CONV tflite_fuse_conv_paired",
-}
+_ROW = re.compile(r"row\((\w+), (\w+)\)")
 _ROWS = re.compile(r"#define TFLITE_FUSE_KINDS\(row\).*?\n\n", re.DOTALL)
 _ROWS_OF_FLOATS = re.compile(r"(#define TFLITE_FUSE_KINDS_OF_FLOATS\(row\)).*?\n\n", re.DOTALL)
+_ROWS_OF_SPLITS = re.compile(r"(#define TFLITE_FUSE_KINDS_OF_SPLITS\(row\)).*?\n\n", re.DOTALL)
+_ENTRY = re.compile(r"^TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_(\w+)", re.MULTILINE)
+_FUNCTION = re.compile(r"^(?!static)\w[\w ]*\b(tflite_fuse_\w+)\(", re.MULTILINE)
 _MANIFESTS = ("LICENSE", "library.json", "library.properties", "CMakeLists.txt", "idf_component.yml", "keywords.txt")
 
 
-def sources(where: str) -> dict[str, bytes]:
+def sources(where: str, *, splits: bool = False) -> dict[str, bytes]:
     """The library's sources and headers, below ``where`` in a folder.
 
     Args:
         where: path with a slash at its end, or nothing for the folder itself.
+        splits: with what is for several devices together.
 
     Raises:
         RuntimeUnavailableError: this installation lacks them.
     """
     root = library_directory()
     paths = sorted(path for path in root.rglob("*") if path.suffix in (".c", ".h", ".cpp"))
-    return {f"{where}{path.relative_to(root).as_posix()}": path.read_bytes() for path in paths}
+    found = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    return {f"{where}{name}": content for name, content in found.items() if splits or not name.startswith(_OF_SPLITS)}
 
 
 def version() -> str:
@@ -68,76 +66,79 @@ def flat_sources() -> dict[str, bytes]:
     Raises:
         RuntimeUnavailableError: this installation lacks them.
     """
-    parts = ((path.rpartition("/")[2], content) for path, content in sources("").items() if not _is_of_split(path))
+    parts = ((path.rpartition("/")[2], content) for path, content in sources("").items())
     return {name: _INCLUDED_PATH.sub(b"", content) for name, content in parts if not name.startswith(_GLUE)}
 
 
-def _is_of_split(path: str) -> bool:
-    """Whether a file is for several devices together."""
-    return path.startswith(_OF_SPLITS)
+def with_parts(files: Files, parts: Parts) -> Files:
+    """Return a folder with the kernels and loops of these parts alone, and without the library where there is no block.
 
-
-def with_kinds(files: Files, kinds: Collection[StageKind], forms: Collection[WeightForm] = ()) -> Files:
-    """The same folder with the kernels of these kinds alone, and of weights in these forms beside bytes.
-
-    The others lose their row in the library's table of kinds. Nothing names them then, so that linkers that collect
-    sections leave them out; a block that uses one is refused as if the kind were unknown. Kernels that need the C
-    library's mathematics are no part of the folder then, so that it is built without ``-lm``.
+    Other kinds lose their row in the library's table, and their file where no other one calls it; other loops lose
+    their bit. Linkers that collect sections then leave them out, and a block that uses one is refused.
 
     Raises:
         RuntimeUnavailableError: the installed library's table is not what this package knows.
     """
-    path, table = _table(files)
-    if not path or not kinds:
-        return files
-    wanted = {kind.name for kind in kinds}
+    if not parts.kinds:
+        return {name: content for name, content in files.items() if "/tflite_fuse/" not in name}
+    path, table = _found(files, _TABLE)
+    wanted = {kind.name for kind in parts.kinds}
     there = "".join(found.group() for rows in (_ROWS, _ROWS_OF_FLOATS) if (found := rows.search(table)))
-    kept = [row.group() for row in _ROW.finditer(there) if row.group(1) in wanted]
+    kept = [row for row in _ROW.finditer(there) if row.group(1) in wanted]
     if len(kept) != len(wanted):
         raise RuntimeUnavailableError(_OTHER_VERSION)
-    rows = " \\\n  ".join(("#define TFLITE_FUSE_KINDS(row)", *kept))
+    rows = " \\\n  ".join(("#define TFLITE_FUSE_KINDS(row)", *(row.group() for row in kept)))
     said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
     for others in (_ROWS_OF_SPLITS, _ROWS_OF_FLOATS):
         table = others.sub(r"\1\n\n", table, count=1)
-    files = {name: content for name, content in files.items() if not _OF_LIBM.get(_file(name), wanted) - wanted}
-    return with_weights({**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1)}, forms)
+    files = _without_kernels(files, {row.group(2) for row in kept})
+    files = {**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1)}
+    return _with_loops(files, CONV=parts.convolutions, DEPTHWISE=parts.depthwise)
 
 
-def with_weights(files: Files, forms: Collection[WeightForm]) -> Files:
-    """The same folder with the convolutions of weights in these forms alone, beside those of bytes.
+def _with_loops(files: Files, **loops: int) -> Files:
+    path, text = _found(files, _LOOPS)
+    for name, bits in loops.items():
+        text, count = re.subn(rf"(#define TFLITE_FUSE_{name}_LOOPS) \w+", rf"\1 {bits:#x}", text)
+        if count != 1:
+            raise RuntimeUnavailableError(_OTHER_VERSION)
+    return {**files, path: text.encode()}
+
+
+def _without_kernels(files: Files, kept: Collection[str]) -> Files:
+    """Without the files of kernels whose entries are not in ``kept``, but for those that files that stay call."""
+    code = {name: _text(content) for name, content in files.items() if name.endswith(".c")}
+    entries = {name: set(_ENTRY.findall(text)) for name, text in code.items() if not name.endswith(_TABLE)}
+    gone = {name for name, kinds in entries.items() if kinds and not kinds & set(kept)}
+    staying = "".join(text for name, text in code.items() if name not in gone and entries.get(name))
+    called = {name for name in gone if any(re.search(rf"\b{f}\b", staying) for f in _FUNCTION.findall(code[name]))}
+    return {name: content for name, content in files.items() if name not in gone - called}
+
+
+def for_workers(where: str) -> Files:
+    """Return the library for devices of a split: without TensorFlow Lite Micro, on int8 with weights of bytes.
+
+    Fragments have weights of bytes, whatever a worker's core is.
 
     Raises:
-        RuntimeUnavailableError: as ``with_kinds``.
+        RuntimeUnavailableError: this installation lacks the library, or has another one.
     """
-    path, table = _table(files)
-    if any(line not in table for line in _FORMS.values()):
-        raise RuntimeUnavailableError(_OTHER_VERSION)
-    for line in (line for form, line in _FORMS.items() if form not in forms):
-        table = table.replace(line, f"{line.rpartition(' ')[0]} NULL")
-    return {**files, path: table.encode()}
+    files: Files = {name: content for name, content in package(where, splits=True).items() if _GLUE not in name}
+    path, table = _found(files, _TABLE)
+    floats = {name for name in files if "/floats/tflite_fuse_float_" in name and _ENTRY.search(_text(files[name]))}
+    files = {name: content for name, content in files.items() if name not in floats}
+    files = {**files, path: _ROWS_OF_FLOATS.sub(r"\1\n\n", table, count=1).encode()}
+    return _with_loops(files, CONV=sum(1 << layout for layout in _OF_BYTES))
 
 
-def _file(path: str) -> str:
-    return path.rpartition("/")[2]
+def _found(files: Files, name: str) -> tuple[str, str]:
+    """Path and text of a file of the library; both empty where a folder has none."""
+    path = next((path for path in files if path.rpartition("/")[2] == name), "")
+    return path, _text(files[path]) if path else ""
 
 
-def without_floats(files: Files) -> Files:
-    """The same folder without the kernels on float32."""
-    path, table = _table(files)
-    kept = {name: content for name, content in files.items() if _file(name) not in _OF_LIBM}
-    return {**kept, path: _ROWS_OF_FLOATS.sub(r"\1\n\n", table, count=1).encode()}
-
-
-def _table(files: Files) -> tuple[str, str]:
-    """Path and text of the library's table of kinds; both empty where a folder has none."""
-    path = next((path for path in files if path.rpartition("/")[2] == _TABLE), "")
-    content = files[path] if path else ""
-    return path, content if isinstance(content, str) else content.decode()
-
-
-def without_tflm(where: str) -> dict[str, bytes]:
-    """``package`` for projects that have no TensorFlow Lite Micro, without what registers the operator there."""
-    return {name: content for name, content in package(where).items() if _GLUE not in name}
+def _text(content: str | bytes) -> str:
+    return content if isinstance(content, str) else content.decode()
 
 
 def licence(where: str) -> dict[str, bytes]:
@@ -145,9 +146,9 @@ def licence(where: str) -> dict[str, bytes]:
     return _beside(where, ("LICENSE",))
 
 
-def package(where: str) -> dict[str, bytes]:
+def package(where: str, *, splits: bool = False) -> dict[str, bytes]:
     """The library as PlatformIO and ESP-IDF take it: sources, manifests, build files, licence."""
-    return {**sources(f"{where}src/"), **_beside(where, _MANIFESTS)}
+    return {**sources(f"{where}src/", splits=splits), **_beside(where, _MANIFESTS)}
 
 
 def _beside(where: str, names: tuple[str, ...]) -> dict[str, bytes]:

@@ -7,19 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tflite_fuse.emit.in_model import block_overlaps, blocks_in
+from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export import library
+from tflite_fuse.export.flash import Flash, measured
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio, zephyr
+from tflite_fuse.export.parts import parts_of
 from tflite_fuse.export.ports import Port
 from tflite_fuse.export.readme import readme
 from tflite_fuse.export.steps import whole_model
 from tflite_fuse.export.tflm import tflm_model
+from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.runtimes import Runtime, runtime_for
 from tflite_fuse.model.edit import remove_metadata
 from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.witness import WITNESS_METADATA
 
@@ -38,11 +42,13 @@ class Export:
     Attributes:
         files: paths of all files, sorted.
         arena_bytes: the arena the program declares.
+        flash: bytes of flash of model and library.
         notes: what the user should know, one sentence each.
     """
 
     files: tuple[Path, ...]
     arena_bytes: int
+    flash: Flash
     notes: tuple[str, ...] = ()
 
     def to_json(self, format: str, directory: Path) -> dict[str, Any]:
@@ -53,14 +59,19 @@ class Export:
             "directory": str(directory),
             "files": [str(path) for path in self.files],
             "arena_bytes": self.arena_bytes,
+            "flash": self.flash.to_json(),
             "notes": list(self.notes),
         }
 
 
 @dataclass(frozen=True)
 class _Content:
+    """Files, bytes of the arena, of the model in flash, the options of its blocks, notes, outputs."""
+
     files: Files
     arena_bytes: int
+    model_bytes: int
+    blocks: tuple[bytes, ...]
     notes: tuple[str, ...]
     outputs: tuple[Port, ...]
 
@@ -105,11 +116,12 @@ def export_model(
         content = _plain(model, title, target, format)
     else:
         content = _with_tflm(model, data, title, target, format, runtime)
-    stages = [stage for plan in blocks_in(model).values() for stage in plan.block.stages]
-    kinds, forms = {stage.kind for stage in stages}, {stage.weight_form for stage in stages}
-    about = readme(format, title, target.resolve().name, content.arena_bytes, content.notes, content.outputs)
-    files = {"README.md": about, **library.with_kinds(content.files, kinds, forms)}
-    return Export(write_folder(target, files, force=force), content.arena_bytes, content.notes)
+    files = library.with_parts(content.files, parts_of(content.blocks))
+    flash = measured(files, format, content.model_bytes)
+    folder = target.resolve().name
+    about = readme(format, title, folder, content.arena_bytes, flash, content.notes, content.outputs)
+    written = write_folder(target, {"README.md": about, **files}, force=force)
+    return Export(written, content.arena_bytes, flash, content.notes)
 
 
 def _read(source: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Model]:
@@ -120,8 +132,10 @@ def _read(source: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Model]:
 
 def _plain(model: Model, title: str, target: Path, format: str) -> _Content:
     whole = whole_model(model)
+    blocks = tuple(step.options for step in whole.steps if step.options)
+    data = sum(len(step.options) + len(step.constants) for step in whole.steps)
     files = _WITHOUT_TFLM[format].files(whole, title, target)
-    return _Content(files, whole.arena_bytes, whole.notes, tuple(port for port, _ in whole.outputs))
+    return _Content(files, whole.arena_bytes, data, blocks, whole.notes, tuple(port for port, _ in whole.outputs))
 
 
 def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str, runtime: Runtime) -> _Content:
@@ -138,4 +152,6 @@ def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str,
     if usual.arena.unknown:
         names = ", ".join(usual.arena.unknown)
         notes.append(f"what {names} needs of the arena is not known: the declared size may be too small")
-    return _Content(room.files(found, target), usual.nbytes, tuple(notes), found.outputs)
+    fused = [each for each in model.main.operators if operator_name(model, each) == FUSED_OPERATOR]
+    blocks = tuple(each.custom_options or b"" for each in fused)
+    return _Content(room.files(found, target), usual.nbytes, len(data), blocks, tuple(notes), found.outputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflite_fuse.export import library
+from tflite_fuse.export.flash import Flash
 from tflite_fuse.export.ports import Port
 from tflite_fuse.export.text import comment
 
@@ -60,7 +61,13 @@ _PLACES = {
 
 
 def readme(
-    format: str, title: str, folder: str, arena_bytes: int, notes: Sequence[str], outputs: Sequence[Port]
+    format: str,
+    title: str,
+    folder: str,
+    arena_bytes: int,
+    flash: Flash,
+    notes: Sequence[str],
+    outputs: Sequence[Port],
 ) -> str:
     """Return the text of ``README.md``.
 
@@ -69,6 +76,7 @@ def readme(
         title: of the model.
         folder: the directory's name.
         arena_bytes: what the program declares.
+        flash: what model and library take of it.
         notes: what the export says, one sentence each.
         outputs: of the model.
 
@@ -87,6 +95,8 @@ def readme(
         "|---|---|",
         *_where(format, arena_bytes),
         "",
+        f"Flash: {_flash(format, flash)}",
+        "",
         *(f"- {note[0].upper()}{note[1:]}." for note in notes),
         *([""] if notes else []),
         "It prints, with other numbers:",
@@ -97,6 +107,13 @@ def readme(
         "",
     ]
     return "\n".join(lines)
+
+
+def _flash(format: str, flash: Flash) -> str:
+    text = f"{flash.sentence()}."
+    if flash.library_bytes:
+        text += " That was measured when this was written: what a linker keeps that collects sections."
+    return f"{text} The file that registers the operator, and the runtime, come on top." if format in _PLACES else text
 
 
 def _where(format: str, arena_bytes: int) -> list[str]:

@@ -15,8 +15,8 @@ TFLITE_FUSE_RARE int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, 
   const bool is_listed = input->channels % 4 == 0 && taps <= TFLITE_FUSE_MAX_LISTED_TAPS;
   const bool is_copied = input->channels % 4 != 0 && row <= (uint32_t)most &&
                          stage->kernel_height * (int32_t)((row + 3) / 4) <= TFLITE_FUSE_MAX_PATCH_VALUES / 4;
-  const int32_t halfwords = stage->weight_layout - TFLITE_FUSE_LAYOUT_INT16_DOWN, is_wide = halfwords == 0;
-  if ((!is_listed && !is_copied) || (halfwords >= 0 && tflite_fuse_halfword_convs[halfwords] == NULL)) {
+  const int32_t is_wide = stage->weight_layout == TFLITE_FUSE_LAYOUT_INT16_DOWN;
+  if ((!is_listed && !is_copied) || !TFLITE_FUSE_HAS_CONV(stage->weight_layout)) {
     return -1;
   }
   return is_listed ? tflite_fuse_volume((2 << is_wide) * taps, input->channels, pairs)

@@ -78,12 +78,6 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_source = {0};
 const tflite_fuse_entry* const tflite_fuse_kinds[] = {TFLITE_FUSE_KINDS(TFLITE_FUSE_ROW) TFLITE_FUSE_KINDS_OF_FLOATS(
     TFLITE_FUSE_ROW) TFLITE_FUSE_KINDS_OF_SPLITS(TFLITE_FUSE_ROW)};
 
-/* NULL in a project whose model has no weights of 16 bits, or none in pairs: its linker leaves their kernel out. */
-#define TFLITE_FUSE_INT16_CONV tflite_fuse_conv_int16
-#define TFLITE_FUSE_PAIRED_CONV tflite_fuse_conv_paired
-
-const tflite_fuse_kernel tflite_fuse_halfword_convs[] = {TFLITE_FUSE_INT16_CONV, NULL, TFLITE_FUSE_PAIRED_CONV};
-
 const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind) {
   const size_t count = sizeof(tflite_fuse_kinds) / sizeof(tflite_fuse_kinds[0]);
   return kind >= 0 && (size_t)kind < count ? tflite_fuse_kinds[kind] : NULL;

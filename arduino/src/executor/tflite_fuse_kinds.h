@@ -10,6 +10,7 @@
 #include "../tflite_fuse_rows.h"
 #include "tflite_fuse_compiler.h"
 #include "tflite_fuse_format.h"
+#include "tflite_fuse_loops.h"
 
 TFLITE_FUSE_HIDDEN_BEGIN
 
@@ -78,10 +79,6 @@ const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind);
 static inline const tflite_fuse_entry* tflite_fuse_entry_of(const tflite_fuse_stage* stage) {
   return tflite_fuse_kinds[stage->kind];
 }
-
-/* The convolutions with weights in halfwords, from layout INT16_DOWN on; NULL for what a library is without: blocks that
- * have such are refused. */
-extern const tflite_fuse_kernel tflite_fuse_halfword_convs[3];
 
 /* Kernels that others call. */
 void tflite_fuse_conv(const tflite_fuse_call* call);

@@ -117,9 +117,7 @@ def export_split(
     deployment = read_deployment(Path(source))
     places = places_of(deployment)
     locks = _locks(deployment, places, key is not None)
-    # Fragments have weights of bytes, whatever a worker's core is.
-    kernels = library.without_floats(library.with_weights(library.without_tflm("lib/tflite_fuse/"), ()))
-    files = {**_devices(deployment, places, locks), **key_files(key), **kernels}
+    files = {**_devices(deployment, places, locks), **key_files(key), **library.for_workers("lib/tflite_fuse/")}
     files["platformio.ini"] = _ini(places, locks)
     files["include/network.h"] = _NETWORK
     files["README.md"] = _readme(places, key)

@@ -42,22 +42,35 @@ static TFLITE_FUSE_RARE void conv_1_pixel(const tflite_fuse_call* call, int32_t 
   }
 }
 
-void tflite_fuse_conv(const tflite_fuse_call* call) {
-  if (is_packed(call->stage)) {
-    const int32_t halfwords = call->stage->weight_layout - TFLITE_FUSE_LAYOUT_INT16_DOWN;
-    (halfwords < 0 ? tflite_fuse_conv_packed : tflite_fuse_halfword_convs[halfwords])(call);
-    return;
-  }
+static void conv_plain(const tflite_fuse_call* call) {
   for (int32_t i = 0; i < call->count; ++i) {
     conv_1_pixel(call, i);
   }
 }
 
+#define TFLITE_FUSE_LOOP(LAYOUT, loop) \
+  [TFLITE_FUSE_LAYOUT_##LAYOUT] = TFLITE_FUSE_HAS_CONV(TFLITE_FUSE_LAYOUT_##LAYOUT) ? (loop) : NULL
+
+void tflite_fuse_conv(const tflite_fuse_call* call) {
+  static const tflite_fuse_kernel loops[] = {
+      TFLITE_FUSE_LOOP(PLAIN, conv_plain),
+      TFLITE_FUSE_LOOP(PACKED_DOWN, tflite_fuse_conv_packed),
+      TFLITE_FUSE_LOOP(PACKED, tflite_fuse_conv_packed),
+      TFLITE_FUSE_LOOP(INT16_DOWN, tflite_fuse_conv_int16),
+      TFLITE_FUSE_LOOP(PAIRED_DOWN, tflite_fuse_conv_paired),
+  };
+  loops[call->stage->weight_layout](call);
+}
+
 static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                              const tflite_fuse_tensor* output) {
   const int32_t taps = stage->kernel_height * stage->kernel_width;
-  return is_packed(stage) ? tflite_fuse_quad_bytes(stage, input, output)
-                          : tflite_fuse_volume(taps, input->channels, output->channels);
+  if (is_packed(stage)) {
+    return tflite_fuse_quad_bytes(stage, input, output);
+  }
+  return TFLITE_FUSE_HAS_CONV(TFLITE_FUSE_LAYOUT_PLAIN)
+             ? (int64_t)tflite_fuse_volume(taps, input->channels, output->channels)
+             : -1;
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_conv = {

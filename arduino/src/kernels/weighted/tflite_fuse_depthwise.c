@@ -50,15 +50,7 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void depthwise_1_channel(const tfli
   call->outputs[index][channel] = tflite_fuse_requantize(sum, table[channel], tflite_fuse_range_of(call));
 }
 
-static void depthwise(const tflite_fuse_call* call) {
-  if (call->stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN) {
-    if (call->inputs[0]->channels == 1) {
-      tflite_fuse_conv(call);
-    } else {
-      tflite_fuse_depthwise_packed(call);
-    }
-    return;
-  }
+static void depthwise_plain(const tflite_fuse_call* call) {
   const int32_t channels = call->output->channels;
   const int32_t multiplier = call->stage->depth_multiplier;
   const int32_t in_fours = multiplier == 1 ? channels - channels % 4 : 0;
@@ -74,6 +66,17 @@ static void depthwise(const tflite_fuse_call* call) {
         depthwise_1_channel(call, i, input_channel, channel);
       }
     }
+  }
+}
+
+/* Packed weights of one input channel are a convolution's. */
+static void depthwise(const tflite_fuse_call* call) {
+  if (TFLITE_FUSE_HAS_PLAIN_DEPTHWISE && !is_packed(call->stage)) {
+    depthwise_plain(call);
+  } else if (call->inputs[0]->channels == 1) {
+    tflite_fuse_conv(call);
+  } else if (TFLITE_FUSE_HAS_PACKED_DEPTHWISE) {
+    tflite_fuse_depthwise_packed(call);
   }
 }
 
@@ -93,6 +96,7 @@ static int64_t row_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tenso
   const bool fits_kernel =
       !tflite_fuse_is_halfword(stage) && stage->depth_multiplier == 1 && within(stage->kernel_width, 3, 7) && columns % 2 == 1 && rows == columns &&
       stage->stride_width <= 2 && stage->dilation_width == 1 &&
+      TFLITE_FUSE_HAS_DEPTHWISE(stage->kernel_width, stage->stride_width) &&
       pointers_of_one(stage, input) + TFLITE_FUSE_DEPTHWISE_PIXELS <= TFLITE_FUSE_STACK_POINTERS;
   const int32_t pairs = rows / 2 * ((columns + 1) / 2 * 4), last = rows % 2 != 0 ? (columns + 3) / 4 * 4 : 0;
   return fits_kernel ? (int64_t)tflite_fuse_volume(1, pairs + last, output->channels) : -1;
@@ -101,7 +105,9 @@ static int64_t row_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tenso
 static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                             const tflite_fuse_tensor* output) {
   if (!is_packed(stage)) {
-    return tflite_fuse_volume(stage->kernel_height, stage->kernel_width, output->channels);
+    return TFLITE_FUSE_HAS_PLAIN_DEPTHWISE
+               ? (int64_t)tflite_fuse_volume(stage->kernel_height, stage->kernel_width, output->channels)
+               : -1;
   }
   return input->channels == 1 ? tflite_fuse_quad_bytes(stage, input, output) : row_bytes(stage, input, output);
 }

@@ -216,15 +216,24 @@ TFLITE_FUSE_DEFINE_COMPUTE(compute_7_2_of_2, 9, 2, 7, 2)
 
 typedef void (*kernel)(const job*);
 
+/* A loop that a library has; windows and strides of those it is without are refused. */
+#define TFLITE_FUSE_LOOP(width, stride, loop) (TFLITE_FUSE_HAS_DEPTHWISE(width, stride) ? (loop) : NULL)
+#define TFLITE_FUSE_LOOP_OF_1(width, loop) \
+  (TFLITE_FUSE_HAS_DEPTHWISE(width, 1) || TFLITE_FUSE_HAS_DEPTHWISE(width, 2) ? (loop) : NULL)
+#define TFLITE_FUSE_LOOPS(width) \
+  {TFLITE_FUSE_LOOP(width, 1, compute_##width##_1), TFLITE_FUSE_LOOP(width, 2, compute_##width##_2)}
+#define TFLITE_FUSE_LOOPS_OF_FEW(width)                                                                     \
+  {TFLITE_FUSE_LOOP_OF_1(width, compute_##width##_of_1), TFLITE_FUSE_LOOP(width, 1, compute_##width##_1_of_2), \
+   TFLITE_FUSE_LOOP(width, 2, compute_##width##_2_of_2)}
+
 /* For `left` pixels, whose windows are `looked_at`. */
 static kernel kernel_for(const tflite_fuse_stage* stage, int32_t left, int32_t looked_at) {
-  static const kernel of_4[3][2] = {{compute_3_1, compute_3_2}, {compute_5_1, compute_5_2}, {compute_7_1, compute_7_2}};
+  static const kernel of_4[3][2] = {TFLITE_FUSE_LOOPS(3), TFLITE_FUSE_LOOPS(5), TFLITE_FUSE_LOOPS(7)};
   if (looked_at < AT_ONCE) {
-    return looked_at == 1 ? compute_3_of_1 : compute_3_1_of_2;
+    return looked_at == 1 ? TFLITE_FUSE_LOOP_OF_1(3, compute_3_of_1) : TFLITE_FUSE_LOOP(3, 1, compute_3_1_of_2);
   }
 #if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
-  static const kernel of_few[2][3] = {{compute_5_of_1, compute_5_1_of_2, compute_5_2_of_2},
-                                      {compute_7_of_1, compute_7_1_of_2, compute_7_2_of_2}};
+  static const kernel of_few[2][3] = {TFLITE_FUSE_LOOPS_OF_FEW(5), TFLITE_FUSE_LOOPS_OF_FEW(7)};
   if (left <= 2 && stage->kernel_width > 3) {
     return of_few[(stage->kernel_width - 5) / 2][left == 1 ? 0 : stage->stride_width];
   }

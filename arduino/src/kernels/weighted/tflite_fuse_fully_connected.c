@@ -34,7 +34,9 @@ static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_te
   if (is_packed(stage)) {
     return pixels == 1 ? tflite_fuse_quad_bytes(stage, input, output) : -1;
   }
-  return tflite_fuse_volume(pixels, input->channels, output->channels);
+  return pixels > 1 || TFLITE_FUSE_HAS_CONV(TFLITE_FUSE_LAYOUT_PLAIN)
+             ? (int64_t)tflite_fuse_volume(pixels, input->channels, output->channels)
+             : -1;
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_fully_connected = {
