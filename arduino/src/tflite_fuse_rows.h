@@ -67,7 +67,7 @@ typedef struct tflite_fuse_rows {
   tflite_fuse_kernel convolution;
   tflite_fuse_kernel depthwise;
   void* user;            /* every call has it */
-  uint32_t* differences; /* NULL; the library's own while it tries kernels */
+  tflite_fuse_kernel others; /* of all other kinds, and of these two where they have none of their own */
 } tflite_fuse_rows;
 
 /* Lets a prepared block use an application's kernels if they compute what the library's do.

@@ -26,6 +26,7 @@ PUBLIC_HEADERS = (
     "tflite_fuse_outside.h",
     "tflite_fuse_model.h",
     "tflite_fuse_rows.h",
+    "tflite_fuse_profile.h",
     "tflite_fuse_link.h",
 )
 

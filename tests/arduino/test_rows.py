@@ -13,7 +13,7 @@ from tests.arduino.fake_runtime import SANITIZERS, build, compiler, library_obje
 from tests.drawing.witness import plan
 from tflite_fuse.emit.encode import encode
 from tflite_fuse.export.text import byte_array
-from tflite_fuse.ir.block import BlockConfig
+from tflite_fuse.ir.block import BlockConfig, StageKind
 from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.runtime.library.sources import library_directory
 
@@ -21,8 +21,8 @@ PROGRAM = Path(__file__).with_name("row_kernels.c")
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two convolutions and a depthwise one in a block with plain weights, and row kernels written for clarity."""
+def block(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two convolutions and a depthwise one in a block with plain weights."""
     folder = tmp_path_factory.mktemp("rows")
     b = ModelBuilder(2)
     x = b.conv(b.input((1, 11, 9, 3)), 5, 7)
@@ -32,9 +32,19 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arrays = (("options", encoded.options), ("constants", encoded.constants))
     text = [byte_array(f"static const _Alignas(16) unsigned char {name}[{len(data)}]", data) for name, data in arrays]
     (folder / "block.h").write_text("\n".join(text))
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{library_directory()}", f"-I{folder}"]
-    build([compiler("gcc"), *flags, PROGRAM, *library_objects(), "-lm", "-o", folder / "program"])
-    return folder / "program"
+    return folder
+
+
+def compiled(block: Path, source: Path) -> Path:
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-I{library_directory()}", f"-I{block}"]
+    build([compiler("gcc"), *flags, source, *library_objects(), "-lm", "-o", block / source.stem])
+    return block / source.stem
+
+
+@pytest.fixture(scope="module")
+def program(block: Path) -> Path:
+    """Row kernels written for clarity."""
+    return compiled(block, PROGRAM)
 
 
 def outcome(program: Path, *arguments: str, lines: bool = False) -> list[str]:
@@ -70,3 +80,16 @@ def test_each_kernel_can_be_called_by_itself(tmp_path: Path) -> None:
     assert larger == "-1 6 127 100 -7 64"
     assert conv == "-100 10 2 0 -2 29"
     assert depthwise == "-100 15 -100 0 -9 -64"
+
+
+def test_a_profile_sees_every_run_of_pixels_of_every_stage_and_changes_no_byte(block: Path) -> None:
+    """The clock counts its readings, so each run of pixels takes one tick; an application's kernels are still called."""
+    first, *stages = outcome(compiled(block, PROGRAM.with_name("profile.c")), lines=True)
+    plain, profiled, over_rows, after, of_rows, calls, readings, others = first.split()
+    assert plain == profiled == over_rows == after
+    assert readings == others, "each of two profiles sees one run"
+    kinds, ticks, second = zip(*(map(int, line.split()) for line in stages), strict=True)
+    assert kinds == (StageKind.CONV, StageKind.DEPTHWISE, StageKind.CONV)
+    assert 2 * sum(ticks) == int(readings) and ticks == second and min(ticks) > 10
+    assert int(of_rows) == ticks[0] + ticks[2], "kernels of the application compute below the profile"
+    assert int(calls) == 2 * int(of_rows), "and without it"

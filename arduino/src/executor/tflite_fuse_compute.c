@@ -154,36 +154,14 @@ static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, i
 
 /* ---- Kernels of the application ---- */
 
-/* A number that changes with any byte of the call's outputs: comparing needs no second copy of them. */
-static uint32_t sum_of(const tflite_fuse_call* call) {
-  uint32_t sum = 0;
-  for (int32_t i = 0; i < call->count; ++i) {
-    for (int32_t c = 0; c < call->output->channels; ++c) {
-      sum = (sum ^ (uint8_t)call->outputs[i][c]) * UINT32_C(16777619);
-    }
-  }
-  return sum;
-}
-
-/* Whether the application has a kernel for the call, which it has computed then. While kernels are tried, the library's
- * computes it again and the bytes are compared. */
-static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE bool computed_by(const tflite_fuse_rows* rows,
-                                                              const tflite_fuse_entry* entry, tflite_fuse_call* call) {
-  const int32_t kind = call->stage->kind;
-  const tflite_fuse_kernel kernel = kind == TFLITE_FUSE_KIND_CONV        ? rows->convolution
-                                    : kind == TFLITE_FUSE_KIND_DEPTHWISE ? rows->depthwise
-                                                                         : NULL;
-  if (kernel == NULL) {
-    return false;
-  }
+/* Whether the application has a kernel for the call, which it has computed then. */
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE bool computed_by(const tflite_fuse_rows* rows, tflite_fuse_call* call) {
+  const tflite_fuse_kernel kernel = tflite_fuse_row_kernel(rows, call->stage->kind);
   call->user = rows->user;
-  kernel(call);
-  if (rows->differences != NULL) {
-    const uint32_t theirs = sum_of(call);
-    entry->compute(call);
-    *rows->differences += theirs != sum_of(call);
+  if (kernel != NULL) {
+    kernel(call);
   }
-  return true;
+  return kernel != NULL;
 }
 
 /* ---- Calls ---- */
@@ -205,7 +183,7 @@ static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* 
     call->windows[1] = (const int8_t* const*)second;
     point_to_windows(second, m, call, call->inputs[1]);
   }
-  if (m->block->rows == NULL || !computed_by(m->block->rows, entry, call)) {
+  if (m->block->rows == NULL || !computed_by(m->block->rows, call)) {
     entry->compute(call);
   }
 }

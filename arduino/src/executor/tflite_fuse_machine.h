@@ -185,6 +185,14 @@ static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* sta
   return (int64_t)output->channels * (sums == TFLITE_FUSE_SUMS_LARGEST ? 1 : small ? 2 : 4);
 }
 
+/* An application's kernel for stages of a kind; NULL where it has none. */
+static inline tflite_fuse_kernel tflite_fuse_row_kernel(const tflite_fuse_rows* rows, int32_t kind) {
+  const tflite_fuse_kernel own = kind == TFLITE_FUSE_KIND_CONV        ? rows->convolution
+                                 : kind == TFLITE_FUSE_KIND_DEPTHWISE ? rows->depthwise
+                                                                      : NULL;
+  return own == NULL ? rows->others : own;
+}
+
 /* ---- Packed layouts ---- */
 
 /* Whether weights are in halfwords. */
