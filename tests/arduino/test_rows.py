@@ -83,7 +83,7 @@ def test_each_kernel_can_be_called_by_itself(tmp_path: Path) -> None:
 
 
 def test_a_profile_sees_every_run_of_pixels_of_every_stage_and_changes_no_byte(block: Path) -> None:
-    """The clock counts its readings, so each run of pixels takes one tick; an application's kernels are still called."""
+    """The clock counts its readings, so each run of pixels takes one tick; the application's own kernels go on."""
     first, *stages = outcome(compiled(block, PROGRAM.with_name("profile.c")), lines=True)
     plain, profiled, over_rows, after, of_rows, calls, readings, others = first.split()
     assert plain == profiled == over_rows == after

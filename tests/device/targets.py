@@ -27,6 +27,9 @@ OF_HALFWORDS = ("tflite_fuse_conv_int16", "tflite_fuse_conv_int16_dsp", "tflite_
 NOT_OF_A_WORKER = ("tflite_fuse_coordinator", "tflite_fuse_several", "tflite_fuse_key", "tflite_fuse_sums")
 """Files that only a coordinator has, who has a key, or a worker whose layers are cut by input channels."""
 
+ON_CALL = ("tflite_fuse_profile", "tflite_fuse_rows")
+"""Files that only applications link that call them."""
+
 _SEMIHOSTING = "-nographic -monitor none -serial none -icount shift=0 -semihosting-config enable=on,target=native"
 _CORTEX = "-mthumb -mfloat-abi=hard -ffunction-sections -fdata-sections"
 _CORTEX_LINK = "-nostartfiles --specs=nano.specs --specs=nosys.specs -Wl,--gc-sections"
@@ -261,10 +264,13 @@ def library_size(
     target: Target, directory: Path, flags: str, worker: bool = False, optional: bool = False
 ) -> dict[str, int]:
     """Bytes of code and constants of each source file of the library: what a block that uses everything links, or what
-    the worker of a split has beside that, its link included; ``optional``: what only some of these have."""
+    the worker of a split has beside that, its link included; ``optional``: what only some of these have. Files that
+    only applications link that call them are not counted."""
     sizes: dict[str, int] = {}
     for source in library_sources():
         if (source.parent.name in ("worker", "link")) is not worker or (source.stem in NOT_OF_A_WORKER) is not optional:
+            continue
+        if source.stem in ON_CALL:
             continue
         command = [f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c {source} -o part.o".split()]
         call(command, directory)

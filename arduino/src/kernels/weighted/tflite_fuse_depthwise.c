@@ -71,13 +71,12 @@ static void depthwise_plain(const tflite_fuse_call* call) {
 
 /* Packed weights of one input channel are a convolution's. */
 static void depthwise(const tflite_fuse_call* call) {
-  if (TFLITE_FUSE_HAS_PLAIN_DEPTHWISE && !is_packed(call->stage)) {
-    depthwise_plain(call);
-  } else if (call->inputs[0]->channels == 1) {
-    tflite_fuse_conv(call);
-  } else if (TFLITE_FUSE_HAS_PACKED_DEPTHWISE) {
-    tflite_fuse_depthwise_packed(call);
+  if (!TFLITE_FUSE_HAS_PLAIN_DEPTHWISE || is_packed(call->stage)) {
+    (TFLITE_FUSE_HAS_PACKED_DEPTHWISE && call->inputs[0]->channels > 1 ? tflite_fuse_depthwise_packed
+                                                                      : tflite_fuse_conv)(call);
+    return;
   }
+  depthwise_plain(call);
 }
 
 /* ---- The kind ---- */
