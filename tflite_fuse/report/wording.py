@@ -253,10 +253,16 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("run", "inputs"): _compared,
     ("run", "fewer channels"): "of the tensors in blocks {count} lack channels of the original's and were not compared "
     "alone",
+    (
+        "run",
+        "blocks by reference",
+    ): "{run} of {blocks} blocks were run by themselves in the C library on this machine and "
+    "gave the bytes of this package's numpy reference; that is not TensorFlow Lite Micro",
     ("run", "calls"): "run over two sequences of {calls} calls, one with a reset, as well",
     ("run", "stream"): "run over two sequences of {calls} calls, seed {seed}, beside the model over the window",
     ("run", "stands for"): "{runtime} gave the same bytes for that model and the rewritten one on {inputs} inputs",
     ("warned", "rights"): "the runtime ran with rights it does not need: {rights}",
+    ("warned", "blocks not run"): "no block was run beside this package's numpy reference: {why}",
     ("warned", "inputs say little"): "{why}",
     ("warned", "runtime refuses"): "{why}",
     ("warned", "no second witness"): "LiteRT cannot stand in as a witness: {why}",

@@ -36,6 +36,7 @@ from tflite_fuse.report.wording import sentence, sentences_of
 from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
 from tflite_fuse.rewriting.quantized import quantization_offer
+from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.comparison import Comparison, Testimony, unheard
 
 if TYPE_CHECKING:
@@ -95,6 +96,10 @@ def rewrite_model(
 
         models = model, made.model
         heard = hear(models, files, bool(verify), inputs, seed, progress, made.certificate, over)
+    elif verify is None and not tflm.built_for_this_machine():
+        from tflite_fuse.runtime.comparing.by_blocks import blocks_beside_reference
+
+        heard = replace(heard, notes=blocks_beside_reference(made.model, seed))
     if mended.changed:
         heard = _beside_what_it_means(heard, mended, verify)
     reads = outside_notes(outside_inputs(made.model), outside_reads(made.model))

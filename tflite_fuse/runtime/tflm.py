@@ -57,9 +57,14 @@ def available() -> bool:
     return importlib.util.find_spec("tflite_micro") is not None
 
 
+def built_for_this_machine() -> bool:
+    """Return whether there is a wheel that could be installed here."""
+    return (sys.platform, platform.machine()) == ("linux", "x86_64")
+
+
 def how_to_get() -> str:
     """Return the command that installs the wheel, or why there is none for this machine."""
-    if (sys.platform, platform.machine()) == ("linux", "x86_64"):
+    if built_for_this_machine():
         return how_to_install("verify")
     return f"its package is for Linux on x86-64, and this is {platform.system()} on {platform.machine()}"
 

@@ -1,0 +1,70 @@
+"""Where TensorFlow Lite Micro has no package, blocks are run as C and as numpy, and that is called what it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import tflite_fuse
+from scripts.zoo.networks import inverted_residual_network
+from tests.float_models import with_float_borders
+from tests.uint8_models import with_uint8_borders
+from tflite_fuse.emit.in_model import blocks_in
+from tflite_fuse.errors import RuntimeUnavailableError, VerificationError
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing import by_blocks
+from tflite_fuse.runtime.comparing.by_blocks import blocks_beside_reference
+
+SMALL = inverted_residual_network(size=24, blocks=2)
+
+
+def rewritten(model: Model = SMALL, **options: str) -> Model:
+    return load_model(tflite_fuse.rewrite(serialize_model(model), verify=False, **options).model)  # type: ignore[arg-type]
+
+
+def test_all_blocks_that_stand_alone_are_run() -> None:
+    for model in (rewritten(), rewritten(with_float_borders(SMALL))):
+        (found,) = blocks_beside_reference(model, 0)
+        assert found.details == {"run": len(blocks_in(model)), "blocks": len(blocks_in(model))}
+
+
+def test_what_a_block_alone_cannot_be_given_is_left_out_and_counted() -> None:
+    for model in (rewritten(input_mode="streamed"), rewritten(with_uint8_borders(SMALL))):
+        (found,) = blocks_beside_reference(model, 0)
+        assert found.details["run"] < found.details["blocks"] == len(blocks_in(model))
+
+
+def test_nothing_is_run_beyond_what_takes_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_blocks, "MOST_MACS", 0)
+    (found,) = blocks_beside_reference(rewritten(), 0)
+    assert found.details["run"] == 0
+
+
+def test_another_byte_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = by_blocks.run_block_reference
+    monkeypatch.setattr(by_blocks, "run_block_reference", lambda *given: [each ^ 1 for each in reference(*given)])
+    with pytest.raises(VerificationError, match="other bytes than its reference; nothing was written"):
+        blocks_beside_reference(rewritten(), 0)
+
+
+def test_without_a_compiler_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise RuntimeUnavailableError("no compiler")
+
+    monkeypatch.setattr(by_blocks, "host_library", none)
+    (found,) = blocks_beside_reference(rewritten(), 0)
+    assert found.fate == "warned" and found.details == {"why": "no compiler"}
+
+
+def test_a_rewrite_elsewhere_says_what_was_run_and_that_it_was_not_tflm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tflm, "available", lambda: False)
+    monkeypatch.setattr(tflm, "built_for_this_machine", lambda: False)
+    report = tflite_fuse.rewrite(serialize_model(SMALL)).report
+    assert report.verified is None and report.second_witness is None
+    assert any("numpy reference; that is not TensorFlow Lite Micro" in note for note in report.notes)
+    monkeypatch.setattr(tflm, "built_for_this_machine", lambda: True)
+    here = tflite_fuse.rewrite(serialize_model(SMALL)).report
+    assert not any("numpy reference" in note for note in here.notes)
+    assert replace(here, records=()).after == report.after
