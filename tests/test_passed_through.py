@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tests.conftest import SHARED
+from tests.drawing.converter_models import converter_model
 from tests.drawing.raw_models import RawModel
 from tests.drawing.raw_models import add_convolution as conv
 from tflite_fuse.cli import app
@@ -24,8 +27,12 @@ from tflite_fuse.model.file import COMPRESSION_METADATA
 from tflite_fuse.model.schema import OperatorCode
 from tflite_fuse.model.types import CUSTOM
 from tflite_fuse.passes.base import PassResult
+from tflite_fuse.report.sentences import headline
 from tflite_fuse.rewriting import rewrite as rewriting
 from tflite_fuse.runtime import litert, tflm
+from tflite_fuse.runtime.comparing.compare import compare
+from tflite_fuse.runtime.comparing.comparison import Comparison
+from tflite_fuse.runtime.comparing.difference import Difference
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 needs_litert = pytest.mark.skipif(not litert.available(), reason="LiteRT is not installed")
@@ -99,6 +106,43 @@ def test_litert_is_the_second_witness_of_a_model_without_blocks() -> None:
     assert report.verified is None and report.unverified is not None
     assert report.second_witness is not None and report.second_witness.runtime == litert.RUNTIME_NAME
     assert "litert" in report.claim() and report.second_witness.inputs == 16
+
+
+def dilated() -> bytes:
+    """A dilated convolution by SPACE_TO_BATCH_ND, whose batches TFLM would take from the file and leave unwritten."""
+    return serialize_model(converter_model(Random(10_000_004).randint))
+
+
+@needs_tflm
+@needs_litert
+def test_litert_runs_fused_blocks_where_the_runtime_leaves_bytes_of_the_original_undefined() -> None:
+    report = tflite_fuse.rewrite(dilated(), inputs=6).report
+    assert report.blocks and report.verified is None and "undefined" in (report.unverified or "")
+    assert report.second_witness is not None and report.second_witness.bit_exact
+    assert report.claim().endswith("gives the same on 6 inputs")
+    assert headline(report, "small.tflite", "")[0].endswith("not run in TFLM")
+
+
+@needs_tflm
+@needs_litert
+def test_blocks_that_litert_s_kernels_differ_from_are_not_refused_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def differs(*files: object, runtime: object = tflm, **options: Any) -> Comparison:
+        found = compare(*files, runtime=runtime, **options)  # type: ignore[arg-type]
+        if runtime is not litert:
+            return found
+        return replace(found, bit_exact=False, first_difference=Difference(0, "y", (0,), 1, 2, 1))
+
+    monkeypatch.setattr("tflite_fuse.runtime.comparing.witnesses.compare", differs)
+    report = tflite_fuse.rewrite(dilated(), inputs=6).report
+    assert report.second_witness is None and headline(report, "small.tflite", "")[0].endswith("NOT RUN")
+    assert any("LiteRT cannot stand in as a witness: its kernels round otherwise" in each for each in report.notes)
+
+
+@needs_tflm
+@needs_litert
+def test_a_published_network_of_dilated_convolutions_runs_in_litert_with_the_same_bytes() -> None:
+    report = tflite_fuse.rewrite(real("real/gesture_tcn_int8.tflite"), inputs=4).report
+    assert report.blocks and report.second_witness is not None and report.second_witness.bit_exact
 
 
 def branches() -> Model:

@@ -74,7 +74,7 @@ def rewrite_model(
     untouchable = why_untouchable(model)
     if untouchable is not None:
         return _as_it_was(model, data, before, options, note("kept", "file", why=untouchable))
-    mended = Dilate().run(model) if "fuse" in options.passes else PassResult(model, False)
+    original, mended = model, Dilate().run(model) if "fuse" in options.passes else PassResult(model, False)
     if mended.changed:
         # The file asks for bytes that the runtime leaves unwritten: what follows is measured against what it means.
         model = mended.model
@@ -102,6 +102,10 @@ def rewrite_model(
         heard = replace(heard, notes=blocks_beside_reference(made.model, seed))
     if mended.changed:
         heard = _beside_what_it_means(heard, mended, verify)
+        if heard.why_not and unheard(verify) is None:
+            from tflite_fuse.runtime.comparing.witnesses import elsewhere
+
+            heard = elsewhere(heard, (original, made.model), (data, made.file), inputs, seed)
     reads = outside_notes(outside_inputs(made.model), outside_reads(made.model))
     spent = (*_about_arena(made.arena), *_about_budget(budget, options))
     notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes, *quantization_offer(model))

@@ -1,7 +1,7 @@
 """Run models in LiteRT, a second, independent runtime that must accept every file this package writes.
 
-LiteRT is no bit oracle: several of its kernels round otherwise than TensorFlow Lite Micro's. It has no custom operator
-of this package, so it runs models without fused blocks only.
+LiteRT is no bit oracle: several of its kernels round otherwise than TensorFlow Lite Micro's. Fused blocks run there by
+the C library, and compute what they compute on a device.
 """
 
 from __future__ import annotations
@@ -10,6 +10,11 @@ import contextlib
 import importlib.util
 from collections.abc import Iterator, Sequence
 
+from tflite_fuse.ir.program import FUSED_OPERATOR
+from tflite_fuse.model.file import load_model
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.schema import Model
+from tflite_fuse.runtime.library.sources import REGISTERER, litert_library
 from tflite_fuse.runtime.processes.worker import Array, Worker, WorkerKind, worker
 from tflite_fuse.runtime.tflm import RunResult
 
@@ -39,9 +44,16 @@ def session(model_bytes: bytes, name: str = "the model") -> Iterator[Worker]:
         ModelError: the runtime refuses the model; with its reason.
         RuntimeUnavailableError: LiteRT is not installed.
     """
-    with worker(WorkerKind("litert")) as loaded:
+    with worker(_kind(load_model(model_bytes))) as loaded:
         loaded.load(model_bytes, name)
         yield loaded
+
+
+def _kind(model: Model) -> WorkerKind:
+    """With the operator of fused blocks where the model has any."""
+    if not any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators):
+        return WorkerKind("litert")
+    return WorkerKind("litert", (str(litert_library()),), (REGISTERER,))
 
 
 def run(

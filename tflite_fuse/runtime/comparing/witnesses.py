@@ -1,12 +1,13 @@
 """Who has run a rewritten model beside its original: TensorFlow Lite Micro, or, where it refuses the original, LiteRT.
 
-LiteRT is a second witness and no more: it rounds otherwise and knows no fused block, so it says of a model without
-blocks that both files compute the same there, and nothing of others.
+LiteRT is a second witness and no more: some of its kernels round otherwise. Blocks in it compute what they compute on a
+device, so equal bytes are those of the original there, and other bytes of a model with blocks say nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tflite_fuse.check.certificate import Certificate
 from tflite_fuse.emit.stream_time import StreamTime
@@ -122,20 +123,33 @@ def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:
     return bool(given)
 
 
+def elsewhere(
+    heard: Testimony, models: tuple[Model, Model], files: tuple[bytes, bytes], inputs: int, seed: int
+) -> Testimony:
+    """Add what LiteRT says of a file that was run as what it stands for; arguments as for ``hear``."""
+    found = _second(models, files, generate_inputs(models[0], inputs, seed), heard.why_not or "")
+    return replace(heard, second=found.second, notes=(*heard.notes, *found.notes))
+
+
 def _second(
     models: tuple[Model, Model], files: tuple[bytes, bytes], given: Sequence[Sequence[Array]], why_not: str
 ) -> Testimony:
     """What LiteRT says of a model the oracle refuses."""
     if not litert.available() or not given:
         return Testimony(None, why_not)
-    if any(operator_name(model, each) == FUSED_OPERATOR for model in models for each in model.main.operators):
-        return Testimony(None, why_not, notes=(note("warned", "no second witness", why="it has no fused blocks"),))
     try:
         second = compare(*files, given, names=NAMES, models=models, runtime=litert)
     except (ModelError, RuntimeUnavailableError) as error:
         return Testimony(None, why_not, notes=(note("warned", "no second witness", why=str(error)),))
+    if second.first_difference is not None and any(map(_has_blocks, models)):
+        why = f"its kernels round otherwise than those of blocks: {second.first_difference}"
+        return Testimony(None, why_not, notes=(note("warned", "no second witness", why=why),))
     _refuse_difference(second)
     return Testimony(None, why_not, second)
+
+
+def _has_blocks(model: Model) -> bool:
+    return any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators)
 
 
 def _refuse_difference(found: Comparison) -> None:

@@ -184,7 +184,7 @@ class _OutsideInput(ctypes.Structure):
 
 
 class _LitertBackend:
-    """LiteRT's interpreter with its reference kernels."""
+    """LiteRT's interpreter with its reference kernels, and operators of libraries."""
 
     def __init__(self) -> None:
         from ai_edge_litert import interpreter
@@ -194,7 +194,9 @@ class _LitertBackend:
 
     def load(self, header: dict[str, Any], model: bytes) -> dict[str, Any]:
         self._interpreter = None
-        self._interpreter = self._module.Interpreter(
+        libraries = [ctypes.CDLL(library) for library in header["libraries"]]
+        self._interpreter = self._module.InterpreterWithCustomOps(
+            custom_op_registerers=[_registerer(libraries, name) for name in header["registerers"]],
             model_content=model,
             num_threads=1,
             experimental_op_resolver_type=self._module.OpResolverType.BUILTIN_REF,
@@ -217,6 +219,18 @@ class _LitertBackend:
 
     def print_allocations(self) -> None:
         raise ValueError("LiteRT has no arena")
+
+
+def _registerer(libraries: Sequence[ctypes.CDLL], name: str) -> Callable[[int], None]:
+    """A function that adds operators to LiteRT's resolver, given by its address."""
+    function = next(getattr(library, name) for library in libraries if hasattr(library, name))
+    function.restype, function.argtypes = ctypes.c_bool, (ctypes.c_void_p,)
+
+    def register(resolver: int) -> None:
+        if not function(resolver):
+            raise RuntimeError("its operator resolver is laid out otherwise than in the versions known")
+
+    return register
 
 
 class _JunkFilledMemory:
