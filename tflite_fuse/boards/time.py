@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from tflite_fuse.boards.results import known_results
 from tflite_fuse.boards.table import Board
 from tflite_fuse.cost.instructions import Target, prediction_error
 
@@ -101,7 +102,28 @@ def known_pairs() -> tuple[Pair, ...]:
 
 def board_time(board: Board, instructions: int) -> Time:
     """What so many predicted instructions take on a board."""
-    return expected_time(board.target, board.mhz, instructions, known_pairs())
+    return expected_time(board.target, board.mhz, instructions, (*known_pairs(), *measured_pairs()))
+
+
+def measured_pairs() -> tuple[Pair, ...]:
+    """Return a pair for each model that a benchmark ran on a board, as users added them.
+
+    Raises:
+        UsageError: the file of added results was damaged.
+    """
+    return tuple(
+        Pair(
+            result.board.target.value,
+            "tflite-fuse",
+            result.board.name,
+            str(result.line["model"]),
+            result.instructions,
+            result.cycles,
+            "measured by a benchmark",
+        )
+        for result in known_results()
+        if result.line["run"] == "rewritten" and result.instructions
+    )
 
 
 def expected_time(target: Target, mhz: int, instructions: int, pairs: Sequence[Pair]) -> Time:

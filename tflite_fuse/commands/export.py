@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from tflite_fuse.boards.table import find_board
 from tflite_fuse.commands.arguments import JsonFlag, ModelPath, refuse_dash
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import answers_errors, print_json, say
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.export.benchmark.candidate import OnBoard
 from tflite_fuse.export.split.project import export_split
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.split.cluster.link.keys import read_key
@@ -32,6 +34,18 @@ def export(
         str | None,
         typer.Option(help="TensorFlow Lite Micro it must suffice for: 2024 or 2026.", show_default=False),
     ] = None,
+    benchmark: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="ORIGINAL",
+            help="Compare MODEL on the device with the file it was rewritten from: bytes, arena, time.",
+            show_default=False,
+        ),
+    ] = None,
+    board: Annotated[
+        str | None,
+        typer.Option(help="Of a benchmark: where it runs, as `tflite-fuse boards` lists it.", show_default=False),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
     key_file: Annotated[
         Path | None,
@@ -46,11 +60,25 @@ def export(
     """
     refuse_dash(directory)
     if model.is_dir():
+        if benchmark is not None:
+            raise UsageError("a benchmark is of one model, and this is a split: leave out --benchmark")
         _export_split(model, directory, kind, force=force, runtime=kernels or tflm, key_file=key_file, as_json=as_json)
         return
     if key_file is not None:
         raise UsageError("a key is for the devices of a split, and this is one model: leave out --key-file")
-    written = export_model(model, directory, kind, force=force, kernels=kernels, tflm=tflm)
+    if board is not None and benchmark is None:
+        raise UsageError("a board is for a benchmark: add --benchmark ORIGINAL, or leave --board out")
+    found = None if board is None else find_board(board)
+    written = export_model(
+        model,
+        directory,
+        kind,
+        force=force,
+        kernels=kernels,
+        tflm=tflm,
+        benchmark=benchmark,
+        board=None if found is None else OnBoard(found.name, found.mhz, found.target),
+    )
     if as_json:
         print_json(written.to_json(kind, directory))
         return

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export import library
+from tflite_fuse.export.benchmark import plain_c as of_plain_c
+from tflite_fuse.export.benchmark.candidate import OnBoard, candidate, require_resident
+from tflite_fuse.export.benchmark.readme import benchmark_readme
 from tflite_fuse.export.flash import Flash, measured
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio, zephyr
@@ -22,7 +25,7 @@ from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.runtimes import Runtime, runtime_for
 from tflite_fuse.model.edit import remove_metadata
-from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.model.file import load_model, read_source, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.witness import WITNESS_METADATA
@@ -84,6 +87,8 @@ def export_model(
     force: bool = False,
     kernels: str | None = None,
     tflm: str | None = None,
+    benchmark: str | os.PathLike[str] | bytes | None = None,
+    board: OnBoard | None = None,
 ) -> Export:
     """Write a folder with the model, the device library and a main program that runs them.
 
@@ -96,6 +101,9 @@ def export_model(
         kernels, tflm: the runtime the declared arena is for, ``reference``, ``cmsis-nn`` or ``esp-nn`` and ``2024`` or
             ``2026``. None for that which the format names: CMSIS-NN of 2024 for Arduino and PlatformIO, ESP-NN of 2026
             for ESP-IDF.
+        benchmark: path or bytes of the file that ``source`` was rewritten from: the project then runs both, compares
+            their outputs and prints what each takes. None for a project that runs ``source``.
+        board: where a benchmark runs; None where the user fills that in.
 
     Raises:
         UsageError: an unknown format; a directory that cannot be used; an operator that the format cannot carry.
@@ -111,8 +119,11 @@ def export_model(
     if format in _WITHOUT_TFLM and (kernels or tflm):
         raise UsageError("a project in plain C has no TensorFlow Lite Micro: leave out which one")
     runtime = None if format in _WITHOUT_TFLM else runtime_for(format, kernels, tflm)
-    title, data, model = _read(source)
-    if runtime is None:
+    read = _read(source)
+    title, data, model = read.title, read.data, read.model
+    if benchmark is not None:
+        content = _benchmark(read, _read(benchmark), board or OnBoard(), format, target)
+    elif runtime is None:
         content = _plain(model, title, target, format)
     else:
         content = _with_tflm(model, data, title, target, format, runtime)
@@ -120,14 +131,42 @@ def export_model(
     flash = measured(files, format, content.model_bytes)
     folder = target.resolve().name
     about = readme(format, title, folder, content.arena_bytes, flash, content.notes, content.outputs)
+    if benchmark is not None:
+        about = benchmark_readme(title, flash)
     written = write_folder(target, {"README.md": about, **files}, force=force)
     return Export(written, content.arena_bytes, flash, content.notes)
 
 
-def _read(source: str | os.PathLike[str] | bytes) -> tuple[str, bytes, Model]:
-    """Its name, its bytes with every buffer aligned, and the model; without what only the proof reads."""
-    model = remove_metadata(load_model(source), WITNESS_METADATA)
-    return ("a model" if isinstance(source, bytes) else Path(source).name), serialize_model(model), model
+@dataclass(frozen=True)
+class _Read:
+    """A model's name, its file, its bytes with every buffer aligned, and itself; without what only the proof reads."""
+
+    title: str
+    file: bytes
+    data: bytes
+    model: Model
+
+
+def _benchmark(rewritten: _Read, original: _Read, board: OnBoard, format: str, target: Path) -> _Content:
+    if format != "c":
+        raise UsageError(f"benchmarks are written for c, not for {format}")
+    require_resident(rewritten.model)
+    whose = candidate("unfused", original.title, original.file, original.model, board)
+    ours = candidate("rewritten", rewritten.title, rewritten.file, rewritten.model, board)
+    whole = whole_model(rewritten.model)
+    unfused = of_plain_c.unfused(original.model, whole)
+    return replace(
+        _plain(rewritten.model, rewritten.title, target, format),
+        files=of_plain_c.files(unfused, whole, (whose, ours), board),
+        blocks=tuple(step.options for each in (unfused, whole) for step in each.steps if step.options),
+    )
+
+
+def _read(source: str | os.PathLike[str] | bytes) -> _Read:
+    title, name = ("a model", None) if isinstance(source, bytes) else (Path(source).name, str(source))
+    file = read_source(source)
+    model = remove_metadata(load_model(file, name), WITNESS_METADATA)
+    return _Read(title, file, serialize_model(model), model)
 
 
 def _plain(model: Model, title: str, target: Path, format: str) -> _Content:

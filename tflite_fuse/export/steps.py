@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from tflite_fuse.emit.in_model import block_overlaps, operands_of
@@ -78,12 +78,16 @@ class WholeModel:
     state_offset: int
 
 
-def whole_model(model: Model) -> WholeModel:
+def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
     """Turn a model into steps.
 
     QUANTIZE at its inputs and SOFTMAX, QUANTIZE, DEQUANTIZE at its outputs are left out: inputs and outputs are then
     the int8 tensors behind and before them. RESHAPE and its like are copies; other operators in no block become blocks
     by themselves.
+
+    Args:
+        model: what is to run.
+        kept: names of those that are not left out.
 
     Raises:
         UsageError: an operator is in the way, a tensor is not int8, or a block has too many operands.
@@ -92,7 +96,7 @@ def whole_model(model: Model) -> WholeModel:
     model = remove_plan(model) if has_plan(model) else model
     if not model.main.operators:
         raise UsageError("the model has no operators, so there is nothing to run")
-    model, notes = _without_borders(model)
+    model, notes = _without_borders(model, kept)
     model, alone = with_lone_blocks(model)
     notes += tuple(f"{label} is in no block of the model and runs as one by itself" for label in alone)
     for index in range(len(model.main.operators)):
@@ -138,10 +142,10 @@ def _step(model: Model, index: int, places: list[Place]) -> Step:
 # ---- What is left out ----
 
 
-def _without_borders(model: Model) -> tuple[Model, tuple[str, ...]]:
+def _without_borders(model: Model, kept: Collection[str]) -> tuple[Model, tuple[str, ...]]:
     notes: list[str] = []
     while True:
-        dropped = _droppable(model)
+        dropped = _droppable(model, kept)
         if dropped is None:
             return model, tuple(notes)
         index, port, number, tensor = dropped
@@ -152,12 +156,12 @@ def _without_borders(model: Model) -> tuple[Model, tuple[str, ...]]:
         model = _drop(model, index, port, number, tensor)
 
 
-def _droppable(model: Model) -> tuple[int, str, int, int] | None:
+def _droppable(model: Model, kept: Collection[str]) -> tuple[int, str, int, int] | None:
     """(operator, ``input`` or ``output``, its number, the tensor that takes its place)."""
     graph = model.main
     for index, operator in enumerate(graph.operators):
         name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
-        if len(outputs) != 1 or not inputs or len(graph.operators) == 1:
+        if len(outputs) != 1 or not inputs or len(graph.operators) == 1 or name in kept:
             continue
         source, target = inputs[0], outputs[0]
         if name in _LEFT_OUT_BEFORE and source in graph.inputs and _uses(graph.operators, source) == 1:

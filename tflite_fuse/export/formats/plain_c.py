@@ -16,8 +16,8 @@ SHOWN_ELEMENTS = 16
 
 _HEADER = Template("""\
 /* $title for the C library of tflite-fuse. Written by tflite-fuse; export again rather than change it.$notes */
-#ifndef MODEL_H_
-#define MODEL_H_
+#ifndef ${NAME}_H_
+#define ${NAME}_H_
 
 #include "tflite_fuse_model.h"
 
@@ -25,11 +25,11 @@ _HEADER = Template("""\
 extern "C" {
 #endif
 
-#define MODEL_STEPS $steps
-#define MODEL_ARENA_BYTES $arena$state
+#define ${NAME}_STEPS $steps
+#define ${NAME}_ARENA_BYTES $arena$state
 
 $ports
-extern const tflite_fuse_model model;
+extern const tflite_fuse_model $name;
 
 #ifdef __cplusplus
 }
@@ -77,41 +77,48 @@ def files(model: WholeModel, title: str, directory: Path) -> Files:
     """
     del directory
     return {
-        "model.h": _header(model, title),
-        "model.c": _data(model),
+        **model_files(model, title, "model"),
         "main.c": _main(model, title),
         **library.flat_sources(),
         **library.licence(""),
     }
 
 
-def _header(model: WholeModel, title: str) -> str:
-    ports = (*model.inputs, *model.outputs)
+def model_files(model: WholeModel, title: str, name: str) -> Files:
+    """Header and data of a model that C calls ``name``."""
+    return {f"{name}.h": _header(model, title, name), f"{name}.c": _data(model, name)}
+
+
+def _header(model: WholeModel, title: str, name: str) -> str:
+    ports = "".join(port_macros(port, [("OFFSET", at.offset)]) + "\n" for port, at in (*model.inputs, *model.outputs))
     return _HEADER.substitute(
         title=comment(title),
         notes="".join(f"\n * {note}." for note in model.notes),
+        name=name,
+        NAME=name.upper(),
         steps=len(model.steps),
         arena=model.arena_bytes,
-        state=_state(model),
-        ports="".join(port_macros(port, [("OFFSET", place.offset)]) + "\n" for port, place in ports),
+        state=_state(model, name),
+        ports=ports.replace("#define MODEL_", f"#define {name.upper()}_"),
     )
 
 
-def _state(model: WholeModel) -> str:
+def _state(model: WholeModel, name: str) -> str:
     if model.state_offset == model.arena_bytes:
         return ""
     what = "/* From here on: zeros before the first run, the library's own between runs. */"
-    return f"\n{what}\n#define MODEL_STATE_OFFSET {model.state_offset}"
+    return f"\n{what}\n#define {name.upper()}_STATE_OFFSET {model.state_offset}"
 
 
-def _data(model: WholeModel) -> str:
-    parts = ['#include "model.h"\n']
+def _data(model: WholeModel, name: str) -> str:
+    parts = [f'#include "{name}.h"\n']
     rows = []
     for number, step in enumerate(model.steps):
         parts.append(_arrays(number, step))
         rows.append(_row(number, step))
-    parts.append(f"static const tflite_fuse_step steps[MODEL_STEPS] = {{\n{''.join(rows)}}};\n")
-    parts.append("const tflite_fuse_model model = {steps, MODEL_STEPS, MODEL_ARENA_BYTES};\n")
+    steps, arena = f"{name.upper()}_STEPS", f"{name.upper()}_ARENA_BYTES"
+    parts.append(f"static const tflite_fuse_step steps[{steps}] = {{\n{''.join(rows)}}};\n")
+    parts.append(f"const tflite_fuse_model {name} = {{steps, {steps}, {arena}}};\n")
     return "\n".join(parts)
 
 

@@ -1,0 +1,104 @@
+"""What a benchmark compares: two files, the board they run on, and what a line about a run says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tflite_fuse.cost.instructions import Target, block_instructions
+from tflite_fuse.emit.in_model import blocks_in
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export.ports import Port, checked_outside
+from tflite_fuse.export.text import comment
+from tflite_fuse.ir.program import FUSED_OPERATOR
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.schema import Model
+
+RESULT_SCHEMA = "tflite-fuse/board-result/1"
+"""Of a line that a benchmark prints."""
+
+RUNS = 30
+"""Inferences whose median a line has."""
+
+INPUT_SETS = 4
+"""Inputs on which outputs are compared."""
+
+
+@dataclass(frozen=True)
+class OnBoard:
+    """The board a benchmark is written for.
+
+    Attributes:
+        name: as ``tflite-fuse boards`` lists it; empty where the user fills it in.
+        mhz: of its core; 0 where the user fills it in.
+        target: whose instructions are predicted.
+    """
+
+    name: str = ""
+    mhz: int = 0
+    target: Target = Target.GENERIC
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file that is run.
+
+    Attributes:
+        run: ``original``, ``unfused`` or ``rewritten``.
+        title: of the model.
+        digest: SHA-256 of the file.
+        nbytes: of the file.
+        instructions: predicted for the board's core; 0 where operators are outside of blocks.
+    """
+
+    run: str
+    title: str
+    digest: str
+    nbytes: int
+    instructions: int
+
+    def head(self, runtime: str, kernels: str) -> str:
+        """The beginning of the lines about its runs, a C string literal of JSON up to what the board fills in."""
+        fields = {
+            "schema": RESULT_SCHEMA,
+            "run": self.run,
+            "model": comment(self.title),
+            "sha256": self.digest,
+            "bytes": self.nbytes,
+            "runtime": runtime,
+            "kernels": kernels,
+            "predicted_instructions": self.instructions,
+        }
+        return json.dumps(json.dumps(fields)[:-1])
+
+
+def candidate(run: str, title: str, data: bytes, model: Model, board: OnBoard) -> Candidate:
+    """Return what is known of a file before it runs.
+
+    Raises:
+        ModelError: a block is damaged.
+    """
+    blocks = blocks_in(model)
+    whole = all(operator_name(model, each) == FUSED_OPERATOR for each in model.main.operators)
+    count = block_instructions(((plan.block, plan.schedule) for plan in blocks.values()), board.target) if whole else 0
+    return Candidate(run, title, hashlib.sha256(data).hexdigest(), len(data), count)
+
+
+def same_ports(ours: Sequence[Port], theirs: Sequence[Port]) -> bool:
+    """Return whether two models have the same inputs, or outputs, one by one: types, shapes and quantizations."""
+    return [(port.tensor.type, port.tensor.dims, port.scale) for port in ours] == [
+        (port.tensor.type, port.tensor.dims, port.scale) for port in theirs
+    ]
+
+
+def require_resident(rewritten: Model) -> None:
+    """Refuse a model that reads inputs from outside the arena. Raises UsageError."""
+    if checked_outside(rewritten):
+        raise UsageError(
+            "a benchmark has inputs in the arena, and this model reads some from elsewhere; rewrite it without --input"
+        )
+
+
+NOT_THE_ORIGINAL = "inputs or outputs of the two models differ: give --benchmark the file that MODEL was rewritten from"
