@@ -48,6 +48,9 @@ class Tuning:
     promotion: float = rule(
         8.0, off=1.0, unit="places in an order", trades="small steps of a local search for new placements"
     )
+    orders: int = rule(
+        1_500, off=0, unit="squares of operators", trades="time for blocks of operators that few orders have together"
+    )
     # Which candidate is returned (passes/fusing/objective).
     slack: int = rule(24, off=2**31, unit="one part of the least arena in so many", trades="RAM for instructions")
     slack_streamed: int = rule(
@@ -71,7 +74,6 @@ class Tuning:
     )
     # Which points of the estimated fronts are placed (passes/fusing/propose).
     placed_first: int = rule(4, off=1, unit="points", trades="time for arenas that estimates hide")
-    placed_most: int = rule(12, off=4, unit="points", trades="time where estimates stay below what was placed")
     near: float = rule(
         1 / 16, off=0.0, unit="share above a limit", trades="time for points whose estimate exceeds a limit"
     )

@@ -34,8 +34,8 @@ from tflite_fuse.runtime import tflm
 def least_and_better(model: Model, mode: InputMode, more: int = 0) -> tuple[Candidate, Candidate]:
     """The least arena with one length of runs for each block, and what becomes of it."""
     options = FuseOptions(goal=Goal(least_ram=True), input_mode=mode)
-    start = Fuse(options).starts(model)[0]
-    objective = objective_for([start], options.goal)
+    start = Fuse(options).start(model)
+    objective = objective_for(start.site, options.goal)
     least = objective.least(list(smallest(start, objective)))
     assert least is not None
     return least, OwnRuns(start.site).with_own_runs(least, more)

@@ -20,7 +20,7 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.notes import note
-from tflite_fuse.search.cut_graph import CutGraph, Edge, Offers, Residency, Rules, cut_graph
+from tflite_fuse.search.cut_graph import CutGraph, Edge, Offers, Residency, Rules, Span, cut_graph
 from tflite_fuse.search.front import Front
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.search.paths import pareto_with_tail, search_paths
@@ -43,9 +43,10 @@ def random_cuts(random: Random, count: int, tails: bool = False) -> CutGraph:
             tiles = np.ones(len(ram), dtype=np.int64)
             options = Offers(np.array(ram), np.array(macs), tiles, tiles, tiles, tiles)
             tail = random.randrange(12) if tails else 0
-            into[target].append(Edge(source, target, options, target > source + 1, tail))
+            span = Span(source, target - 1)
+            into[target].append(Edge(source, target, options, target > source + 1, span, tail))
             if tails and random.random() < 0.3:
-                into[target].append(Edge(source, target, options.pick(np.array([0])), True, random.randrange(6)))
+                into[target].append(Edge(source, target, options.pick(np.array([0])), True, span, random.randrange(6)))
     return CutGraph(start, 3 if tails else 0, tuple(map(tuple, into)))
 
 

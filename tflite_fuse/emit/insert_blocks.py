@@ -82,7 +82,7 @@ def _may_be_last(model: Model, block: Chosen, keeping: Collection[int]) -> bool:
     if found.extraction.block.keeps_state or not found.outside:
         return False
     operators, reached = model.main.operators, set(found.extraction.outputs)
-    for index in range(max(replaced) + 1, len(operators)):
+    for index in range(min(replaced) + 1, len(operators)):
         if reached.intersection(operators[index].inputs or ()):
             if index in keeping:
                 return False
@@ -101,9 +101,6 @@ def _counts(model: Model, variable: Sequence[int]) -> bool:
     """Whether that is all a variable is for: rings and memories have something behind their number."""
     return all(model.main.tensors[tensor].dims == (MARK_BYTES,) for tensor in variable)
 
-
-Plans = dict[tuple[tuple[tuple[int, ...], ...], BlockConfig], BlockPlan]
-"""Blocks by the tensors their operators write, one after the other, which are the same in every order of a model."""
 
 _NO_CONSTANTS = bytes(1)
 """What blocks of a program have in place of constants: an empty tensor would be an activation."""
@@ -156,7 +153,7 @@ def insert_blocks(
 class BlockMaker:
     """Makes blocks of a model, each once, however many candidates hold it.
 
-    Each choice's operators are consecutive in the model's order. The custom operator reads the block's inputs and one
+    Each choice's operators can run one after the other. The custom operator reads the block's inputs and one
     constant tensor (weights, biases, tables) and writes the block's outputs and an unread tensor, its scratch
     memory: so the arena planner, ours or the runtime's, places the scratch like any other tensor.
 
@@ -170,7 +167,6 @@ class BlockMaker:
         mode: InputMode = InputMode.RESIDENT,
         moved: Sequence[int] = (),
         lowerings: Lowerings | None = None,
-        plans: Plans | None = None,
     ) -> None:
         """Start from a model without an offline memory plan, as tensor indices change.
 
@@ -179,8 +175,6 @@ class BlockMaker:
             mode: where the inputs ``moved`` are from now on.
             moved: tensors among the model's inputs. Unless resident they leave the model; its metadata tells of them.
             lowerings: ``lower_model`` of the model, where that is known already.
-            plans: shared by makers for other orders of the same operators, because a block of one order mostly is one
-                of another as well.
         """
         self.model, self.mode = model, mode
         self.moved = () if mode is InputMode.RESIDENT else tuple(moved)
@@ -192,13 +186,18 @@ class BlockMaker:
             for tensor in dict.fromkeys(operator.inputs or ()):
                 self._readers.setdefault(tensor, []).append(index)
         self._made: dict[tuple[tuple[int, ...], BlockConfig], tuple[OutsideExtraction, BlockPlan]] = {}
-        self._plans: Plans = {} if plans is None else plans
         file, self._code = add_operator_code(forget_in_signatures(model, self.moved), custom=CUSTOM_CODE)
         file, self._no_constants = add_buffer(file, _NO_CONSTANTS)
         self._unfused, self._arena = program_of(file), arena_tensors(file, file.main)
 
-    def program(self, choices: Sequence[BlockChoice]) -> tuple[Program, tuple[InsertedBlock, ...]]:
+    def program(
+        self, choices: Sequence[BlockChoice], order: Sequence[int] = ()
+    ) -> tuple[Program, tuple[InsertedBlock, ...]]:
         """Return the model's program with blocks in place of operators, and the blocks.
+
+        Args:
+            choices: operators that become blocks, those of a block in the order of its stages.
+            order: all operators in an order in which those of each block stand together; empty for the model's own.
 
         Raises:
             BlockError: a choice cannot be one operator, or the blocks cannot read a moved input.
@@ -223,12 +222,15 @@ class BlockMaker:
             inputs = tuple(tensor for tensor in found.extraction.inputs if tensor in self._arena)
             steps[place] = Step(CUSTOM_CODE, inputs, (*found.extraction.outputs, scratch))
             inserted.append(self._inserted(choice, place, found, plan))
+        ordered = order or range(len(operators))
         graph = replace(
             graph,
-            operators=tuple(operator for operator in operators if operator is not None),
+            operators=tuple(operator for index in ordered if (operator := operators[index]) is not None),
             inputs=tuple(tensor for tensor in graph.inputs if tensor not in self.moved),
         )
-        program = self._unfused.with_steps([step for step in steps if step is not None], graph, sizes)
+        program = self._unfused.with_steps(
+            [step for index in ordered if (step := steps[index]) is not None], graph, sizes
+        )
         images = self._images(inserted)
         for tensor in self.moved:
             if tensor not in images:
@@ -285,9 +287,7 @@ class BlockMaker:
             found = move_outside(extraction, self.moved, self.mode, choice.config)
             numbers = {position: self._numbers[tensor] for position, tensor in found.outside.items()}
             block = found.extraction.block
-            plan = BlockPlan(block, _within(choice.config, block), numbers)
-            writes = tuple(self.model.main.operators[index].outputs or () for index in choice.operators)
-            self._made[key] = found, self._plans.setdefault((writes, choice.config), plan)
+            self._made[key] = found, BlockPlan(block, _within(choice.config, block), numbers)
         return self._made[key]
 
     def _add_operator(

@@ -353,6 +353,7 @@ class FuseOptions:
             moved=frozenset(moved),
             overlap=own and self.shares,
             strips=self.strips,
+            bands=own and self.strips,
             single_operators=own,
             count_tail=self.count_tail,
             target=self.counted,

@@ -99,13 +99,6 @@ def _fused(note: Note) -> str:
     )
 
 
-def _arenas(note: Note) -> str:
-    others, needed = note.details["others"], note.details["arena_bytes"]
-    assert isinstance(others, Mapping)
-    listed = ", ".join(f"{name} {arena:,} B" for name, arena in others.items())
-    return f"operators in the order {note.details['order']}: with blocks they need {needed:,} B, {listed}"
-
-
 def _order(note: Note) -> str:
     details = note.details
     proof = "proven to be the least of any order"
@@ -151,7 +144,6 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("not fused", "does not pay"): "{site} not fused: fusing does not pay at this point of the front",
     ("not fused", "budget"): "not fused: {why}",
     ("limited", "longest block"): "blocks of at most {longest:,} of the {count:,} operators were searched",
-    ("expected", "arena by order"): _arenas,
     ("expected", "instructions"): "{instructions:,} instructions of {target} expected, {factor:.3f} times those of "
     "its operators one by one in the same library; predictions were {error}",
     ("expected", "16-bit weights"): "16-bit weights take {flash_bytes:,} B more flash than 8-bit ones; they save time "

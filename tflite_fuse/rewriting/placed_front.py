@@ -21,15 +21,7 @@ FACTORS = (1.0, 1.1, 1.3, 1.5)
 """Compute factors whose least arena is looked for."""
 
 SPREAD = 8
-"""Points placed beside those that meet a goal, evenly from the front of the best order."""
-
-
-@dataclass(frozen=True)
-class PlacedPoint:
-    """A candidate, and the model it was made of, in the order of operators its blocks were found in."""
-
-    model: Model
-    candidate: Candidate
+"""Points placed beside those that meet a goal, evenly from the front."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +29,13 @@ class PlacedFront:
     """Points nothing placed beats, arena ascending, compute descending.
 
     Attributes:
+        model: what blocks number the operators of.
         unfused: the model as it is, its inputs resident.
         claim: what is proven about the point of the least arena.
     """
 
-    points: tuple[PlacedPoint, ...]
+    model: Model
+    points: tuple[Candidate, ...]
     unfused: Candidate
     claim: Claim
 
@@ -59,30 +53,29 @@ def placed_front(model: Model, options: FuseOptions, given: Model | None = None)
         BudgetError: the model is too large to be searched.
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
-    starts, pool = Fuse(replace(options, goal=Goal(least_ram=True)), given=given).starts(model), list[Candidate]()
-    explore(starts, Goal(least_ram=True), pool)
+    start, pool = Fuse(replace(options, goal=Goal(least_ram=True)), given=given).start(model), list[Candidate]()
+    explore(start, Goal(least_ram=True), pool)
     for factor in FACTORS:
-        explore(starts, Goal(max_compute=factor), pool)
+        explore(start, Goal(max_compute=factor), pool)
     for limit in common_limits([point.arena for point in _unbeaten(pool)]):
-        explore(starts, Goal(max_ram=limit), pool)
-    best = next(start for start in starts if start.site is min(pool, key=lambda each: each.arena).site)
-    pool += map(best.site.realise, best.front.points[:: max(1, len(best.front.points) // SPREAD)])
-    points = tuple(PlacedPoint(each.site.maker.model, each) for each in _unbeaten(pool))
-    claim = fusion_claim(points[0].candidate.site, points[0].candidate, options)
-    resident = replace(best.site, maker=BlockMaker(best.site.maker.model), fronts={}, placed={})
-    return PlacedFront(points, resident.realise(best.front.unfused), claim)
+        explore(start, Goal(max_ram=limit), pool)
+    pool += map(start.site.realise, start.front.points[:: max(1, len(start.front.points) // SPREAD)])
+    points = tuple(_unbeaten(pool))
+    claim = fusion_claim(start.site, points[0], options)
+    resident = replace(start.site, maker=BlockMaker(start.model), fronts={}, placed={})
+    return PlacedFront(start.model, points, resident.realise(start.front.unfused), claim)
 
 
 def keeps_states(front: PlacedFront) -> bool:
     """Whether its blocks remember something from run to run: then the model they were made of runs in no other form."""
-    return any(block.plan.block.keeps_state for point in front.points for block in point.candidate.blocks)
+    return any(block.plan.block.keeps_state for point in front.points for block in point.blocks)
 
 
 def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
     """Arena and compute of a model without blocks. Raises: as ``placed_front``."""
     given, model = model, prepared(model)
     plain = replace(options, goal=Goal(least_ram=True), stream_time=None, stream_axis=None)
-    site = Fuse(plain, given=given).starts(model)[0].site
+    site = Fuse(plain, given=given).start(model).site
     return site.arena(program_of(model)).needed, site.own_compute
 
 

@@ -9,6 +9,7 @@ from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
@@ -17,7 +18,6 @@ from tflite_fuse.report.front import FrontReport, FrontRow
 from tflite_fuse.rewriting.placed_front import (
     FACTORS,
     PlacedFront,
-    PlacedPoint,
     as_it_was,
     common_limits,
     keeps_states,
@@ -56,17 +56,19 @@ def front_report(
     ram, whole = as_it_is or (front.unfused.arena, front.unfused.site.own_compute)
     trimmed = front.unfused.compute
     for factor in reversed(FACTORS) if as_it_is is None else ():
-        allowed = [at for at, point in enumerate(front.points) if point.candidate.compute <= factor * whole]
+        allowed = [at for at, point in enumerate(front.points) if point.compute <= factor * whole]
         # Under a scheme that always recomputes, no point may be so cheap.
         if allowed:
-            plain = factor == 1.0 and target is None and front.points[allowed[0]].candidate.compute <= trimmed
+            plain = factor == 1.0 and target is None and front.points[allowed[0]].compute <= trimmed
             marks.setdefault(allowed[0], []).insert(0, "no recompute" if plain else f"F <= {factor:g}")
-    for limit in common_limits([point.candidate.arena for point in front.points]):
-        fitting = [at for at, point in enumerate(front.points) if point.candidate.arena <= limit]
+    for limit in common_limits([point.arena for point in front.points]):
+        fitting = [at for at, point in enumerate(front.points) if point.arena <= limit]
         marks.setdefault(fitting[-1], []).append(f"RAM <= {limit // 1024} KiB")
-    rows = tuple(_front_row(point, whole, tuple(marks.get(at, ()))) for at, point in enumerate(front.points))
+    rows = tuple(
+        _front_row(front.model, point, whole, tuple(marks.get(at, ()))) for at, point in enumerate(front.points)
+    )
     core, error = (None, None) if target is None else (target.value, prediction_error(target))
-    program = front.points[0].candidate.program
+    program = front.points[0].program
     state = sum(
         tensor_nbytes(t)
         for each, t in enumerate(program.origin[1].tensors)
@@ -81,15 +83,15 @@ def _rounded_up(factor: float) -> float:
     return short if short >= factor else round(short + 1e-6, 6)
 
 
-def _front_row(point: PlacedPoint, unfused: int, marks: tuple[str, ...]) -> FrontRow:
+def _front_row(model: Model, point: Candidate, unfused: int, marks: tuple[str, ...]) -> FrontRow:
     blocks = tuple(
         (
-            operator_label(point.model, block.operators[0]),
-            operator_label(point.model, block.operators[-1]),
+            operator_label(model, block.operators[0]),
+            operator_label(model, block.operators[-1]),
             len(block.operators),
             block.config.tile_width,
         )
-        for block in point.candidate.point.blocks
+        for block in point.point.blocks
     )
-    factor = point.candidate.compute / unfused if unfused else 1.0
-    return FrontRow(point.candidate.arena, point.candidate.compute, _rounded_up(factor), blocks, marks)
+    factor = point.compute / unfused if unfused else 1.0
+    return FrontRow(point.arena, point.compute, _rounded_up(factor), blocks, marks)

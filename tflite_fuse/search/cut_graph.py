@@ -17,6 +17,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,21 +69,38 @@ class Offers:
         return self.pick(pareto(self.ram, self.work))
 
 
+class Span(NamedTuple):
+    """The layers ``first … last`` of a graph, or of one order of its operators if there are several."""
+
+    first: int
+    last: int
+    order: int = 0
+
+    @property
+    def length(self) -> int:
+        """How many layers these are."""
+        return self.last - self.first + 1
+
+
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """From cut ``source`` over the layers ``source … target − 1``, as an operator that runs as it is or as one block.
+    """From cut ``source`` to cut ``target``, as an operator that runs as it is or as one block.
 
     Attributes:
         options: what it takes.
         fused: whether it is a block.
+        span: the layers between.
         tail: bytes it adds to the tail of the arena.
+        unbanded: what it takes without bands; None for the same.
     """
 
     source: int
     target: int
     options: Offers
     fused: bool
+    span: Span
     tail: int = 0
+    unbanded: Offers | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +116,25 @@ class CutGraph:
     start: int
     tail: int
     into: tuple[tuple[Edge, ...], ...]
+
+    @property
+    def without_bands(self) -> CutGraph:
+        """Return the same without blocks in bands."""
+        if not any(edge.unbanded is not None for edges in self.into for edge in edges):
+            return self
+        into = (
+            (edge if edge.unbanded is None else replace(edge, options=edge.unbanded, unbanded=None) for edge in edges)
+            for edges in self.into
+        )
+        return replace(self, into=tuple(tuple(edge for edge in edges if len(edge.options)) for edges in into))
+
+    @cached_property
+    def places(self) -> int:
+        """Return the cuts on the way of an operator after the other from the first to the last."""
+        passed = [1]
+        for edges in self.into[1:]:
+            passed.append(max((passed[edge.source] + edge.span.length for edge in edges), default=1))
+        return passed[-1]
 
     @cached_property
     def reaches_its_end(self) -> bool:
@@ -229,16 +266,34 @@ class Cuts:
         graph: the layers, inputs that need no RAM counted with 0 bytes.
         residency: bytes live at its cuts.
         pricing: the conditions its blocks were priced under, but for the chunk.
+        most: bytes of RAM beyond which blocks were left out, None for none.
     """
 
     edges: CutGraph
     graph: PricedProgram
     residency: Residency
     pricing: Pricing
+    most: int | None
 
 
 def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
-    """Builds the cut graph.
+    """Build the cut graph, with a way to its end.
+
+    Args and raises: as ``some_cuts``; LimitError also where no block can hold all readers of a moved input.
+    """
+    cuts = some_cuts(graph, restriction, rules)
+    require_end(cuts.edges, cuts.graph, restriction.scheme, rules)
+    return cuts
+
+
+def require_end(edges: CutGraph, graph: PricedProgram, scheme: Scheme, rules: Rules) -> None:
+    """Raise LimitError where no path leads to the last cut, with the inputs that are in the way."""
+    if not edges.reaches_its_end:
+        raise LimitError(_why_inside(graph, scheme, rules.input_mode, sorted(rules.leaving(graph))))
+
+
+def some_cuts(graph: PricedProgram, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
+    """Build a cut graph, whether or not a path leads to its end.
 
     Args:
         graph: operators in the order they will run.
@@ -247,8 +302,7 @@ def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
 
     Raises:
         BudgetError: there are more operators, or more work, than is searched.
-        LimitError: inputs are to be streamed or external, but no block of the scheme can read them; names the inputs
-            and what is in the way.
+        LimitError: inputs are to be streamed or external, but an operator that no block can hold reads one.
     """
     _refuse_beyond_budget(graph)
     moved = rules.leaving(graph)
@@ -266,10 +320,8 @@ def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
         limit=None if rules.most_work is None or restriction.paired else work_limit(graph, rules.most_work),
         spare=residency.spare,
     )
-    edges = _Edges(graph, restriction, rules, moved, residency, pricing).all()
-    if not edges.reaches_its_end:
-        raise LimitError(_why_inside(graph, restriction.scheme, rules.input_mode, sorted(moved)))
-    return Cuts(edges, graph, residency, pricing)
+    edges, most = _Edges(graph, restriction, rules, moved, residency, pricing).all()
+    return Cuts(edges, graph, residency, pricing, most)
 
 
 _NARROW = 3
@@ -287,15 +339,15 @@ class _Edges:
     residency: Residency
     pricing: Pricing
 
-    def all(self) -> CutGraph:
-        """The cut graph."""
+    def all(self) -> tuple[CutGraph, int | None]:
+        """Return the cut graph, and the bytes of RAM beyond which blocks were left out."""
         allowed, most = self._allowed(), self.rules.most_ram
         some = not self.rules.every_block and self.restriction.scheme is Scheme.AUTO
         if some and work_limit(self.graph, self.graph.work).spare == 0:
             # No path computes less than one without recompute does; with more RAM than such a one none is on the front.
             enough = self._enough(allowed)
             most = enough if most is None else min(most, enough)
-        return self._cuts([self._blocks(last, firsts, most) for last, firsts in enumerate(allowed)])
+        return self._cuts([self._blocks(last, firsts, most) for last, firsts in enumerate(allowed)]), most
 
     def _cuts(self, blocks: Sequence[Iterable[Edge]]) -> CutGraph:
         """Blocks by their last layer, and the operators as they are."""
@@ -315,7 +367,8 @@ class _Edges:
         layer, nothing = self.graph.steps[index], np.zeros(1, dtype=np.int64)
         if self.moved.isdisjoint(layer.inputs) and not layer.only_in_blocks:
             needs = np.array([self.residency.outside(index, index)]), np.array([layer.work])
-            yield Edge(index, index + 1, Offers(*needs, *(nothing,) * 4), False, self._tail.of_operator(index))
+            options = Offers(*needs, *(nothing,) * 4)
+            yield Edge(index, index + 1, options, False, Span(index, index), self._tail.of_operator(index))
 
     def _blocks(self, last: int, firsts: Collection[int], most: int | None, whole: bool = False) -> Iterator[Edge]:
         """The blocks from some layers to ``last``, those left out that surely need more than ``most`` bytes.
@@ -331,9 +384,18 @@ class _Edges:
             sizes, pricing = whole_tile, replace(pricing, limit=None)
         rooms = None if most is None else {first: most - self._beside(first, last) for first in firsts}
         for costs in self.restriction.prices(self.graph, last, sizes, pricing, firsts if rooms is None else rooms):
-            if len(options := _block_options(costs, self.residency, paired, most_work(len(self.graph.steps)))):
+            options, unbanded = self._offered(costs, paired)
+            if len(options):
                 tail = self._tail.of_block(self.residency.results(costs.first, last))
-                yield Edge(costs.first, last + 1, options, True, tail)
+                yield Edge(costs.first, last + 1, options, True, Span(costs.first, last), tail, unbanded)
+
+    def _offered(self, costs: BlockCosts, paired: int) -> tuple[Offers, Offers | None]:
+        """Return what a block takes, and what it takes without bands unless that is the same."""
+        most, whole = most_work(len(self.graph.steps)), costs.tile_height >= self.graph.tensors[costs.driven].height
+        options = _block_options(costs, self.residency, paired, most)
+        if self.restriction.scheme is not Scheme.AUTO or whole.all():
+            return options, None
+        return options, _block_options(costs._replace(usable=costs.usable & whole), self.residency, paired, most)
 
     def _beside(self, first: int, last: int) -> int:
         """Bytes that are needed beside a block's scratch at least: where that may lie over inputs, what outlives it."""

@@ -25,6 +25,7 @@ class Point:
         blocks: the fused blocks in execution order; all other operators run as they are.
         largest: the operators (one, or those of a block) whose working set is the largest.
         tail_bytes: the part of ``ram_bytes`` that is the arena's tail, 0 where the search does not count it.
+        order: all operators as they run, numbered as in the front's graph; empty for the graph's own order.
     """
 
     ram_bytes: int
@@ -33,6 +34,7 @@ class Point:
     blocks: tuple[BlockChoice, ...]
     largest: tuple[int, ...]
     tail_bytes: int = 0
+    order: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,15 @@ class Front:
             unfused model, fewer where blocks skip pixels without a reader, more where a scheme always recomputes.
         unfused: the model as it is, for comparison (it need not be on the front).
         graph: what was searched.
+        unbanded: the points where no block runs in bands; some of the others may be below these.
+        orders: numbers of the orders of operators that blocks of any point were found in, the first aside.
     """
 
     points: tuple[Point, ...]
     unfused: Point
     graph: PricedProgram
+    unbanded: tuple[Point, ...] = ()
+    orders: frozenset[int] = frozenset()
 
     def least_ram(self, max_compute: float | None = None) -> Point:
         """The point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,9 +13,10 @@ from tflite_fuse.cost.priced_program import PricedProgram, WorkUnit
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.model.schema import Model
-from tflite_fuse.search.cut_graph import Cuts, Edge, Residency, Rules, cut_graph
+from tflite_fuse.search.cut_graph import CutGraph, Edge, Residency, Rules, Span
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.joint_orders import JointCuts, OrderedGraph, joint_cuts
 from tflite_fuse.search.paths import Path, search_paths
 from tflite_fuse.search.schemes import Restriction, Scheme, refuse_contradictions, restriction
 
@@ -58,37 +59,54 @@ class SearchOptions(Rules):
 
 
 def fusion_front(
-    model: Model | PricedProgram, options: SearchOptions = SearchOptions(), shapes: Shapes = NOTHING_KNOWN
+    model: Model | PricedProgram,
+    options: SearchOptions = SearchOptions(),
+    others: Sequence[OrderedGraph] = (),
+    shapes: Sequence[Shapes] = (),
 ) -> Front:
-    """The Pareto front of a model over all blocks and configurations a scheme allows.
+    """Return the Pareto front of a model over all blocks and configurations a scheme allows.
 
     Args:
         model: a model (its first subgraph, operators in their order) or its geometry, counted in instructions of the
             target perhaps.
         options: what to search.
-        shapes: what is known from other searches of the same graph, and is grown on here.
+        others: the same operators in other orders, which paths may follow as well.
+        shapes: of each order, what is known from other searches of the same graph, and is grown on here.
 
     Raises:
         LimitError: no block of the scheme can read an input that is to be streamed or external.
     """
     graph = model if isinstance(model, PricedProgram) else graph_from_model(model)
+    orders = (OrderedGraph(graph, tuple(range(len(graph.steps)))), *others)
     if options.target is not None and graph.unit is not WorkUnit.INSTRUCTIONS:
-        graph = in_instructions(graph, options.target, max(options.chunks))
+        longest = max(options.chunks)
+        orders = tuple(replace(each, graph=in_instructions(each.graph, options.target, longest)) for each in orders)
+        graph = orders[0].graph
     priced = replace(options, every_block=False)
     if options.target is None:
         priced = replace(priced, chunks=(min(options.chunks),))
     if options.most_compute is not None:
         priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
-    allowed = replace(_restriction(graph, options), prices=partial(block_costs, shapes=shapes))
-    cuts = cut_graph(graph, allowed, priced)
-    builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else (), shapes)
-    points = tuple(builder.point(path) for path in search_paths(cuts.edges, priced.most_work))
-    if options.target is not None:
-        points = tuple(_worth_having(points))
-    return Front(points, unfused_point(graph, options), graph)
+    known = shapes or (NOTHING_KNOWN,) * len(orders)
+
+    def restricted(number: int) -> Restriction:
+        prices = partial(block_costs, shapes=known[number])
+        return replace(_restriction(orders[number].graph, options), prices=prices)
+
+    cuts = joint_cuts(orders, restricted, priced)
+    builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else (), known)
+
+    def points_of(edges: CutGraph) -> tuple[Point, ...]:
+        paths = search_paths(edges, priced.most_work) if edges.reaches_its_end else ()
+        points = map(builder.point, paths)
+        return tuple(points if options.target is None else _worth_having(points))
+
+    points, unbanded = points_of(cuts.edges), cuts.edges.without_bands
+    plain = points if unbanded is cuts.edges else points_of(unbanded)
+    return Front(points, unfused_point(graph, options), graph, plain, frozenset(builder.orders - {0}))
 
 
-def _worth_having(points: Sequence[Point]) -> Iterator[Point]:
+def _worth_having(points: Iterable[Point]) -> Iterator[Point]:
     """The points that take clearly less than the one before: predictions are not so exact."""
     last = None
     for point in points:
@@ -114,12 +132,13 @@ def unfused_point(graph: PricedProgram, options: SearchOptions) -> Point:
 class _PointBuilder:
     """Turns paths into points; remembers what blocks cost under larger chunks, as many paths share blocks."""
 
-    def __init__(self, graph: PricedProgram, cuts: Cuts, chunks: Sequence[int], shapes: Shapes) -> None:
+    def __init__(self, graph: PricedProgram, cuts: JointCuts, chunks: Sequence[int], shapes: Sequence[Shapes]) -> None:
         """Args: chunks: what to try for blocks below the peak; those larger than what a path was found with count."""
         self.graph, self.cuts, self.chunks, self.shapes = graph, cuts, sorted(chunks), shapes
         self.unfused = graph.work
-        self.priced: dict[tuple[int, int, BlockConfig], tuple[int, int]] = {}
+        self.priced: dict[tuple[Span, BlockConfig], tuple[int, int]] = {}
         self.made: dict[tuple[Edge, int, int | None], BlockChoice] = {}
+        self.orders = set[int]()
 
     def point(self, path: Path) -> Point:
         blocks: list[BlockChoice] = []
@@ -127,40 +146,44 @@ class _PointBuilder:
         for leg in path.legs:
             edge = leg.edge
             if int(edge.options.ram[leg.option]) == path.peak and not largest:
-                largest = tuple(range(edge.source, edge.target))
+                largest = self.cuts.run_by(edge)
             if edge.fused:
                 key = edge, leg.option, path.peak if self.chunks else None
                 if key not in self.made:
                     self.made[key] = self._block(edge, leg.option, path.peak)
+                    self.orders.add(edge.span.order)
                 blocks.append(self.made[key])
         factor = path.work / self.unfused if self.unfused else 1.0
-        return Point(path.peak + path.tail, path.work, factor, tuple(blocks), largest, path.tail)
+        order = tuple(operator for leg in path.legs for operator in self.cuts.run_by(leg.edge))
+        return Point(path.peak + path.tail, path.work, factor, tuple(blocks), largest, path.tail, order)
 
     def _block(self, edge: Edge, option: int, peak: int) -> BlockChoice:
-        operators, options = tuple(range(edge.source, edge.target)), edge.options
+        operators, options = self.cuts.run_by(edge), edge.options
         tile = int(options.tile_height[option]), int(options.tile_width[option])
         chunk = int(options.chunk[option])
         config, scratch = BlockConfig(*tile, chunk), int(options.scratch[option])
         for larger in (each for each in self.chunks if each > chunk):
             wider = BlockConfig(*tile, larger)
-            ram, needed = self._price(edge.source, edge.target - 1, wider)
+            ram, needed = self._price(edge.span, wider)
             if ram > peak:
                 break
             config, scratch = wider, needed
         work = int(options.work[option])
         extra = work - sum(self.graph.steps[index].work for index in operators)
-        return BlockChoice(operators, config, scratch, work, extra, self._scheme(operators, config))
+        return BlockChoice(operators, config, scratch, work, extra, self._scheme(edge.span, config))
 
-    def _price(self, first: int, last: int, config: BlockConfig) -> tuple[int, int]:
+    def _price(self, span: Span, config: BlockConfig) -> tuple[int, int]:
         """RAM while the block runs, and its scratch."""
-        key = (first, last, config)
+        key = (span, config)
         if key not in self.priced:
-            costs = price_block(self.cuts.graph, first, last, config, self.cuts.pricing, self.shapes)
-            self.priced[key] = int(self.cuts.residency.while_running(costs)[0]), int(costs.scratch[0])
+            cuts = self.cuts.orders[span.order]
+            costs = price_block(cuts.graph, span.first, span.last, config, cuts.pricing, self.shapes[span.order])
+            self.priced[key] = int(cuts.residency.while_running(costs)[0]), int(costs.scratch[0])
         return self.priced[key]
 
-    def _scheme(self, operators: tuple[int, ...], config: BlockConfig) -> str:
-        driven = self.graph.tensors[driven_tensor(self.graph, operators[0], operators[-1])]
+    def _scheme(self, span: Span, config: BlockConfig) -> str:
+        graph = self.cuts.orders[span.order].graph
+        driven = graph.tensors[driven_tensor(graph, span.first, span.last)]
         if config.tile_height < driven.height:
             return "tiles"
         return "strips" if config.tile_width < driven.width else "line-buffers"

@@ -252,5 +252,5 @@ def _depth(held: Sequence[int], cut: int) -> float:
 
 def _point(path: Path) -> NarrowPoint:
     fused = [leg.edge for leg in path.legs if leg.edge.fused]
-    operators = sum(edge.target - edge.source for edge in fused)
+    operators = sum(edge.span.length for edge in fused)
     return NarrowPoint(path.peak + path.tail, path.tail, path.work, len(fused), operators)

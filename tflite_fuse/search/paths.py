@@ -66,6 +66,7 @@ class _Bounds:
         tail_ahead, work_ahead: for each cut, the least tail and the fewest multiply-accumulates from there to the end.
         most_work: paths with more multiply-accumulates do not count.
         tails: whether edges differ in their tail.
+        places: cuts on the longest path.
     """
 
     floor: int
@@ -74,6 +75,7 @@ class _Bounds:
     work_ahead: list[int]
     most_work: int
     tails: bool
+    places: int
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,8 @@ def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | N
     """
     start, edges = cuts.start, [list(into) for into in cuts.into]
     tails = any(edge.tail for into in edges for edge in into)
-    bounds = _Bounds(
-        _least_peak(edges, start), NEVER, _ahead(edges, lambda edge: edge.tail), _ahead(edges, _fewest), NEVER, tails
-    )
+    ahead = _ahead(edges, lambda edge: edge.tail), _ahead(edges, _fewest)
+    bounds = _Bounds(_least_peak(edges, start), NEVER, *ahead, NEVER, tails, cuts.places)
     if most_work is not None:
         bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
     if most_ram is None:
@@ -120,7 +121,7 @@ def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | N
     end = labels[-1]
     paths: list[Path] = []
     for index in pareto(end.peak + end.tail, end.cost):
-        work = int(end.cost[index]) // len(edges) ** 2
+        work = int(end.cost[index]) // bounds.places**2
         if not paths or work < paths[-1].work:
             legs, peak = _trace(edges, labels, int(index))
             paths.append(Path(max(start, peak), int(end.tail[index]) + cuts.tail, work, legs))
@@ -174,7 +175,7 @@ def _labels(edges: list[list[Edge]], bounds: _Bounds) -> list[_Labels]:
             for edge in edges[cut]
             if int(edge.options.ram[0]) <= bounds.ceiling and len(labels[edge.source].peak) > 0
         ]
-        labels.append(_extend(edges[cut], cut, labels, bounds, len(edges)))
+        labels.append(_extend(edges[cut], cut, labels, bounds))
     return labels
 
 
@@ -194,9 +195,9 @@ class _Line(NamedTuple):
     cost: int
 
 
-def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds, places: int) -> _Labels:
+def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds) -> _Labels:
     """Extends all labels along all edges into one cut and keeps those nothing beats."""
-    lines = [line for number, edge in enumerate(edges) for line in _lines(number, edge, bounds, places)]
+    lines = [line for number, edge in enumerate(edges) for line in _lines(number, edge, bounds)]
     if not lines:
         return _Labels(*(np.zeros(0, dtype=np.int64),) * 6)
     sources = [labels[edges[line.edge].source] for line in lines]
@@ -205,7 +206,7 @@ def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds,
     peak = np.maximum(np.concatenate([source.peak for source in sources]), ram.repeat(counts))
     tail = np.concatenate([source.tail for source in sources]) + more_tail.repeat(counts)
     cost = np.concatenate([source.cost for source in sources]) + more_cost.repeat(counts)
-    dearest = (bounds.most_work - bounds.work_ahead[cut] + 1) * places**2 - 1
+    dearest = (bounds.most_work - bounds.work_ahead[cut] + 1) * bounds.places**2 - 1
     within_limits = (peak + tail <= bounds.ceiling - bounds.tail_ahead[cut]) & (cost <= min(dearest, _DEAREST))
     hopeful = np.flatnonzero(within_limits)
     best = hopeful[pareto_with_tail((peak + tail)[hopeful], tail[hopeful], cost[hopeful])]
@@ -214,12 +215,12 @@ def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds,
     return _Labels(peak[best], tail[best], cost[best], of_edge[line], best - (ends - counts)[line], of_option[line])
 
 
-def _lines(number: int, edge: Edge, bounds: _Bounds, places: int) -> Iterator[_Line]:
+def _lines(number: int, edge: Edge, bounds: _Bounds) -> Iterator[_Line]:
     """An edge under all of its options, but for those the bounds rule out."""
-    options = edge.options
+    options, places = edge.options, bounds.places
     first = max(int(options.ram.searchsorted(bounds.floor, side="right")) - 1, 0)
     end = int(options.ram.searchsorted(bounds.ceiling, side="right"))
-    changes = (edge.target - edge.source) * places + 1 if edge.fused and not bounds.tails else 0
+    changes = edge.span.length * places + 1 if edge.fused and not bounds.tails else 0
     rows = zip(options.ram[first:end].tolist(), options.work[first:end].tolist(), strict=True)
     for option, (ram, work) in enumerate(rows, start=first):
         yield _Line(number, option, max(ram, bounds.floor), edge.tail, work * places**2 + changes)

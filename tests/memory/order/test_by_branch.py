@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from itertools import permutations
+
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.memory.order.order_graphs import branches, chain, is_valid, small_graphs
 from tflite_fuse.ir.program import Program, Step
-from tflite_fuse.memory.order.by_branch import orders_by_branch
+from tflite_fuse.memory.order.by_branch import other_orders
 
 
 def two_heads(order: str) -> Program:
@@ -21,31 +24,38 @@ def names(graph: Program, order: tuple[int, ...]) -> str:
 
 def test_a_network_written_level_by_level_is_walked_branch_by_branch() -> None:
     graph = two_heads("xadbecf")
-    assert [names(graph, order) for order in orders_by_branch(graph)] == ["xabcdef", "xdefabc"]
+    assert [names(graph, order) for order in other_orders(graph, 2)] == ["xabcdef", "xdefabc"]
 
 
 def test_the_order_there_is_already_is_no_answer() -> None:
     graph = two_heads("xabcdef")
-    assert [names(graph, order) for order in orders_by_branch(graph)] == ["xdefabc"]
-    assert orders_by_branch(chain(9)) == ()
-    assert orders_by_branch(Program((), (), (), ())) == ()
+    assert [names(graph, order) for order in other_orders(graph, 1)] == ["xdefabc"]
+    assert other_orders(chain(9), 5) == ()
+    assert other_orders(Program((), (), (), ()), 5) == ()
 
 
 def test_what_joins_branches_runs_when_the_last_of_them_is_through() -> None:
     graph = branches(3, 2)
-    first, *_ = [tuple(range(7)), *orders_by_branch(graph)]
+    first, *_ = [tuple(range(7)), *other_orders(graph, 2)]
     assert first == (0, 1, 2, 3, 4, 5, 6)
-    assert orders_by_branch(graph) == ((4, 5, 2, 3, 0, 1, 6),)
+    assert other_orders(graph, 2)[0] == (4, 5, 2, 3, 0, 1, 6)
 
 
 def test_operators_with_effects_keep_their_relative_order() -> None:
     ops = tuple(Step(name, (0,), (1 + at,), ordered=True) for at, name in enumerate("abc"))
-    assert orders_by_branch(Program((1,) * 4, ops, (0,), (1, 2, 3))) == ()
+    assert other_orders(Program((1,) * 4, ops, (0,), (1, 2, 3)), 5) == ()
 
 
 @settings(max_examples=200)
-@given(small_graphs(most_ops=8))
-def test_every_order_is_one_the_graph_allows(graph: Program) -> None:
-    found = orders_by_branch(graph)
-    assert len(set(found)) == len(found) <= 2
+@given(small_graphs(most_ops=8), st.integers(1, 40))
+def test_every_order_is_one_the_graph_allows(graph: Program, most: int) -> None:
+    found = other_orders(graph, most)
+    assert len(set(found)) == len(found) <= most
     assert all(is_valid(graph, order) and order != tuple(range(len(graph.steps))) for order in found)
+
+
+@settings(max_examples=100)
+@given(small_graphs(most_ops=5))
+def test_small_graphs_have_every_order(graph: Program) -> None:
+    every = {order for order in permutations(range(len(graph.steps))) if is_valid(graph, order)}
+    assert {*other_orders(graph, 120), tuple(range(len(graph.steps)))} == every

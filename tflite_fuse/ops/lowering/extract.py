@@ -53,7 +53,7 @@ class Extraction:
 
     Attributes:
         block: no configuration yet; inputs are INPUT, outputs OUTPUT, everything between SCRATCH.
-        operators: the model's operators it replaces, ascending.
+        operators: the model's operators it replaces, in the order of its stages.
         inputs, outputs: the model's tensors behind ``block.inputs`` and ``block.outputs``, in that order.
     """
 
@@ -73,7 +73,7 @@ def extract(model: Model, operators: Iterable[int], lowerings: Lowerings | None 
 
     Args:
         model: any valid model.
-        operators: their indices; a connected piece that can run at one moment.
+        operators: their indices in the order they run; a connected piece that can run at one moment.
         lowerings: ``lower_model`` of the model, where that is known already.
 
     Raises:
@@ -94,9 +94,9 @@ class _Piece:
 
     def __init__(self, model: Model, operators: Iterable[int], lowerings: Lowerings | None) -> None:
         self.model = model
-        self.operators = tuple(sorted(set(operators)))
+        self.operators = tuple(dict.fromkeys(operators))
         count = len(model.main.operators)
-        if not self.operators or not 0 <= self.operators[0] <= self.operators[-1] < count:
+        if not self.operators or not 0 <= min(self.operators) <= max(self.operators) < count:
             raise BlockError(f"a block needs operators between 0 and {count - 1}, not {list(self.operators)}")
         self.lowered = {index: self._lower(index, lowerings) for index in self.operators}
         self.writer = {lowered.output.index: index for index, lowered in self.lowered.items()}

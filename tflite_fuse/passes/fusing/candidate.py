@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
+from tflite_fuse.search.joint_orders import OrderedGraph
 from tflite_fuse.tuning import TUNING, Tuning
 
 
@@ -27,7 +28,7 @@ class Candidate:
     """A point, placed.
 
     Attributes:
-        site: the model in the order of operators that the point is of.
+        site: the model that the point is of.
         program: the model's with the point's blocks.
         ordered: how its steps were put in order.
         arena: bytes that must be allocated, what the model needs for a moment while it loads included.
@@ -67,30 +68,34 @@ class Site:
 
     Attributes:
         graph: what is searched.
+        others: the same in other orders of operators.
         maker: makes its blocks.
         count_tail: whether an arena is all of it or its head alone.
         arena: works out what a model needs.
         order: puts operators in order once blocks are in; None leaves them as they come.
         target: the core whose instructions count; None counts multiply-accumulates.
         core: the core whose instructions are predicted in any case.
-        shapes: what searches know of the graph's blocks already.
+        shapes: what searches know of the graph's blocks already, of each order.
         own: work of the model as its file has it, where that is not what is fused: dead channels are left out of this.
         tuning: the rules of thumb.
         fronts, placed: what was searched and placed already: several goals often want the same.
     """
 
     graph: PricedProgram
+    others: tuple[OrderedGraph, ...]
     maker: BlockMaker
     count_tail: bool
     arena: Callable[[Program], Arena]
     order: Reorder | None
     target: Target | None
     core: Target
-    shapes: Shapes
+    shapes: tuple[Shapes, ...]
     own: Work | None = None
     tuning: Tuning = TUNING
     fronts: dict[SearchOptions, Front] = field(default_factory=dict, compare=False, repr=False)
-    placed: dict[tuple[BlockChoice, ...], Candidate] = field(default_factory=dict, compare=False, repr=False)
+    placed: dict[tuple[tuple[BlockChoice, ...], tuple[int, ...]], Candidate] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def runs_unfused(self) -> bool:
@@ -118,6 +123,10 @@ class Site:
     def _in_instructions(self) -> PricedProgram:
         return in_instructions(self.graph, self.core, LONGEST)
 
+    @cached_property
+    def _others_in_instructions(self) -> tuple[OrderedGraph, ...]:
+        return tuple(replace(each, graph=in_instructions(each.graph, self.core, LONGEST)) for each in self.others)
+
     @property
     def unfused_compute(self) -> int:
         """What counts of the model that is fused."""
@@ -138,24 +147,34 @@ class Site:
         """Instructions of the model as its file has it, every operator by itself."""
         return sum(self.alone) if self.own is None else max(self.own.instructions, sum(self.alone))
 
-    def front(self, options: SearchOptions) -> Front:
-        """The front of the model; one that was searched with more RAM serves, too: its first points are the same."""
+    def front(self, options: SearchOptions, among: Collection[int] | None = None) -> Front:
+        """Return the front of the model, perhaps one searched with more RAM: its first points are the same.
+
+        Args:
+            options: what to search.
+            among: numbers of the orders that are followed beside the first; None for all.
+        """
         known = next((known for known in self.fronts if _reaches_as_far(known, options)), options)
         if known not in self.fronts:
             counted = known.target is self.core and max(known.chunks) == LONGEST
-            graph = self._in_instructions if counted else self.graph
-            self.fronts[known] = fusion_front(graph, known, self.shapes)
+            graph, others = self.graph, self.others
+            if counted:
+                graph, others = self._in_instructions, self._others_in_instructions
+            kept = [at for at in range(len(others)) if among is None or at + 1 in among]
+            shapes = self.shapes[0], *(self.shapes[at + 1] for at in kept)
+            self.fronts[known] = fusion_front(graph, known, [others[at] for at in kept], shapes)
         return self.fronts[known]
 
     def realise(self, point: Point) -> Candidate:
         """Make a point's blocks, put the steps in order and place the tensors."""
-        if point.blocks not in self.placed:
-            self.placed[point.blocks] = self._realise(point)
+        key = point.blocks, point.order
+        if key not in self.placed:
+            self.placed[key] = self._realise(point)
             tell("candidates placed", len(self.placed))
-        return replace(self.placed[point.blocks], point=point)
+        return replace(self.placed[key], point=point)
 
     def _realise(self, point: Point) -> Candidate:
-        program, blocks = self.maker.program(point.blocks)
+        program, blocks = self.maker.program(point.blocks, point.order)
         ordered: Ordered | None = None
         if self.order is None:
             arena = self.arena(program)

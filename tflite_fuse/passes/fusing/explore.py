@@ -7,36 +7,21 @@ a caller's limits they take part.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from tflite_fuse.cost.instructions import LEAST_GAIN
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model.operators import operator_label
-from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective, objective_of
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
-from tflite_fuse.passes.fusing.propose import Start, faster, joined, promise, smallest, within_ram
+from tflite_fuse.passes.fusing.propose import Start, faster, joined, smallest, within_ram
 from tflite_fuse.passes.fusing.propose import in_own_runs as own_runs_of
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
 
-@dataclass(frozen=True)
-class Solution:
-    """The candidate that meets a goal.
-
-    Attributes:
-        start: the order of operators it was made in.
-        chosen: the candidate.
-        others: arena in bytes of the best candidate of every other order that was explored, by the order's name.
-    """
-
-    start: Start
-    chosen: Candidate
-    others: dict[str, int]
-
-
-def solve(starts: Sequence[Start], goal: Goal) -> Solution:
+def solve(start: Start, goal: Goal) -> Candidate:
     """Return the candidate that meets a goal best.
 
     Raises:
@@ -44,47 +29,36 @@ def solve(starts: Sequence[Start], goal: Goal) -> Solution:
     """
     pool: list[Candidate] = []
     for each in dict.fromkeys((NOTHING_RECOMPUTED, goal)):
-        explore(starts, each, pool)
-    objective = objective_for(starts, goal)
+        explore(start, each, pool)
+    objective = objective_for(start.site, goal)
     chosen = objective.select(pool)
     if chosen is None:
-        raise _not_reached(starts, goal, objective, pool)
-    best = {}
-    for start in starts:
-        found = objective.select([each for each in pool if each.site is start.site])
-        if found is not None and start.site is not chosen.site:
-            best[start.ordered.name] = found.arena
-    return Solution(_start_of(starts, chosen), chosen, best)
+        raise _not_reached(start, goal, objective, pool)
+    return chosen
 
 
-def explore(starts: Sequence[Start], goal: Goal, pool: list[Candidate]) -> None:
+def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
     """Add to a pool what is worth placing for a goal."""
-    objective, near = objective_for(starts, goal), 1 + starts[0].site.tuning.near
-    for start in sorted(starts, key=lambda start: promise(start, objective)):
-        least = objective.least(pool)
-        if least is None or promise(start, objective) <= least.arena * near:
-            pool += smallest(start, objective)
-            if goal.max_ram is not None:
-                pool += within_ram(start, objective, goal.max_ram)
+    objective = objective_for(start.site, goal)
+    pool += smallest(start, objective)
+    if goal.max_ram is not None:
+        pool += within_ram(start, objective, goal.max_ram)
     least = objective.least(pool)
     if least is None:
         return
     if goal.max_ram is None:
-        pool += joined(_start_of(starts, least), least)
+        pool += joined(start, least)
         least = objective.least(pool) or least
-    start = _start_of(starts, least)
     pool += faster(start, objective, least)
     chosen = objective.select(pool) or least
-    start = _start_of(starts, chosen)
     pool += own_runs_of(OwnRuns(start.site), start, objective, (chosen, least))
 
 
-def faster_with_more(solution: Solution) -> Candidate | None:
+def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:
     """Return what takes clearly fewer instructions in not much more RAM than was chosen; None where nothing does.
 
     Only fronts that were searched for the goal are looked at.
     """
-    site, chosen = solution.start.site, solution.chosen
     most, enough = chosen.arena + chosen.arena // 4, (1 - site.tuning.clear_gain) * chosen.instructions
     fast = [front for options, front in site.fronts.items() if options.target is site.core]
     points = [point for front in fast for point in front.points if point.ram_bytes <= most and point.work <= enough]
@@ -94,9 +68,8 @@ def faster_with_more(solution: Solution) -> Candidate | None:
     return found if found.instructions <= enough and chosen.arena < found.arena <= most else None
 
 
-def objective_for(starts: Sequence[Start], goal: Goal) -> Objective:
-    """Return what a goal means for the model that some starts are orders of."""
-    site = starts[0].site
+def objective_for(site: Site, goal: Goal) -> Objective:
+    """Return what a goal means for a model."""
     return objective_of(
         goal,
         slack=site.slack,
@@ -107,15 +80,10 @@ def objective_for(starts: Sequence[Start], goal: Goal) -> Objective:
     )
 
 
-def _start_of(starts: Sequence[Start], candidate: Candidate) -> Start:
-    return next(start for start in starts if start.site is candidate.site)
-
-
-def _not_reached(starts: Sequence[Start], goal: Goal, objective: Objective, pool: Collection[Candidate]) -> LimitError:
+def _not_reached(start: Start, goal: Goal, objective: Objective, pool: Collection[Candidate]) -> LimitError:
     """Say which limit no candidate keeps, and how near the nearest comes."""
     nearest = replace(objective, max_ram=None).least(pool)
     if nearest is None or goal.max_ram is None:
-        start = starts[0]
         own = max(start.site.own_compute, 1)
         least = min((each.compute for each in pool), default=start.site.realise(start.front.points[-1]).compute)
         factor = least / own

@@ -12,7 +12,7 @@ from typing import ClassVar
 from tflite_fuse.cost.estimate.shapes import Shapes
 from tflite_fuse.cost.instructions import LONGEST, Prediction, Target, in_instructions, prediction_error
 from tflite_fuse.emit.in_model import program_overlaps, with_plans
-from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock, Plans
+from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.ir.block import WeightForm
@@ -30,9 +30,9 @@ from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.fusing.candidate import Candidate, Site, Work
-from tflite_fuse.passes.fusing.explore import Solution, faster_with_more, solve
+from tflite_fuse.passes.fusing.explore import faster_with_more, solve
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
-from tflite_fuse.passes.fusing.orders import OrderedModel, orders_at_hand
+from tflite_fuse.passes.fusing.orders import orders_at_hand
 from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.preparing.spell_out import spell_out
@@ -40,7 +40,7 @@ from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.cut_graph import longest_block
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.front import Front, Point
-from tflite_fuse.search.fusion_front import fusion_front
+from tflite_fuse.search.joint_orders import OrderedGraph
 
 NOTHING_SPECIAL = FuseOptions()
 
@@ -89,20 +89,18 @@ class Fuse:
             ModelError: an arena tensor has a dynamic shape or elements without a size.
         """
         try:
-            starts = self.starts(model)
+            start = self.start(model)
         except BudgetError as error:
             if self.options.input_mode is not InputMode.RESIDENT:
                 raise
             return FuseResult(model, False, (note("not fused", "budget", why=str(error)),))
-        goal = self.options.wanted
-        solution = solve(starts, goal)
-        start, chosen = solution.start, solution.chosen
+        chosen = solve(start, self.options.wanted)
         claim = fusion_claim(start.site, chosen, self.options)
-        notes = (*_about_orders(solution), *_done(start.ordered.model, chosen), *start.why_not)
+        notes = (*start.notes, *_done(start.model, chosen))
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
         notes = (*notes, *start.front.explain(point), *_limited(len(start.site.graph.steps)))
         if not chosen.point.blocks:
-            before, ordered = start.ordered.model, chosen.ordered
+            before, ordered = start.model, chosen.ordered
             before = model if before.main.operators == model.main.operators else before
             after = before
             if ordered is not None and ordered.changed:
@@ -111,7 +109,7 @@ class Fuse:
                 after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, ordered=ordered
             )
         expected = _prediction(start.site, chosen)
-        notes += (_expectation(expected), *_faster(faster_with_more(solution), chosen))
+        notes += (_expectation(expected), *_faster(faster_with_more(start.site, chosen), chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
         notes += tuple(_about_weights(chosen, WeightForm(self.options.weights)))
         model, point = start.site.maker.emit(chosen.program, chosen.blocks), chosen.point
@@ -119,50 +117,42 @@ class Fuse:
             model, True, notes, claim, "fusion", chosen.blocks, point, start.front, expected, chosen.ordered
         )
 
-    def starts(self, model: Model) -> tuple[Start, ...]:
-        """Return the start of every order of operators that is tried.
+    def start(self, model: Model) -> Start:
+        """Return the orders of operators that are searched, and the front of their blocks.
 
         Raises:
             LimitError: no block of the scheme can read an input that is to leave the arena, in any order.
             BudgetError: the model is too large to be searched.
         """
-        found: list[Start] = []
-        refused: LimitError | None = None
-        plans: Plans = {}
+        options, mode = self.options, InputMode(self.options.input_mode)
         fused, model = model, with_plans(model)
-        reorder = Reorder(self.budget, self.options.in_place, tuning=self.options.tuning)
-        own = None if self.given is None or self.given is fused else _own_work(self.given, Target(self.options.target))
-        for ordered in orders_at_hand(model, reorder if "reorder" in self.options.passes else None):
-            try:
-                found.append(self._start(ordered, plans, own))
-            except LimitError as error:
-                refused = refused or error
-        if refused is not None and not found:
-            raise refused
-        return tuple(found)
-
-    def _start(self, ordered: OrderedModel, plans: Plans, own: Work | None) -> Start:
-        options, model, mode = self.options, ordered.model, InputMode(self.options.input_mode)
-        lowered = with_weights(lowerings_for(model, mode, ordered.lowered), WeightForm(options.weights))
-        lowered = _without(model, lowered, self.outside)
-        moved, why_not = inputs_to_move(model, mode, lowered)
-        searched, maker = options.search(moved), BlockMaker(model, mode, moved, lowered, plans)
-        graph = graph_from_model(model, lowered, maker.macs)
-        shapes = Shapes(searched.chunks)
+        order = Reorder(self.budget, options.in_place, tuning=options.tuning) if "reorder" in options.passes else None
+        orders = orders_at_hand(model, order, options.tuning)
+        lowered = self._lowered(orders.first, orders.lowered)
+        moved, why_not = inputs_to_move(orders.first, mode, lowered)
+        searched, maker = options.search(moved), BlockMaker(orders.first, mode, moved, lowered)
+        graph = graph_from_model(orders.first, lowered, maker.macs)
+        others = tuple(
+            OrderedGraph(graph_from_model(each, self._lowered(each)), orders.numbers(each)) for each in orders.others
+        )
+        own = None if self.given is None or self.given is fused else _own_work(self.given, Target(options.target))
 
         def arena(program: Program) -> Arena:
             overlaps = program_overlaps(program) if options.shares else ()
             return realise(program, overlaps, options.arena(), self.budget)
 
-        tuning, order = options.tuning, None
-        if "reorder" in options.passes:
-            order = Reorder(self.budget, options.in_place, tuning=tuning)
-        core = Target(options.target)
-        site = Site(graph, maker, options.count_tail, arena, order, options.counted, core, shapes, own, tuning)
+        core, shapes = Target(options.target), tuple(Shapes(searched.chunks) for _ in (graph, *others))
+        site = Site(
+            graph, others, maker, options.count_tail, arena, order, options.counted, core, shapes, own, options.tuning
+        )
         if searched.most_compute is not None and site.unfused_compute:
             most = searched.most_compute * site.own_compute / site.unfused_compute
             searched = replace(searched, most_compute=most)
-        return Start(ordered, site, searched, fusion_front(graph, searched, shapes), why_not)
+        return Start(orders.first, site, searched, site.front(searched), (*orders.notes, *why_not))
+
+    def _lowered(self, model: Model, known: Lowerings | None = None) -> Lowerings:
+        lowered = lowerings_for(model, InputMode(self.options.input_mode), known)
+        return _without(model, with_weights(lowered, WeightForm(self.options.weights)), self.outside)
 
 
 def _own_work(model: Model, core: Target) -> Work:
@@ -179,13 +169,6 @@ def _without(model: Model, lowerings: Lowerings, outside: frozenset[str]) -> Low
     return tuple(
         "its block could not be proven" if names else each for names, each in zip(writes, lowerings, strict=True)
     )
-
-
-def _about_orders(solution: Solution) -> Iterator[Note]:
-    yield from solution.start.ordered.notes
-    if solution.others:
-        name, needed = solution.start.ordered.name, solution.chosen.arena
-        yield note("expected", "arena by order", order=name, arena_bytes=needed, others=solution.others)
 
 
 def _prediction(site: Site, chosen: Candidate) -> Prediction:

@@ -50,7 +50,8 @@ def _order(count: int, chosen: Candidate) -> list[int]:
     """The operators of the model without blocks in the order the candidate runs them."""
     blocks = {block.place: block.choice.operators for block in chosen.blocks}
     inside = {index for operators in blocks.values() for index in operators}
-    steps = [blocks.get(index, (index,)) for index in range(count) if index in blocks or index not in inside]
+    order = chosen.point.order or range(count)
+    steps = [blocks.get(index, (index,)) for index in order if index in blocks or index not in inside]
     ordered = chosen.ordered
     if ordered is not None and ordered.changed and ordered.order is not None:
         steps = [steps[index] for index in ordered.order.order]

@@ -1,17 +1,17 @@
-"""The orders of operators that are tried before blocks are made.
+"""The orders of operators that blocks are searched in.
 
 The order of least *unfused* peak is not the one that fuses best: a block takes operators that stand next to each other.
-Which order is best shows once blocks are in and everything is placed; so all of them are fused, and the best is kept.
+So the search follows several orders at once, and may leave one for another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.order.by_branch import orders_by_branch
+from tflite_fuse.memory.order.by_branch import other_orders
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.schema import Model, Operator
@@ -20,48 +20,52 @@ from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.tuning import TUNING, Tuning
 
-_BY_BRANCH = "branch by branch", "branch by branch, others first"
-
 
 @dataclass(frozen=True)
-class OrderedModel:
-    """A model with its operators in one of the orders.
+class Orders:
+    """A model in several orders of operators, without an offline plan.
 
     Attributes:
-        model: without an offline plan.
-        name: how notes call the order.
-        notes: what was found about it before anything was fused.
-        lowered: its operators as stages, where that is known.
+        first: in the order of least peak, or its own.
+        others: in all other orders.
+        notes: how the first was found.
+        lowered: operators of the first as stages, where that is known already.
     """
 
-    model: Model
-    name: str
+    first: Model
+    others: tuple[Model, ...] = ()
     notes: tuple[Note, ...] = ()
     lowered: Lowerings | None = None
 
+    def numbers(self, other: Model) -> tuple[int, ...]:
+        """Return for each operator of another order its number in the first one."""
+        left: dict[Operator, list[int]] = {}
+        for index, operator in enumerate(self.first.main.operators):
+            left.setdefault(operator, []).append(index)
+        return tuple(left[operator].pop(0) for operator in other.main.operators)
 
-def orders_at_hand(model: Model, reorder: Reorder | None) -> tuple[OrderedModel, ...]:
-    """A model in its own order, in that of least peak, and branch by branch; each order once.
+
+def orders_at_hand(model: Model, reorder: Reorder | None, tuning: Tuning = TUNING) -> Orders:
+    """Return a model in the order of least peak, in its own and branch by branch, or in every order of a small one.
 
     Args:
         model: as it is.
         reorder: what finds the order of least peak; None leaves the model's own order alone.
+        tuning: how many orders are looked at.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
     bare = remove_plan(model)
     if reorder is None:
-        return (OrderedModel(bare, "as it is"),)
+        return Orders(bare)
     least = reorder.run(bare)
-    found = [OrderedModel(least.model, "of least peak", least.notes)]
-    if least.changed:
-        found.append(OrderedModel(bare, "in the file"))
-    found += _by_branch(bare, [each.model for each in found])
-    lowered = lower_model(bare)
-    parts = _parts(lowered)
-    together = [(each, _with_parts_together(each.model, parts)) for each in found]
-    return tuple(replace(each, model=model, lowered=lowered if model is bare else None) for each, model in together)
+    operators, lowered = bare.main.operators, lower_model(bare)
+    most = max(2, tuning.orders // max(len(operators), 1) ** 2)
+    moved = [replace_operators(bare, [operators[index] for index in o]) for o in other_orders(program_of(bare), most)]
+    models = [_with_parts_together(each, _parts(lowered)) for each in (least.model, bare, *moved)]
+    first, *others = {each.main.operators: each for each in models}.values()
+    return Orders(first, tuple(others), least.notes, lowered if first.main.operators == operators else None)
 
 
 def quick_orders(model: Model, tuning: Tuning = TUNING) -> tuple[Model, ...]:
@@ -105,11 +109,3 @@ def _with_parts_together(model: Model, parts: Collection[int]) -> Model:
         else:
             emit(operator)
     return model if tuple(order) == model.main.operators else replace_operators(model, order)
-
-
-def _by_branch(bare: Model, known: list[Model]) -> Iterator[OrderedModel]:
-    operators = [each.main.operators for each in known]
-    for order, name in zip(orders_by_branch(program_of(bare)), _BY_BRANCH, strict=False):
-        moved = tuple(bare.main.operators[index] for index in order)
-        if moved not in operators:
-            yield OrderedModel(replace_operators(bare, moved), name)

@@ -14,10 +14,10 @@ from enum import Enum
 from tflite_fuse.emit.insert_blocks import InsertedBlock
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import BlockChoice
+from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective
-from tflite_fuse.passes.fusing.orders import OrderedModel
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
 from tflite_fuse.passes.options import TOO_MUCH_EXPECTED
 from tflite_fuse.search.front import Front, Point
@@ -27,32 +27,33 @@ from tflite_fuse.search.schemes import Scheme
 
 @dataclass(frozen=True)
 class Start:
-    """One order of operators, the front of its blocks, and why inputs stay in the arena that were to leave it."""
+    """A model, and the front of its blocks.
 
-    ordered: OrderedModel
+    Attributes:
+        model: in the first of the orders that are searched.
+        site: of the model.
+        options: what was searched.
+        front: what was found.
+        notes: how the orders were found, and why inputs stay in the arena that were to leave it.
+    """
+
+    model: Model
     site: Site
     options: SearchOptions
     front: Front
-    why_not: tuple[Note, ...]
-
-
-def promise(start: Start, objective: Objective) -> int:
-    """Return the least arena in bytes that the front of a start expects within the limit on compute."""
-    points = start.front.points
-    return min(point.ram_bytes for point in _allowed(start, start.front, objective) or points)
+    notes: tuple[Note, ...]
 
 
 def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
     """Yield candidates towards the least arena that keeps the limit on compute.
 
-    The first points of the front are placed, more while one is expected to need less than what is placed, and the first
-    that computes nothing twice.
+    The first points of the front are placed, and the first that computes nothing twice. Strips in bands, which often
+    cannot all lie where they are expected, come behind the others.
     """
-    site, tuning, points = start.site, start.site.tuning, _allowed(start, start.front, objective)
+    site, tuning, points = start.site, start.site.tuning, _allowed(start, start.front.unbanded, objective)
+    banded = [point for point in _allowed(start, start.front.points, objective) if _bands(point)]
     least: Candidate | None = None
-    for number, point in enumerate(points[: tuning.placed_most]):
-        if least is not None and number >= tuning.placed_first and point.ram_bytes >= least.arena:
-            break
+    for point in points[: tuning.placed_first]:
         found = site.realise(point)
         yield found
         if _computes_within(found, objective) and (least is None or found.arena < least.arena):
@@ -68,18 +69,18 @@ def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
             replace(each, config=replace(each.config, chunk=min(start.options.chunks))) for each in least.point.blocks
         )
         yield site.realise(replace(least.point, blocks=tuple(blocks)))
-    for point in _banded(start, objective)[: tuning.banded]:
+    for point in _first_of_each(banded)[: tuning.banded]:
         if point.ram_bytes - least.overestimate < least.arena:
             yield site.realise(point)
 
 
 def within_ram(start: Start, objective: Objective, max_ram: int) -> Iterator[Candidate]:
-    """Yield candidates within a limit on RAM, those of least work first; strips in bands among them."""
+    """Yield candidates within a limit on RAM, those of least work first."""
     site, most = start.site, max_ram * (1 + start.site.tuning.near)
     if site.runs_unfused:
         yield site.realise(start.front.unfused)
-    for points in (_allowed(start, start.front, objective), _banded(start, objective)):
-        near = [point for point in points if point.ram_bytes <= most]
+    for points in (start.front.unbanded, start.front.points):
+        near = [point for point in _allowed(start, points, objective) if point.ram_bytes <= most]
         yield from _fitting(site, sorted(near, key=lambda point: point.work), max_ram)
 
 
@@ -140,7 +141,7 @@ def by_speed(start: Start, limit: int, cuts: Cuts) -> list[Point]:
         start.options, target=start.site.core, most_ram=most, most_compute=None, strips=strips, bands=bands
     )
     try:
-        return list(reversed(start.site.front(options).points))
+        return list(reversed(start.site.front(options, start.front.orders).points))
     except LimitError:  # no such blocks read an input that is to leave the arena
         return []
 
@@ -192,14 +193,14 @@ def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candid
         yield found
 
 
-def _allowed(start: Start, front: Front, objective: Objective) -> list[Point]:
+def _allowed(start: Start, points: Sequence[Point], objective: Objective) -> list[Point]:
     """Return the points expected to keep the limit on compute, or nearly where too much may be expected."""
     if objective.max_compute is None:
-        return list(front.points)
+        return list(points)
     most: float = objective.max_compute
     if start.options.target is not None:
-        most *= TOO_MUCH_EXPECTED * front.unfused.work / max(start.site.unfused_compute, 1)
-    return [point for point in front.points if point.work <= most]
+        most *= TOO_MUCH_EXPECTED * start.front.unfused.work / max(start.site.unfused_compute, 1)
+    return [point for point in points if point.work <= most]
 
 
 def _computes_within(candidate: Candidate, objective: Objective) -> bool:
@@ -211,22 +212,10 @@ def _plain(points: Sequence[Point], front: Front) -> list[Point]:
     return [point for point in points if point.work <= front.unfused.work][:1]
 
 
-def _banded(start: Start, objective: Objective) -> list[Point]:
-    """Return points with bands of strips, RAM ascending, the first of each number of bands in front."""
-    options, front = start.options, start.front
-    skips = front.points[-1].work < front.unfused.work
-    unfused = start.site.unfused_compute
-    recomputes = objective.max_compute is None or objective.max_compute > (1 + _SURELY) * unfused or skips
-    if not recomputes or options.scheme is not Scheme.AUTO or not options.overlap & options.strips:
-        return []
-    banded = start.site.front(replace(options, bands=True))
-    points = [point for point in _allowed(start, banded, objective) if _bands(point)]
+def _first_of_each(points: Sequence[Point]) -> list[Point]:
+    """Return points with the first of each number of blocks in bands in front."""
     firsts = list({_bands(point): point for point in reversed(points)}.values())
     return [*firsts, *(point for point in points if point not in firsts)]
-
-
-_SURELY = 1 / 500
-"""What a limit on compute must be above 1 to allow recompute at all: predictions are not more exact."""
 
 
 def _bands(point: Point) -> int:
@@ -239,7 +228,8 @@ def _joined(point: Point, chunk: int) -> Point | None:
     if len(point.blocks) < 2:
         return None
     first, second, *others = point.blocks
-    follows = second.operators[0] == first.operators[-1] + 1
+    order = point.order or range(second.operators[0] + 1)
+    follows = order.index(second.operators[0]) == order.index(first.operators[-1]) + 1
     if not follows or {first.scheme, second.scheme} != {"line-buffers"}:
         return None
     block = BlockChoice(

@@ -1,0 +1,124 @@
+"""Several orders of a model's operators in one cut graph.
+
+A cut is a set of operators that have run. Where two orders have run the same ones, a path may leave one order for the
+other: so the path of least RAM through all of them can be shorter than through each by itself, and its blocks hold
+operators that are neighbours in no single one of them.
+
+    one order    a b c d    {} a ab abc abcd
+    another      a c b d    {} a ac abc abcd       the cuts a and abc are the same
+
+Blocks are priced once for every order their own operators come in: where a block's rings lie, and what of them may lie
+over its input, follows from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import or_
+
+from tflite_fuse.cost.priced_program import PricedProgram
+from tflite_fuse.search.cut_graph import CutGraph, Cuts, Edge, Rules, longest_block, require_end, some_cuts
+from tflite_fuse.search.schemes import Restriction
+
+_Piece = tuple[int, tuple[int, ...]]
+"""The cut before some operators, and these in their order."""
+
+
+@dataclass(frozen=True)
+class OrderedGraph:
+    """A model's operators in one order.
+
+    Attributes:
+        graph: what they take, in that order.
+        operators: the number of each in the first order.
+    """
+
+    graph: PricedProgram
+    operators: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class JointCuts:
+    """The cut graph of several orders; spans of edges say which order.
+
+    Attributes:
+        edges: cuts in the order of how many operators they have run.
+        orders: the cuts of each order, without what an earlier one has.
+        operators: of each order, the number of each operator in the first one.
+    """
+
+    edges: CutGraph
+    orders: tuple[Cuts, ...]
+    operators: tuple[tuple[int, ...], ...]
+
+    def run_by(self, edge: Edge) -> tuple[int, ...]:
+        """Return the operators an edge runs, in order, as numbered in the first order."""
+        first, last, order = edge.span
+        return self.operators[order][first : last + 1]
+
+
+def joint_cuts(orders: Sequence[OrderedGraph], restricted: Callable[[int], Restriction], rules: Rules) -> JointCuts:
+    """Build the cut graph of several orders.
+
+    Args:
+        orders: of one model; one or more.
+        restricted: from the number of an order to what a scheme allows there.
+        rules: what counts.
+
+    Raises:
+        BudgetError, LimitError: as ``cut_graph``.
+    """
+    made: list[Cuts] = []
+    into: dict[int, list[Edge]] = {}
+    known: set[_Piece] = set()
+    for number, order in enumerate(orders):
+        run = (0, *accumulate((1 << operator for operator in order.operators), or_))
+        cuts = some_cuts(order.graph, _without(restricted(number), run, order.operators, known), rules)
+        made.append(cuts)
+        into.update({cut: [] for cut in run if cut not in into})
+        for edge in (edge for edges in cuts.edges.into for edge in edges):
+            first, last, _ = edge.span
+            if edge.fused or (run[first], order.operators[first : last + 1]) not in known:
+                ends = run[first], run[last + 1]
+                into[ends[1]].append(
+                    replace(edge, source=ends[0], target=ends[1], span=edge.span._replace(order=number))
+                )
+        if number + 1 < len(orders):
+            known.update(_pieces(run, order.operators))
+            # A block that needs more than a path of the first order is on no front of all.
+            rules = replace(rules, most_ram=made[0].most, every_block=True)
+    edges = _numbered(into, made[0].edges)
+    require_end(edges, made[0].graph, restricted(0).scheme, rules)
+    return JointCuts(edges, tuple(made), tuple(order.operators for order in orders))
+
+
+def _pieces(run: Sequence[int], operators: tuple[int, ...]) -> Iterator[_Piece]:
+    """Yield all pieces of an order."""
+    for last in range(len(operators)):
+        for first in range(max(0, last + 1 - longest_block(len(operators))), last + 1):
+            yield run[first], operators[first : last + 1]
+
+
+def _without(
+    restriction: Restriction, run: Sequence[int], operators: tuple[int, ...], known: Set[_Piece]
+) -> Restriction:
+    """Return the restriction without blocks that an earlier order has."""
+    allows = restriction.allows
+
+    def new(first: int, last: int) -> bool:
+        return (run[first], operators[first : last + 1]) not in known and allows(first, last)
+
+    return replace(restriction, allows=new) if known else restriction
+
+
+def _numbered(into: dict[int, list[Edge]], first: CutGraph) -> CutGraph:
+    """Return the cut graph, its cuts numbered by how many operators they have run."""
+    cuts = sorted(into, key=lambda run: (run.bit_count(), run))
+    number = {run: index for index, run in enumerate(cuts)}
+    edges = (
+        tuple(replace(edge, source=number[edge.source], target=number[edge.target]) for edge in into[run])
+        for run in cuts
+    )
+    return CutGraph(first.start, first.tail, tuple(edges))
