@@ -27,6 +27,10 @@ def report(
         typer.Argument(metavar="[REWRITTEN]", help="What was made of it. Default: rewrite it now.", show_default=False),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("report.html"),
+    card: Annotated[
+        Path | None,
+        typer.Option(help="Also write a section for a model card, in Markdown, to this file.", show_default=False),
+    ] = None,
     inputs: Annotated[int, typer.Option("--inputs", min=0, help="Run both models on so many inputs.")] = 0,
     as_json: JsonFlag = False,
     config: ConfigFile = None,
@@ -34,14 +38,16 @@ def report(
     options: dict[str, Any],
 ) -> None:
     """Write one page: what a rewrite reached, where the memory goes, what is proven."""
+    from tflite_fuse.pages.card import card as card_of
     from tflite_fuse.pages.content import page_content, showable
     from tflite_fuse.pages.html import page_html
 
     refuse_dash(output)
-    require_apart((output,), (model, rewritten, config))
+    require_apart((output, card), (model, rewritten, config))
     if output.suffix.lower() not in ("", ".html", ".htm"):
         raise UsageError(f"{output}: a report is an HTML page, which browsers print: give a path in .html")
     require_writable(output)
+    require_writable(card)
     with Status("reporting", as_json) as progress:
         before = read_source(model)
         notes: tuple[Note, ...] = ()
@@ -56,6 +62,8 @@ def report(
         content = page_content(before, after, names, notes, advice, options["target"], inputs, runtime, progress)
         page = page_html(content)
         write_atomically(page.encode("utf-8", "backslashreplace"), output)
+        if card is not None:
+            write_atomically(card_of(content.json).encode("utf-8", "backslashreplace"), card)
     if as_json:
         print_json(content.json)
     else:

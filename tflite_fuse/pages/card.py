@@ -1,0 +1,109 @@
+"""A section for a model card, in Markdown: figures with their scope, and how DVC and MLflow record the same numbers."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from string import Template
+from typing import Any
+
+from tflite_fuse.report.notebook import printable
+from tflite_fuse.report.report import change
+
+_CARD = Template("""\
+---
+library_name: tflite
+tags:
+- tflite-micro
+- tinyml
+- tflite-fuse
+---
+
+## On a microcontroller
+
+$verdict
+
+| | before | after | change |
+|---|---:|---:|---:|
+$rows
+
+- The arena is what must be allocated for $runtime.
+- $instructions
+- $proof
+- A fused model needs the operator `TFLITE_FUSE` of [tflite-fuse](https://github.com/tflite-fuse/tflite-fuse) on the
+  device; on a PC `tflite_fuse.litert.interpreter("$after")` runs it, where its input is in the arena.
+
+### Again
+
+```sh
+tflite-fuse rewrite $before $after --metrics metrics.json
+tflite-fuse verify $before $after
+```
+
+### DVC
+
+```yaml
+stages:
+  fuse:
+    cmd: tflite-fuse rewrite $before $after --metrics metrics.json
+    deps: [$before]
+    outs: [$after]
+    metrics:
+    - metrics.json: {cache: false}
+```
+
+### MLflow
+
+```python
+import json
+import mlflow
+
+with mlflow.start_run():
+    mlflow.log_metrics(json.load(open("metrics.json")))
+    mlflow.log_artifact("$after")
+```
+""")
+
+_ROWS = (
+    ("tensor arena, bytes", "arena_bytes"),
+    ("file, bytes", "file_bytes"),
+    ("multiply-accumulates", "macs"),
+    ("operators", "operators"),
+    ("instructions, predicted", "instructions"),
+)
+
+
+def card(page: dict[str, Any]) -> str:
+    """Return the section, with a front matter that Hugging Face reads.
+
+    Args:
+        page: what ``page_content`` gives, the object of ``schemas/page.schema.json``.
+    """
+    figures = page["figures"]
+    pairs = [(title, figures["before"][key], figures["after"][key]) for title, key in _ROWS]
+    rows = [f"| {title} | {old:,} | {new:,} | {change(old, new)} |" for title, old, new in pairs]
+    before, after = _file(page["model"]), _file(page["rewritten"])
+    return _CARD.substitute(
+        verdict=page["verdict"],
+        rows="\n".join(rows),
+        runtime=page["runtime"],
+        instructions=_instructions(page),
+        proof=_sentence(page["certificate"]["sentence"]),
+        before=before,
+        after=after if after != before else f"small_{after}",
+    )
+
+
+def _file(name: str) -> str:
+    """A file's name as it can stand in YAML, Python and a shell."""
+    plain = PurePath(printable(name)).name
+    return "".join(each if each.isalnum() or each in "._-" else "_" for each in plain) or "model"
+
+
+def _instructions(page: dict[str, Any]) -> str:
+    error = page["prediction_error"]
+    scope = f", {100 * error['mean']:.0f} % off on average where counted" if error else ""
+    return f"Instructions are a prediction for {page['target']}{scope}; nothing was measured on a board."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."
