@@ -15,8 +15,8 @@ from scripts.zoo import networks
 from scripts.zoo.architectures import build_architecture
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import arena_chart, front_chart
+from tflite_fuse.report.arena_map import arena_map
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 

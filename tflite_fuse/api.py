@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.emit.in_model import with_plans
-from tflite_fuse.errors import UsageError
+from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.memory.budget import heard_by
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import Source, load_model, read_source, save_model
@@ -42,7 +43,13 @@ class Result:
     report: Report
 
     def _repr_html_(self) -> str:
-        return self.report._repr_html_()
+        from tflite_fuse.report.arena_map import arena_map  # for notebooks alone
+        from tflite_fuse.report.picture import arena_picture
+
+        picture = ""
+        with contextlib.suppress(TfliteFuseError):  # a dynamic shape, say: then there is no arena to draw
+            picture = arena_picture(arena_map(load_model(self.model)))
+        return self.report._repr_html_() + picture
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model; the path holds the old content or the whole new one. Raises UsageError."""

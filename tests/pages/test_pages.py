@@ -23,9 +23,9 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import MOST_BOXES
 from tflite_fuse.pages.content import _verdict, page_content
+from tflite_fuse.report.arena_map import arena_map
 
 BRANCHING = serialize_model(branching_model())
 

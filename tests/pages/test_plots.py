@@ -15,8 +15,8 @@ import tflite_fuse
 from tests.test_cli import branching_model, run
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.model import save_model
-from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.trace import STEP, arena_trace
+from tflite_fuse.report.arena_map import arena_map
 
 
 @pytest.fixture

@@ -28,11 +28,11 @@ from tflite_fuse.explorer.node_data import write_node_data
 from tflite_fuse.files import require_apart, require_writable
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import load_model, read_source
-from tflite_fuse.pages.arena_map import arena_map
 from tflite_fuse.pages.charts import arena_chart, require_plottable
 from tflite_fuse.pages.trace import arena_trace
 from tflite_fuse.passes.options import Progress
 from tflite_fuse.pipelines.flat import figures_metrics
+from tflite_fuse.report.arena_map import arena_map
 from tflite_fuse.report.sentences import inspection_headline, int8_lines
 from tflite_fuse.report.tables import inspection_table
 from tflite_fuse.report.wording import grouped

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from tflite_fuse.errors import RuntimeUnavailableError, UsageError, how_to_install
 from tflite_fuse.files import require_writable, write_atomically
-from tflite_fuse.pages.arena_map import ArenaMap, Box
 from tflite_fuse.pages.labels import above, around, beside
+from tflite_fuse.report.arena_map import ArenaMap, Box
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -28,11 +28,11 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, tensor_of
-from tflite_fuse.pages.arena_map import ArenaMap, arena_map
 from tflite_fuse.passes.fusing.orders import quick_orders
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
+from tflite_fuse.report.arena_map import ArenaMap, arena_map
 from tflite_fuse.report.inspection import Inspection, OperatorRow
 from tflite_fuse.report.notebook import printable
 from tflite_fuse.report.wording import general, grouped

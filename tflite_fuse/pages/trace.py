@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tflite_fuse.pages.arena_map import ArenaMap, Box
+from tflite_fuse.report.arena_map import ArenaMap, Box
 
 STEP = 1000
 """Microseconds an operator takes in a trace: order is shown, not time."""
