@@ -236,7 +236,7 @@ def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path: Path, monke
     from tflite_fuse.pages.charts import arena_chart
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(RuntimeUnavailableError, match=r"tflite-fuse\[report\]"):
+    with pytest.raises(RuntimeUnavailableError, match=r"pip install 'jinja2>="):
         arena_chart(arena_map(load_model(BRANCHING)), "before")
 
 
