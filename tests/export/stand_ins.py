@@ -29,7 +29,8 @@ def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Pat
     methods = set(re.findall(r"ops\.(Add\w+)\(\)", (program / "model_ops.h").read_text())) - _KNOWN
     further = " ".join(f"TfLiteStatus {method}() {{ return kTfLiteOk; }}" for method in sorted(methods))
     board = ["Arduino.h", "Chirale_TensorFlowLite.h", "esp_timer.h", "freertos/FreeRTOS.h", "freertos/task.h"]
-    runtime = ["tensorflow/lite/micro/micro_interpreter.h", "tensorflow/lite/schema/schema_generated.h"]
+    runtime = [f"tensorflow/lite/micro/{name}.h" for name in ("micro_interpreter", "micro_profiler_interface")]
+    runtime.append("tensorflow/lite/schema/schema_generated.h")
     for name in (*board, *runtime):
         (headers / name).parent.mkdir(parents=True, exist_ok=True)
         (headers / name).write_text('#include "fake_board.h"\n')
@@ -42,8 +43,10 @@ def run_with_stand_ins(program: Path, format: str, generation: int, scratch: Pat
     flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, f"-DFAKE_GENERATION={generation}", *extra]
     flags += [f"-DFAKE_OPERATORS={further}"] if further else []
     include = [f"-I{folder}" for folder in folders]
-    build([compiler("gcc"), "-c", program / "model_data.c", f"-I{program}", "-o", scratch / "data.o"])
+    data = sorted(program.glob("*_data.c"))
+    for each in data:
+        build([compiler("gcc"), "-c", each, f"-I{program}", "-o", scratch / f"{each.stem}.o"])
     glue = sorted((library / _LIBRARY[format]).glob("tflm/*.cpp"))  # none where the model has no block
-    objects = [scratch / "data.o", *library_objects()]
+    objects = [*(scratch / f"{each.stem}.o" for each in data), *library_objects()]
     build([compiler("g++"), *flags, *include, whole, *glue, *objects, "-o", scratch / "program"])
     return run([scratch / "program"])

@@ -11,6 +11,7 @@ from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export import library
 from tflite_fuse.export.benchmark import plain_c as of_plain_c
+from tflite_fuse.export.benchmark import tflm as of_tflm
 from tflite_fuse.export.benchmark.candidate import OnBoard, candidate, require_resident
 from tflite_fuse.export.benchmark.readme import benchmark_readme
 from tflite_fuse.export.flash import Flash, measured
@@ -20,7 +21,7 @@ from tflite_fuse.export.parts import parts_of
 from tflite_fuse.export.ports import Port
 from tflite_fuse.export.readme import readme
 from tflite_fuse.export.steps import whole_model
-from tflite_fuse.export.tflm import tflm_model
+from tflite_fuse.export.tflm import TflmModel, tflm_model
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.runtimes import Runtime, runtime_for
@@ -120,19 +121,18 @@ def export_model(
         raise UsageError("a project in plain C has no TensorFlow Lite Micro: leave out which one")
     runtime = None if format in _WITHOUT_TFLM else runtime_for(format, kernels, tflm)
     read = _read(source)
-    title, data, model = read.title, read.data, read.model
     if benchmark is not None:
-        content = _benchmark(read, _read(benchmark), board or OnBoard(), format, target)
+        content = _benchmark(read, _read(benchmark), board or OnBoard(), format, target, runtime)
     elif runtime is None:
-        content = _plain(model, title, target, format)
+        content = _plain(read.model, read.title, target, format)
     else:
-        content = _with_tflm(model, data, title, target, format, runtime)
+        content = _with_tflm(_tflm_model(read, runtime), read.model, target, format)
     files = library.with_parts(content.files, parts_of(content.blocks))
     flash = measured(files, format, content.model_bytes)
     folder = target.resolve().name
-    about = readme(format, title, folder, content.arena_bytes, flash, content.notes, content.outputs)
+    about = readme(format, read.title, folder, content.arena_bytes, flash, content.notes, content.outputs)
     if benchmark is not None:
-        about = benchmark_readme(title, flash)
+        about = benchmark_readme(format, read.title, flash)
     written = write_folder(target, {"README.md": about, **files}, force=force)
     return Export(written, content.arena_bytes, flash, content.notes)
 
@@ -147,19 +147,29 @@ class _Read:
     model: Model
 
 
-def _benchmark(rewritten: _Read, original: _Read, board: OnBoard, format: str, target: Path) -> _Content:
-    if format != "c":
-        raise UsageError(f"benchmarks are written for c, not for {format}")
+def _benchmark(
+    rewritten: _Read, original: _Read, board: OnBoard, format: str, target: Path, runtime: Runtime | None
+) -> _Content:
+    if format == "zephyr":
+        raise UsageError("there is no benchmark for zephyr: export one for c and add its files to an application")
     require_resident(rewritten.model)
-    whose = candidate("unfused", original.title, original.file, original.model, board)
-    ours = candidate("rewritten", rewritten.title, rewritten.file, rewritten.model, board)
-    whole = whole_model(rewritten.model)
-    unfused = of_plain_c.unfused(original.model, whole)
-    return replace(
-        _plain(rewritten.model, rewritten.title, target, format),
-        files=of_plain_c.files(unfused, whole, (whose, ours), board),
-        blocks=tuple(step.options for each in (unfused, whole) for step in each.steps if step.options),
+    whose = tuple(
+        candidate(run, read.title, read.file, read.model, board)
+        for run, read in (("unfused" if runtime is None else "original", original), ("rewritten", rewritten))
     )
+    if runtime is None:
+        whole = whole_model(rewritten.model)
+        unfused = of_plain_c.unfused(original.model, whole)
+        return replace(
+            _plain(rewritten.model, rewritten.title, target, format),
+            files=of_plain_c.files(unfused, whole, whose, board),
+            blocks=tuple(step.options for each in (unfused, whole) for step in each.steps if step.options),
+        )
+    models = [_tflm_model(each, runtime) for each in (original, rewritten)]
+    content = _with_tflm(of_tflm.both(*models), rewritten.model, target, format)
+    count = max(len(each.model.main.operators) for each in (original, rewritten))
+    files = of_tflm.with_benchmark(content.files, format, models[0], models[1], whose, board, runtime, count)
+    return replace(content, files=files)
 
 
 def _read(source: str | os.PathLike[str] | bytes) -> _Read:
@@ -177,14 +187,17 @@ def _plain(model: Model, title: str, target: Path, format: str) -> _Content:
     return _Content(files, whole.arena_bytes, data, blocks, whole.notes, tuple(port for port, _ in whole.outputs))
 
 
-def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str, runtime: Runtime) -> _Content:
-    fault = plan_fault(model, block_overlaps(model))
+def _tflm_model(read: _Read, runtime: Runtime) -> TflmModel:
+    fault = plan_fault(read.model, block_overlaps(read.model))
     if fault is not None:
         raise PlanError(f"the offline memory plan in the file is unsound, rewrite the model to have a new one: {fault}")
-    found = tflm_model(model, data, title, runtime)
+    return tflm_model(read.model, read.data, read.title, runtime)
+
+
+def _with_tflm(found: TflmModel, model: Model, target: Path, format: str) -> _Content:
     room = {"arduino": arduino, "platformio": platformio, "esp-idf": esp_idf}[format]
     *others, usual = found.arenas
-    notes = [f"the arena is declared for {runtime}"]
+    notes = [f"the arena is declared for {found.runtime}"]
     notes += [f"on {other.core} it is {other.nbytes:,} bytes" for other in others]
     if usual.margin:
         notes.append(f"{usual.margin:,} bytes of it are a margin, as versions of ESP-NN differ")
@@ -193,4 +206,4 @@ def _with_tflm(model: Model, data: bytes, title: str, target: Path, format: str,
         notes.append(f"what {names} needs of the arena is not known: the declared size may be too small")
     fused = [each for each in model.main.operators if operator_name(model, each) == FUSED_OPERATOR]
     blocks = tuple(each.custom_options or b"" for each in fused)
-    return _Content(room.files(found, target), usual.nbytes, len(data), blocks, tuple(notes), found.outputs)
+    return _Content(room.files(found, target), usual.nbytes, len(found.data), blocks, tuple(notes), found.outputs)

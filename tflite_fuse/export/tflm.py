@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from string import Template
 
@@ -226,11 +227,18 @@ def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, st
     Raises:
         UsageError: an operator no resolver has a method for.
     """
+    return {**data_files(model, where, "model"), f"{where}model_ops.h": _ops_header(model, fused_header)}
+
+
+def data_files(model: TflmModel, where: str, name: str) -> dict[str, str]:
+    """Return header and array of a model that C++ calls ``name``, below ``where``."""
+    array = byte_array("const unsigned char model_data[MODEL_BYTES] __attribute__((aligned(16)))", model.data)
+    texts = {"h": _data_header(model), "c": f'#include "model_data.h"\n\n{array}'}
     return {
-        f"{where}model_data.h": _data_header(model),
-        f"{where}model_data.c": '#include "model_data.h"\n\n'
-        + byte_array("const unsigned char model_data[MODEL_BYTES] __attribute__((aligned(16)))", model.data),
-        f"{where}model_ops.h": _ops_header(model, fused_header),
+        f"{where}{name}_data.{suffix}": re.sub(
+            r"\b(MODEL|model)_(?=[A-Zd])", lambda found: f"{name.upper() if found[1] == 'MODEL' else name}_", text
+        )
+        for suffix, text in texts.items()
     }
 
 

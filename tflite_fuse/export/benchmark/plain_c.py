@@ -12,7 +12,7 @@ from tflite_fuse.emit.options import read_options
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import library
 from tflite_fuse.export.benchmark.candidate import INPUT_SETS, NOT_THE_ORIGINAL, RUNS, Candidate, OnBoard, same_ports
-from tflite_fuse.export.benchmark.source import BOARD, CORE
+from tflite_fuse.export.benchmark.source import BOARD, CORE, LINES
 from tflite_fuse.export.folder import Files
 from tflite_fuse.export.formats import plain_c
 from tflite_fuse.export.steps import Step, WholeModel, whole_model
@@ -55,35 +55,7 @@ static uint8_t wanted[INPUT_SETS][OUTPUT_BYTES];
 static uint32_t totals[RUNS], by_step[MOST_STEPS];
 
 $tables
-static void put_number(const char* name, unsigned long value) {
-  char text[64];
-  snprintf(text, sizeof(text), ", \\"%s\\": %lu", name, value);
-  benchmark_print(text);
-}
-
-static void put_text(const char* name, const char* value) {
-  benchmark_print(", \\"");
-  benchmark_print(name);
-  benchmark_print("\\": \\"");
-  benchmark_print(value);
-  benchmark_print("\\"");
-}
-
-/* All of a line that is known before anything is run. */
-static void put_head(const candidate* c) {
-  benchmark_print(c->head);
-  put_text("board", BENCHMARK_BOARD);
-  put_text("core", benchmark_core());
-  put_number("clock_hz", BENCHMARK_CLOCK_HZ);
-}
-
-static int fail(const candidate* c, const char* reason) {
-  put_head(c);
-  put_text("error", reason);
-  benchmark_print("}\\n");
-  return 1;
-}
-
+$lines
 /* Pseudo-random bytes, the same for every candidate. */
 static void fill(const candidate* c, uint32_t set) {
   uint32_t random = set + 1;
@@ -118,7 +90,7 @@ static int agrees(const candidate* c, int is_first) {
     fill(c, set);
     const tflite_fuse_status status = run_steps(c, 0);
     if (status != TFLITE_FUSE_OK) {
-      return !fail(c, tflite_fuse_message(status));
+      return !fail(c->head, tflite_fuse_message(status));
     }
     uint8_t* expected = wanted[set];
     for (const port* p = c->outputs; p->bytes > 0; expected += p->bytes, ++p) {
@@ -130,26 +102,12 @@ static int agrees(const candidate* c, int is_first) {
         if (found[i] != expected[i]) {
           snprintf(text, sizeof(text), "output %d, byte %lu, of input set %lu is %d, and %d in the original",
                    (int)(p - c->outputs), (unsigned long)i, (unsigned long)set, (int8_t)found[i], (int8_t)expected[i]);
-          return !fail(c, text);
+          return !fail(c->head, text);
         }
       }
     }
   }
   return 1;
-}
-
-static unsigned long microseconds(uint64_t ticks) {
-  return (unsigned long)(ticks * 1000000u / BENCHMARK_TICKS_PER_SECOND);
-}
-
-static uint32_t median(void) {
-  for (int i = 1; i < RUNS; ++i) {
-    for (int k = i; k > 0 && totals[k] < totals[k - 1]; --k) {
-      const uint32_t less = totals[k];
-      totals[k] = totals[k - 1], totals[k - 1] = less;
-    }
-  }
-  return totals[RUNS / 2];
 }
 
 static int measure(const candidate* c) {
@@ -158,11 +116,11 @@ static int measure(const candidate* c) {
     fill(c, 0);
     (void)run_steps(c, run);
   }
-  const uint32_t middle = median();
+  const uint32_t middle = median(totals, RUNS);
   if (middle == 0) {
-    return fail(c, "the clock does not move: see benchmark_ticks in board.h");
+    return fail(c->head, "the clock does not move: see benchmark_ticks in board.h");
   }
-  put_head(c);
+  put_head(c->head);
   put_number("arena_bytes", c->model->arena_bytes);
   put_number("arena_used", c->model->arena_bytes);
   put_number("runs", RUNS);
@@ -186,7 +144,7 @@ int main(void) {
   for (int i = 0; i < 2; ++i) {
     const tflite_fuse_status status = tflite_fuse_load(candidates[i].model, candidates[i].blocks);
     if (status != TFLITE_FUSE_OK) {
-      return fail(&candidates[i], tflite_fuse_message(status));
+      return fail(candidates[i].head, tflite_fuse_message(status));
     }
     if (!agrees(&candidates[i], i == 0)) {
       return 1;
@@ -216,7 +174,7 @@ def unfused(original: Model, rewritten: WholeModel) -> WholeModel:
     raise UsageError(NOT_THE_ORIGINAL)
 
 
-def files(original: WholeModel, rewritten: WholeModel, whose: tuple[Candidate, Candidate], board: OnBoard) -> Files:
+def files(original: WholeModel, rewritten: WholeModel, whose: tuple[Candidate, ...], board: OnBoard) -> Files:
     """Return the folder.
 
     Args:
@@ -230,7 +188,9 @@ def files(original: WholeModel, rewritten: WholeModel, whose: tuple[Candidate, C
     title = whose[1].title
     outputs = sum(port.nbytes for port, _ in rewritten.outputs)
     tables = _tables("original", original, whose[0]) + _tables("model", rewritten, whose[1])
-    main = _MAIN.substitute(title=comment(title), runs=RUNS, sets=INPUT_SETS, output_bytes=outputs, tables=tables)
+    main = _MAIN.substitute(
+        title=comment(title), runs=RUNS, sets=INPUT_SETS, output_bytes=outputs, tables=tables, lines=LINES
+    )
     return {
         **plain_c.model_files(original, f"{title}, every operator by itself,", "original"),
         **plain_c.model_files(rewritten, title, "model"),
