@@ -48,6 +48,14 @@ def match_inputs(known: Correspondence) -> None:
             known.values[b] = value
             known.check_tensors(f"input {position}", [b])
             known.check_type(f"input {position}", b, value)
+            _check_shape(known, f"input {position}", inside[1].tensors[b], a)
+
+
+def _check_shape(known: Correspondence, where: str, mine: Tensor, theirs: int) -> None:
+    """That an end of the model has the shape it had: the same bytes in another are another input or output."""
+    wanted = known.before.main.tensors[theirs]
+    if mine.dims != wanted.dims or mine.shape_signature != wanted.shape_signature:
+        known.found(where, f"shape of tensor {mine.name}", wanted.dims, mine.dims)
 
 
 def _once_each(inputs: Sequence[int]) -> list[int]:
@@ -108,6 +116,7 @@ def check_outputs(known: Correspondence) -> None:
         if known.same(b, known.replaced.get(a, a)):
             known.check_tensors(f"output {position}", [b])
             known.check_type(f"output {position}", b, known.replaced.get(a, a))
+            _check_shape(known, f"output {position}", known.after.main.tensors[b], a)
         else:
             name = known.before.main.tensors[a].name
             known.found("outputs", f"output {position} ({name}) is not known to hold what it held")

@@ -43,6 +43,10 @@ def structure_findings(known: Correspondence) -> Iterator[Finding]:
             yield Finding("first subgraph", what, expected=getattr(before.main, what), found=getattr(after.main, what))
     if _metadata(before) != _metadata(after):
         yield Finding("metadata", "entries differ")
+    for name in _OWN_METADATA:
+        (was, now) = (sum(entry.name == name for entry in model.metadata or ()) for model in (before, after))
+        if now > max(was, 1):
+            yield Finding("metadata", f"several entries {name}: readers may take one or another")
     if _listed(before) != _listed(after):
         yield Finding("metadata", "the list of metadata buffers differs")
     yield from _subgraph_findings(known)
