@@ -116,6 +116,7 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("enums of 4 bytes as on an ESP32", GIVEN),
         Origin("the least that allocates, to the 16 bytes", BY_HAND),
         Origin("5.1 or newer; the component manager", GIVEN),
+        Origin("in a Zephyr workspace", GIVEN),
         Origin("Options of versions 1", "scripts/bench_start.py", SMALL),
         Origin("Arenas of 0 to 4,095 bytes", "scripts/bench_exports.py", SMALL),
         Origin("Flash: at most", "scripts/bench_start.py", SMALL),
