@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -21,13 +21,17 @@ from tflite_fuse.units import round_up
 
 
 def graph_from_model(
-    model: Model, lowered: Lowerings | None = None, macs: Sequence[int] | None = None
+    model: Model,
+    lowered: Lowerings | None = None,
+    macs: Sequence[int] | None = None,
+    moved: Collection[int] = (),
 ) -> PricedProgram:
     """Return a model with the prices of its operators, in MACs and bytes.
 
     Args:
         model: any model.
         lowered, macs: ``lower_model`` and ``executed_macs`` of it, where they are known already.
+        moved: inputs that blocks read from outside the arena.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape, or a fused block of the model is damaged.
@@ -45,7 +49,7 @@ def graph_from_model(
         file=memory.file,
         graph=memory.graph,
         tensors=_extents(memory, lowered),
-        tail=_with_states(tail_shares(memory), lowered),
+        tail=_with_states(tail_shares(memory, moved=moved), lowered),
     )
 
 

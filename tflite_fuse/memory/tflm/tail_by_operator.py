@@ -8,6 +8,7 @@ the whole and at most a few bytes per operator more.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
 from tflite_fuse.ir.program import Program
@@ -23,19 +24,20 @@ from tflite_fuse.units import round_up
 _CONSTANTS_AND_SCRATCH = 2
 
 
-def tail_shares(program: Program, build: Build = ARM) -> TailShares:
+def tail_shares(program: Program, build: Build = ARM, moved: Collection[int] = ()) -> TailShares:
     """Divide the bytes of a program's tail among its operators, with reference kernels.
 
     Args:
         program: of a file.
         build: struct sizes of the runtime.
+        moved: inputs that blocks read from outside the arena: the model has no tensors for them.
 
     Raises:
         ModelError: a dynamic shape.
     """
     file, graph = program.origin
     operators = tuple(_share(file, graph, operator, build) for operator in graph.operators)
-    return TailShares(operators, _block(build), build.tensor.bytes, _fixed(program, build))
+    return TailShares(operators, _block(build), build.tensor.bytes, _fixed(program, build, moved))
 
 
 def _block(build: Build) -> int:
@@ -122,14 +124,16 @@ def _rounding(file: Model, operator: Operator, build: Build) -> int:
     return round_up(sizes.options.bytes, build.pointer) - sizes.options.bytes
 
 
-def _bare(program: Program) -> Program:
-    """Return the program without its steps."""
-    return program.with_steps((), replace(program.origin[1], operators=()))
+def _bare(program: Program, moved: Collection[int] = ()) -> Program:
+    """Return the program without its steps and without some of its inputs."""
+    graph = program.origin[1]
+    inputs = tuple(tensor for tensor in graph.inputs if tensor not in moved)
+    return program.with_steps((), replace(graph, operators=(), inputs=inputs))
 
 
-def _fixed(program: Program, build: Build) -> int:
+def _fixed(program: Program, build: Build, moved: Collection[int]) -> int:
     """The tail of the program without steps, its variables, and what rounding can add behind options and handles."""
-    bare, (_, graph) = predict_tail(_bare(program), build), program.origin
+    bare, (_, graph) = predict_tail(_bare(program, moved), build), program.origin
     written = {index for operator in graph.operators for index in operator.outputs or ()}
     counted_twice = len({*graph.outputs} & written)
     variables = sum(tensor.is_variable for tensor in graph.tensors)

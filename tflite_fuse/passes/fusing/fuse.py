@@ -131,9 +131,10 @@ class Fuse:
         lowered = self._lowered(orders.first, orders.lowered)
         moved, why_not = inputs_to_move(orders.first, mode, lowered)
         searched, maker = options.search(moved), BlockMaker(orders.first, mode, moved, lowered)
-        graph = graph_from_model(orders.first, lowered, maker.macs)
+        graph = graph_from_model(orders.first, lowered, maker.macs, maker.moved)
         others = tuple(
-            OrderedGraph(graph_from_model(each, self._lowered(each)), orders.numbers(each)) for each in orders.others
+            OrderedGraph(graph_from_model(each, self._lowered(each), moved=maker.moved), orders.numbers(each))
+            for each in orders.others
         )
         own = None if self.given is None or self.given is fused else _own_work(self.given, Target(options.target))
 
