@@ -87,14 +87,7 @@ def fusion_front(
         priced = replace(priced, chunks=(min(options.chunks),))
     if options.most_compute is not None:
         priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
-    known = shapes or (NOTHING_KNOWN,) * len(orders)
-
-    def restricted(number: int) -> Restriction:
-        prices = partial(block_costs, shapes=known[number])
-        return replace(_restriction(orders[number].graph, options), prices=prices)
-
-    cuts = joint_cuts(orders, restricted, priced)
-    builder = _PointBuilder(graph, cuts, options.chunks if options.target is None else (), known)
+    cuts, builder = searched_cuts(orders, priced, options.chunks if options.target is None else (), shapes)
 
     def points_of(edges: CutGraph) -> tuple[Point, ...]:
         paths = search_paths(edges, priced.most_work) if edges.reaches_its_end else ()
@@ -104,6 +97,29 @@ def fusion_front(
     points, unbanded = points_of(cuts.edges), cuts.edges.without_bands
     plain = points if unbanded is cuts.edges else points_of(unbanded)
     return Front(points, unfused_point(graph, options), graph, plain, frozenset(builder.orders - {0}))
+
+
+def searched_cuts(
+    orders: Sequence[OrderedGraph], options: SearchOptions, longer: Sequence[int] = (), shapes: Sequence[Shapes] = ()
+) -> tuple[JointCuts, PointBuilder]:
+    """Return the cut graph of a model in some orders, and what makes points of the ways through it.
+
+    Args:
+        orders: one or more.
+        options: what to search; work counts in the unit of the graphs.
+        longer: output pixels per step that a block below the peak may have.
+        shapes: as for ``fusion_front``.
+
+    Raises: as ``fusion_front``.
+    """
+    known = shapes or (NOTHING_KNOWN,) * len(orders)
+
+    def restricted(number: int) -> Restriction:
+        prices = partial(block_costs, shapes=known[number])
+        return replace(_restriction(orders[number].graph, options), prices=prices)
+
+    cuts = joint_cuts(orders, restricted, options)
+    return cuts, PointBuilder(orders[0].graph, cuts, longer, known)
 
 
 def _worth_having(points: Iterable[Point]) -> Iterator[Point]:
@@ -129,8 +145,8 @@ def unfused_point(graph: PricedProgram, options: SearchOptions) -> Point:
     return Point(peak + tail, graph.work, 1.0, (), largest, tail)
 
 
-class _PointBuilder:
-    """Turns paths into points; remembers what blocks cost under larger chunks, as many paths share blocks."""
+class PointBuilder:
+    """Make points of paths; remember what blocks cost under larger chunks, as many paths share blocks."""
 
     def __init__(self, graph: PricedProgram, cuts: JointCuts, chunks: Sequence[int], shapes: Sequence[Shapes]) -> None:
         """Args: chunks: what to try for blocks below the peak; those larger than what a path was found with count."""
@@ -141,6 +157,7 @@ class _PointBuilder:
         self.orders = set[int]()
 
     def point(self, path: Path) -> Point:
+        """Return the point of a path."""
         blocks: list[BlockChoice] = []
         largest: tuple[int, ...] = ()
         for leg in path.legs:
