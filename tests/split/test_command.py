@@ -131,3 +131,25 @@ def test_a_file_of_somebody_else_in_the_folder_is_not_overwritten(folder: Path, 
     code, text = run(folder, "--strategy", "even", "-o", str(tmp_path))
     assert code == 2 and "would lose plan.json" in text
     assert contents(tmp_path) == {"plan.json": b"mine"}
+
+
+@pytest.mark.parametrize("strategy", ["paper", "auto"])
+def test_the_report_has_figures_of_every_layer_that_add_up(folder: Path, strategy: str) -> None:
+    code, text = run(folder, "--strategy", strategy, "--json")
+    report = json.loads(text)
+    assert code == 0
+    validate(report, "split")
+    layers = report["layers"]
+    assert sum(layer["bytes_moved"] for layer in layers) == report["bytes_moved"] > 0
+    for at, worker in enumerate(report["workers"]):
+        own = [layer["workers"][at] for layer in layers]
+        assert {each["name"] for each in own} == {worker["name"]}
+        assert sum(each["work"] for each in own) == pytest.approx(worker["work"], abs=len(own))
+        assert bool(worker["work"]) == any(each["live_bytes"] for each in own)
+        for each in own:
+            assert each["live_bytes"] >= max(each["received_bytes"], each["sent_bytes"]) / len(report["workers"])
+    if strategy == "paper":  # everything goes through the coordinator, to and from
+        ends = ("received_bytes", "sent_bytes")
+        assert all(
+            layer["bytes_moved"] == sum(each[end] for each in layer["workers"] for end in ends) for layer in layers
+        )

@@ -47,6 +47,7 @@ class Needs:
         instructions: of one inference.
         largest: the phase whose memory is the most.
         by_phase: instructions of each of its tasks, by phase.
+        live_by_phase: most bytes of values, copies and scratch at once in each phase, nothing lying over anything.
     """
 
     ram_bytes: int
@@ -54,6 +55,7 @@ class Needs:
     instructions: float
     largest: str
     by_phase: Mapping[int, float]
+    live_by_phase: tuple[int, ...]
 
 
 class Accountant:
@@ -116,7 +118,7 @@ class Accountant:
         ram, flash = program.buffer_bytes + WORKER_BYTES, fragment_bytes(program) + LIBRARY_BYTES
         if any(stage.kind in OF_SUMS for part in parts_of(program) for stage in part.plan.block.stages):
             flash += SUMS_BYTES
-        return Needs(ram, flash, sum(work.values()), memory.fullest, work)
+        return Needs(ram, flash, sum(work.values()), memory.fullest, work, memory.live_by_phase())
 
 
 def _key(task: Task) -> tuple[object, ...]:

@@ -27,6 +27,7 @@ def split_json(split: Split) -> dict[str, Any]:
             }
             for device, needs, busy in zip(split.cluster.workers, split.needs, split.timeline.busy, strict=True)
         ],
+        "layers": [_layer_json(split, number) for number in range(len(split.plan.phases))],
         "bytes_moved": split.timeline.payload_bytes,
         "frame_bytes": split.timeline.frame_bytes,
         "messages": split.timeline.messages,
@@ -44,6 +45,26 @@ def split_json(split: Split) -> dict[str, Any]:
             "first_difference": verified.first_difference,
         },
         "notes": list(split.notes),
+    }
+
+
+def _layer_json(split: Split, number: int) -> dict[str, Any]:
+    """Bytes that one phase of the plan moves, and memory and work of each worker in it."""
+    phase = split.plan.phases[number]
+    travels = (*phase.transfers, *phase.returned)
+    return {
+        "name": phase.name,
+        "bytes_moved": phase.moved,
+        "workers": [
+            {
+                "name": device.name,
+                "live_bytes": needs.live_by_phase[number],
+                "work": round(needs.by_phase.get(number, 0)),
+                "received_bytes": sum(each.nbytes for each in travels if each.target == worker),
+                "sent_bytes": sum(each.nbytes for each in travels if each.source == worker),
+            }
+            for worker, (device, needs) in enumerate(zip(split.cluster.workers, split.needs, strict=True))
+        ],
     }
 
 

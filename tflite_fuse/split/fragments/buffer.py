@@ -78,11 +78,13 @@ class DeviceBuffer:
             for scope, box in self._boxes(phase, number):
                 boxes.setdefault(scope, []).append(box)
         self.pieces = {scope: merged(found) for scope, found in boxes.items()}
-        self.moments = [
-            *self._of_ends("the inputs", ends[0]),
-            *(moment for number, phase in enumerate(plan.phases) for moment in self._of_phase(phase, number)),
-            *self._of_ends("the outputs", ends[1]),
+        numbered = [
+            *((-1, moment) for moment in self._of_ends("the inputs", ends[0])),
+            *((number, moment) for number, phase in enumerate(plan.phases) for moment in self._of_phase(phase, number)),
+            *((len(plan.phases), moment) for moment in self._of_ends("the outputs", ends[1])),
         ]
+        self.moments = [moment for _, moment in numbered]
+        self._phases = [number for number, _ in numbered]
         self._lives: dict[Key, tuple[int, int]] = {}
         for index, moment in enumerate(self.moments):
             for key in moment.touched:
@@ -91,11 +93,27 @@ class DeviceBuffer:
     @property
     def fullest(self) -> str:
         """The phase in which most is alive, nothing lying over anything."""
+        alive = self._alive()
+        return self.moments[max(range(len(alive)), key=alive.__getitem__)].name if alive else ""
+
+    def live_by_phase(self) -> tuple[int, ...]:
+        """Return the most bytes alive at once in each phase, nothing lying over anything."""
+        most = [0] * len(self.plan.phases)
+        for number, alive in zip(self._phases, self._alive(), strict=True):
+            if number in range(len(most)):
+                most[number] = max(most[number], alive)
+        for number in {*range(len(most))} - {*self._phases}:  # the device only holds values, for a later phase
+            before = sum(each < number for each in self._phases)
+            most[number] = sum(self._size(key) for key, (first, last) in self._lives.items() if first < before <= last)
+        return tuple(most)
+
+    def _alive(self) -> list[int]:
+        """Bytes at each moment."""
         alive = [sum(moment.temporary) for moment in self.moments]
         for key, (first, last) in self._lives.items():
             for index in range(first, last + 1):
                 alive[index] += self._size(key)
-        return self.moments[max(range(len(alive)), key=alive.__getitem__)].name if alive else ""
+        return alive
 
     def placed(self) -> Placement:
         """Where everything lies, in the order of ``graph``."""
