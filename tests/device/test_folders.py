@@ -11,7 +11,7 @@ import tflite_fuse
 from scripts.zoo import networks
 from tests.device.folders import run_folder
 from tests.device.program import fusable_core
-from tests.device.targets import TARGETS, Target
+from tests.device.targets import HERE, TARGETS, Target, call, lines_of
 from tests.device.test_emulated import targets
 from tflite_fuse.export import export_model
 from tflite_fuse.model import load_model, serialize_model
@@ -31,6 +31,27 @@ def test_a_folder_runs_and_errors_are_errors(target: Target, tmp_path: Path) -> 
 @pytest.mark.parametrize("mode", ["streamed", "external"])
 def test_inputs_outside_the_arena_are_read(mode: str, tmp_path: Path) -> None:
     check(mode, TARGETS["cortex-m7"], tmp_path)
+
+
+@pytest.mark.skipif(bool(TARGETS["cortex-m7"].missing()), reason="tools for the Cortex-M7 are not installed")
+def test_the_arena_lies_in_another_memory_than_the_rest(tmp_path: Path) -> None:
+    """The linker script has two memories, of which the one holds the arena and no byte more."""
+    target, folder = TARGETS["cortex-m7"], tmp_path / "model"
+    core = fusable_core(networks.inverted_residual_network(size=16, blocks=2))
+    written = export_model(tflite_fuse.rewrite(serialize_model(core), verify=False).model, folder, "c")
+    memory = f"MEMORY {{\n  FAST (rw) : ORIGIN = 0x60000000, LENGTH = {written.arena_bytes}"
+    script = (HERE / "cortex_m.ld").read_text().replace("MEMORY {", memory)
+    (folder / "two.ld").write_text(script.replace("SECTIONS {", "SECTIONS {\n  .fast (NOLOAD) : { *(.fast) } > FAST"))
+    own = [str(HERE / name) for name in ("print.c", *target.sources)]
+    section = '-DMODEL_ARENA_SECTION=__attribute__((section(".fast")))'
+    flags = [*f"-std=gnu11 -O2 {target.flags} -I. -I{HERE}".split(), section]
+    link = target.link.format(here=HERE).replace(f"{HERE}/cortex_m.ld", "two.ld").split()
+    sources = [path.name for path in sorted(folder.glob("*.c"))]
+    call([f"{target.prefix}gcc", *flags, *own, *sources, *link, "-o", "run.elf"], folder)
+    said = lines_of(target, folder / "run.elf")
+    assert said[0][:2] == ["arena:", str(written.arena_bytes)] and said[1][0] == "output"
+    listing = call([f"{target.prefix}nm", "run.elf"], folder)
+    assert "60000000 " in next(line for line in listing.splitlines() if line.endswith(" arena"))
 
 
 def check(mode: str, target: Target, tmp_path: Path) -> None:

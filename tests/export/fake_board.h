@@ -79,6 +79,12 @@ class MicroAllocator {
     static MicroAllocator made = {arena, size};
     return &made;
   }
+#ifndef FAKE_REPORTER
+  static MicroAllocator* Create(uint8_t* persistent, size_t persistent_size, uint8_t* arena, size_t size) {
+    std::printf("persistent: %s\n", reinterpret_cast<uintptr_t>(persistent) % 16 == 0 && persistent_size % 16 == 0 ? "sound" : "not");
+    return Create(arena, size);
+  }
+#endif
 };
 class MicroResourceVariables {
  public:
@@ -95,7 +101,7 @@ class MicroInterpreter {
                    MicroResourceVariables*)
       : MicroInterpreter(model, ops, made->arena, made->size, reporter) {}
 #else
-  MicroInterpreter(const Model* model, const Resolver& ops, MicroAllocator* made, MicroResourceVariables*)
+  MicroInterpreter(const Model* model, const Resolver& ops, MicroAllocator* made, MicroResourceVariables* = nullptr)
       : MicroInterpreter(model, ops, made->arena, made->size) {}
 #endif
   template <typename Resolver>

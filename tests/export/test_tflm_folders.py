@@ -158,6 +158,24 @@ def test_every_method_name_is_one_of_the_runtimes() -> None:
         assert name.startswith("CUSTOM:") or name in BUILTIN_CODES
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_two_arrays_take_the_place_of_one_arena(format: str, tmp_path: Path) -> None:
+    written = export_model(fused(), tmp_path / "model", format, two_arenas=True)
+    program = tmp_path / "model" / FORMATS[format]
+    header = (program / "model_data.h").read_text()
+    sizes = [int(size) for size in re.findall(r"#define MODEL_(?:PERSISTENT|ACTIVATIONS)_BYTES (\d+)", header)]
+    assert sum(sizes) == written.arena_bytes and all(f"{size:,}" in written.notes[1] for size in sizes)
+    flags = ('-DMODEL_PERSISTENT_SECTION=__attribute__((section(".slow")))',)
+    said = run_with_stand_ins(program, format, 6, tmp_path, *flags)
+    assert "persistent: sound\n" in said and "output 0[0] = 7\n" in said
+    assert f"arena: 1000 bytes used, {sum(sizes) - 1000} free (MODEL_ARENA_BYTES)\n" in said
+
+
+def test_two_arrays_need_the_runtime(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two arenas are for projects with TensorFlow Lite Micro"):
+        export_model(fused(), tmp_path / "model", "c", two_arenas=True)
+
+
 @pytest.mark.parametrize("generation", [min(GENERATIONS), max(GENERATIONS)])
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_program_compiles_and_runs_against_stand_ins(format: str, generation: int, tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ def export(
         str | None,
         typer.Option(help="Of a benchmark: where it runs, as `tflite-fuse boards` lists it.", show_default=False),
     ] = None,
+    two_arenas: Annotated[
+        bool,
+        typer.Option("--two-arenas", help="What the runtime keeps and activations in two arrays, for two memories."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
     key_file: Annotated[
         Path | None,
@@ -77,6 +81,7 @@ def export(
         kernels=kernels,
         tflm=tflm,
         benchmark=benchmark,
+        two_arenas=two_arenas,
         board=None if found is None else OnBoard(found.name, found.mhz, found.target),
     )
     if as_json:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.tflm import esp_nn
+from tflite_fuse.memory.tflm.apart import Apart, arenas_apart
 from tflite_fuse.memory.tflm.kernel_sets import Kernels, variants
 from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.memory.tflm.runtimes import Runtime
@@ -36,12 +37,14 @@ class Declared:
         condition: of the preprocessor; empty for all others.
         arena: what the runtime needs.
         margin: bytes added because something is not certain.
+        apart: the same in two arrays, without the margin.
     """
 
     core: str
     condition: str
     arena: Arena
     margin: int
+    apart: Apart
 
     @property
     def nbytes(self) -> int:
@@ -60,10 +63,12 @@ def declared_arenas(model: Model, runtime: Runtime) -> tuple[Declared, ...]:
 
 
 def _declared(model: Model, runtime: Runtime, kernels: Kernels) -> Declared:
-    arena = arena_for(model, replace(runtime.build, kernels=kernels))
+    build = replace(runtime.build, kernels=kernels)
+    arena = arena_for(model, build)
     certain = kernels.name != "esp-nn" or esp_nn.OPERATORS.isdisjoint(_operators(model))
     margin = 0 if certain else round_up(arena.head // _SHARE + 1, 16)
-    return Declared(_CORES.get(kernels.core, ""), _CONDITIONS.get(kernels.core, ""), arena, margin)
+    apart = arenas_apart(program_of(model), arena.head, build, read_plan(model))
+    return Declared(_CORES.get(kernels.core, ""), _CONDITIONS.get(kernels.core, ""), arena, margin, apart)
 
 
 def _operators(model: Model) -> Sequence[str]:

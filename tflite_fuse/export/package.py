@@ -90,6 +90,7 @@ def export_model(
     tflm: str | None = None,
     benchmark: str | os.PathLike[str] | bytes | None = None,
     board: OnBoard | None = None,
+    two_arenas: bool = False,
 ) -> Export:
     """Write a folder with the model, the device library and a main program that runs them.
 
@@ -105,6 +106,8 @@ def export_model(
         benchmark: path or bytes of the file that ``source`` was rewritten from: the project then runs both, compares
             their outputs and prints what each takes. None for a project that runs ``source``.
         board: where a benchmark runs; None where the user fills that in.
+        two_arenas: write the arena of TensorFlow Lite Micro as two arrays, which may lie in two memories: what the
+            runtime keeps, and activations.
 
     Raises:
         UsageError: an unknown format; a directory that cannot be used; an operator that the format cannot carry.
@@ -120,13 +123,16 @@ def export_model(
     if format in _WITHOUT_TFLM and (kernels or tflm):
         raise UsageError("a project in plain C has no TensorFlow Lite Micro: leave out which one")
     runtime = None if format in _WITHOUT_TFLM else runtime_for(format, kernels, tflm)
+    if two_arenas and (runtime is None or benchmark is not None):
+        raise UsageError("two arenas are for projects with TensorFlow Lite Micro that are no benchmarks")
     read = _read(source)
     if benchmark is not None:
         content = _benchmark(read, _read(benchmark), board or OnBoard(), format, target, runtime)
     elif runtime is None:
         content = _plain(read.model, read.title, target, format)
     else:
-        content = _with_tflm(_tflm_model(read, runtime), read.model, target, format)
+        found = replace(_tflm_model(read, runtime), two_arenas=two_arenas)
+        content = _with_tflm(found, read.model, target, format)
     files = library.with_parts(content.files, parts_of(content.blocks))
     flash = measured(files, format, content.model_bytes)
     folder = target.resolve().name
@@ -198,6 +204,13 @@ def _with_tflm(found: TflmModel, model: Model, target: Path, format: str) -> _Co
     room = {"arduino": arduino, "platformio": platformio, "esp-idf": esp_idf}[format]
     *others, usual = found.arenas
     notes = [f"the arena is declared for {found.runtime}"]
+    if found.two_arenas:
+        apart = usual.apart
+        notes.append(
+            f"what the runtime keeps is an array of {apart.persistent:,} bytes, activations with scratch one of "
+            f"{apart.activations + usual.margin:,}; the macros MODEL_PERSISTENT_SECTION and MODEL_ACTIVATIONS_SECTION "
+            "say where they lie"
+        )
     notes += [f"on {other.core} it is {other.nbytes:,} bytes" for other in others]
     if usual.margin:
         notes.append(f"{usual.margin:,} bytes of it are a margin, as versions of ESP-NN differ")
@@ -206,4 +219,5 @@ def _with_tflm(found: TflmModel, model: Model, target: Path, format: str) -> _Co
         notes.append(f"what {names} needs of the arena is not known: the declared size may be too small")
     fused = [each for each in model.main.operators if operator_name(model, each) == FUSED_OPERATOR]
     blocks = tuple(each.custom_options or b"" for each in fused)
-    return _Content(room.files(found, target), usual.nbytes, len(found.data), blocks, tuple(notes), found.outputs)
+    nbytes = usual.apart.persistent + usual.apart.activations + usual.margin if found.two_arenas else usual.nbytes
+    return _Content(room.files(found, target), nbytes, len(found.data), blocks, tuple(notes), found.outputs)

@@ -96,7 +96,7 @@ _SETUP = Template("""\
 namespace tflite {
 namespace micro {
 
-alignas(16) static uint8_t arena[MODEL_ARENA_BYTES];
+$arrays
 static MicroInterpreter* interpreter = nullptr;
 
 template <typename Interpreter$allocator>
@@ -117,7 +117,7 @@ static void PrintArena() {
   char line[80];
   const unsigned long used = static_cast<unsigned long>(interpreter->arena_used_bytes());
   snprintf(line, sizeof(line), "arena: %lu bytes used, %lu free (MODEL_ARENA_BYTES)", used,
-           static_cast<unsigned long>(sizeof(arena)) - used);
+           static_cast<unsigned long>($bytes) - used);
   $print_line
 }
 
@@ -155,8 +155,13 @@ _BUILT = Template("""\
   static Interpreter built(model, ops, arena, sizeof(arena)$reporter);
 """)
 
+_BUILT_APART = Template("""\
+  Allocator* allocator = Allocator::Create($buffers$reporter);
+  static Interpreter built(model, ops, allocator$reporter);
+""")
+
 _BUILT_WITH_VARIABLES = Template("""\
-  Allocator* allocator = Allocator::Create(arena, sizeof(arena)$reporter);
+  Allocator* allocator = Allocator::Create($buffers$reporter);
   static Interpreter built(model, ops, allocator$reporter, MicroResourceVariables::Create(allocator, $count));
 """)
 """The runtime has room for variables only where the application asks for it."""
@@ -176,6 +181,7 @@ class TflmModel:
         operators: names, each once.
         variables: resource variables it has.
         remembers: whether a run depends on those before it.
+        two_arenas: whether what the runtime keeps and activations are arrays apart.
     """
 
     title: str
@@ -188,6 +194,7 @@ class TflmModel:
     operators: tuple[str, ...]
     variables: int
     remembers: bool
+    two_arenas: bool = False
 
     @property
     def pause(self) -> int:
@@ -250,23 +257,30 @@ def _data_header(model: TflmModel) -> str:
         size=len(model.data),
         runtime=model.runtime,
         exact=exact,
-        arenas=_arena_macros(model.arenas),
+        arenas=_arena_macros(model.arenas, model.two_arenas) + (f"\n{_SECTIONS}" if model.two_arenas else ""),
         ports="".join(port_macros(port) + "\n" for port in (*model.inputs, *model.outputs)),
     )
 
 
-def _arena_macros(arenas: tuple[Declared, ...]) -> str:
+def _arena_macros(arenas: tuple[Declared, ...], two: bool) -> str:
     """One definition, or one for each kind of core."""
     if len(arenas) == 1:
-        return _arena_macro(arenas[0])
+        return _arena_macro(arenas[0], two)
     lines = ['#if defined(__has_include)\n#if __has_include("sdkconfig.h")\n#include "sdkconfig.h"\n#endif\n#endif\n']
     for number, declared in enumerate(arenas):
         test = f"{'#elif' if number else '#if'} {declared.condition} /* {declared.core} */"
-        lines += [test if declared.condition else "#else", "\n", _arena_macro(declared)]
+        lines += [test if declared.condition else "#else", "\n", _arena_macro(declared, two)]
     return "".join((*lines, "#endif\n"))
 
 
-def _arena_macro(declared: Declared) -> str:
+def _arena_macro(declared: Declared, two: bool) -> str:
+    if two:
+        persistent, activations = declared.apart.persistent, declared.apart.activations + declared.margin
+        return (
+            "/* Two arrays: what the runtime keeps, and activations with scratch. */\n"
+            f"#define MODEL_PERSISTENT_BYTES {persistent}\n#define MODEL_ACTIVATIONS_BYTES {activations}\n"
+            "#define MODEL_ARENA_BYTES (MODEL_PERSISTENT_BYTES + MODEL_ACTIVATIONS_BYTES)\n"
+        )
     arena = declared.arena
     parts = [f"{arena.head} (activations, scratch) + {arena.tail} (the runtime's own data)"]
     if arena.needed - arena.total >= 16:
@@ -307,17 +321,45 @@ def setup(model: TflmModel, print_line: str) -> str:
     """
     here = _STEPS_HERE if model.remembers else _HERE
     fill = [f"  memset(interpreter->input({p.number})->data.raw, 0, {p.macro}_BYTES);{here}\n" for p in model.inputs]
-    built = _BUILT_WITH_VARIABLES if model.variables else _BUILT
+    two = model.two_arenas
+    built = _BUILT_WITH_VARIABLES if model.variables else _BUILT_APART if two else _BUILT
+    buffers = f"{'persistent, sizeof(persistent), ' if two else ''}arena, sizeof(arena)"
     return _SETUP.substitute(
-        allocator=", typename Allocator = MicroAllocator" if model.variables else "",
-        plain=built.substitute(reporter="", count=model.variables),
-        reported=built.substitute(reporter=", &reporter", count=model.variables),
+        arrays=_ARRAYS if two else "alignas(16) static uint8_t arena[MODEL_ARENA_BYTES];",
+        bytes="sizeof(persistent) + sizeof(arena)" if two else "sizeof(arena)",
+        allocator=", typename Allocator = MicroAllocator" if model.variables or two else "",
+        plain=built.substitute(reporter="", count=model.variables, buffers=buffers),
+        reported=built.substitute(reporter=", &reporter", count=model.variables, buffers=buffers),
         print_line=print_line,
         hand_over="  tflite_fuse_set_outside(&outside);\n" if model.outside else "",
         fill="".join(fill),
         print="".join(_print(port, print_line) for port in model.outputs),
     )
 
+
+_ARRAYS = """\
+alignas(16) static uint8_t persistent[MODEL_PERSISTENT_BYTES] MODEL_PERSISTENT_SECTION;
+alignas(16) static uint8_t arena[MODEL_ACTIVATIONS_BYTES] MODEL_ACTIVATIONS_SECTION;"""
+
+_SECTIONS = """\
+/* The memories that the two arrays of the arena lie in: yours to change, or to define for the compiler. Activations are
+ * read and written all the time, what the runtime keeps seldom. */
+#if defined(ESP_PLATFORM)
+#include "esp_attr.h"
+#endif
+#if !defined(MODEL_PERSISTENT_SECTION) && defined(EXT_RAM_BSS_ATTR)
+#define MODEL_PERSISTENT_SECTION EXT_RAM_BSS_ATTR
+#elif !defined(MODEL_PERSISTENT_SECTION) && defined(ARDUINO_TEENSY41)
+#define MODEL_PERSISTENT_SECTION __attribute__((section(".dmabuffers")))
+#elif !defined(MODEL_PERSISTENT_SECTION)
+#define MODEL_PERSISTENT_SECTION
+#endif
+#if !defined(MODEL_ACTIVATIONS_SECTION) && defined(MODEL_HAS_DTCM)
+#define MODEL_ACTIVATIONS_SECTION __attribute__((section(".dtcm")))
+#elif !defined(MODEL_ACTIVATIONS_SECTION)
+#define MODEL_ACTIVATIONS_SECTION
+#endif
+"""
 
 _HERE = "  // Your data goes here."
 _STEPS_HERE = "  // Your new time steps go here: earlier ones are remembered. interpreter->Reset() forgets them."

@@ -45,7 +45,13 @@ _MAIN = Template("""\
 
 #include "model.h"
 
-static _Alignas(16) uint8_t arena[MODEL_ARENA_BYTES];
+/* Where a board has more than one memory, the compiler's flags say in which the arena lies:
+ * -DMODEL_ARENA_SECTION='__attribute__((section(".dtcm")))' */
+#ifndef MODEL_ARENA_SECTION
+#define MODEL_ARENA_SECTION
+#endif
+
+static _Alignas(16) uint8_t arena[MODEL_ARENA_BYTES] MODEL_ARENA_SECTION;
 static tflite_fuse_block blocks[MODEL_STEPS];
 $outside
 static int stop(tflite_fuse_status status) {
