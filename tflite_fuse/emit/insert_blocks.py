@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from tflite_fuse.cost.schedule.tiles import Tiles, split_block
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import executed_macs, operands_of
+from tflite_fuse.emit.options import described
 from tflite_fuse.emit.outside import OutsideExtraction, input_name, lowerings_for, move_outside
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig
@@ -257,7 +258,7 @@ class BlockMaker:
             encoded, constants = operator.plan.encoded, (operator.inputs or ())[-1]
             tensors[constants] = replace(tensors[constants], shape=(len(encoded.constants),), buffer=len(buffers))
             buffers.append(Buffer(data=encoded.constants))
-            operators[index] = replace(operator, custom_options=encoded.options)
+            operators[index] = replace(operator, custom_options=described(encoded.options, encoded.constants))
         graph = replace(graph, operators=tuple(operators), tensors=tuple(tensors), inputs=self.model.main.inputs)
         model = replace(file, subgraphs=(graph, *file.subgraphs[1:]), buffers=tuple(buffers))
         images = self._images(inserted)

@@ -2,6 +2,7 @@
 
 Reading takes versions 1 to 3: a struct of version 1 is one of version 2 whose new fields are 0 (the schema says why),
 and version 3 has a checksum over options and constants. It tells accidents: a damaged update, a half-written flash.
+Behind the FlatBuffer files have the block in words, which no reader of blocks reads.
 Whatever the bytes hold, the answer is the structs or a ``BlockError``; their numbers mean nothing yet.
 """
 
@@ -27,6 +28,7 @@ from tflite_fuse.emit.structs import (
     TensorDesc,
 )
 from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.description import description
 from tflite_fuse.ir.limits import MAX_STAGES, MAX_TENSORS
 
 _Desc = TypeVar("_Desc", BlockHeader, TensorDesc, StageDesc)
@@ -70,6 +72,16 @@ def sealed(options: bytes, constants: bytes) -> bytes:
     """
     at = _Fields(options).checksum()
     return options if at is None else options[:at] + struct.pack("<I", _sum(options, at, constants)) + options[at + 4 :]
+
+
+def described(options: bytes, constants: bytes) -> bytes:
+    """Return the options with the block in words behind them, for viewers of models: see ``ir/description.py``.
+
+    Raises:
+        BlockError: no options.
+    """
+    found = read_options(options)
+    return sealed(options + description(found.header, found.tensors, found.stages), constants)
 
 
 def _words(desc: BlockHeader | TensorDesc | StageDesc) -> tuple[int, ...]:

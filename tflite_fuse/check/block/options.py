@@ -21,6 +21,7 @@ from tflite_fuse.emit.structs import (
     StageDesc,
     TensorDesc,
 )
+from tflite_fuse.ir.description import description
 from tflite_fuse.ir.limits import MAX_STAGES, MAX_TENSORS
 
 _Desc = TypeVar("_Desc", BlockHeader, TensorDesc, StageDesc)
@@ -37,6 +38,7 @@ class Options(NamedTuple):
     stages: tuple[StageDesc, ...]
     stage_inputs: tuple[int, ...]
     checksum: int | None = None
+    words: bytes = b""
 
 
 class DamagedError(Exception):
@@ -54,8 +56,11 @@ def read_options(data: bytes) -> Options:
         again = canonical(found)
     except struct.error as error:
         raise DamagedError("the options are cut short") from error
-    if again != data:
+    if not data.startswith(again):
         raise DamagedError("the options hold bytes that mean nothing, or have another order than this version writes")
+    if len(data) > len(again):
+        found = found._replace(words=data[len(again) :])
+        _require_true_words(found)
     for part in (found.header, *found.tensors, *found.stages):
         for name in LATER[type(part)]:
             if getattr(part, name):
@@ -63,6 +68,16 @@ def read_options(data: bytes) -> Options:
                     f"field {name} of a {type(part).__name__} is {getattr(part, name)}, nothing fills it"
                 )
     return found
+
+
+def _require_true_words(options: Options) -> None:
+    """What viewers show of the block is what its structs say."""
+    try:
+        true = description(options.header, options.tensors, options.stages)
+    except (LookupError, ValueError, OverflowError):
+        true = b""
+    if options.words != true:
+        raise DamagedError("the description behind the options says something else than they do")
 
 
 def _parse(data: bytes) -> Options:
@@ -93,7 +108,7 @@ def _parse(data: bytes) -> Options:
 
 def checksum(options: Options, constants: bytes) -> int:
     """What the checksum of options and constants must be."""
-    return zlib.crc32(canonical(options._replace(checksum=0)) + constants)
+    return zlib.crc32(canonical(options._replace(checksum=0)) + options.words + constants)
 
 
 def _inside(position: int, data: bytes) -> int:
@@ -118,7 +133,8 @@ def _structs(data: bytes, field: int, kind: type[_Desc]) -> tuple[_Desc, ...]:
 
 
 def canonical(options: Options) -> bytes:
-    """The one way these options are written: inputs of stages, stages, tensors, then the table with its header."""
+    """The one way these options are written: inputs of stages, stages, tensors, then the table with its header; words
+    come behind it."""
     builder = flatbuffers.Builder(4096)
     inputs = _add_vector(builder, [struct.pack("<i", number) for number in options.stage_inputs], 4)
     stages = _add_vector(builder, _packed(options.stages), LAYOUTS[StageDesc].size)
