@@ -7,7 +7,9 @@ block of its own in runs of several lengths. Costs are fitted from all blocks of
 out in turn: what costs fitted on the others predict for it is printed beside what it took. With ``--write`` the costs
 are kept for ``--cost instructions``. With ``--new`` the costs that are known stay, and only those of new counts are
 fitted, from models that use the newest kinds of stages: a few minutes. With ``--keep`` those named stay, of kernels
-that did not change and that few of the models use.
+that did not change and that few of the models use. With ``--cycles`` all of this is done in cycles of the cores that
+have a timing model (``scripts/timing``), for ``--cost cycles``, from fewer programs; what none of these does is priced
+in proportion to its instructions.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from scripts.bench_device import SHARED_MODELS, chosen_targets
+from scripts.timing.blocks import of_blocks
+from scripts.timing.chips import CHIPS
 from scripts.zoo import networks
 from scripts.zoo.float_twin import float_twin
 from tests.device.program import fusable_core, program_of
@@ -38,6 +42,7 @@ from tflite_fuse import Goal
 from tflite_fuse.cost.instructions import (
     COSTS_FILE,
     COUNTS,
+    CYCLES_FILE,
     PredictionError,
     block_counts,
     kernels_of,
@@ -62,6 +67,15 @@ _WAYS = (
 )
 
 _RUNS = (1, 2, 3, 8)
+
+_FEWER_WAYS, _FEWER_RUNS = (_WAYS[0], _WAYS[2]), (1, 4)
+"""Of cycles, which take longer to count."""
+
+_ALIKE = (
+    *("one dimension 2", "larger once more", "gated 17", "residuals 16", "wide", "float cells", "float wide"),
+    *("float bilinear neck", "cells", "larger again", "float gates"),
+)
+"""Networks that do little that the others do not, left out of what is counted in cycles."""
 
 _LARGE = 0.1
 """Power of its instructions by which the error of a block counts: models are mostly made of their large blocks."""
@@ -92,12 +106,13 @@ class Measured:
     instructions: tuple[int, ...]
 
 
-def programs(name: str, model: Model) -> Iterator[Program]:
+def programs(name: str, model: Model, fewer: bool = False) -> Iterator[Program]:
     """The model rewritten, and in one block per operator."""
     core = fusable_core(model)
     data = serialize_model(core)
-    found = [(way, tflite_fuse.rewrite(data, goal=goal, weights=bits, verify=False).model) for way, goal, bits in _WAYS]
-    found += [("", _apart(core, chunk)) for chunk in _RUNS]
+    ways, runs = (_FEWER_WAYS, _FEWER_RUNS) if fewer else (_WAYS, _RUNS)
+    found = [(way, tflite_fuse.rewrite(data, goal=goal, weights=bits, verify=False).model) for way, goal, bits in ways]
+    found += [("", _apart(core, chunk)) for chunk in runs]
     seen = set[bytes]()
     for way, data in found:
         if data in seen:  # its weights have one form
@@ -120,12 +135,16 @@ def _apart(core: Model, chunk: int) -> bytes:
     return apart
 
 
-def measure(program: Program, target: Target) -> Measured:
-    """Run a program once."""
+def measure(program: Program, target: Target, cycles: bool = False) -> Measured:
+    """Run a program once; ``instructions`` are cycles of the timing model if these are meant."""
     built, kernels = program_of(program.data), kernels_of(target.name)
     counts = tuple(block_counts(found.block, found.schedule, kernels) for found in blocks_in(program.data).values())
     with tempfile.TemporaryDirectory() as folder:
         elf = build(target, built, generate_inputs(program.core, 1), Path(folder), "-O2")
+        if cycles:
+            return Measured(
+                program, counts, tuple(round(each.cycles.total) for each in of_blocks(target, elf, len(counts)))
+            )
         return Measured(program, counts, tuple(execute(target, elf, built).instructions[0]))
 
 
@@ -187,34 +206,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--keep", action="append", default=[], metavar="COUNT", help="counts whose costs stay as they are"
     )
     parser.add_argument("--new", action="store_true", help="fit the costs that are not known yet, keep the others")
+    parser.add_argument("--cycles", action="store_true", help="fit cycles of cores with a timing model")
     options = parser.parse_args(arguments)
+    file = CYCLES_FILE if options.cycles else COSTS_FILE
+    known = sorted(CHIPS) if options.cycles else known
     try:
         models = {path.stem: load_model(path) for path in options.models or _known_models()}
         if not options.models:
             models = _generated_new() if options.new else models | _generated()
-        made = [program for name, model in models.items() for program in programs(name, model)]
+        if not options.models and options.cycles:
+            models = {name: model for name, model in models.items() if name not in _ALIKE}
+        made = [program for name, model in models.items() for program in programs(name, model, options.cycles)]
         results: dict[str, dict[str, Any]] = {}
         for target in chosen_targets(options.target or known):
-            costs = _known_costs(target.name)
+            costs = _known_costs(file, target.name)
             costs = {name: cost for name, cost in costs.items() if options.new or name in options.keep}
             if target.name in _FLOATS_OF:
                 other = _FLOATS_OF[target.name]
-                floats = results[other]["costs"] if other in results else _known_costs(other)
+                floats = results[other]["costs"] if other in results else _known_costs(file, other)
                 costs |= {name: cost for name, cost in floats.items() if name.startswith("float ")}
             here = [each for each in made if target.name not in _FLOATS_OF or not _has_floats(each)]
-            runs = [measure(program, target) for program in here]
+            runs = [measure(program, target, options.cycles) for program in here]
+            if options.cycles:
+                costs |= _in_proportion(target.name, runs)
             results[target.name] = {"costs": fitted(runs, costs) if runs else costs, "left_out": left_out(runs, costs)}
     except (TfliteFuseError, ValueError) as error:
         print(f"fit_instructions: {error}", file=sys.stderr)
         return 2
     if options.write:
-        kept = _kept()
+        kept = _kept(file)
         for name, found in results.items():
             kept[name] = {"costs": found["costs"], "error": asdict(_error(found["left_out"]))} | (
                 {"error": kept[name]["error"]} if options.new else {}
             )
-        COSTS_FILE.write_text(json.dumps(kept, indent=2) + "\n")
-    print(json.dumps(results, indent=2) if options.json else _text(results))
+        file.write_text(json.dumps(kept, indent=2) + "\n")
+    print(
+        json.dumps(results, indent=2)
+        if options.json
+        else _text(results, "cycles" if options.cycles else "instructions")
+    )
     return 0
 
 
@@ -256,17 +286,26 @@ def _generated_new() -> dict[str, Model]:
     return {f"float {name}": float_twin(model) for name, model in found.items()}
 
 
+def _in_proportion(target: str, runs: Sequence[Measured]) -> dict[str, float]:
+    """Cycles per count of what no program does: its instructions, times cycles per instruction of what programs do."""
+    rows, known = [row for run in runs for row in run.counts], _known_costs(COSTS_FILE, target)
+    seen = {name for row in rows for name, count in row.items() if count}
+    ratio = sum(sum(run.instructions) for run in runs) / sum(predicted_instructions(row, known) for row in rows)
+    return {name: cost * ratio for name, cost in known.items() if name not in seen}
+
+
 def _has_floats(program: Program) -> bool:
     return any(tensor.is_real for found in blocks_in(program.data).values() for tensor in found.block.tensors)
 
 
-def _kept() -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads(COSTS_FILE.read_text())
+def _kept(file: Path) -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     return kept
 
 
-def _known_costs(target: str) -> dict[str, float]:
-    return {name: cost for name, cost in _kept()[target]["costs"].items() if name in COUNTS}
+def _known_costs(file: Path, target: str) -> dict[str, float]:
+    known: dict[str, Any] = _kept(file).get(target, {"costs": {}})
+    return {name: cost for name, cost in known["costs"].items() if name in COUNTS}
 
 
 def _error(left_out: Sequence[tuple[str, int, int]]) -> PredictionError:
@@ -274,14 +313,14 @@ def _error(left_out: Sequence[tuple[str, int, int]]) -> PredictionError:
     return PredictionError(sum(errors) / len(errors), max(errors))
 
 
-def _text(results: dict[str, dict[str, Any]]) -> str:
+def _text(results: dict[str, dict[str, Any]], unit: str) -> str:
     lines = []
     for target, found in results.items():
-        lines.append(f"{target}: instructions per count")
+        lines.append(f"{target}: {unit} per count")
         costs, rows = found["costs"], found["left_out"]
         assert isinstance(costs, dict) and isinstance(rows, list)
         lines += [f"  {name:20} {cost:9.2f}" for name, cost in costs.items()]
-        lines.append("  left out                                  instructions    predicted    error")
+        lines.append(f"  left out                                  {unit:>12}    predicted    error")
         lines += [f"  {name:42.42} {took:12,} {said:12,} {said / took - 1:+8.1%}" for name, took, said in rows]
         error = _error(rows)
         lines.append(f"  mean error {error.mean:.1%}, largest {error.largest:.1%}")

@@ -10,7 +10,7 @@ from typing import Any
 from scripts.papers.data import KB, Data, Row, search
 from scripts.papers.msf_cnn import MSF_CHAINS
 from tflite_fuse.boards.table import Board, known_boards
-from tflite_fuse.boards.time import expected_time, known_pairs
+from tflite_fuse.boards.time import counted_pairs, expected_time
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.search.front import Front, Point
@@ -102,7 +102,7 @@ def _front(graph: PricedProgram, target: Target) -> Front:
 
 def _on_board(board: Board, target: Target, front: Front, ram: int) -> Row:
     best = front.least_ram()
-    time = expected_time(target, board.mhz, best.work, known_pairs())
+    time = expected_time(target, board.mhz, best.work, counted_pairs())
     return {
         "board": board.name,
         "core": target.value,

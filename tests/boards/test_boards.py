@@ -13,9 +13,9 @@ import tflite_fuse
 from tests.test_cli import validate
 from tflite_fuse.boards.fit import fit_board
 from tflite_fuse.boards.table import Board, find_board, known_boards
-from tflite_fuse.boards.time import Pair, board_time, expected_time, known_pairs
+from tflite_fuse.boards.time import UNLIKE, Pair, expected_time, modelled_time
 from tflite_fuse.cli import app
-from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.instructions import PredictedCycles, PredictionError, Target
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import UsageError
 
@@ -39,11 +39,26 @@ def test_seconds_are_told_in_milliseconds_without_an_exponent() -> None:
 
 
 def test_one_pair_calibrates_and_says_that_its_error_is_not_known() -> None:
-    (known,) = [pair for pair in known_pairs() if pair.target == "cortex-m7"]
-    found = board_time(find_board("nucleo_f767zi"), known.instructions)
+    found = expected_time(Target.CORTEX_M7, 216, 100, [Pair("cortex-m7", "engine", "board", "a", 100, 80, "")])
     assert found.calibrated and "its own error is not known" in str(found)
-    middle = known.cycles / 216_000
+    middle = 80 / 216_000
     assert found.least_ms < middle < found.most_ms and (found.least_ms + found.most_ms) / 2 == pytest.approx(middle)
+
+
+def test_cycles_become_milliseconds_with_the_error_of_the_model() -> None:
+    cycles = PredictedCycles(2_160_000, 4_000_000, 4_000_000, PredictionError(0.02, 0.05))
+    pairs = [Pair("cortex-m7", "engine", "STM32H753", name, 1, 100, "", off) for name, off in (("a", 110), ("b", 96))]
+    found = modelled_time(find_board("nucleo_h743zi"), 1, cycles, pairs)
+    spread = 1.05 * 1.1 - 1
+    assert found.calibrated and found.most_ms == pytest.approx(5.4 * (1 + spread))
+    assert found.least_ms == pytest.approx(5.4 * (1 - spread)) and str(found).startswith("about 5.4 ms, ")
+
+
+def test_another_chip_of_the_core_has_a_wider_range() -> None:
+    cycles = PredictedCycles(6_400_000, 1, 1, PredictionError(0.0, 0.0))
+    pairs = [Pair("cortex-m4", "engine", "STM32F446", "a", 1, 100, "", 100)]
+    found = modelled_time(find_board("nano33ble"), 1, cycles, pairs)
+    assert (found.calibrated, found.least_ms, found.most_ms) == (False, 100.0, 100.0 * UNLIKE)
 
 
 def test_the_error_of_several_pairs_is_that_of_each_without_the_others() -> None:

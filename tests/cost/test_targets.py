@@ -15,12 +15,14 @@ from tflite_fuse import Goal, UsageError
 from tflite_fuse.cost.estimate.block_costs import driven_tensor
 from tflite_fuse.cost.instructions import (
     COUNTS,
+    Cycles,
     Target,
     block_instructions,
     in_instructions,
     instruction_costs,
     prediction_error,
 )
+from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model import Model, serialize_model
@@ -31,6 +33,7 @@ from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.search.schemes import Scheme, restriction
 
 MODEL = inverted_residual_network(size=48, blocks=4)
+MODEL_BYTES = serialize_model(inverted_residual_network(size=24, blocks=3))
 
 
 @pytest.mark.parametrize("target", Target)
@@ -41,6 +44,37 @@ def test_every_target_has_a_cost_for_every_count(target: Target) -> None:
     assert costs["conv macs"] > 0 and costs["rows"] > 0
     assert 0 < prediction_error(target).mean <= prediction_error(target).largest < 0.15
     assert prediction_error(target).mean < 0.05
+
+
+@pytest.mark.parametrize("target", [each for each in Target if each.has_cycles])
+def test_every_core_with_a_timing_model_has_cycles_for_every_count(target: Target) -> None:
+    costs, error = instruction_costs(Cycles(target)), prediction_error(Cycles(target))
+    assert set(costs) == set(COUNTS) and all(cost >= 0 for cost in costs.values())
+    assert 0 < error.mean < 0.1 and error.mean <= error.largest < 0.3
+    graph = graph_from_model(MODEL)
+    counted, timed = in_instructions(graph, target, 8), in_instructions(graph, Cycles(target), 8)
+    assert (counted.unit, timed.unit) == (WorkUnit.INSTRUCTIONS, WorkUnit.CYCLES)
+    assert counted.work / 2 < timed.work < 4 * counted.work  # no core here issues more than two a cycle
+
+
+def test_cores_with_cycles_are_those_published_cycles_are_of() -> None:
+    assert [target.value for target in Target if target.has_cycles] == ["cortex-m7", "cortex-m4"]
+
+
+def test_a_rewrite_for_cycles_says_both_and_takes_about_as_few_of_them() -> None:
+    default = tflite_fuse.rewrite(MODEL_BYTES, target="cortex-m7", verify=False).report
+    timed = tflite_fuse.rewrite(MODEL_BYTES, target="cortex-m7", cost="cycles", verify=False).report
+    assert default.prediction is not None and timed.prediction is not None
+    assert default.prediction.cycles is not None and timed.prediction.cycles is not None
+    assert timed.prediction.cycles.cycles <= 1.02 * default.prediction.cycles.cycles
+    assert timed.prediction.instructions != timed.prediction.cycles.cycles
+    assert timed.after.arena_bytes <= default.after.arena_bytes * 25 / 24
+
+
+def test_a_front_in_cycles_names_its_unit() -> None:
+    front = tflite_fuse.pareto(MODEL_BYTES, target="cortex-m4", cost="cycles")
+    assert front.unit == "cycles" and front.to_json()["points"][0]["cycles"] > 0
+    assert front.error == prediction_error(Cycles(Target.CORTEX_M4))
 
 
 def test_targets_are_called_as_documented() -> None:

@@ -78,6 +78,9 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("| `--weights paired` |", "scripts/bench_weights.py", SMALL),
         Origin("Without a goal, up to", "tflite_fuse/tuning.py", ROWS),
     ),
+    "docs/time.md": (
+        Origin("9 cycles for 16 bytes of flash", "scripts/timing/chips.py", "scripts/test_cycles.py"),
+    ),
     "docs/pipelines.md": (
         Origin("`scripts/bench_metrics.py MODEL ...` compares", "scripts/bench_metrics.py", SMALL),
         Origin("still fits 12 kB", GIVEN),

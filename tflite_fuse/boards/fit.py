@@ -206,7 +206,7 @@ def _fit(
     board: Board, available: int, options: str | None, figures: Figures, prediction: Prediction | None = None
 ) -> Fit:
     arena, size = figures.arena_bytes, figures.file_bytes
-    time = None if prediction is None else board_time(board, prediction.instructions)
+    time = None if prediction is None else board_time(board, prediction.instructions, prediction.cycles)
     return Fit(options, arena, size, arena <= available and size <= board.flash_bytes, time)
 
 

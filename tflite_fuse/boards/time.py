@@ -1,11 +1,10 @@
-"""How long an inference takes on a board: milliseconds where cycles per instruction are known, else a range.
+"""How long an inference takes on a board: milliseconds, and between which they should lie.
 
-Predicted are instructions. What a core makes of them in time depends on how many it issues at once and on how long it
-waits for its memories; no emulator of this project knows. ``data/cycle_pairs.csv`` holds what is known: models whose
-instructions were counted with an engine, and the cycles published of the same engine and model on a board.
-Where a core has no such pair, one to two cycles per instruction are an assumption, and the answer is called
-uncalibrated: one is the least a core can take that issues one instruction at a time, as these do, and two leaves as
-much again for loads, branches and flash.
+Of cores with a timing model cycles are predicted. ``data/cycle_pairs.csv`` holds what is known about it: cycles that
+were published of an engine and a model on a board, and what the timing model says of the same. Where it is off by more
+than a quarter, and of cores without one, instructions are predicted. One to two cycles for each are an assumption then,
+and the answer is called uncalibrated: one is the least a core can take that issues one instruction at a time, as these
+do, and two leaves as much again for loads, branches and flash. A pair without a timing model says how many it is.
 """
 
 from __future__ import annotations
@@ -21,12 +20,22 @@ from typing import Any
 
 from tflite_fuse.boards.results import known_results
 from tflite_fuse.boards.table import Board
-from tflite_fuse.cost.instructions import Target, prediction_error
+from tflite_fuse.cost.instructions import PredictedCycles, PredictionError, Target, prediction_error
 
 PAIRS_FILE = Path(__file__).resolve().parents[1] / "data" / "cycle_pairs.csv"
 
 UNCALIBRATED = (1.0, 2.0)
 """Cycles per instruction that are assumed at least and at most of a core without a pair."""
+
+MOST_ERROR = 0.25
+"""A core whose timing model is further off what was published is called uncalibrated."""
+
+UNLIKE = 2.0
+"""Times as many cycles as predicted that a chip of another family may take at most: published cycles of a Nano 33 are
+1.3 to 1.9 times what the model says of an STM32F446, for another port of TFLM compiled for size."""
+
+_FAMILY = len("stm32f4")
+"""Letters of a chip's name by which its flash is known."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class Pair:
         target: the core, as ``--target`` calls it.
         device: whose cycles were published.
         source: of both numbers.
+        modelled: cycles by the timing model of the core; None without one.
     """
 
     target: str
@@ -46,11 +56,17 @@ class Pair:
     instructions: int
     cycles: int
     source: str
+    modelled: int | None = None
 
     @property
     def ratio(self) -> float:
         """Cycles per instruction."""
         return self.cycles / self.instructions
+
+    @property
+    def off(self) -> float:
+        """How far the timing model is off, as a share of the cycles published; 0 without one."""
+        return 0.0 if self.modelled is None else abs(self.modelled / self.cycles - 1)
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,8 @@ class Time:
             span = f"{_three_digits(self.least_ms)} to {_three_digits(self.most_ms)}"
             return f"{span} ms at {self.mhz} MHz, uncalibrated ({self.note})"
         middle = (self.least_ms + self.most_ms) / 2
-        return f"about {_three_digits(middle)} ms at {self.mhz} MHz ({self.note})"
+        span = f"{_three_digits(self.least_ms)} to {_three_digits(self.most_ms)}"
+        return f"about {_three_digits(middle)} ms, {span}, at {self.mhz} MHz ({self.note})"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"sentence": str(self)}
@@ -95,14 +112,23 @@ def known_pairs() -> tuple[Pair, ...]:
     """All of the table."""
     with PAIRS_FILE.open(newline="") as lines:
         return tuple(
-            Pair(**row | {"instructions": int(row["instructions"]), "cycles": int(row["cycles"])})  # type: ignore[arg-type]
+            Pair(
+                row["target"],
+                row["engine"],
+                row["device"],
+                row["model"],
+                int(row["instructions"]),
+                int(row["cycles"]),
+                row["source"],
+                int(row["modelled"]) if row["modelled"] else None,
+            )
             for row in csv.DictReader(lines)
         )
 
 
-def board_time(board: Board, instructions: int) -> Time:
-    """What so many predicted instructions take on a board."""
-    return expected_time(board.target, board.mhz, instructions, (*known_pairs(), *measured_pairs()))
+def counted_pairs() -> tuple[Pair, ...]:
+    """Return the pairs that say how many cycles an instruction takes: those without a timing model."""
+    return tuple(pair for pair in known_pairs() if pair.modelled is None)
 
 
 def measured_pairs() -> tuple[Pair, ...]:
@@ -126,8 +152,56 @@ def measured_pairs() -> tuple[Pair, ...]:
     )
 
 
+def modelled_error(target: str, pairs: Sequence[Pair] | None = None) -> PredictionError | None:
+    """How far the timing model of a core is off what was published of it; None where nothing says.
+
+    Args:
+        target: the core, as ``--target`` calls it.
+        pairs: what was published, by default all that is known.
+    """
+    known = known_pairs() if pairs is None else pairs
+    errors = [pair.off for pair in known if pair.target == target and pair.modelled is not None]
+    return PredictionError(fmean(errors), max(errors)) if errors else None
+
+
+def board_time(board: Board, instructions: int, cycles: PredictedCycles | None = None) -> Time:
+    """What an inference takes on a board of which so many instructions, and perhaps cycles, are predicted.
+
+    What a benchmark measured on the board's core stands above the core's timing model.
+
+    Raises:
+        UsageError: the file of added results was damaged.
+    """
+    measured = [pair for pair in measured_pairs() if pair.target == board.target.value]
+    modelled = [pair for pair in known_pairs() if pair.modelled is not None]
+    error = modelled_error(board.target.value, modelled)
+    if not measured and cycles is not None and error is not None and error.largest <= MOST_ERROR:
+        return modelled_time(board, instructions, cycles, modelled)
+    return expected_time(board.target, board.mhz, instructions, measured or counted_pairs())
+
+
+def modelled_time(board: Board, instructions: int, cycles: PredictedCycles, pairs: Sequence[Pair]) -> Time:
+    """What so many predicted cycles take on a board of a core whose timing model was compared with these pairs.
+
+    On chips of other families than those compared, flash takes other times: the answer is a range, up to ``UNLIKE``
+    times the longest.
+    """
+    known = [pair for pair in pairs if pair.target == board.target.value]
+    model, off = max(pair.off for pair in known), cycles.error.largest
+    alike = any(board.mcu.startswith(pair.device.lower()[:_FAMILY]) for pair in known)
+    devices = " and ".join(dict.fromkeys(pair.device for pair in known))
+    note = (
+        f"{cycles.cycles:,} cycles predicted, up to {off:.0%} off the timing model, which is up to {model:.0%} off "
+        f"{len(known)} published figures of {known[0].engine} on {devices}"
+    )
+    middle, spread = cycles.cycles / (board.mhz * 1000), (1 + off) * (1 + model) - 1
+    least, most = middle * (1 - spread), middle * (1 + spread) * (1 if alike else UNLIKE)
+    note += "" if alike else f"; up to {UNLIKE:g} times as many are allowed for the flash of another chip"
+    return Time(board.target.value, board.mhz, instructions, least, most, alike, note)
+
+
 def expected_time(target: Target, mhz: int, instructions: int, pairs: Sequence[Pair]) -> Time:
-    """The same, with what is known given."""
+    """What so many predicted instructions take, at the cycles per instruction of published pairs."""
     of_core = [pair for pair in pairs if pair.target == target.value]
     off = prediction_error(target).largest
     if not of_core:

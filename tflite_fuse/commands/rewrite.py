@@ -105,7 +105,11 @@ def _room(board: Board | None, reserve: str | None, max_ram: int | None) -> dict
 
 def _time(board: Board, report: Report) -> Time | None:
     """Of one inference; None where no block was made."""
-    return None if report.prediction is None else board_time(board, report.prediction.instructions)
+    return (
+        None
+        if report.prediction is None
+        else board_time(board, report.prediction.instructions, report.prediction.cycles)
+    )
 
 
 def _same_file(a: Path, b: Path) -> bool:

@@ -4,7 +4,8 @@ What a stage does is counted per kind and shape: multiply-accumulates, outputs (
 (calls of a kernel) and what these look up. A target's costs per count are fitted from emulated runs by
 ``scripts/fit_instructions.py``, which prints how far they are off on models they were not fitted on.
 
-A network's work in instructions of a target instead of multiply-accumulates, for the search to count.
+A network's work in instructions of a target instead of multiply-accumulates, for the search to count. For cores with a
+timing model the same counts have costs in cycles, fitted on what the model says of the same runs: ``Cycles``.
 """
 
 from __future__ import annotations
@@ -116,6 +117,9 @@ LEAST_GAIN = 1 / 1000
 COSTS_FILE = Path(__file__).resolve().parents[1] / "data" / "instruction_costs.json"
 """Instructions per count for each emulated core, as ``scripts/fit_instructions.py --write`` left them."""
 
+CYCLES_FILE = COSTS_FILE.with_name("cycle_costs.json")
+"""Cycles per count for each core with a timing model, as ``scripts/fit_instructions.py --cycles --write`` left them."""
+
 
 LONGEST = 8
 """Pixels of the longest runs that are looked at: in these, an operator that runs by itself is counted."""
@@ -141,6 +145,32 @@ class Target(str, Enum):
         """The family of kernels the library has on it."""
         return kernels_of(self.core)
 
+    @property
+    def has_cycles(self) -> bool:
+        """Whether cycles of this very core are predicted."""
+        return self is not Target.GENERIC and self.core in _file(CYCLES_FILE)
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """A core whose predicted cycles count in the place of its instructions; raises KeyError if none are known."""
+
+    target: Target
+
+    @property
+    def value(self) -> str:
+        """The core, as users call it."""
+        return self.target.value
+
+    @property
+    def kernels(self) -> Kernels:
+        """The family of kernels the library has on it."""
+        return self.target.kernels
+
+
+Core = Target | Cycles
+"""A core and what is counted on it: instructions of a target, or its cycles."""
+
 
 @dataclass(frozen=True)
 class PredictionError:
@@ -154,6 +184,22 @@ class PredictionError:
 
 
 @dataclass(frozen=True)
+class PredictedCycles:
+    """What a model is expected to take, in cycles of the core's timing model.
+
+    Attributes:
+        cycles: of one inference.
+        unfused_cycles, trimmed_cycles: as in ``Prediction``.
+        error: how far such predictions were off what the timing model says.
+    """
+
+    cycles: int
+    unfused_cycles: int
+    trimmed_cycles: int
+    error: PredictionError
+
+
+@dataclass(frozen=True)
 class Prediction:
     """What a model is expected to take in the device library, operators outside blocks counted as if they ran there.
 
@@ -163,6 +209,7 @@ class Prediction:
         unfused_instructions: the same of the model as its file has it, every operator by itself.
         trimmed_instructions: those of the model that blocks are made of, dead channels left out.
         error: how far such predictions were off.
+        cycles: the same in cycles, of cores with a timing model.
     """
 
     target: str
@@ -170,6 +217,7 @@ class Prediction:
     unfused_instructions: int
     trimmed_instructions: int
     error: PredictionError
+    cycles: PredictedCycles | None = None
 
     @property
     def factor(self) -> float:
@@ -177,31 +225,38 @@ class Prediction:
         return self.instructions / self.unfused_instructions if self.unfused_instructions else 1.0
 
 
-def instruction_costs(target: Target) -> Mapping[str, float]:
-    """Instructions per count on a target."""
+def instruction_costs(target: Core) -> Mapping[str, float]:
+    """Instructions per count on a target, or cycles per count."""
     costs: dict[str, float] = _fitted(target)["costs"]
     return costs
 
 
-def prediction_error(target: Target) -> PredictionError:
+def prediction_error(target: Core) -> PredictionError:
     """How far predictions for a target were off when ``instruction_costs`` were fitted."""
     return PredictionError(**_fitted(target)["error"])
 
 
-@cache
-def _fitted(target: Target) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(COSTS_FILE.read_text())[target.core]
+def _fitted(target: Core) -> dict[str, Any]:
+    found: dict[str, Any] = (
+        _file(CYCLES_FILE)[target.target.core] if isinstance(target, Cycles) else _file(COSTS_FILE)[target.core]
+    )
     return found
 
 
-def block_instructions(blocks: Iterable[tuple[Block, Schedule]], target: Target) -> int:
-    """What blocks are expected to take, all their runs counted."""
+@cache
+def _file(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def block_instructions(blocks: Iterable[tuple[Block, Schedule]], target: Core) -> int:
+    """What blocks are expected to take, all their runs counted: instructions, or cycles."""
     costs = instruction_costs(target)
     return sum(predicted_instructions(block_counts(block, plan, target.kernels), costs) for block, plan in blocks)
 
 
-def in_instructions(graph: PricedProgram, target: Target, longest: int) -> PricedProgram:
-    """The graph with the work of every layer counted in the instructions the device library is expected to take.
+def in_instructions(graph: PricedProgram, target: Core, longest: int) -> PricedProgram:
+    """The graph with the work of every layer counted in what the device library is expected to take.
 
     Operators no block can hold count as if their multiply-accumulates were those of a plain convolution.
 
@@ -210,13 +265,13 @@ def in_instructions(graph: PricedProgram, target: Target, longest: int) -> Price
     """
     cost = _Instructions(graph, target, longest)
     layers = tuple(cost.of_layer(index) for index in range(len(graph.steps)))
-    return replace(graph, steps=layers, unit=WorkUnit.INSTRUCTIONS)
+    return replace(graph, steps=layers, unit=WorkUnit.CYCLES if isinstance(target, Cycles) else WorkUnit.INSTRUCTIONS)
 
 
 @dataclass(frozen=True)
 class _Instructions:
     graph: PricedProgram
-    target: Target
+    target: Core
     longest: int
 
     def of_layer(self, index: int) -> PricedStep:

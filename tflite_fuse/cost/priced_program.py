@@ -27,12 +27,13 @@ from tflite_fuse.ops.table import KINDS, macs_per_pixel
 class WorkUnit(str, Enum):
     """What work is counted in.
 
-    Multiply-accumulates count taps on padding, as in every paper compared with. Instructions are those the device
-    library is expected to take.
+    Multiply-accumulates count taps on padding, as in every paper compared with. Instructions and cycles are those the
+    device library is expected to take.
     """
 
     MACS = "macs"
     INSTRUCTIONS = "instructions"
+    CYCLES = "cycles"
 
 
 @dataclass(frozen=True)

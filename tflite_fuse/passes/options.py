@@ -11,7 +11,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.instructions import Core, Cycles, Target
 from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.cost.targets import read_target
 from tflite_fuse.errors import UsageError
@@ -196,7 +196,7 @@ class FuseOptions:
     )
     cost: str = option(
         WorkUnit.MACS.value,
-        "What compute is counted in, instructions as predicted for the target",
+        "What compute is counted in, instructions and cycles as predicted for the target",
         panel=_CORE,
         of=_ANY,
         choices=words(WorkUnit),
@@ -278,6 +278,9 @@ class FuseOptions:
         form = named(WeightForm, weights, "weights cannot be {!r}; they can be auto, {}")
         if form is not WeightForm.EIGHT and target is Target.GENERIC:
             target = Target.CORTEX_M4
+        if self.cost == WorkUnit.CYCLES.value and not target.has_cycles:
+            known = ", ".join(each.value for each in Target if each.has_cycles)
+            raise UsageError(f"no cycles are known of {target.value}: choose a target with a timing model from {known}")
         if self.stream_time is None and self.stream_axis is not None:
             raise UsageError("an axis of time is that of a stream: say how many new steps a call takes")
         meant = {
@@ -286,7 +289,7 @@ class FuseOptions:
             "scheme": named(Scheme, self.scheme, "there is no scheme {!r}; the schemes are {}"),
             "input_mode": named(InputMode, self.input_mode, "inputs cannot be {!r}; they can be {}"),
             "target": target,
-            "cost": named(WorkUnit, self.cost, "compute is counted in macs or instructions, not in {!r}"),
+            "cost": named(WorkUnit, self.cost, "compute is counted in macs, instructions or cycles, not in {!r}"),
             "weights": form,
         }
         for name, value in meant.items():
@@ -298,7 +301,7 @@ class FuseOptions:
                 self.input_mode is not InputMode.RESIDENT
             ),
             "tiles are those of fused blocks": self.tiles is not None or self.tile_size is not None,
-            "instructions are predicted for fused blocks": self.cost is WorkUnit.INSTRUCTIONS,
+            f"{WorkUnit(self.cost).value} are predicted for fused blocks": self.cost is not WorkUnit.MACS,
             "a trade of RAM for compute is what fused blocks offer": (
                 self.wanted.least_ram or self.wanted.max_compute is not None
             ),
@@ -316,10 +319,16 @@ class FuseOptions:
         return self.overlap and "plan" in self.passes
 
     @property
-    def counted(self) -> Target | None:
-        """The core whose instructions are the goal's compute; None for multiply-accumulates, as without a goal."""
-        counts = self.cost is WorkUnit.INSTRUCTIONS and self.goal != NOTHING_RECOMPUTED
-        return Target(self.target) if counts else None
+    def counted(self) -> Core | None:
+        """The core whose instructions or cycles are the goal's compute; None for MACs, as without a goal."""
+        counts = self.cost is not WorkUnit.MACS and self.goal != NOTHING_RECOMPUTED
+        return self.core if counts else None
+
+    @property
+    def core(self) -> Core:
+        """The core whose instructions or cycles are made few where RAM is left."""
+        target = Target(self.target)
+        return Cycles(target) if self.cost is WorkUnit.CYCLES else target
 
     @property
     def wanted(self) -> Goal:

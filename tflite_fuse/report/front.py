@@ -42,11 +42,12 @@ class FrontReport:
 
     Attributes:
         claim: what is proven about the point of least RAM.
-        target: the core whose predicted instructions are counted; None: multiply-accumulates are.
+        target: the core whose predicted instructions or cycles are counted; None: multiply-accumulates are.
         error: how far such predictions are off; None without a target.
         state_bytes: of the least RAM, what outlives a run; in other cuts it can be a few bytes more.
         runtime: the one on the device for which the arenas suffice, by name.
         trimmed_work: of the model that blocks are made of: dead channels are left out.
+        in_cycles: whether cycles of the target are counted, and not instructions.
     """
 
     model: str
@@ -59,11 +60,12 @@ class FrontReport:
     state_bytes: int = 0
     runtime: str = DEFAULT_RUNTIME
     trimmed_work: int | None = None
+    in_cycles: bool = False
 
     @property
     def unit(self) -> str:
         """What compute is counted in."""
-        return "macs" if self.target is None else "instructions"
+        return "macs" if self.target is None else "cycles" if self.in_cycles else "instructions"
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``pareto --json`` prints."""
@@ -117,9 +119,9 @@ class FrontReport:
         caption += (
             f"\n{self.state_bytes:,} bytes of the least RAM are kept from run to run." if self.state_bytes else ""
         )
-        caption += "" if self.error is None else f"\nInstructions are predicted: {self.error}."
+        caption += "" if self.error is None else f"\n{self.unit.capitalize()} are predicted: {self.error}."
         table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
-        for heading in ("RAM (bytes)", "MACs" if self.target is None else f"instructions, {self.target}", "F"):
+        for heading in ("RAM (bytes)", "MACs" if self.target is None else f"{self.unit}, {self.target}", "F"):
             table.add_column(heading, justify="right")
         table.add_column("fused blocks (operators each)")
         table.add_column("the answer to")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflite_fuse.cost.instructions import Target, prediction_error
+from tflite_fuse.cost.instructions import Core, Cycles, prediction_error
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
@@ -42,14 +42,14 @@ def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
 
 
 def front_report(
-    name: str, front: PlacedFront, target: Target | None = None, as_it_is: tuple[int, int] | None = None
+    name: str, front: PlacedFront, target: Core | None = None, as_it_is: tuple[int, int] | None = None
 ) -> FrontReport:
     """A front with the points marked that answer the usual questions.
 
     Args:
         name: of the model.
         front: what was found.
-        target: the core whose instructions are counted.
+        target: the core whose instructions or cycles are counted.
         as_it_is: arena and compute of the model, where what was searched is not it but what keeps its states.
     """
     marks: dict[int, list[str]] = {0: ["least RAM"]}
@@ -74,7 +74,8 @@ def front_report(
         for each, t in enumerate(program.origin[1].tensors)
         if t.is_variable and each not in program.absent
     )
-    return FrontReport(name, ram, whole, rows, front.claim, core, error, state, trimmed_work=trimmed)
+    cycles = isinstance(target, Cycles)
+    return FrontReport(name, ram, whole, rows, front.claim, core, error, state, trimmed_work=trimmed, in_cycles=cycles)
 
 
 def _rounded_up(factor: float) -> float:

@@ -8,7 +8,7 @@ from functools import partial
 
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
 from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN, Shapes
-from tflite_fuse.cost.instructions import LEAST_GAIN, Target, in_instructions
+from tflite_fuse.cost.instructions import LEAST_GAIN, Core, in_instructions
 from tflite_fuse.cost.priced_program import PricedProgram, WorkUnit
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
@@ -49,7 +49,7 @@ class SearchOptions(Rules):
     chunks: tuple[int, ...] = (1, 2, 4, 8)
     strips: bool = True
     bands: bool = False
-    target: Target | None = None
+    target: Core | None = None
     most_compute: float | None = None
 
     def __post_init__(self) -> None:
@@ -78,7 +78,7 @@ def fusion_front(
     """
     graph = model if isinstance(model, PricedProgram) else graph_from_model(model)
     orders = (OrderedGraph(graph, tuple(range(len(graph.steps)))), *others)
-    if options.target is not None and graph.unit is not WorkUnit.INSTRUCTIONS:
+    if options.target is not None and graph.unit is WorkUnit.MACS:
         longest = max(options.chunks)
         orders = tuple(replace(each, graph=in_instructions(each.graph, options.target, longest)) for each in orders)
         graph = orders[0].graph

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tflite_fuse.cost.estimate.shapes import Shapes
-from tflite_fuse.cost.instructions import LONGEST, Target, block_instructions, in_instructions
+from tflite_fuse.cost.instructions import LONGEST, Core, Cycles, block_instructions, in_instructions
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.emit.stream_time import stream_time
@@ -56,10 +56,20 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Work:
-    """Work of one inference of a model without blocks, in multiply-accumulates and in instructions of the core."""
+    """Work of one inference of a model without blocks.
+
+    Attributes:
+        macs: multiply-accumulates.
+        instructions, cycles: of the core; 0 cycles where none are known of it.
+    """
 
     macs: int
     instructions: int
+    cycles: int = 0
+
+    def on(self, core: Core) -> int:
+        """Return what counts on a core: instructions or cycles."""
+        return self.cycles if isinstance(core, Cycles) else self.instructions
 
 
 @dataclass(frozen=True)
@@ -73,8 +83,8 @@ class Site:
         count_tail: whether an arena is all of it or its head alone.
         arena: works out what a model needs.
         order: puts operators in order once blocks are in; None leaves them as they come.
-        target: the core whose instructions count; None counts multiply-accumulates.
-        core: the core whose instructions are predicted in any case.
+        target: the core whose instructions or cycles count; None counts multiply-accumulates.
+        core: the core whose instructions or cycles are predicted in any case.
         shapes: what searches know of the graph's blocks already, of each order.
         own: work of the model as its file has it, where that is not what is fused: dead channels are left out of this.
         tuning: the rules of thumb.
@@ -87,8 +97,8 @@ class Site:
     count_tail: bool
     arena: Callable[[Program], Arena]
     order: Reorder | None
-    target: Target | None
-    core: Target
+    target: Core | None
+    core: Core
     shapes: tuple[Shapes, ...]
     own: Work | None = None
     tuning: Tuning = TUNING
@@ -145,7 +155,7 @@ class Site:
     @property
     def own_instructions(self) -> int:
         """Instructions of the model as its file has it, every operator by itself."""
-        return sum(self.alone) if self.own is None else max(self.own.instructions, sum(self.alone))
+        return sum(self.alone) if self.own is None else max(self.own.on(self.core), sum(self.alone))
 
     def front(self, options: SearchOptions, among: Collection[int] | None = None) -> Front:
         """Return the front of the model, perhaps one searched with more RAM: its first points are the same.
@@ -156,7 +166,7 @@ class Site:
         """
         known = next((known for known in self.fronts if _reaches_as_far(known, options)), options)
         if known not in self.fronts:
-            counted = known.target is self.core and max(known.chunks) == LONGEST
+            counted = known.target == self.core and max(known.chunks) == LONGEST
             graph, others = self.graph, self.others
             if counted:
                 graph, others = self._in_instructions, self._others_in_instructions

@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.cost.estimate.shapes import Shapes
-from tflite_fuse.cost.instructions import LONGEST, Prediction, Target, in_instructions, prediction_error
+from tflite_fuse.cost.instructions import (
+    LONGEST,
+    Core,
+    Cycles,
+    PredictedCycles,
+    Prediction,
+    block_instructions,
+    in_instructions,
+    prediction_error,
+)
 from tflite_fuse.emit.in_model import program_overlaps, with_plans
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
@@ -136,13 +145,13 @@ class Fuse:
             OrderedGraph(graph_from_model(each, self._lowered(each), moved=maker.moved), orders.numbers(each))
             for each in orders.others
         )
-        own = None if self.given is None or self.given is fused else _own_work(self.given, Target(options.target))
+        own = None if self.given is None or self.given is fused else _own_work(self.given, options.core)
 
         def arena(program: Program) -> Arena:
             overlaps = program_overlaps(program) if options.shares else ()
             return realise(program, overlaps, options.arena(), self.budget)
 
-        core, shapes = Target(options.target), tuple(Shapes(searched.chunks) for _ in (graph, *others))
+        core, shapes = options.core, tuple(Shapes(searched.chunks) for _ in (graph, *others))
         site = Site(
             graph, others, maker, options.count_tail, arena, order, options.counted, core, shapes, own, options.tuning
         )
@@ -156,9 +165,10 @@ class Fuse:
         return _without(model, with_weights(lowered, WeightForm(self.options.weights)), self.outside)
 
 
-def _own_work(model: Model, core: Target) -> Work:
-    graph = graph_from_model(model)
-    return Work(graph.work, in_instructions(graph, core, LONGEST).work)
+def _own_work(model: Model, core: Core) -> Work:
+    graph, target = graph_from_model(model), core.target if isinstance(core, Cycles) else core
+    cycles = in_instructions(graph, Cycles(target), LONGEST).work if target.has_cycles else 0
+    return Work(graph.work, in_instructions(graph, target, LONGEST).work, cycles)
 
 
 def _without(model: Model, lowerings: Lowerings, outside: frozenset[str]) -> Lowerings:
@@ -173,8 +183,19 @@ def _without(model: Model, lowerings: Lowerings, outside: frozenset[str]) -> Low
 
 
 def _prediction(site: Site, chosen: Candidate) -> Prediction:
-    own, trimmed = site.own_instructions, sum(site.alone)
-    return Prediction(site.core.value, chosen.instructions, own, trimmed, prediction_error(site.core))
+    target, cycles = site.core.target if isinstance(site.core, Cycles) else site.core, None
+    if target.has_cycles:
+        cycles = PredictedCycles(*_taken(site, chosen, Cycles(target)), prediction_error(Cycles(target)))
+    return Prediction(target.value, *_taken(site, chosen, target), prediction_error(target), cycles)
+
+
+def _taken(site: Site, chosen: Candidate, core: Core) -> tuple[int, int, int]:
+    """Instructions or cycles of a candidate, of the model as its file has it, and of the one that is fused."""
+    alone = [step.work for step in in_instructions(site.graph, core, LONGEST).steps]
+    fused = {operator for block in chosen.blocks for operator in block.choice.operators}
+    blocks = block_instructions([(block.plan.block, block.plan.schedule) for block in chosen.blocks], core)
+    own = sum(alone) if site.own is None else max(site.own.on(core), sum(alone))
+    return blocks + sum(work for index, work in enumerate(alone) if index not in fused), own, sum(alone)
 
 
 def _limited(layers: int) -> Iterator[Note]:

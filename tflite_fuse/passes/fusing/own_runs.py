@@ -16,7 +16,7 @@ from functools import cached_property
 from math import ceil
 from operator import ge
 
-from tflite_fuse.cost.instructions import Target, block_instructions
+from tflite_fuse.cost.instructions import Core, block_instructions
 from tflite_fuse.cost.schedule.schedule import Orders, Schedule, schedule, schedule_within
 from tflite_fuse.cost.schedule.tiles import split_block
 from tflite_fuse.emit.block_plan import BlockPlan
@@ -189,7 +189,7 @@ class _Needs:
 
     block: Block
     schedule: Schedule
-    core: Target
+    core: Core
 
     @property
     def scratch(self) -> int:
