@@ -49,7 +49,7 @@ class Tuning:
         8.0, off=1.0, unit="places in an order", trades="small steps of a local search for new placements"
     )
     orders: int = rule(
-        1_500, off=0, unit="squares of operators", trades="time for blocks of operators that few orders have together"
+        6_000, off=0, unit="squares of operators", trades="time for blocks of operators that few orders have together"
     )
     # Which candidate is returned (passes/fusing/objective).
     slack: int = rule(24, off=2**31, unit="one part of the least arena in so many", trades="RAM for instructions")

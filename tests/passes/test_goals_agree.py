@@ -16,8 +16,8 @@ from tflite_fuse import Goal
 from tflite_fuse.model import serialize_model
 from tflite_fuse.tuning import TUNING
 
-CLEARLY = 0.95
-"""Every goal places candidates of its own, and run lengths are climbed to from each: a few per cent can be missed."""
+CLEARLY = 0.97
+"""Every goal places candidates of its own, and run lengths are climbed to from each: 2.4 % were seen to be missed."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def assert_goals_agree(data: bytes, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["resident", "streamed"])
-@pytest.mark.parametrize("seed", [5002, 5012, 5017])
+@pytest.mark.parametrize("seed", [5002, 5012, 5017, 5097, 6001])
 def test_no_answer_is_beaten_by_that_of_another_goal(seed: int, mode: str) -> None:
     assert_goals_agree(serialize_model(small_network(Random(seed).randint)), mode)
 
