@@ -84,7 +84,7 @@ def look(model: Model, data: bytes, name: str, runtime: str = DEFAULT_RUNTIME) -
     """Inspect a model that is loaded, as ``inspect`` does."""
     model = with_plans(model)
     rows, notes = memory_table(model)
-    found = figures(model, data, arena_in_file(model, data, runtime))
+    found = figures(model, data, arena_in_file(model, data, runtime), runtime)
     rights = tflm.unconfined() if found.head_source == tflm.RUNTIME_NAME else ""
     if rights:
         notes = (*notes, note("warned", "rights", rights=rights))

@@ -63,6 +63,8 @@ FIGURE_ROWS = (
     ("  head: activations and scratch", "head_bytes"),
     ("  tail: the runtime's own data", "tail_bytes"),
     ("  while the model loads", "loading_bytes"),
+    ("in two arrays: the runtime's own data", "persistent_bytes"),
+    ("  and activations with scratch", "activations_bytes"),
     ("largest working set", "peak_bytes"),
     ("multiply-accumulates", "macs"),
     ("operators", "operators"),
@@ -87,6 +89,8 @@ class Figures:
             ``loading_bytes``, a multiple of 16.
         arena_used_bytes: head + tail, which the runtime's own ``arena_used_bytes()`` returns.
         loading_bytes: what the runtime needs for a moment while it loads the model.
+        persistent_bytes, activations_bytes: what must be allocated where the arena is two arrays: what TFLM keeps for
+            itself, and the rest.
         macs: multiply-accumulates of one inference.
         operators: number of operators of the main subgraph.
         file_bytes: size of the .tflite file.
@@ -100,6 +104,8 @@ class Figures:
     arena_bytes: int
     arena_used_bytes: int
     loading_bytes: int
+    persistent_bytes: int
+    activations_bytes: int
     macs: int
     operators: int
     file_bytes: int

@@ -12,6 +12,7 @@ from tflite_fuse.ir.liveness import bytes_before_start, covered_bytes, working_s
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
 from tflite_fuse.memory.checker import plan_fault
+from tflite_fuse.memory.tflm.apart import arenas_apart
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.model.outside import outside_inputs
@@ -64,17 +65,20 @@ def arena_in_file(model: Model, data: bytes, runtime: str = DEFAULT_RUNTIME) -> 
     return as_it_stands(program_of(model), block_overlaps(model), options, read_plan(model))
 
 
-def figures(model: Model, data: bytes, arena: Arena) -> Figures:
+def figures(model: Model, data: bytes, arena: Arena, runtime: str = DEFAULT_RUNTIME) -> Figures:
     """Figures of a model.
 
     Args:
         model: a model as loaded.
         data: its file.
         arena: what it needs.
+        runtime: name of the runtime on the device.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
+        UsageError: there is no runtime of that name.
     """
+    apart = arenas_apart(program_of(model), arena.head, runtime_named(runtime).build, read_plan(model))
     return Figures(
         peak_bytes=max(bytes_before_start(program_of(model)), *_live_bytes(model), 0),
         lower_bound_bytes=arena.proof.bound_bytes,
@@ -84,6 +88,8 @@ def figures(model: Model, data: bytes, arena: Arena) -> Figures:
         arena_bytes=arena.needed,
         arena_used_bytes=arena.total,
         loading_bytes=arena.while_loading,
+        persistent_bytes=apart.persistent,
+        activations_bytes=apart.activations,
         macs=sum(executed_macs(model)),
         operators=len(model.main.operators),
         file_bytes=len(data),

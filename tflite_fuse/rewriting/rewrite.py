@@ -70,7 +70,7 @@ def rewrite_model(
     Raises: as ``api.rewrite``.
     """
     budget, model = Budget(seconds=options.time_limit), with_plans(model)
-    before = figures(model, data, arena_in_file(model, data, options.runtime))
+    before = figures(model, data, arena_in_file(model, data, options.runtime), options.runtime)
     untouchable = why_untouchable(model)
     if untouchable is not None:
         return _as_it_was(model, data, before, options, note("kept", "file", why=untouchable))
@@ -225,7 +225,7 @@ def _attempt(
     certificate = prove(meant, output, rewritten, inserted)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
     arena = arena_in_file(rewritten, output, options.runtime) if planned is None else planned
-    after = figures(rewritten, output, arena)
+    after = figures(rewritten, output, arena, options.runtime)
     return _Made(rewritten, output, streamed, tuple(results), certificate, arena, after)
 
 
