@@ -50,7 +50,14 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void depthwise_1_channel(const tfli
   call->outputs[index][channel] = tflite_fuse_requantize(sum, table[channel], tflite_fuse_range_of(call));
 }
 
-static void depthwise_plain(const tflite_fuse_call* call) {
+/* One function: GCC takes four channels at a time into its loop, and not into that of a function of its own. Packed weights of one
+ * input channel are a convolution's. */
+static void depthwise(const tflite_fuse_call* call) {
+  if (!TFLITE_FUSE_HAS_PLAIN_DEPTHWISE || is_packed(call->stage)) {
+    (TFLITE_FUSE_HAS_PACKED_DEPTHWISE && call->inputs[0]->channels > 1 ? tflite_fuse_depthwise_packed
+                                                                      : tflite_fuse_conv)(call);
+    return;
+  }
   const int32_t channels = call->output->channels;
   const int32_t multiplier = call->stage->depth_multiplier;
   const int32_t in_fours = multiplier == 1 ? channels - channels % 4 : 0;
@@ -67,16 +74,6 @@ static void depthwise_plain(const tflite_fuse_call* call) {
       }
     }
   }
-}
-
-/* Packed weights of one input channel are a convolution's. */
-static void depthwise(const tflite_fuse_call* call) {
-  if (!TFLITE_FUSE_HAS_PLAIN_DEPTHWISE || is_packed(call->stage)) {
-    (TFLITE_FUSE_HAS_PACKED_DEPTHWISE && call->inputs[0]->channels > 1 ? tflite_fuse_depthwise_packed
-                                                                      : tflite_fuse_conv)(call);
-    return;
-  }
-  depthwise_plain(call);
 }
 
 /* ---- The kind ---- */
