@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,17 +160,14 @@ def test_the_proof_notices_another_weight(original: bytes, form: str, request: p
 
 
 @pytest.mark.parametrize(
-    ("weights", "kernel", "paired_kernel"),
-    [
-        ("8bit", "NULL", "NULL"),
-        ("16bit", "tflite_fuse_conv_int16", "NULL"),
-        ("paired", "NULL", "tflite_fuse_conv_paired"),
-    ],
+    ("weights", "loop"),
+    [("8bit", None), ("16bit", WeightLayout.INT16_DOWN), ("paired", WeightLayout.PAIRED_DOWN)],
 )
-def test_exports_bring_the_kernel_where_it_is_used(
-    original: bytes, weights: str, kernel: str, paired_kernel: str, tmp_path: Path
+def test_exports_bring_the_loop_where_it_is_used(
+    original: bytes, weights: str, loop: WeightLayout | None, tmp_path: Path
 ) -> None:
     export_model(tflite_fuse.rewrite(original, weights=weights, verify=False).model, tmp_path, "platformio")
-    (table,) = tmp_path.rglob("tflite_fuse_kinds.c")
-    assert f"#define TFLITE_FUSE_INT16_CONV {kernel}\n" in table.read_text()
-    assert f"#define TFLITE_FUSE_PAIRED_CONV {paired_kernel}\n" in table.read_text()
+    (loops,) = tmp_path.rglob("tflite_fuse_loops.h")
+    (bits,) = re.findall(r"#define TFLITE_FUSE_CONV_LOOPS (\w+)", loops.read_text())
+    halfwords = (WeightLayout.INT16_DOWN, WeightLayout.PAIRED_DOWN)
+    assert [each for each in halfwords if int(bits, 0) >> each & 1] == [loop] * (loop is not None)

@@ -74,7 +74,7 @@ def test_a_residual_piece_has_its_stages_in_order_and_names_of_the_model() -> No
     x = raw.tensor((1, 6, 5, 4), zero_point=-3)
     y = add(raw, conv(raw, conv(raw, x, (1, 6, 5, 9), kernel=3), (1, 6, 5, 4)), x)
     z = log_softmax(raw, y)
-    extraction = extract(raw.build([x], [z]), [2, 0, 1, 1])
+    extraction = extract(raw.build([x], [z]), [0, 1, 2, 2])
     block = extraction.block
     assert extraction.operators == (0, 1, 2)
     assert (extraction.inputs, extraction.outputs) == ((x,), (y,))
