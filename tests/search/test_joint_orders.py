@@ -60,6 +60,6 @@ def test_every_point_is_one_of_its_own_order(seed: int) -> None:
             assert point.order[at : at + len(block.operators)] == block.operators
 
 
-def test_the_first_order_alone_is_the_front_of_the_graph() -> None:
+def test_an_order_given_twice_adds_nothing() -> None:
     graph, orders = branching(3)
     assert joint(graph, [orders[0], orders[0]]).points == joint(graph, [orders[0]]).points
