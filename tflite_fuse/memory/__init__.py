@@ -1,1 +1,1 @@
-"""Liveness, working sets, operator order and arena placement. Knows nothing of fusion."""
+"""Liveness, working sets, orders of operators and offsets of tensors; independent of fusion."""

@@ -1,11 +1,12 @@
-"""What an arena needs: the one recipe, for candidates, plans, figures and exported programs.
+"""Bytes that the runtime needs for a program: head, tail and peak while loading. All rooms compute arenas here.
 
-    realise(program, overlaps).head     with the best offsets that can be found for this order of steps
-    as_it_stands(program).head          with given offsets, or none
+    realise(program, overlaps).head     with the best offsets found for the order of steps
+    as_it_stands(program).head          with given offsets, or without any
 
-The head is what the runtime's planner takes: offsets fixed beforehand stay, and what it places itself (scratch buffers
-of its kernels, other subgraphs) goes around them. So offsets are judged by the head they lead to, not by their own
-height, and where they save nothing none are given. What fused blocks allow comes in as ``Overlap``.
+The head is the height that the runtime's planner reaches: it keeps offsets fixed in the file and places the remaining
+buffers (scratch of its kernels, tensors of other subgraphs) around them. Offsets are therefore compared by the
+resulting head, and no offsets are returned if they do not reduce it. ``Overlap`` carries the permissions of fused
+blocks to share memory.
 """
 
 from __future__ import annotations
@@ -35,21 +36,19 @@ _CALLS_SUBGRAPHS = frozenset(
 )
 
 Offsets = tuple[int, ...]
-"""Bytes from the start of the head, one per tensor of all subgraphs; −1 for what the runtime places."""
+"""Bytes from the start of the head, one per tensor of all subgraphs; -1 for tensors that the runtime places."""
 
 
 @dataclass(frozen=True)
 class ArenaOptions:
-    """Under which conditions an arena is worked out.
+    """Conditions under which an arena is computed.
 
     Attributes:
         in_place: kernel set whose operators may write over their inputs ("reference", "cmsis-nn", "esp-nn").
-        planned: whether offsets are fixed in the file; else the runtime's planner is on its own.
-        alone: whether there is no runtime at all, but the C library: then every tensor gets an offset, whatever a
-            runtime's planner would need.
-        measure: bytes of the head that a real runtime uses with some offsets, or without any; None where it is unknown.
-            Without it, or where it returns None, the runtime's planner is recomputed, with its reference kernels'
-            scratch buffers.
+        planned: whether offsets are fixed in the file; otherwise the runtime's planner chooses all of them.
+        alone: whether the C library runs the model without TFLM: every tensor gets an offset, and there is no tail.
+        measure: function from offsets (None for no plan) to the head in bytes that a real runtime uses, or to None if
+            unknown. Without a measurement the runtime's planner is recomputed with the scratch of reference kernels.
         build: struct sizes of the runtime.
         tuning: rules of thumb of the searches.
     """
@@ -67,11 +66,11 @@ AS_USUAL = ArenaOptions()
 
 @dataclass(frozen=True)
 class Proof:
-    """What is known about the least head for an order of operators.
+    """Lower bound on the head for one order of operators.
 
     Attributes:
-        bound_bytes: no offsets need less.
-        proven: whether the head is the least.
+        bound_bytes: no offsets need fewer bytes.
+        proven: whether the head found equals the least possible one.
     """
 
     bound_bytes: int
@@ -80,18 +79,18 @@ class Proof:
 
 @dataclass(frozen=True)
 class Arena:
-    """Bytes the runtime needs for a model on a 32-bit target.
+    """Bytes that the runtime needs for a model on a 32-bit target.
 
     Attributes:
-        head: activations and scratch.
-        tail: what the runtime keeps for itself.
-        while_loading: for a moment before the first inference; small models need more then than head + tail.
-        offsets: to be fixed in the file; None where the runtime needs no more without.
-        proof: of the head.
+        head: bytes of activations and scratch.
+        tail: bytes that the runtime keeps for itself.
+        while_loading: peak bytes before the first inference; in small models they exceed head + tail.
+        offsets: offsets to fix in the file; None if they would not reduce the head.
+        proof: lower bound on the head.
         measured: whether the head was measured in a real runtime.
-        unknown: operators whose needs are not known, by name; empty = the figures are exact.
-        left_alone: whether the model is best left as it is: nothing can be planned, or its own offsets are better.
-        notes: why there are offsets or none.
+        unknown: names of operators whose needs are unknown; the figures are exact if it is empty.
+        left_alone: whether the model should keep its plan: nothing can be planned, or its own offsets are better.
+        notes: reasons for the offsets or for their absence.
     """
 
     head: int
@@ -106,12 +105,12 @@ class Arena:
 
     @property
     def total(self) -> int:
-        """Head and tail."""
+        """Return the bytes of head and tail."""
         return self.head + self.tail
 
     @property
     def needed(self) -> int:
-        """What a program must declare, or ``AllocateTensors`` fails: a multiple of 16."""
+        """Return the bytes of arena that ``AllocateTensors`` requires: a multiple of 16."""
         return round_up(max(self.total, self.while_loading), ALIGNMENT)
 
 
@@ -121,13 +120,13 @@ def as_it_stands(
     options: ArenaOptions = AS_USUAL,
     offsets: Sequence[int] | None = None,
 ) -> Arena:
-    """Return the arena with given offsets, or without any: what an unplanned file takes.
+    """Return the arena with given offsets, or the one of a file without a plan.
 
     Args:
-        program: of a file.
-        overlaps: what fused blocks allow where there are offsets.
+        program: program of a file.
+        overlaps: permissions of fused blocks; they apply only if offsets are given.
         options: conditions.
-        offsets: bytes, of the file's offline plan, one per tensor of all subgraphs; None for no plan.
+        offsets: the file's offline plan in bytes, one per tensor of all subgraphs; None for no plan.
 
     Raises:
         ModelError: a dynamic shape.
@@ -146,17 +145,17 @@ def realise(
     budget: Budget | None = None,
     offsets: Sequence[int] | None = None,
 ) -> Arena:
-    """Return the least arena that can be found for a program's order of steps.
+    """Return the least arena found for a program's order of steps.
 
-    Offsets are fixed for every tensor of the first subgraph; variables, constants and other subgraphs are left to the
-    runtime. Given offsets stay where they are sound and better. Models with control flow keep what they have.
+    All tensors of the first subgraph get fixed offsets; the runtime places variables, constants and other subgraphs.
+    Given offsets are kept if they are sound and lead to a smaller head. Models with control flow keep their plan.
 
     Args:
-        program: of a file.
-        overlaps: what fused blocks allow.
+        program: program of a file.
+        overlaps: permissions of fused blocks to share memory.
         options: conditions.
-        budget: for the searches; None for one of its own.
-        offsets: bytes, of the file's offline plan, one per tensor of all subgraphs; None for no plan.
+        budget: work of the searches; None for a new default budget.
+        offsets: the file's offline plan in bytes, one per tensor of all subgraphs; None for no plan.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
@@ -172,7 +171,7 @@ def realise(
     site, allowed = _Site(program, options), tuple(overlaps)
     plans = [site.plan(scratch, allowed, budget or Budget()) for scratch in site.scratch_variants()]
     best = min(plans, key=lambda plan: plan.head)
-    # The first variant knows of all scratch buffers, so its bound is the one that counts.
+    # The first variant contains all scratch buffers: its bound is valid for the head.
     reference = plans[0].placement
     bound = reference.height if reference.optimal else reference.lower_bound
     if options.alone:
@@ -197,7 +196,7 @@ class _Planned:
 
 
 class _Site:
-    """A program, and what the runtime requests to run it."""
+    """A program and the buffers that the runtime requests to run it."""
 
     def __init__(self, program: Program, options: ArenaOptions, offsets: Sequence[int] | None = None) -> None:
         self.program, self.options = program, options
@@ -207,22 +206,22 @@ class _Site:
         self._measure = options.measure
 
     def graph(self) -> Program:
-        """What is to be placed, in-place pairs included."""
+        """Return the tensors to place, with the in-place pairs of the kernel set."""
         graph = _sized(self.program, self.requests)
         kernels = self.options.in_place
         return graph if kernels is None else with_in_place(graph, kernels)
 
     def scratch_variants(self) -> list[list[tuple[int, int]]]:
-        """(operator, bytes) of the scratch buffers to leave room for: none, and all, if there are any.
+        """Return (operator, bytes) of the scratch buffers to reserve: all of them, and none.
 
-        The runtime places scratch buffers around the plan. Room left for them is mostly, but not always, what it takes.
+        The runtime places scratch buffers around the plan, usually but not always in the gaps reserved for them.
         """
         wanted = self.requests.buffers if not self.options.alone else ()
         scratch = [(b.operator, b.size) for b in wanted if b.subgraph == 0 and b.operator is not None]
         return [scratch, []] if scratch else [[]]
 
     def plan(self, scratch: Sequence[tuple[int, int]], allowed: tuple[Overlap, ...], budget: Budget) -> _Planned:
-        """Offsets that leave room for some scratch buffers, checked."""
+        """Return checked offsets that leave gaps for the scratch buffers."""
         graph = self.graph()
         extended = _with_scratch(graph, scratch)
         placement = place(extended, allowed, budget=budget, tuning=self.options.tuning)
@@ -233,7 +232,7 @@ class _Site:
         return _Planned(head, tuple(offsets), placement)
 
     def head(self, offsets: Offsets | None) -> int:
-        """What the runtime takes when these offsets are fixed."""
+        """Return the bytes of head that the runtime uses with these offsets."""
         if self._measure is not None:
             found = self._measure(offsets)
             if found is not None:
@@ -242,13 +241,13 @@ class _Site:
         return greedy_height(self.requests.buffers, offsets)
 
     def admitted(self) -> tuple[Note, ...]:
-        """What a recomputed head may lack."""
+        """Return notes about scratch that a recomputed head may lack."""
         if self._measure is not None or not self.requests.unknown:
             return ()
         return (note("warned", "unknown scratch", names=", ".join(self.requests.unknown)),)
 
     def arena(self, head: int, offsets: Offsets | None, proof: Proof, notes: tuple[Note, ...]) -> Arena:
-        """The arena with this head; the C library alone keeps no tail."""
+        """Return the arena with this head; the C library alone has no tail."""
         measured, unknown = self._measure is not None, self.requests.unknown
         if self.options.alone:
             return Arena(head, 0, 0, offsets, proof, measured, unknown, notes=notes)
@@ -260,27 +259,28 @@ class _Site:
 
 
 def _obstacle(program: Program) -> str | None:
-    """Why a program cannot be planned."""
+    """Return the reason why a program cannot be planned, or None."""
     file, graph = program.origin
     for operator in graph.operators:
         name = operator_name(file, operator)
         if name in _CALLS_SUBGRAPHS:
             return f"the model calls other subgraphs ({name})"
     if any(tensor.is_variable for graph in program.subgraphs[1:] for tensor in graph.tensors):
-        # The runtime looks up a variable's offset by its index within its subgraph, as if that were the first one.
+        # The runtime looks up a variable's offset by its index within its subgraph, but in the plan of the first
+        # subgraph.
         return "a subgraph other than the first has variables, which the runtime would take for planned tensors"
     return None
 
 
 def _sized(graph: Program, requests: Requests) -> Program:
-    """The graph with the runtime's idea of sizes where it is larger: whole bytes for elements of packed types."""
+    """Return the graph with the runtime's tensor sizes where they are larger: it rounds packed types to whole bytes."""
     occupied = {b.tensor: b.size for b in requests.buffers if b.subgraph == 0 and b.tensor is not None}
     sizes = (max(size, occupied.get(tensor, 0)) if size else 0 for tensor, size in enumerate(graph.sizes))
     return replace(graph, sizes=tuple(sizes))
 
 
 def _with_scratch(graph: Program, scratch: Sequence[tuple[int, int]]) -> Program:
-    """The graph with a tensor for each scratch buffer: an output without readers lives as long as its operator."""
+    """Return the graph with one tensor per scratch buffer: an output without readers, live during its operator only."""
     ops = list(graph.steps)
     for number, (operator, _) in enumerate(scratch):
         ops[operator] = replace(ops[operator], outputs=(*ops[operator].outputs, len(graph.sizes) + number))
@@ -292,7 +292,7 @@ def _with_scratch(graph: Program, scratch: Sequence[tuple[int, int]]) -> Program
 def _sound_plan(
     graph: Program, allowed: tuple[Overlap, ...], offsets: Sequence[int] | None
 ) -> tuple[Offsets | None, tuple[Note, ...]]:
-    """The given offsets if they keep every tensor whole, and what happens to them otherwise."""
+    """Return the given offsets if they keep every tensor intact, else None, with a note."""
     if offsets is None:
         return None, ()
     try:

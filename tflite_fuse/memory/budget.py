@@ -1,7 +1,7 @@
-"""Progress of long work, reported to a listener of the caller; and the work that all searches of one call may take.
+"""Budget of work shared by all searches of one call, and progress reports to a listener.
 
 with heard_by(show):
-    rewrite_model(...)      # somewhere below: tell("operators searched", 12, 60)
+    rewrite_model(...)      # deeper code calls tell("operators searched", 12, 60)
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from copy import copy
 from dataclasses import dataclass
 
 Listener = Callable[[str, int, int], None]
-"""Called with (what is counted, done, total); a total of 0 is not known."""
+"""Called with (label of the step, units done, units in total); a total of 0 means unknown."""
 
 _listener: ContextVar[Listener | None] = ContextVar("progress", default=None)
 
 
 def tell(step: str, done: int, total: int = 0) -> None:
-    """Report to the listener, where there is one, that so many steps are done."""
+    """Report progress to the current listener, if there is one."""
     listener = _listener.get()
     if listener is not None:
         listener(step, done, total)
@@ -28,7 +28,7 @@ def tell(step: str, done: int, total: int = 0) -> None:
 
 @contextmanager
 def heard_by(listener: Listener | None) -> Iterator[None]:
-    """Report progress to ``listener`` while this lasts; None keeps the listener there is."""
+    """Send progress to ``listener`` inside this context; None keeps the current listener."""
     token = _listener.set(listener or _listener.get())
     try:
         yield
@@ -37,8 +37,9 @@ def heard_by(listener: Listener | None) -> Iterator[None]:
 
 
 WORK = 100_000_000
-"""Steps allowed by default: a placement takes one per pair of tensors, an order search one per tensor of a state. About
-half a minute's worth, and far more than most networks take."""
+"""Default steps of a budget: one per pair of tensors in a placement, one per tensor of a state in an order search. They
+take about half a minute; most networks need far fewer.
+"""
 
 
 @dataclass
@@ -48,10 +49,10 @@ class _Meter:
 
 
 class Budget:
-    """Work left for all searches of a call, counted in steps, so that the same model gets the same answer everywhere.
+    """Steps left for all searches of a call. Steps, unlike seconds, give the same result on every machine.
 
-    Seconds are the emergency brake of a caller who cannot wait: an answer given under it may differ from machine to
-    machine, and ``braked`` says so.
+    ``seconds`` sets a deadline for callers with limited time. Results under it may differ between machines; ``braked``
+    reports whether it applied.
     """
 
     def __init__(self, work: int = WORK, seconds: float | None = None) -> None:
@@ -60,16 +61,16 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Steps that may still be taken."""
+        """Return the steps that are left."""
         return self._meter.left - self._floor
 
     @property
     def braked(self) -> bool:
-        """Whether the time, or what one search may have of it, was over before the work was."""
+        """Return whether the deadline passed before the steps were used up."""
         return self._meter.braked
 
     def part(self, share: float) -> Budget:
-        """Return a share of what is left, in steps and seconds; what is taken of it is taken of the whole."""
+        """Return a share of the remaining steps and seconds; steps spent on it also count for the whole budget."""
         part = copy(self)
         part._floor = self._floor + self.left * (1 - share)
         if self._end is not None:
@@ -77,12 +78,12 @@ class Budget:
         return part
 
     def spend(self, steps: int) -> bool:
-        """Take steps off; returns whether there is anything left."""
+        """Subtract steps and return whether any are left."""
         self._meter.left -= steps
         return not self.is_over()
 
     def is_over(self) -> bool:
-        """Whether a search must answer with what it has."""
+        """Return whether a search must stop and return its best result."""
         if self.left <= 0:
             return True
         late = self._end is not None and time.monotonic() >= self._end
@@ -90,5 +91,5 @@ class Budget:
         return late
 
     def seconds(self) -> float | None:
-        """Return the seconds until the brake; None where there is none."""
+        """Return the seconds until the deadline; None without one."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())

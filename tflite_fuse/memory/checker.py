@@ -1,11 +1,11 @@
-"""The independent checker of arena plans.
+"""Independent checker of arena plans.
 
-It shares no code with the planner and knows no lifetimes. It replays the operators in order and keeps, for every
-stretch of the arena, which tensor's content is there: an operator's inputs must still be whole when it runs, its
-outputs overwrite what they cover, and the network's outputs must be whole at the end. Inside one operator, where inputs
-are read while outputs are written, tensors may share bytes only as an ``Overlap`` allows.
+It shares no code with the planner and computes no lifetimes. It replays the operators in order and records, for every
+interval of the arena, the tensor stored there. The inputs of an operator must be intact when it runs, its outputs
+overwrite the intervals that they cover, and the network's outputs must be intact at the end. Inside one operator, which
+reads inputs while it writes outputs, tensors share bytes only as an ``Overlap`` permits.
 
-The plan a file brings along, looked at before anything relies on it: the runtime itself checks only its length.
+``plan_fault`` checks the plan in a file before it is used: the runtime itself checks only its length.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def check_plan(
     alignment: int = 16,
     height: int | None = None,
 ) -> None:
-    """Check that a plan keeps every tensor intact for as long as it is needed.
+    """Check that a plan keeps every tensor intact from its writer to its last reader.
 
     Args:
-        graph: operators in execution order. Pairs in ``Step.in_place`` are allowed to share their first byte.
-        offsets: bytes from the start of the arena, one per tensor; -1 for tensors kept elsewhere: those of size 0,
-            residents (in the arena they keep their bytes for ever), and tensors that nothing touches.
+        graph: operators in execution order. Pairs in ``Step.in_place`` may share their first byte.
+        offsets: bytes from the start of the arena, one per tensor; -1 for tensors outside the arena: those of size 0,
+            residents (in the arena they stay intact between inferences) and unused tensors.
         overlaps: further permissions.
-        alignment: every offset must be a multiple of it.
-        height: bytes the plan may use; sizes count rounded up to the alignment. None = any number.
+        alignment: bytes; every offset must be a multiple of it.
+        height: bytes available to the plan; sizes are rounded up to the alignment. None for no limit.
 
     Raises:
-        PlanError: the plan breaks a rule. The message names the tensors and the operator.
+        PlanError: the plan violates a rule. The message names the tensors and the operator.
     """
     if len(offsets) != len(graph.sizes):
         raise PlanError(f"the plan has {len(offsets)} offsets, the graph {len(graph.sizes)} tensors")
@@ -105,7 +105,7 @@ def _fill_inputs(graph: Program, offsets: Sequence[int], arena: _Arena) -> None:
 
 
 def _check_sharing(graph: Program, offsets: Sequence[int], op: Step, allowed: tuple[Overlap, ...]) -> None:
-    """Inputs against outputs of one operator; outputs against each other show when all must be whole afterwards."""
+    """Check inputs against outputs of one operator; ``require`` finds outputs that overlap each other."""
     for read in op.inputs:
         for written in op.outputs:
             if read != written and _touch(graph, offsets, read, written):
@@ -135,7 +135,7 @@ def _permits(overlap: Overlap, read: int, written: int, offsets: Sequence[int]) 
 
 
 class _Arena:
-    """Whose content lies where. The arena is cut at every place where a tensor starts or ends."""
+    """The tensor stored in each interval of the arena, which is divided at every start and end of a tensor."""
 
     def __init__(self, graph: Program, offsets: Sequence[int]) -> None:
         self._graph = graph
@@ -148,7 +148,7 @@ class _Arena:
         self._writer = ["nobody"] * len(cuts)
 
     def write(self, tensor: int, writer: str) -> None:
-        """The tensor's bytes now hold the tensor, and nothing of what was there."""
+        """Record that the tensor's bytes hold it."""
         cells = self._cells.get(tensor)
         if cells is not None:
             length = cells.stop - cells.start
@@ -156,7 +156,7 @@ class _Arena:
             self._writer[cells] = [writer] * length
 
     def require(self, tensor: int, occasion: str) -> None:
-        """All bytes of the tensor must hold it."""
+        """Raise ``PlanError`` unless all bytes of the tensor hold it."""
         cells = self._cells.get(tensor)
         if cells is None:
             return
@@ -175,12 +175,12 @@ _ANYWHERE = -(2**32)
 
 
 def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
-    """What is wrong with the offsets in a file, or None: every tensor stays whole for as long as it is needed.
+    """Return the reason why a file's offsets do not keep every tensor intact, or None if they do.
 
-    Tensors left to the runtime are kept apart by it. An operator may write over its input where some kernel set does
-    (which one the file does not say), a fused block where ``overlaps`` allow it at the distance its schedule needs,
-    another custom operator anywhere: it has rules of its own. A variable stays whole for ever. Subgraphs behind the
-    first are not looked at.
+    The runtime keeps tensors without offsets apart. An operator may write over its input if any kernel set does,
+    because the file does not name its kernel set; a fused block may if ``overlaps`` permit the distance; other custom
+    operators may overlap freely, because their rules are unknown. Variables stay intact between inferences. Only the
+    first subgraph is checked.
 
     Raises:
         ModelError: a dynamic shape.
@@ -207,10 +207,10 @@ def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
 
 
 def why_untouchable(model: Model) -> str | None:
-    """Why a model must stay as it is, in words, or None.
+    """Return the reason why a model must not be rewritten, or None.
 
-    Custom operators may address memory by the offsets of the file's plan, as command streams of an accelerator do; and
-    compressed constants are found by their tensor's number.
+    Custom operators may address memory by the offsets of the file's plan, for example the command streams of an
+    accelerator. Compressed constants are found by the numbers of their tensors.
     """
     if any(entry.name == COMPRESSION_METADATA for entry in model.metadata or ()):
         return "its compressed constants are found by the numbers of their tensors, which a rewrite changes"

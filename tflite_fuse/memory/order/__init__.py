@@ -1,1 +1,1 @@
-"""Orders of operators of least peak memory, exactly."""
+"""Exact orders of operators with the least peak memory."""

@@ -1,13 +1,12 @@
-"""Orders that walk a network branch by branch, and all orders of a small one.
+"""Orders that finish one branch of a network before the next, and all orders of small networks.
 
-A fused block takes operators that stand next to each other. Where a network branches, an order that goes from level to
-level (all first operators of the branches, then all second ones) leaves no two neighbours that read each other, and
-nothing can be fused. Depth first, each branch stands in one piece:
+A fused block consists of neighbouring operators. If an order interleaves branches (all first operators, then all second
+ones), neighbours do not read each other and cannot be fused. A depth-first order keeps each branch together:
 
     x ─┬─ a ── b ── c        level by level  x a d b e c f
        └─ d ── e ── f        by branch       x a b c d e f
 
-That may need a little more memory as long as nothing is fused, so the order of least peak need not be one of these.
+Without fusion such an order may need slightly more memory, and it may differ from the order of least peak.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.order.units import precedence
 
 Order = tuple[int, ...]
-"""Operator indices of a graph in the order to run them."""
+"""Operator indices of a graph in execution order."""
 
 _SHUFFLES = 2
-"""Shuffles of branches that are tried for each order wanted: many lead to the same one."""
+"""Shuffles tried for each order requested: many shuffles give the same order."""
 
 
 def other_orders(graph: Program, most: int) -> tuple[Order, ...]:
-    """Return up to ``most`` orders a graph's operators can run in, without the one the graph has already.
+    """Return up to ``most`` further orders in which a graph's operators can run.
 
-    All of them where there are no more. Else depth-first ones: the branches of a tensor in their own order, in the
-    opposite one, then shuffled, always the same ways. What must keep its relative order (effects, variables, tensors
-    written twice) keeps it.
+    If at most that many exist, all are returned. Otherwise the orders are depth-first: with the branches of a tensor in
+    their own order, in reverse order, and in fixed pseudo-random orders. Operators with effects, on variables or on
+    tensors written twice keep their relative order.
     """
     kept, before = tuple(range(len(graph.steps))), precedence(graph)
     every = tuple(islice(_every_order(before), most + 2))
@@ -43,7 +42,7 @@ def other_orders(graph: Program, most: int) -> tuple[Order, ...]:
 
 
 def _every_order(before: Sequence[set[int]]) -> Iterator[Order]:
-    """Yield all orders in which operators come behind those before them."""
+    """Yield all topological orders."""
     waiting: list[Order] = [()]
     while waiting:
         order = waiting.pop()
@@ -55,7 +54,7 @@ def _every_order(before: Sequence[set[int]]) -> Iterator[Order]:
 
 
 def _rankings(count: int, most: int) -> Iterator[Sequence[int]]:
-    """Yield ranks of operators: of two that can both run, the one of less rank runs first."""
+    """Yield ranks of operators: among operators that are ready, the one of lower rank runs first."""
     yield range(count)
     yield range(count, 0, -1)
     for seed in range(most):
@@ -65,10 +64,10 @@ def _rankings(count: int, most: int) -> Iterator[Sequence[int]]:
 
 
 def _depth_first(before: Sequence[set[int]], ranks: Sequence[int]) -> Order:
-    """Return the order in which, of the operators that can run, the one runs whose newest predecessor ran last.
+    """Return the order that always runs the ready operator whose last predecessor ran most recently.
 
-    An operator that waits for another branch, such as the addition that joins two, runs as soon as that branch is
-    through.
+    An operator that waits for another branch, for example the addition that joins two branches, runs as soon as that
+    branch is complete.
     """
     after: list[list[int]] = [[] for _ in before]
     for index, earlier in enumerate(before):

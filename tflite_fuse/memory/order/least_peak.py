@@ -1,20 +1,20 @@
-"""The order of operators with the least peak memory usage, exactly.
+"""Exact search for an order of operators with the least peak memory.
 
-The problem: over all topological orders, minimise the largest working set. It is NP-hard, but networks are kind to
-it:
+Over all topological orders, the largest working set is minimised. The problem is NP-hard, but the structure of networks
+makes it tractable:
 
-1. chains that are copies of each other are lined up (``units``), and operators that may as well run back to back are
-   merged into units (``merging``);
+1. chains that are copies of each other get a fixed relative order (``units``), and operators that may run back to back
+are merged into units (``merging``);
 2. a search from both ends raises a proven bound until an order fits under it (``two_ended_search``);
-3. where that takes too long, orders are searched under guessed bounds: an order found is kept, a guess proven
-   impossible raises the bound.
+3. if the budget of step 2 ends first, orders are searched under guessed bounds: an order found lowers the ceiling, an
+infeasible guess raises the bound.
 
-Each of these steps takes at most half of the work that is left. The result is brought nearer to the default order.
+Each step uses at most half of the remaining budget. Finally the order is moved as close to the default order as its
+peak permits.
 
-Sources: the problem and a memoised recursion over sets of operators are in Liberis & Lane (2019, Neural networks on
-microcontrollers: saving memory at inference via operator reordering); hill-valley segments in Liu (1987) and, for
-series-parallel graphs, Kayaaslan, Lambert, Marchal & Ucar (2018). The proofs of the rules used here are in the
-modules.
+Sources: Liberis & Lane (2019, Neural networks on microcontrollers: saving memory at inference via operator reordering)
+state the problem and a memoised recursion over sets of operators; hill-valley segments are from Liu (1987) and, for
+series-parallel graphs, Kayaaslan, Lambert, Marchal & Ucar (2018). Each module proves the rules that it uses.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tflite_fuse.tuning import TUNING, Tuning
 
 @dataclass(frozen=True)
 class OrderResult:
-    """An order and what is known about it.
+    """An order with its peak and a lower bound.
 
     Attributes:
-        order: operator indices of the graph in the order to run them; the default order where nothing is better.
+        order: operator indices of the graph in execution order; the default order if no other has a smaller peak.
         peak: largest working set of that order in bytes.
-        lower_bound: proven: no order has a smaller peak, in bytes.
-        optimal: whether ``peak`` equals ``lower_bound``. False only if the budget was spent.
-        states: states the search expanded.
+        lower_bound: proven bytes that no order goes below.
+        optimal: whether ``peak`` equals ``lower_bound``. False only if the budget ran out.
+        states: number of states expanded.
         seconds: time taken.
     """
 
@@ -62,18 +62,18 @@ def minimal_peak_order(
     rules: OrderRules = ALL_RULES,
     tuning: Tuning = TUNING,
 ) -> OrderResult:
-    """Find an order of least peak.
+    """Return an order with the least peak memory.
 
-    The default order wins ties: if it is optimal, it is returned as it is. Otherwise operators keep their places in it
-    as far as swaps of neighbours allow. Operators flagged ``ordered``, and those on resident or rewritten tensors, keep
+    The default order is returned if it is optimal. Otherwise operators keep their default positions as far as swaps of
+    neighbours within the peak allow. Operators flagged ``ordered`` and operators on resident or rewritten tensors keep
     their relative order.
 
     Args:
-        graph: operators and tensors; the sizes count as they are (round them up to what the arena pays beforehand).
-        budget: what the search may take; None to go on until the optimum is proven. When it is spent, the best order
-            found (never worse than the default one) and the proven lower bound are returned.
-        in_place: let outputs share memory with dying inputs for the pairs that the operators list.
-        rules: which pruning rules to use; all of them give the same optimum.
+        graph: operators and tensors; sizes count as given, so the caller rounds them up to the arena's alignment.
+        budget: work of the search; None to search until the optimum is proven. When it runs out, the best order found
+            (never worse than the default one) and the proven lower bound are returned.
+        in_place: whether outputs may share memory with inputs that die, for the pairs that the operators list.
+        rules: pruning rules; the optimum is the same with all of them.
         tuning: rules of thumb.
     """
     begin, operators = time.perf_counter(), len(graph.steps)
@@ -96,7 +96,7 @@ def minimal_peak_order(
 
 
 def _largest_operator(graph: Program, in_place: bool) -> int:
-    """The most bytes that one operator's own tensors, with the resident ones, take: no order avoids them."""
+    """Return the largest sum in bytes of one operator's own and the resident tensors: a lower bound for all orders."""
     most = 0
     for op in graph.steps:
         own = sum(graph.sizes[tensor] for tensor in {*op.inputs, *op.outputs, *graph.resident})
@@ -105,14 +105,14 @@ def _largest_operator(graph: Program, in_place: bool) -> int:
 
 
 def _steps(budget: Budget | None, steps: int) -> Callable[[], bool]:
-    """Return a function that takes so many steps and says whether the budget is spent."""
+    """Return a function that spends ``steps`` and reports whether the budget is used up."""
     return (lambda: False) if budget is None else lambda: not budget.spend(steps)
 
 
 def _search(search: OrderSearch, budget: Budget | None, tuning: Tuning) -> int:
-    """Search until the end, or as far as a budget goes; returns the states expanded.
+    """Search until the end or until the budget is used up; return the number of states expanded.
 
-    Leaves in ``search`` the best order found, if any is better than the one known, with its peak as the ceiling.
+    Stores in ``search`` the best order found, if it improves on the known one, with its peak as the ceiling.
     """
     steps = len(search.problem.ops)
     ended = search.run(_steps(budget and budget.part(0.5), steps))
@@ -137,7 +137,7 @@ def _search(search: OrderSearch, budget: Budget | None, tuning: Tuning) -> int:
 
 
 def peak_of_units(problem: OrderProblem, units: Sequence[int]) -> int:
-    """Return the largest working set in bytes of an order of a problem's units."""
+    """Return the peak in bytes of an order of a problem's units."""
     state, live, peak = 0, problem.start, 0
     for unit in units:
         rise, delta = problem.effect(unit, state)
@@ -150,7 +150,7 @@ def peak_of_units(problem: OrderProblem, units: Sequence[int]) -> int:
 def nearer_to_default(
     graph: Program, order: Sequence[int], peak: int, out_of_time: Callable[[], bool], *, in_place: bool = False
 ) -> tuple[int, ...]:
-    """Swap neighbours that the graph's own order has the other way round, as long as ``peak`` bytes are enough.
+    """Restore the default order of neighbours by swaps, as long as the peak stays within ``peak`` bytes.
 
     A swap changes the working sets of the two swapped operators only.
     """
@@ -172,7 +172,7 @@ def nearer_to_default(
 def _lowest_place(
     problem: OrderProblem, result: Sequence[int], states: Sequence[int], lives: Sequence[int], op: int, peak: int
 ) -> int:
-    """How far an operator may move ahead of operators that come after it in the default order."""
+    """Return the lowest position to which an operator may move, ahead of operators that follow it by default."""
     place = len(result)
     while place:
         other, state, live = result[place - 1], states[place - 1], lives[place - 1]

@@ -1,18 +1,19 @@
-"""Operators that an optimal order may run back to back, merged into units.
+"""Merging of operators that an optimal order may run back to back.
 
-Both rules keep at least one optimal order. They rest on this: a tensor is freed by its
-last reader, so the later a unit runs, the more it frees; ``live(T + x) - live(T) <= live(S + x) - live(S)`` for S
-inside T, where ``live(S)`` is what is live after the units of S have run.
+Both rules keep at least one optimal order. A tensor is freed by its last reader, so a unit frees at least as much
+memory the later it runs: ``live(T + x) - live(T) <= live(S + x) - live(S)`` for S inside T, where ``live(S)`` is the
+bytes live after the units of S have run.
 
-- *At once*: y can run as soon as x has, never needs more right behind x than x has just needed, and never leaves more
-  live than before it. In any order move y to right behind x: what runs between finds no more live than before.
-- *Delayed*: whatever follows x follows y too (or is y), x never lowers what is live, and never needs more right
-  before y than y needs. In any order move x to right before y: what runs between finds no more live than before. (A
-  tensor that an operator between could overwrite, had x read it earlier, was counted as freed by x when testing that
-  x never lowers what is live: the saving lost is no larger than what delaying x saves.)
+- *At once*: y is ready as soon as x has run, its working set right behind x never exceeds that of x, and it never
+  increases the live bytes. In any order, y may move to right behind x: the units between find no more live bytes than
+  before.
+- *Delayed*: every successor of x is y or follows y, x never reduces the live bytes, and its working set right before y
+  never exceeds that of y. In any order, x may move to right before y: the units between find no more live bytes than
+  before. (The test that x never reduces the live bytes counts as freed by x a tensor that a unit between could
+  overwrite after x: the saving lost is no larger than the saving by the delay.)
 
-On a linear chain the two leave the hill-valley decomposition of Liu (1987, An application of generalized tree
-pebbling to sparse matrix factorization): first ever deeper valleys behind ever higher hills, then the mirror image.
+On a linear chain the two rules leave the hill-valley decomposition of Liu (1987, An application of generalized tree
+pebbling to sparse matrix factorization): ever deeper valleys behind ever higher hills, then the mirror image.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from itertools import combinations
 from tflite_fuse.memory.order.units import Dies, Phase, UnitGraph, relatives, settle_phases, topological
 
 _MOST_OPEN = 5
-"""Tensors whose last reader is unknown, of which a rule looks at all cases."""
+"""Largest number of tensors with an unknown last reader for which a rule enumerates all cases."""
 
 
 def merge_units(graph: UnitGraph, out_of_time: Callable[[], bool] = lambda: False) -> None:
-    """Merge units in place until no rule applies (see the module's text) or the time is over."""
+    """Merge units in place until no rule applies (see the module) or ``out_of_time`` returns True."""
     while True:
         before, after = relatives(graph)
         merged = 0
@@ -75,9 +76,9 @@ def _delayed(graph: UnitGraph, x: int, y: int, before: dict[int, int], after: di
 
 
 def _cases(graph: UnitGraph, x: int, y: int, done: int, later: int) -> list[tuple[Dies, Dies]]:
-    """All cases of which tensors die when x and then y run, at a moment when ``done`` has run and ``later`` has not.
+    """Return all cases of tensors that die in x and then in y, run after ``done`` and before ``later``.
 
-    None at all where too many tensors are shared with units that may run before or after.
+    The list is empty if too many tensors are shared with units that may run before or after.
     """
     reads_y = graph.units[y].reads
     open_ = []

@@ -1,4 +1,4 @@
-"""The order problem made ready for the search: units numbered from 0, sets of them as the bits of one int."""
+"""The order problem in the form that the search uses: units numbered from 0, sets of units as bits of an int."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tflite_fuse.memory.order.units import Phase, UnitGraph, fold_phases, profil
 
 @dataclass(frozen=True)
 class OrderProblem:
-    """Units 0..n-1. A *state* is an int whose bit u says whether unit u has run.
+    """Units 0..n-1. Bit u of a *state* is set if unit u has run.
 
     Attributes:
-        ops: the operators of each unit, in the order they run.
-        preds: for each unit the units, as bits, that it directly follows.
-        succs: for each unit the units, as bits, that directly follow it.
-        before: for each unit all units, as bits, that must have run.
-        after: for each unit all units, as bits, that can only run later.
+        ops: operators of each unit, in execution order.
+        preds: for each unit its direct predecessors, as bits.
+        succs: for each unit its direct successors, as bits.
+        before: for each unit all its predecessors, as bits.
+        after: for each unit all its successors, as bits.
         start: bytes live before the first unit.
-        shared: for each tensor that several units read and that dies: (readers as bits, bytes).
-        rise: bytes each unit needs above what is live before it; a lower bound where ``phases`` is set.
-        delta: change of the live bytes over each unit, before ``frees``.
-        frees: for each unit, (other readers as bits, bytes) of each shared tensor: freed if they all have run.
-        phases: for units whose rise depends on the state their phases, else None.
+        shared: for each tensor that dies and that several units read: (readers as bits, bytes).
+        rise: working set of each unit in bytes above the bytes live before it; a lower bound where ``phases`` is set.
+        delta: change of the live bytes by each unit, before ``frees``.
+        frees: for each unit, (other readers as bits, bytes) of each shared tensor: freed if all of them have run.
+        phases: for each unit whose rise depends on the state its phases, else None.
         others: for each unit and shared tensor the other readers, as bits.
         sizes: bytes of each tensor.
     """
@@ -44,11 +44,11 @@ class OrderProblem:
 
     @property
     def full(self) -> int:
-        """The state in which everything has run."""
+        """Return the state in which all units have run."""
         return (1 << len(self.ops)) - 1
 
     def effect(self, unit: int, state: int) -> tuple[int, int]:
-        """(rise, delta) in bytes of a unit run in a state."""
+        """Return (rise, delta) in bytes of a unit that runs in a state."""
         phases = self.phases[unit]
         if phases is None:
             delta = self.delta[unit]
@@ -99,12 +99,12 @@ def _is_simple(phases: Sequence[Phase]) -> bool:
 
 
 def _least_rise(phases: Sequence[Phase], others: dict[int, int], after: int, sizes: tuple[int, ...]) -> int:
-    """The rise of a unit where everything that can have run has."""
+    """Return the rise of a unit in bytes when all units that may precede it have run."""
     return profile(phases, sizes, lambda tensor: not others.get(tensor, 0) & after)[0]
 
 
 def _closure(links: Sequence[int], order: Iterable[int]) -> list[int]:
-    """All units, as bits, that a unit's links lead to; each link leads to a unit earlier in ``order``."""
+    """Return all units, as bits, reachable by each unit's links, which lead to units earlier in ``order``."""
     reached = [0] * len(links)
     for unit in order:
         for link in bits(links[unit]):
@@ -113,7 +113,7 @@ def _closure(links: Sequence[int], order: Iterable[int]) -> list[int]:
 
 
 def bits(mask: int) -> list[int]:
-    """The positions of the set bits, lowest first."""
+    """Return the positions of the set bits, lowest first."""
     found = []
     while mask:
         low = mask & -mask

@@ -1,22 +1,22 @@
-"""The exact search: at which peak is there an order of the units?
+"""Exact search, from both ends, for the order of units with the least peak.
 
-Search from both ends for a path through the states (sets of units that have run), under a bound on the working set.
-The bound starts at a proven lower bound. When one end has exhausted every state it can reach, the bound rises to the
-smallest working set that stopped it: any order must pass that. So the first path found is optimal.
+A path through the states (sets of units that have run) is searched under a bound on the working set. The bound starts
+at a proven lower bound. When one end has exhausted its reachable states, the bound rises to the smallest working set
+that exceeded it, because every order must reach that. The first path found is therefore optimal.
 
 Let ``live(S)`` be the bytes live after state S. A tensor counts from its writer until all its readers are in S, hence
-``live(A | B) + live(A & B) <= live(A) + live(B)``. That makes this rule sound:
+``live(A | B) + live(A & B) <= live(A) + live(B)``. This makes two rules sound:
 
-*run at once*. A unit that fits under the bound and leaves no more live than before is run without alternatives,
-wherever it turns up. Take an order within the bound that runs it later, and run it now instead: the states between
-have no more live than before, and each unit finds at least those inputs dying that died in it. The same holds for a
-unit x followed by units run at once that all depend on x, if no more is live behind them than before x.
+*Run at once.* A unit that fits under the bound and does not increase the live bytes runs immediately, without
+alternatives. Proof: take an order within the bound that runs it later, and move it here. The states between have no
+more live bytes than before, and each unit frees at least the inputs that it freed before. The same holds for a unit x
+and units run at once behind it that all depend on x, if the live bytes after them do not exceed those before x.
 
-*both ends*. The same holds mirrored for the end, where units are taken back and states shrink. Either end may exhaust
-its states and so raise the bound: the end with fewer states goes first.
+*Both ends.* The mirrored rule holds at the end, where units are taken back and states shrink. Either end may exhaust
+its states and raise the bound; the end with fewer states is expanded first.
 
-Within the bound the search is depth-first, fewest live bytes first. A state is expanded again only if the bound has
-risen to what stopped it.
+Within the bound the search is depth-first, fewest live bytes first. A state is expanded again only after the bound has
+risen to the working set that stopped it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tflite_fuse.memory.order.problem import OrderProblem, bits
 
 @dataclass(frozen=True)
 class OrderRules:
-    """Which rules the order search uses. All keep the optimum; ``scripts/bench_order.py`` shows what each saves.
+    """Rules of the order search. Each keeps the optimum; ``scripts/bench_order.py`` measures the states each one saves.
 
     Attributes:
-        merge: run operators back to back where an optimal order may (``merging``).
-        twins: fix the order of chains of operators that are copies of each other (``units``).
-        run_at_once: never branch on a unit that fits under the bound and leaves no more live (``two_ended_search``).
-        both_ends: search from the end too; the end that is exhausted first proves the bound (``two_ended_search``).
+        merge: merge operators that an optimal order may run back to back (``merging``).
+        twins: fix the order of chains that are copies of each other (``units``).
+        run_at_once: do not branch on a unit that fits under the bound and does not increase the live bytes.
+        both_ends: search from the end too; the end that is exhausted first proves the bound.
     """
 
     merge: bool = True
@@ -50,7 +50,7 @@ ALL_RULES = OrderRules()
 
 
 class Move(NamedTuple):
-    """One unit run (or taken back): the bytes it needs, what is live then, and which unit."""
+    """One unit run (or taken back): bytes of its working set, bytes live afterwards, and its number."""
 
     need: int
     live: int
@@ -58,7 +58,7 @@ class Move(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A state that waits to be expanded. Ordered: the most units left behind first, then the fewest live bytes."""
+    """A state waiting for expansion. Nodes sort by the most units completed, then by the fewest live bytes."""
 
     distance: int
     live: int
@@ -73,9 +73,9 @@ class End:
 
     Attributes:
         forward: True for the end that runs units, False for the one that takes them back.
-        parents: for each state reached: the state before it and the units in between.
+        parents: for each state reached: the previous state and the units in between.
         waiting: heap of states to expand within the bound.
-        blocked: heap of (smallest need above the bound, state) to come back to when the bound rises.
+        blocked: heap of (smallest working set above the bound, state) to expand once the bound has risen.
     """
 
     forward: bool
@@ -84,7 +84,7 @@ class End:
     blocked: list[tuple[int, Node]] = field(default_factory=list)
 
     def trace(self, state: int) -> list[int]:
-        """Return the units run (taken back) on the way from the start of this end to a state reached."""
+        """Return the units run (taken back) from the start of this end to a reached state."""
         found: list[int] = []
         while self.parents[state][0] != state:
             state, units = self.parents[state]
@@ -93,12 +93,12 @@ class End:
 
 
 class OrderSearch:
-    """The search for one problem; ``run`` may be called again after it ran out of work.
+    """The search for one problem; ``run`` can be called again after its budget ran out.
 
     Attributes:
-        bound: bytes, proven: no order stays below it.
-        ceiling: bytes of the best order known elsewhere; only better ones are searched for.
-        order: units in an order whose peak is ``bound`` (or less), once found.
+        bound: proven bytes that no order stays below.
+        ceiling: peak in bytes of the best order known; the search accepts only smaller ones.
+        order: units in an order whose peak is at most ``bound``, once found.
         states: states expanded so far.
     """
 
@@ -117,11 +117,11 @@ class OrderSearch:
 
     @property
     def ended(self) -> bool:
-        """Whether an order was found, or the bound has reached the ceiling: the order known elsewhere is optimal."""
+        """Return whether an order was found, or the bound reached the ceiling: the known order is optimal."""
         return self.order is not None or self.bound >= self.ceiling
 
     def run(self, stop: Callable[[], bool]) -> bool:
-        """Search until the end (True) or until ``stop`` says so (False)."""
+        """Search until the end (return True) or until ``stop`` returns True (return False)."""
         while not self.ended:
             if stop():
                 return False
@@ -141,7 +141,7 @@ class OrderSearch:
                 heapq.heappush(end.waiting, heapq.heappop(end.blocked)[1])
 
     def _begin(self, end: End, state: int, live: int) -> None:
-        """Give an end its first state, behind what runs (is taken back) at once."""
+        """Store the first state of an end, behind the units that run (are taken back) at once."""
         needed = self.problem.preds if end.forward else self.problem.succs
         ready = sum(1 << unit for unit, others in enumerate(needed) if not others)
         node, units = self._settle(end, state, live, ready)
@@ -174,7 +174,7 @@ class OrderSearch:
             heapq.heappush(end.blocked, (min(move.need for move in blocked), node))
 
     def _settle(self, end: End, state: int, live: int, ready: int) -> tuple[Node, list[int]]:
-        """Run (take back) at once what may be; returns the state where that ends, and the units."""
+        """Run (take back) at once all units that the rule allows; return the final state and the units."""
         units: list[int] = []
         while True:
             moves: list[Move] = []
@@ -201,7 +201,7 @@ class OrderSearch:
         return Move(live - delta + rise, live - delta, unit)
 
     def _now_ready(self, end: End, ready: int, state: int, unit: int) -> int:
-        """Return the units that may run (be taken back) in a state just reached by ``unit``."""
+        """Return the units that may run (be taken back) in the state just reached by ``unit``."""
         ready &= ~(1 << unit)
         if end.forward:
             for succ in bits(self.problem.succs[unit]):
@@ -214,12 +214,12 @@ class OrderSearch:
         return ready
 
     def _all_need(self, end: End, units: list[int], first: int) -> bool:
-        """Whether none of the units could run (be taken back) before ``first``."""
+        """Return whether all units must run (be taken back) after ``first``."""
         bound_to = self.problem.after[first] if end.forward else self.problem.before[first]
         return all(bound_to >> unit & 1 for unit in units)
 
     def _met(self, state: int) -> bool:
-        """Whether both ends have reached the state; if so the order through it is the answer."""
+        """Return whether both ends have reached the state, and store the order through it."""
         if state not in self._forward.parents or state not in self._backward.parents:
             return False
         self.order = self._forward.trace(state) + self._backward.trace(state)[::-1]

@@ -1,18 +1,15 @@
-"""Chains of operators that are each other's copies: their order is fixed, so that the search sees one of many.
+"""Units: operators that run back to back, their effect on memory, and a fixed order of identical chains.
 
-Two chains are *twins* if they hang between the same operators and run, step by step, operators with the same effect
-on memory: heads of an attention layer, groups of a convolution, equal branches of a cell. What is live then depends
-only on how many twins have got how far. In any order, hand the j-th run of step s among the twins to the j-th twin: a
-twin's step s still comes before its step s + 1 (the j-th run of step s + 1 has at least j runs of step s before it),
-and at any moment as many twins have got as far. So there is an optimal order in which the first twin is never behind
-the second.
+A *unit* is a sequence of operators run without interruption. Its effect on memory is a profile: its largest working set
+above the bytes live before it, and the change of the live bytes. If that depends on whether another reader of a shared
+tensor has already run, the profile has several phases. Initially every operator is a unit; ``merging`` joins them.
 
-Units of operators that run back to back, and what they do to memory.
-
-A *unit* is a sequence of operators run without interruption. Its effect on memory is a short profile: how far it
-rises above what is live before it, and what is live after it. Where that depends on whether another reader of a
-shared tensor has already run, the profile has several phases. At first every operator is a unit; ``merging`` makes
-larger ones.
+Two chains are *twins* if they have the same predecessors and successors and their steps have the same effect on memory:
+heads of an attention layer, groups of a convolution, equal branches of a cell. The live bytes then depend only on the
+number of twins that have completed each step. In any order, the j-th run of step s among the twins can be assigned to
+the j-th twin: its step s still precedes its step s + 1 (j runs of step s precede the j-th run of step s + 1), and the
+numbers of completed steps do not change. So there is an optimal order in which the first twin is never behind the
+second.
 """
 
 from __future__ import annotations
@@ -28,11 +25,11 @@ _Key = tuple[object, ...]
 
 
 def twin_precedence(graph: Program, before: Sequence[set[int]]) -> list[tuple[int, int]]:
-    """Pairs (earlier, later) of operators that may be put in this order; the graph's own order has them so already.
+    """Return pairs (earlier, later) of operators whose order may be fixed; the graph's own order already agrees.
 
     Args:
         graph: operators and tensors.
-        before: for each operator those it directly follows.
+        before: for each operator its direct predecessors.
     """
     tensors = _Tensors(graph)
     groups: dict[_Key, list[_Chain]] = {}
@@ -49,7 +46,7 @@ def twin_precedence(graph: Program, before: Sequence[set[int]]) -> list[tuple[in
 
 
 def _chains(before: Sequence[set[int]], tensors: _Tensors) -> Iterator[_Chain]:
-    """All longest runs of plain operators in which each one follows just the one ahead, which nothing else follows."""
+    """Yield all maximal chains of plain operators: each has one predecessor, of which it is the only successor."""
     after: list[set[int]] = [set() for _ in before]
     for op, earlier in enumerate(before):
         for other in earlier:
@@ -74,7 +71,7 @@ def _chains(before: Sequence[set[int]], tensors: _Tensors) -> Iterator[_Chain]:
 
 
 class _Tensors:
-    """Who writes and reads what."""
+    """Readers and writers of each tensor."""
 
     def __init__(self, graph: Program) -> None:
         self._graph = graph
@@ -89,12 +86,12 @@ class _Tensors:
         self._special |= {tensor for tensor, ops in self._writers.items() if len(ops) > 1}
 
     def is_plain(self, op: int) -> bool:
-        """Whether an operator's order depends on nothing but data, each tensor of it written once."""
+        """Return whether only data constrains an operator's order and each of its tensors is written once."""
         touched = self._graph.steps[op].inputs + self._graph.steps[op].outputs
         return not self._graph.steps[op].ordered and self._special.isdisjoint(touched)
 
     def key(self, chain: _Chain, before: Sequence[set[int]]) -> _Key:
-        """Equal for twins: what the chain follows, and what each step reads, writes and may share."""
+        """Return a key that is equal for twins: predecessors, and tensors that steps read, write and may share."""
         return (frozenset(before[chain[0]]), *(self._step(chain, step) for step in range(len(chain))))
 
     def _step(self, chain: _Chain, step: int) -> _Key:
@@ -125,13 +122,13 @@ Dies = Callable[[int], bool]
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of a unit between two points where its effect depends on what else has run.
+    """Part of a unit between two points where its effect depends on other units.
 
     Attributes:
-        rise: largest working set in bytes, above what is live when the phase starts.
+        rise: largest working set in bytes above the bytes live at the start of the phase.
         delta: change of the live bytes over the phase, before ``frees``.
-        frees: shared tensors freed at the end of the phase if every other reader has run.
-        sharing: in-place pairs of the phase's only operator; their saving is not yet in ``rise``.
+        frees: shared tensors freed at the end of the phase if all other readers have run.
+        sharing: in-place pairs of the phase's only operator; ``rise`` does not include their saving.
     """
 
     rise: int
@@ -142,7 +139,7 @@ class Phase:
 
 @dataclass
 class Unit:
-    """Operators run back to back, in this order."""
+    """Operators that run back to back, in this order."""
 
     ops: list[int]
     phases: list[Phase]
@@ -154,14 +151,13 @@ class Unit:
 
 @dataclass
 class UnitGraph:
-    """Units by number, and for each tensor that can die the units that read it.
+    """Units by number, and the reading units of each tensor that can die.
 
     Attributes:
         sizes: bytes of each tensor.
-        units: live units; a merged unit keeps the number of its first part.
-        readers: for each tensor shared by several units and freed after its last reader: the units that read it (or
-            write it again).
-        start: bytes live before the first operator, without inputs that have no readers.
+        units: current units; a merged unit keeps the number of its first part.
+        readers: for each tensor shared by units and freed by its last reader: the units that read or rewrite it.
+        start: bytes live before the first operator, except inputs without readers.
     """
 
     sizes: tuple[int, ...]
@@ -170,7 +166,7 @@ class UnitGraph:
     start: int
 
     def other_readers(self, tensor: int, unit: int) -> int:
-        """The operators, as bits, of the tensor's readers other than ``unit``."""
+        """Return the operators, as bits, of the tensor's readers other than ``unit``."""
         mask = 0
         for reader in self.readers.get(tensor, ()):
             if reader != unit:
@@ -178,12 +174,12 @@ class UnitGraph:
         return mask
 
     def profile(self, unit: int, dies: Dies) -> tuple[int, int]:
-        """(rise, delta) of a unit in bytes, given which of its shared tensors die in it."""
+        """Return (rise, delta) of a unit in bytes; ``dies`` selects the shared tensors that die in it."""
         return profile(self.units[unit].phases, self.sizes, dies)
 
 
 def profile(phases: Iterable[Phase], sizes: tuple[int, ...], dies: Dies) -> tuple[int, int]:
-    """(rise, delta) of a sequence of phases in bytes, given which shared tensors die."""
+    """Return (rise, delta) in bytes of a sequence of phases; ``dies`` selects the shared tensors that die."""
     rise = 0
     live = 0
     for phase in phases:
@@ -196,10 +192,10 @@ def profile(phases: Iterable[Phase], sizes: tuple[int, ...], dies: Dies) -> tupl
 
 
 def precedence(graph: Program) -> list[set[int]]:
-    """For each operator those that must run before it.
+    """Return for each operator the operators that must run before it.
 
-    Readers follow the writer; operators on a tensor that is written again, or that is resident, and operators flagged
-    ``ordered`` keep their relative order.
+    Readers follow the writer. Operators on a resident or rewritten tensor and operators flagged ``ordered`` keep their
+    relative order.
     """
     before: list[set[int]] = [set() for _ in graph.steps]
     writers: dict[int, int] = {}
@@ -227,12 +223,12 @@ def precedence(graph: Program) -> list[set[int]]:
 
 
 def unit_graph(graph: Program, *, in_place: bool = False, twins: bool = False) -> UnitGraph:
-    """One unit per operator.
+    """Return a graph with one unit per operator.
 
     Args:
         graph: operators and tensors.
-        in_place: take the operators' in-place pairs into account.
-        twins: fix the order of chains that are copies of each other (``twins``).
+        in_place: whether to use the operators' in-place pairs.
+        twins: whether to fix the order of chains that are copies of each other.
     """
     before = precedence(graph)
     for first, second in twin_precedence(graph, before) if twins else ():
@@ -281,7 +277,7 @@ def unit_graph(graph: Program, *, in_place: bool = False, twins: bool = False) -
 
 
 def topological(graph: UnitGraph) -> list[int]:
-    """The units in an order that respects precedence, each as early as its first operator allows."""
+    """Return the units in topological order, each as early as its first operator permits."""
     waiting = {number: len(unit.preds) for number, unit in graph.units.items()}
     ready = sorted((number for number, count in waiting.items() if not count), reverse=True)
     order = []
@@ -296,7 +292,7 @@ def topological(graph: UnitGraph) -> list[int]:
 
 
 def relatives(graph: UnitGraph) -> tuple[dict[int, int], dict[int, int]]:
-    """For each unit all operators, as bits, that must run before it and that must run after it."""
+    """Return for each unit all operators, as bits, that must run before it and that must run after it."""
     order = topological(graph)
     before: dict[int, int] = {}
     after: dict[int, int] = {}
@@ -314,7 +310,7 @@ def relatives(graph: UnitGraph) -> tuple[dict[int, int], dict[int, int]]:
 
 
 def settle_phases(graph: UnitGraph, number: int) -> None:
-    """Fold what no longer depends on other units into the phases' numbers."""
+    """Fold effects that no longer depend on other units into the numbers of the phases."""
     unit = graph.units[number]
     own = {t for t in unit.reads if graph.readers[t] == {number}}
     unit.phases = fold_phases(unit.phases, graph.sizes, own)
@@ -324,10 +320,7 @@ def settle_phases(graph: UnitGraph, number: int) -> None:
 
 
 def fold_phases(phases: Iterable[Phase], sizes: tuple[int, ...], dead: set[int]) -> list[Phase]:
-    """Return the same phases for tensors known to die where they are freed.
-
-    Phases that need no boundary any more are joined.
-    """
+    """Return the phases with the tensors of ``dead`` freed unconditionally; phases without a boundary are joined."""
     joined: list[Phase] = []
     for old in phases:
         phase = Phase(

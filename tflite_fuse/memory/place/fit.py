@@ -1,11 +1,9 @@
-"""Place items one after another, each at a free position: first fit, best fit, and fit from both ends.
+"""Placement of items in a given order (first fit, best fit, fit from both ends), and local search over orders.
 
-Local search over placement orders.
-
-The order in which items are placed decides where they land. An item that ends above the height aimed at was placed too
-late: it is moved forward, and everything is placed again. Source: squeaky wheel
-optimization, Joslin and Clements, Journal of Artificial Intelligence Research 10 (1999). Bounded by a number of steps
-and driven by a seeded generator: the same problem gives the same answer on every machine.
+The local search is squeaky wheel optimization: an item that ends above the target height was placed too late, so it
+moves forward in the order and all items are placed again. A number of steps and a seeded generator make the result the
+same on every machine. Source: Joslin and Clements, "Squeaky wheel" optimization, Journal of Artificial Intelligence
+Research 10 (1999).
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ Offsets = list[int]
 
 
 class Choice(Enum):
-    """Which of the free positions an item takes."""
+    """Rule that selects one of the free positions of an item."""
 
     LOWEST = "first fit"
-    """The lowest one."""
+    """The lowest position."""
     TIGHTEST = "best fit"
-    """The lowest one of the shortest range of free positions; above everything only if nothing else is free."""
+    """The lowest position of the shortest free range; above all other items only if no range is free."""
     ENDS = "fit from both ends"
-    """The floor; else the ceiling; else the highest one below the ceiling. Chains alternate between the two ends."""
+    """The floor, else the ceiling, else the highest position below the ceiling: items stack up from both ends."""
 
 
 def fit(
@@ -43,15 +41,15 @@ def fit(
     share: bool = False,
     known: tuple[int, Offsets] | None = None,
 ) -> Offsets:
-    """Offsets in units of a placement in a given order.
+    """Return the offsets, in units of the alignment, of a placement in a given order.
 
     Args:
-        problem: what to place.
+        problem: items to place.
         order: all items, each once.
-        choice: which free position an item takes.
-        ceiling: height to aim at, for ``Choice.ENDS``; None = the lower bound.
-        share: where an item may share memory with one already placed, try to before anything else.
-        known: how many of the first items lie where another placement, under the same conditions, has them.
+        choice: rule that selects a free position.
+        ceiling: target height in units, for ``Choice.ENDS``; None for the lower bound.
+        share: prefer positions in which an item shares memory with a placed one.
+        known: (count, offsets): the first ``count`` items of the order keep these offsets.
     """
     offsets = [UNPLACED] * len(problem.sizes)
     top = problem.lower_bound if ceiling is None else ceiling
@@ -68,18 +66,18 @@ def fit(
 
 
 def in_common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Items with which two orders of the same begin."""
+    """Return the number of leading items that two orders have in common."""
     differ = (number for number, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1])
     return next(differ, len(one))
 
 
 def height(problem: Problem, offsets: Sequence[int]) -> int:
-    """Units the placement needs."""
+    """Return the height of a placement in units."""
     return max(map(add, offsets, problem.sizes), default=0)
 
 
 def _forbidden(rules: Sequence[tuple[int, int, int, bool]], offsets: Offsets) -> list[tuple[int, int]]:
-    """Open ranges in which the item may not start, lowest first."""
+    """Return the open ranges in which the item may not start, lowest first."""
     ranges = []
     for other, below, above, between in rules:
         start = offsets[other]
@@ -95,7 +93,7 @@ def _forbidden(rules: Sequence[tuple[int, int, int, bool]], offsets: Offsets) ->
 
 
 def _position(forbidden: Sequence[tuple[int, int]], choice: Choice, ceiling: int) -> int:
-    """``ceiling``: the highest start at which the item still ends below the height aimed at."""
+    """Return a free position; ``ceiling`` is the highest start at which the item ends within the target height."""
     if choice is Choice.LOWEST:
         return _lowest(forbidden)
     ranges, top = _free_ranges(forbidden)
@@ -119,7 +117,7 @@ def _lowest(forbidden: Sequence[tuple[int, int]]) -> int:
 
 
 def _free_ranges(forbidden: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], int]:
-    """Closed ranges of free positions between forbidden ones, lowest first, and the position above everything."""
+    """Return the closed ranges between the forbidden ones, lowest first, and the position above all of them."""
     ranges = []
     position = 0
     for start, end in forbidden:
@@ -151,18 +149,18 @@ def search(
     share: bool = False,
     moved: float = 8.0,
 ) -> Offsets:
-    """The best placement found from an order.
+    """Return the best placement found by local search from an order.
 
     Args:
-        problem: what to place.
-        order: where to start: all items, each once.
-        target: height to aim at; the search ends when it is reached.
+        problem: items to place.
+        order: initial order: all items, each once.
+        target: target height in units; the search ends when it is reached.
         steps: placements to try.
-        seed: of the random generator.
-        budget: what it takes its work from; it may stop even earlier.
-        choice: which free position an item takes.
+        seed: seed of the random generator.
+        budget: work; the search stops early when it is used up.
+        choice: rule that selects a free position.
         share: place by ``fit(share=True)``.
-        moved: places by which an item that is too high moves forward in the order, in the mean.
+        moved: mean number of positions by which an item above the target moves forward.
     """
     generator = random.Random(seed)
     order = list(order)
@@ -187,7 +185,7 @@ def search(
 def _promote(
     problem: Problem, order: list[int], offsets: Offsets, target: int, moved: float, generator: random.Random
 ) -> None:
-    """Move every item that reaches above the target forward."""
+    """Move every item that ends above the target forward in the order."""
     for item in [item for item in order if offsets[item] + problem.sizes[item] > target]:
         position = order.index(item)
         del order[position]

@@ -1,13 +1,12 @@
-"""Exact placement of small problems whose items may share memory, with proof.
+"""Exact placement, with proof, of small problems whose items may share memory.
 
-Every placement decides, for each pair alive together, which of the two starts how far above the other, or that both
-start at the same place. The search decides pairs one at a time. What is decided are inequalities between starts: from
-them follow how far above the floor each item starts at least, and how far from its start it is at least to the top.
-If the lowest starts break no rule, nothing lower follows from the same decisions; else a broken rule names the next
-pair to decide. Ways to keep it that leave no room below the best placement known are dropped, so that an exhausted
-search is a proof. Where a broken rule has no way left, nothing else needs to be tried; where it has one, nothing else
-needs to be tried first. Source: heads, tails and immediate selections, Carlier and Pinson, "An algorithm for solving
-the job-shop problem", Management Science 35 (1989).
+In every placement, of two items live together one starts a minimum distance above the other, or both start at the same
+place. The search decides one pair at a time. A decision is an inequality between starts; from all decisions follow the
+least distance of each item's start to the floor and to the top. If the lowest starts violate no rule, they are the best
+placement for these decisions; otherwise a violated rule names the next pair to decide. Decisions that leave no room
+below the best height known are pruned, so an exhausted search is a proof. A violated rule without alternatives ends the
+branch; one with a single alternative is decided first. Source: heads, tails and immediate selections, Carlier and
+Pinson, "An algorithm for solving the job-shop problem", Management Science 35 (1989).
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ Bound = tuple[int, int, int]
 """(low, high, gap): item ``high`` starts at least ``gap`` units above the start of item ``low``."""
 
 Way = tuple[Bound, ...]
-"""One way to keep a rule."""
+"""One way to satisfy a rule."""
 
 _MOST_DECIDED = 500
-"""Pairs decided at once, because each takes a call within the last one's."""
+"""Largest number of pairs decided at once: each takes one level of recursion."""
 
 _Links = list[list[tuple[int, int]]]
-"""By item, (another, gap) of what is decided."""
+"""For each item, (other item, gap) of the decisions."""
 
 
 @dataclass
 class _Search:
-    """What is known while pairs are decided.
+    """State of the search.
 
     Attributes:
-        best: height of the best placement known.
-        found: it, if it is not the one given.
-        above, below: for each item, those that start above it and below it by what is decided, and how far.
+        best: height of the best placement known, in units.
+        found: offsets of that placement, unless it is the initial one.
+        above, below: for each item, the items decided to start above and below it, with their distances.
     """
 
     problem: Problem
@@ -56,7 +55,7 @@ class _Search:
 
     @contextmanager
     def decided(self, way: Way) -> Iterator[None]:
-        """With one more pair decided."""
+        """Apply one more decision inside this context."""
         for low, high, gap in way:
             self.above[low].append((high, gap))
             self.below[high].append((low, gap))
@@ -67,12 +66,12 @@ class _Search:
 
 
 def settle(problem: Problem, offsets: Offsets, budget: Budget, *, nodes: int = 4_000) -> tuple[Offsets, bool]:
-    """A placement at least as good as the one given, and whether it is proven optimal.
+    """Return a placement no higher than the given one, and whether it is proven optimal.
 
     Args:
-        problem: what to place.
-        offsets: a placement of it.
-        budget: what it takes its work from.
+        problem: items to place.
+        offsets: an initial placement, in units.
+        budget: work of the search.
         nodes: decisions to try before giving up.
     """
     search = _Search(problem, height(problem, offsets), nodes, budget)
@@ -81,7 +80,7 @@ def settle(problem: Problem, offsets: Offsets, budget: Budget, *, nodes: int = 4
 
 
 def _decide(search: _Search, starts: Offsets, rests: Offsets, decided: int = 0) -> None:
-    """Decides one more pair. ``rests``: how far it is at least from the start of each item to the top."""
+    """Decide one more pair. ``rests``: least distance from the start of each item to the top."""
     if decided == _MOST_DECIDED:
         search.nodes_left = 0
     if search.best <= search.problem.lower_bound or search.nodes_left <= 0:
@@ -108,9 +107,9 @@ def _decide(search: _Search, starts: Offsets, rests: Offsets, decided: int = 0) 
 
 
 def _next_ways(search: _Search, starts: Offsets, rests: Offsets) -> list[Way] | None:
-    """The ways left to keep a rule that is broken; None if none is.
+    """Return the remaining ways to satisfy a violated rule, or None if no rule is violated.
 
-    Of the first pair that has fewer than two left, else of the one that overlaps most.
+    The rule is the first one with fewer than two ways, else the one with the largest overlap.
     """
     chosen: list[Way] | None = None
     most = 0
@@ -128,7 +127,7 @@ def _next_ways(search: _Search, starts: Offsets, rests: Offsets) -> list[Way] | 
 
 
 def _ways(item: int, rule: Rule) -> list[Way]:
-    """All ways to keep a rule: the item at or below one end of the forbidden range, above the other, or level."""
+    """Return all ways to satisfy a rule: below the forbidden range, above it, or at the same start."""
     ways: list[Way] = [((item, rule.other, -rule.below),), ((rule.other, item, rule.above),)]
     if rule.same_start:
         ways.append(((item, rule.other, 0), (rule.other, item, 0)))
@@ -136,19 +135,19 @@ def _ways(item: int, rule: Rule) -> list[Way]:
 
 
 def _fits(way: Way, starts: Offsets, rests: Offsets, best: int) -> bool:
-    """Whether there is room left for a way below the best height known."""
+    """Return whether a way leaves room below the best height known."""
     return all(starts[low] + gap + rests[high] < best for low, high, gap in way)
 
 
 def _raised(least: Offsets, links: _Links, changed: Sequence[int], others: Offsets, best: int) -> Offsets | None:
-    """The smallest distances from one end that follow from those of ``changed``; None if an item no longer fits.
+    """Return the least distances from one end after changes at ``changed``; None if an item no longer fits.
 
     Args:
-        least: starts, or rests.
-        links: what is decided, leading away from that end.
-        changed: items behind which something was decided.
+        least: distances from that end: starts or rests.
+        links: decisions, leading away from that end.
+        changed: items with new decisions behind them.
         others: least distances from the other end.
-        best: the height to stay below.
+        best: height to stay below.
     """
     raised = list(least)
     waiting = list(changed)

@@ -1,4 +1,4 @@
-"""Where every tensor goes in the arena: the solvers, from the quickest to the strongest, until one meets the bound."""
+"""Offsets of tensors in the arena: solvers in order of increasing effort, until one reaches the lower bound."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Placement:
     """A plan of the arena.
 
     Attributes:
-        offsets: bytes from the start of the arena, one per tensor of the graph; -1 for tensors that have no place in
-            it: residents, those of size 0 and those nothing touches.
-        height: bytes the arena needs.
-        lower_bound: bytes that no plan for this order of operators can go below.
-        optimal: whether ``height`` is proven to be the least. True wherever it equals ``lower_bound``.
-        method: which solver found the plan.
+        offsets: bytes from the start of the arena, one per tensor of the graph; -1 for residents, tensors of size 0 and
+            unused tensors.
+        height: bytes of the arena.
+        lower_bound: bytes that no plan for this order of operators goes below.
+        optimal: whether ``height`` is proven to be the least, as it is if it equals ``lower_bound``.
+        method: name of the solver that found the plan.
     """
 
     offsets: tuple[int, ...]
@@ -43,17 +43,17 @@ def place(
     seed: int = 0,
     tuning: Tuning = TUNING,
 ) -> Placement:
-    """Plan the arena for operators in their given order.
+    """Return an arena plan for operators in their given order.
 
-    Orders of first and best fit come first, then an exact search, which ends soon on small graphs only, then a local
-    search over orders; each stage runs only if the one before did not meet the lower bound.
+    First and best fit in several orders come first, then an exact search, which is limited to small graphs, then a
+    local search over orders. Each stage runs only if the previous one did not reach the lower bound.
 
     Args:
         graph: operators in execution order. Outputs may share memory with inputs by ``Step.in_place``.
         overlaps: further permissions to share memory.
-        alignment: bytes; offsets are multiples of it and sizes round up to it.
-        budget: what the searches take their work from; None for one of its own.
-        seed: of the searches.
+        alignment: bytes; offsets are multiples of it and sizes are rounded up to it.
+        budget: work of the searches; None for a new default budget.
+        seed: seed of the searches.
         tuning: rules of thumb.
 
     Raises:
@@ -71,7 +71,7 @@ def place(
 
 
 def rounded(graph: Program, alignment: int = 16) -> Program:
-    """The graph with every size rounded up to the alignment: what its tensors occupy in an arena."""
+    """Return the graph with sizes in bytes rounded up to the alignment, as they are in an arena."""
     return replace(graph, sizes=tuple(round_up(size, alignment) for size in graph.sizes))
 
 
@@ -85,7 +85,7 @@ class _Candidate:
 
 
 def _exactly(problem: Problem, best: _Candidate, budget: Budget, tuning: Tuning) -> tuple[_Candidate, int]:
-    """The best placement after an exact search that looks at so many pairs of items, and the least height proven."""
+    """Return the best placement after an exact search limited by ``tuning``, and the proven lower bound in units."""
     decisions = tuning.exact_placement // max(problem.pairs, 1)
     if best.top <= problem.lower_bound or not decisions:
         return best, problem.lower_bound
@@ -96,7 +96,7 @@ def _exactly(problem: Problem, best: _Candidate, budget: Budget, tuning: Tuning)
 
 
 def _by_order(problem: Problem, budget: Budget) -> _Candidate:
-    """The best placement of a few fixed orders."""
+    """Return the best placement of a few fixed orders."""
     best: _Candidate | None = None
     for share in (False, True) if problem.shares else (False,):
         for name, key in _orders(problem).items():
@@ -128,7 +128,7 @@ def _orders(problem: Problem) -> dict[str, Callable[[int], tuple[int, ...]]]:
 
 
 def _pressure(problem: Problem) -> list[int]:
-    """For each item, the largest number of units alive at once during its life."""
+    """Return for each item the largest sum of sizes live at once during its lifetime, in units."""
     if not problem.sizes:
         return []
     end = max(last for _, last in problem.lives)
@@ -140,10 +140,10 @@ def _pressure(problem: Problem) -> list[int]:
 
 
 def _by_search(problem: Problem, start: _Candidate, budget: Budget, seed: int, tuning: Tuning) -> _Candidate:
-    """Many short local searches from one order, with different ways to place, each with its own seed."""
+    """Return the best placement of several short local searches with different rules and seeds."""
     best = start
     for turn in range(tuning.local_searches):
-        # The lower bound may be out of reach: every other search only tries to beat the best height known.
+        # The lower bound may be unattainable: half of the searches only aim below the best height known.
         offsets = search(
             problem,
             start.order,

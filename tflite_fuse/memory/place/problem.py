@@ -1,6 +1,6 @@
-"""Arena placement as the solvers see it: items with a size, a lifetime and, for each pair alive together, a rule.
+"""The placement problem: items with sizes and lifetimes, and a rule for each pair that is live together.
 
-Sizes and offsets count units of the alignment (16 bytes), so that solvers work with small whole numbers.
+Sizes and offsets are in units of the alignment (16 bytes), which keeps the numbers small.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from tflite_fuse.ir.program import Overlap, Program, graph_overlaps, require_sou
 
 @dataclass(frozen=True)
 class Rule:
-    """Where an item may not start, given where another one starts.
+    """Range of starts forbidden to an item by the start of another.
 
-    With the other one at ``s``, starts strictly between ``s + below`` and ``s + above`` are forbidden. For two items
-    that must not overlap these are minus the item's own size and the other's size.
+    If the other item starts at ``s``, starts strictly between ``s + below`` and ``s + above`` are forbidden. For two
+    items that must not overlap, ``below`` is minus the item's own size and ``above`` the other's size.
 
     Attributes:
         other: index of the other item.
         below: units, usually negative.
         above: units.
-        same_start: starting exactly where the other starts is allowed all the same.
-        sharing: the two may share memory in some position.
+        same_start: whether starting exactly where the other item starts is allowed nevertheless.
+        sharing: whether the two may share memory in some position.
     """
 
     other: int
@@ -40,11 +40,11 @@ class Problem:
     """Items to place.
 
     Attributes:
-        tensors: which tensor each item is.
+        tensors: tensor of each item.
         sizes: units of each item.
-        lives: first and last moment of each item, both inclusive.
-        rules: for each item, its rules about items alive at the same time. Every pair appears on both sides.
-        lower_bound: units no placement can go below.
+        lives: first and last step of each item, both inclusive.
+        rules: for each item, its rules about items live at the same time. Every pair appears on both sides.
+        lower_bound: units that no placement goes below.
     """
 
     tensors: tuple[int, ...]
@@ -55,12 +55,12 @@ class Problem:
 
     @cached_property
     def shares(self) -> bool:
-        """Whether any pair may share memory."""
+        """Return whether any pair may share memory."""
         return any(rule.sharing for rules in self.rules for rule in rules)
 
     @cached_property
     def forbidden(self) -> tuple[tuple[tuple[int, int, int, bool], ...], ...]:
-        """``rules`` as solvers read them a million times: (other, below, above, whether its start is between)."""
+        """Return ``rules`` as tuples, for speed: (other, below, above, whether equal starts are allowed between)."""
         return tuple(
             tuple((r.other, r.below, r.above, r.same_start and r.below < 0 < r.above) for r in rules)
             for rules in self.rules
@@ -68,7 +68,7 @@ class Problem:
 
     @cached_property
     def sharing(self) -> tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]:
-        """For each item those it may share memory with, and how far from their starts it is worth trying."""
+        """Return for each item its possible partners, with the distances between starts worth trying."""
         return tuple(
             tuple((r.other, (0, r.below, r.above) if r.same_start else (r.below, r.above)) for r in rules if r.sharing)
             for rules in self.rules
@@ -76,7 +76,7 @@ class Problem:
 
     @cached_property
     def each_pair(self) -> tuple[tuple[int, int, int, int, Rule], ...]:
-        """(item, other, below, above, rule), every pair once."""
+        """Return (item, other, below, above, rule), every pair once."""
         return tuple(
             (item, rule.other, rule.below, rule.above, rule)
             for item, rules in enumerate(self.rules)
@@ -86,13 +86,13 @@ class Problem:
 
     @cached_property
     def pairs(self) -> int:
-        """What placing everything once costs: items, and pairs alive together seen from both sides."""
+        """Return the steps that one placement of all items costs: items plus rules."""
         return len(self.sizes) + sum(len(rules) for rules in self.rules)
 
 
 @dataclass(frozen=True)
 class _Permission:
-    """What is allowed to one pair: ``distance`` units of diagonal overlap, or None; the same start or not."""
+    """Permission of one pair: units of diagonal overlap (``distance``) or None, and whether the starts may be equal."""
 
     distance: int | None = None
     same_start: bool = False
@@ -102,7 +102,7 @@ _Permissions = dict[tuple[int, int], _Permission]
 
 
 def build_problem(graph: Program, overlaps: Sequence[Overlap], alignment: int) -> Problem:
-    """The placement problem of a graph. Residents and tensors without size or without use are left out.
+    """Return the placement problem of a graph, without residents, empty tensors and unused tensors.
 
     Raises:
         PlanError: an overlap joins tensors that are not input and output of one operator.
@@ -131,7 +131,7 @@ def build_problem(graph: Program, overlaps: Sequence[Overlap], alignment: int) -
 def _permissions(
     graph: Program, overlaps: Sequence[Overlap], item: dict[int, int], lives: Sequence[Lifetime], alignment: int
 ) -> _Permissions:
-    """By (input item, output item): only pairs where the input dies in the very operator that writes the output."""
+    """Return permissions by (input item, output item) for inputs that die in the operator that writes the output."""
     found: _Permissions = {}
     kept = {*graph.outputs, *graph.resident}
     for overlap in overlaps:
@@ -170,7 +170,7 @@ def _rules(sizes: Sequence[int], lives: Sequence[Lifetime], permissions: _Permis
 def _add_permitted(
     rules: list[list[Rule]], sizes: Sequence[int], pair: tuple[int, int], permission: _Permission
 ) -> None:
-    """Rules of an input and an output that may overlap: the output may start ``reach`` units below the input."""
+    """Add the rules of an input and an output that may overlap: the output starts at least ``reach`` units below."""
     source, target = pair
     reach = sizes[target] if permission.distance is None else min(permission.distance, sizes[target])
     if -reach >= sizes[source]:
@@ -180,11 +180,11 @@ def _add_permitted(
 
 
 def _lower_bound(sizes: Sequence[int], lives: Sequence[Lifetime], permissions: _Permissions) -> int:
-    """The largest sum of sizes alive at one moment, less what sharing can save there at most.
+    """Return the largest sum of sizes live at one step, minus the most that sharing can save there, in units.
 
-    Sharing happens at the one moment where the input dies and the output is born; everything else alive then is apart
-    from both. The union of two items that may overlap is no smaller than in their tightest position, and an item saves
-    at most its own size, however many it overlaps.
+    Sharing occurs only at the step where the input dies and the output is born; all other items live there are apart
+    from both. The union of two overlapping items is no smaller than in their tightest position, and an item saves at
+    most its own size, however many items it overlaps.
     """
     if not sizes:
         return 0
@@ -204,7 +204,7 @@ def _lower_bound(sizes: Sequence[int], lives: Sequence[Lifetime], permissions: _
 
 
 def _saving(sizes: Sequence[int], permissions: _Permissions) -> int:
-    """Units that sharing can save at most at one moment."""
+    """Return the most units that sharing can save at one step."""
     by_source: dict[int, list[tuple[int, bool]]] = {}
     by_target: dict[int, list[tuple[int, bool]]] = {}
     for (source, target), permission in permissions.items():
@@ -222,7 +222,7 @@ def _pair_saving(source: int, target: int, permission: _Permission) -> int:
 
 
 def _side_saving(sizes: Sequence[int], shared: dict[int, list[tuple[int, bool]]]) -> int:
-    """Each item can have the same start as one partner only, but overlap several diagonally."""
+    """Return the most units saved on one side: an item shares its start with one partner only, but overlaps several."""
     total = 0
     for item, savings in shared.items():
         at_start = max((saving for saving, only_start in savings if only_start), default=0)

@@ -1,1 +1,1 @@
-"""What TensorFlow Lite Micro itself takes of the arena: requests, its planner, its tail."""
+"""Arena use of TensorFlow Lite Micro itself: requested buffers, the runtime's planner, the tail."""

@@ -1,7 +1,8 @@
-"""The arena in two arrays, which may lie in two memories: what the runtime keeps, and activations with scratch.
+"""Sizes of the two arrays of a split arena: persistent data, and activations with scratch.
 
-``MicroAllocator::Create`` takes two buffers, too. What it keeps for itself grows by one object, as each buffer has an
-allocator; what it needs for a moment while a model loads comes from the activations' buffer.
+The arrays may lie in two memories; ``MicroAllocator::Create`` accepts two buffers. Each buffer has an allocator, which
+adds one object to the persistent data. Memory that is only needed while a model loads comes from the activations'
+buffer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.units import round_up
 
 _ALLOCATORS = (Struct(16), Struct(32))
-"""Of the two buffers, on 32 bits; with one buffer there is a single one."""
+"""Allocators of the two buffers on 32 bits; a single buffer has one."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Apart:
     """Bytes of the two arrays, multiples of 16.
 
     Attributes:
-        persistent: what the runtime keeps for itself.
-        activations: tensors and scratch, and what loading takes for a moment where that is more.
+        persistent: bytes that the runtime keeps for itself.
+        activations: bytes of tensors and scratch, or the peak while loading if that is larger.
     """
 
     persistent: int
@@ -34,13 +35,13 @@ class Apart:
 
 
 def arenas_apart(program: Program, head: int, build: Build, offsets: Sequence[int] | None = None) -> Apart:
-    """Return the least two arrays that a 32-bit target needs.
+    """Return the least bytes of the two arrays on a 32-bit target.
 
     Args:
-        program: of a file.
+        program: program of a file.
         head: bytes of activations and scratch.
         build: struct sizes of the runtime.
-        offsets: of an offline plan, one per tensor of all subgraphs; None for no plan.
+        offsets: offline plan in bytes, one per tensor of all subgraphs; None for no plan.
 
     Raises:
         ModelError: a dynamic shape.

@@ -1,8 +1,8 @@
-"""What TensorFlow Lite Micro's kernels on top of CMSIS-NN request, beyond or instead of the reference kernels.
+"""Memory that TFLM's CMSIS-NN kernels request in addition to, or instead of, the reference kernels' requests.
 
-Rules of our own, from the behaviour of both libraries: the Arduino library of July 2024, and July 2026. Where
-versions or compilers differ, the larger need counts: packed 4-bit weights are counted as if they were unpacked, and
-scratch that some builds keep in the tail is counted there.
+The rules are derived from the behaviour of both libraries, as in the Arduino library of July 2024 and in July 2026. If
+versions or compilers differ, the larger need counts: packed 4-bit weights count as unpacked, and scratch that some
+builds keep in the tail counts there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRUCTS = {
     "BATCH_MATMUL": 20,
     "TRANSPOSE_CONV": 16,
 }
-"""Bytes by which what a kernel keeps for itself is larger than that of the reference kernel."""
+"""Bytes by which a kernel's persistent struct exceeds that of the reference kernel."""
 
 _INT = 4
 _INT64 = 8
@@ -38,7 +38,7 @@ _MOST_FAST_TAPS = 512
 
 
 def scratch(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) -> tuple[int, ...] | None:
-    """Bytes of each scratch buffer; None where the operator is as with the reference kernels."""
+    """Return the bytes of each scratch buffer; None if the reference kernel's requests apply."""
     if name in ("CONV_2D", "DEPTHWISE_CONV_2D"):
         found = convolution_of(graph, operator)
         if found is None:
@@ -58,7 +58,7 @@ def scratch(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) ->
 
 
 def kept(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) -> tuple[int, ...]:
-    """Bytes of each buffer an operator keeps in the tail, beyond those of the reference kernels."""
+    """Return the bytes of each buffer kept in the tail in addition to the reference kernel's."""
     weights, output = graph.read_by(operator, 1), graph.written_by(operator)
     if weights is None or output is None or not output.dims or not weights.dims:
         return ()
@@ -94,7 +94,7 @@ def _convolution(kernels: Kernels, c: Convolution) -> int:
 
 
 def _row(c: Convolution) -> int:
-    """A kernel of one row over one row, with Helium: outputs left and right that see padding are made from copies."""
+    """Return the scratch bytes of a one-row kernel over one row with Helium: border outputs use padded copies."""
     pad, stride, kernel = c.padding[1], c.stride[1], c.kernel[1]
     odd = ((c.output[1] - 1) * stride + kernel - c.source[1]) % 2
     right = max(1, -(-(pad + odd) // stride)) if pad + odd else 0
@@ -122,7 +122,7 @@ def _depthwise(kernels: Kernels, c: Convolution) -> int:
 
 
 def _as_convolution(graph: SubGraph, operator: Operator) -> bool:
-    """Whether a FULLY_CONNECTED of int8 runs as a convolution of 1x1."""
+    """Return whether an int8 FULLY_CONNECTED runs as a 1x1 convolution."""
     data, weights, output = graph.read_by(operator, 0), graph.read_by(operator, 1), graph.written_by(operator)
     if data is None or weights is None or output is None or not weights.dims:
         return False
@@ -138,7 +138,7 @@ def _fully_connected(kernels: Kernels, graph: SubGraph, operator: Operator) -> t
 
 
 def _transposed(kernels: Kernels, graph: SubGraph, operator: Operator) -> tuple[int, ...] | None:
-    """A transposed convolution: sums of output rows, or one as an ordinary convolution with its filter turned round."""
+    """Return the scratch of a transposed convolution: sums of output rows, or columns and the reversed filter."""
     weights, data, output = graph.read_by(operator, 1), graph.read_by(operator, 2), graph.written_by(operator)
     if weights is None or data is None or output is None or data.type != TensorType.INT8:
         return None

@@ -1,8 +1,8 @@
-"""What TensorFlow Lite Micro's kernels on top of ESP-NN request, beyond or instead of the reference kernels.
+"""Memory that TFLM's ESP-NN kernels request in addition to, or instead of, the reference kernels' requests.
 
-Rules of our own, from the behaviour of ESP-NN in April 2026. On an ESP32-S3 and an ESP32-P4 its kernels copy weights
-and padded inputs into scratch; on all other cores only SOFTMAX requests some. Other versions differ: who declares an
-arena adds a margin, where an operator is one of those that it computes.
+The rules are derived from the behaviour of ESP-NN in April 2026. On ESP32-S3 and ESP32-P4 its kernels copy weights and
+padded inputs into scratch; on other cores only SOFTMAX requests scratch. Other versions differ, so arenas of models
+with these operators are declared with a margin.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ OPERATORS = frozenset(
         "SOFTMAX",
     ]
 )
-"""What ESP-NN has functions for, whether the runtime's kernels call them yet or not; any other operator's kernel is
-the reference one, whose needs no version of ESP-NN changes."""
+"""Operators for which ESP-NN has functions, including those that the runtime does not call yet. All others use the
+reference kernel, which does not depend on the version of ESP-NN.
+"""
 
 STRUCTS = {"CONV_2D": 4, "DEPTHWISE_CONV_2D": 4, "SOFTMAX": 4}
-"""Bytes by which what a kernel keeps for itself is larger than that of the reference kernel."""
+"""Bytes by which a kernel's persistent struct exceeds that of the reference kernel."""
 
 _INT = 4
 _S3_SLACK, _P4_SLACK = 64, 32
@@ -42,7 +43,7 @@ _CACHE = 32768
 
 
 def scratch(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) -> tuple[int, ...] | None:
-    """Bytes of each scratch buffer; None where the operator is as with the reference kernels."""
+    """Return the bytes of each scratch buffer; None if the reference kernel's requests apply."""
     if name == "SOFTMAX":
         data, output = graph.read_by(operator, 0), graph.written_by(operator)
         if data is None or output is None or {data.type, output.type} != {TensorType.INT8} or len(data.dims) < 2:
@@ -58,12 +59,12 @@ def scratch(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) ->
 
 
 def _plain(c: Convolution) -> bool:
-    """A convolution of 1x1 pixels."""
+    """Return whether a convolution has 1x1 taps, stride 1 and no padding."""
     return c.taps == 1 and c.padding == (0, 0) and c.stride == (1, 1)
 
 
 def _by_pixels(c: Convolution, slack: int) -> int:
-    """1x1: weights with channels in eights, the input so, too, where it is not, and eight pixels turned round."""
+    """Return the scratch bytes of a 1x1 convolution: weights and input padded to 8 channels, 8 pixels transposed."""
     eights = round_up(c.channels, 8)
     pixels = c.source[0] * c.source[1]
     copied = pixels * eights if c.channels % 8 else 0
@@ -71,7 +72,7 @@ def _by_pixels(c: Convolution, slack: int) -> int:
 
 
 def _beyond(c: Convolution, axis: int) -> int:
-    """Rows or columns below or right of the input that windows see."""
+    """Return the rows or columns below or right of the input that windows cover."""
     return max(0, c.output[axis] * c.stride[axis] + c.kernel[axis] - 1 - c.source[axis])
 
 
@@ -138,7 +139,7 @@ def _p4_convolution(c: Convolution) -> int:
     channels = round_up(-(-16 // c.kernel[1]), 16)
     filters = max(filters, c.taps * channels * c.outputs)
     height, width = c.source[0] + 2 * c.padding[0], c.source[1] + 2 * c.padding[1]
-    # Windows of fewer than 16 values: the larger of two ways, all rows at once, or as many as a cache holds.
+    # Windows of fewer than 16 values: the larger of two methods, all rows at once or as many as the cache holds.
     return sums + filters + max(height * width * c.channels, min(height * width * channels, 2 * _CACHE)) + _P4_SLACK
 
 

@@ -1,8 +1,8 @@
-"""TensorFlow Lite Micro's own planner, so that "what you have today" is exact.
+"""Exact reimplementation of TensorFlow Lite Micro's planner, to compute the head of models without a plan.
 
-Source: tensorflow/lite/micro/memory_planner/greedy_memory_planner (behaviour, not text). Buffers with a fixed offset
-come first, as they are. The others follow from the largest to the smallest, of equal ones the one announced last
-first; each goes into the first gap, from the bottom, between buffers that live at the same time.
+Source: behaviour of tensorflow/lite/micro/memory_planner/greedy_memory_planner. Buffers with a fixed offset keep it.
+The others follow in order of decreasing size, equal sizes in reverse order of request. Each goes into the lowest gap
+between buffers with overlapping lifetimes.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class GreedyHead:
     """The head of the arena as the runtime's own planner lays it out.
 
     Attributes:
-        bytes: what ``print_allocations()`` reports as head.
-        buffers: what was placed.
-        offsets: bytes from the start of the head, for each buffer.
-        unknown: operators whose scratch buffers are not known. Empty = ``bytes`` is exact.
+        bytes: bytes that ``print_allocations()`` reports as head.
+        buffers: buffers placed.
+        offsets: bytes from the start of the head, one per buffer.
+        unknown: operators whose scratch buffers are unknown; ``bytes`` is exact if it is empty.
     """
 
     bytes: int
@@ -36,15 +36,15 @@ class GreedyHead:
 
 
 def greedy_head(model: Model, *, pointer_bytes: int = 4) -> GreedyHead:
-    """The head the runtime needs for a model, with its offline plan if it has one.
+    """Return the head that the runtime needs for a model, with its offline plan if it has one.
 
     Args:
         model: a model as loaded.
         pointer_bytes: 4 on microcontrollers, 8 in a 64-bit host build.
 
     Raises:
-        PlanError: the model's offline plan is damaged: the runtime refuses it.
-        ModelError: a dynamic shape, or subgraphs that call each other without end.
+        PlanError: the model's offline plan is damaged; the runtime rejects it.
+        ModelError: a dynamic shape, or unbounded recursion of subgraphs.
     """
     requests = arena_requests(program_of(model), read_plan(model), pointer_bytes=pointer_bytes)
     offsets = greedy_offsets(requests.buffers)
@@ -52,7 +52,7 @@ def greedy_head(model: Model, *, pointer_bytes: int = 4) -> GreedyHead:
 
 
 def greedy_height(buffers: Sequence[BufferRequest], fixed: Sequence[int] | None) -> int:
-    """Bytes of the head when the offsets of the first subgraph's tensors are fixed; None for those the buffers have."""
+    """Return the bytes of the head; ``fixed`` replaces the buffers' own offsets for tensors of the first subgraph."""
     wanted = [buffer.offset for buffer in buffers]
     if fixed is not None:
         for index, buffer in enumerate(buffers):
@@ -66,12 +66,12 @@ def _height(buffers: Sequence[BufferRequest], offsets: Sequence[int]) -> int:
 
 
 def greedy_offsets(buffers: Sequence[BufferRequest]) -> tuple[int, ...]:
-    """Offset in bytes of each buffer."""
+    """Return the offset of each buffer in bytes."""
     return _offsets(buffers, [buffer.offset for buffer in buffers])
 
 
 def _offsets(buffers: Sequence[BufferRequest], wanted: Sequence[int]) -> tuple[int, ...]:
-    """The same, with the offsets that are fixed; −1 = free."""
+    """Return the offset of each buffer in bytes; -1 in ``wanted`` marks buffers without a fixed offset."""
     free = [index for index, offset in enumerate(wanted) if offset == ONLINE]
     free.sort(key=lambda index: (-buffers[index].size, -index))
     offsets, placed = list(wanted), _Placed(buffers, wanted)
@@ -82,10 +82,10 @@ def _offsets(buffers: Sequence[BufferRequest], wanted: Sequence[int]) -> tuple[i
 
 
 class _Placed:
-    """The buffers that have their place: start, end, first and last use of each, by start and then by turn."""
+    """Buffers with an offset, sorted by it: one column of start, end, first and last use for each."""
 
     def __init__(self, buffers: Sequence[BufferRequest], fixed: Sequence[int]) -> None:
-        # Sums beyond 64 bits are Python's own: a file may claim tensors of any size.
+        # Beyond 64 bits, sums use Python integers: a file may declare tensors of any size.
         total = sum(buffer.size for buffer in buffers) + sum(map(abs, fixed))
         self._columns = np.empty((4, len(buffers)), dtype=np.int64 if total < 1 << 62 else object)
         there = sorted(
@@ -102,7 +102,7 @@ class _Placed:
         self._count += 1
 
     def first_gap(self, wanted: BufferRequest) -> int:
-        """The lowest offset where a buffer fits between those that live with it."""
+        """Return the lowest offset at which a buffer fits between those with overlapping lifetimes."""
         placed = self._columns[:, : self._count]
         starts, ends = placed[:2, (placed[2] <= wanted.last) & (placed[3] >= wanted.first)]
         floors = np.maximum.accumulate(np.concatenate((np.zeros(1, self._columns.dtype), ends)))
@@ -111,5 +111,5 @@ class _Placed:
 
 
 def head_bytes(model: Model) -> int:
-    """The head the runtime needs on a microcontroller. See ``greedy_head``."""
+    """Return the bytes of head that the runtime needs on a microcontroller. See ``greedy_head``."""
     return greedy_head(model).bytes

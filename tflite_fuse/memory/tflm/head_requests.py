@@ -1,7 +1,7 @@
-"""What TensorFlow Lite Micro's allocator requests of its planner: tensors and scratch buffers with lifetimes.
+"""Buffers that TensorFlow Lite Micro requests of its planner: tensors and scratch buffers with lifetimes.
 
-Time counts allocation scopes: 0 is the start of the first subgraph, every operator and every entry into a subgraph
-called by an operator is one step. Source: tensorflow/lite/micro/micro_allocation_info (behaviour, not text).
+Time counts allocation scopes: 0 is the start of the first subgraph; each operator and each entry into a called subgraph
+is one step. Source: behaviour of tensorflow/lite/micro/micro_allocation_info.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tflite_fuse.units import round_up
 
 _UNTOUCHED = -1
 _MOST_STEPS = 100_000
-"""Steps beyond one per operator: subgraphs that call others twice take more of them than any file is long."""
+"""Limit of steps beyond one per operator: nested calls of subgraphs can need exponentially many."""
 _DEEPEST = 100
-"""Subgraphs inside each other: devices run them on their stack."""
+"""Limit of nested subgraphs: devices run them on their stack."""
 _CALLED = {
     BUILTIN_CODES["IF"]: ("then_subgraph_index", "else_subgraph_index"),
     BUILTIN_CODES["CALL_ONCE"]: ("init_subgraph_index",),
@@ -39,12 +39,12 @@ class BufferRequest:
 
     Attributes:
         size: bytes, rounded up to 16.
-        first: scope in which it is first written; -1 for a tensor no operator touches.
-        last: scope in which it is last read; -1 for a tensor no operator touches.
-        offset: fixed by the model's offline plan, in bytes; -1 = free.
+        first: scope of the first write; -1 for an unused tensor.
+        last: scope of the last read; -1 for an unused tensor.
+        offset: bytes, fixed by the model's offline plan; -1 if not fixed.
         subgraph: index of its subgraph.
-        tensor: index of the tensor in its subgraph, or None for a scratch buffer.
-        operator: index of the operator a scratch buffer belongs to, or None for a tensor.
+        tensor: index of the tensor in its subgraph; None for a scratch buffer.
+        operator: index of the operator of a scratch buffer; None for a tensor.
     """
 
     size: int
@@ -61,8 +61,8 @@ class Requests:
     """All buffers of a model in the order of their requests: tensors, then scratch buffers.
 
     Attributes:
-        buffers: what has to be placed.
-        unknown: operators whose scratch buffers are not known, by name. Empty = the list is exact.
+        buffers: buffers to place.
+        unknown: names of operators whose scratch buffers are unknown; the list is exact if it is empty.
     """
 
     buffers: tuple[BufferRequest, ...]
@@ -79,13 +79,13 @@ def arena_requests(
     """Return the buffers that the runtime places in the head of the arena.
 
     Args:
-        program: of a file.
-        offsets: bytes, fixed by an offline plan, one per tensor of all subgraphs; None for no plan.
+        program: program of a file.
+        offsets: offline plan in bytes, one per tensor of all subgraphs; None for no plan.
         pointer_bytes: 4 on microcontrollers, 8 in a 64-bit host build (one kernel keeps pointers in scratch).
-        kernels: which the runtime has.
+        kernels: kernel set of the runtime.
 
     Raises:
-        ModelError: a dynamic shape, or subgraphs that call each other without end.
+        ModelError: a dynamic shape, or unbounded recursion of subgraphs.
     """
     lifetimes = _Lifetimes(program)
     lifetimes.enter(0)
@@ -109,7 +109,7 @@ def _tensors(program: Program, offsets: Sequence[int], lifetimes: _Lifetimes) ->
 
 
 def _tensor_size(model: Model, tensor: Tensor) -> int:
-    """Bytes of a tensor in the arena: 0 for constants."""
+    """Return the bytes of a tensor in the arena: 0 for constants."""
     if model.buffers[tensor.buffer].data:
         return 0
     size = element_bytes(tensor.type)
@@ -121,7 +121,7 @@ def _tensor_size(model: Model, tensor: Tensor) -> int:
 
 
 def _handles(model: Model, graph: SubGraph) -> frozenset[int]:
-    """Outputs of VAR_HANDLE: its kernel points them at memory of its own before the plan is made."""
+    """Return the outputs of VAR_HANDLE, whose kernel gives them memory of its own before the plan is made."""
     return frozenset(
         tensor
         for operator in graph.operators
@@ -150,7 +150,7 @@ def _scratch(
 
 
 class _Lifetimes:
-    """First and last scope of every tensor and operator, found by walking the subgraphs as inference does."""
+    """First and last scope of every tensor and operator, from a walk through the subgraphs in execution order."""
 
     def __init__(self, program: Program) -> None:
         self._codes, self._graphs = program.origin[0].operator_codes, program.subgraphs
@@ -199,7 +199,7 @@ class _Lifetimes:
         self._operators[number, index] = (first, self._now)
 
     def _called(self, operator: Operator) -> list[int]:
-        # The runtime looks at the newer of the two code fields alone here, unlike everywhere else.
+        # Here, unlike elsewhere, the runtime reads only the newer of the two code fields.
         fields = _CALLED.get(self._codes[operator.opcode_index].builtin_code, ())
         options = get_options(operator) if fields else {}
         called = [options.get(field) for field in fields]

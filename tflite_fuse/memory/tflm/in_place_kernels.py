@@ -1,21 +1,21 @@
-"""Which stock kernels may write their output over an input, by kernel set.
+"""Kernels of each kernel set that may write their output over an input.
 
-An operator is listed only where the kernel reads every input byte before it writes the byte at the same place, in every
-path of the set, with output and input starting at the same address:
+An operator is listed only if, with output and input at the same address, every path of its kernel reads each input byte
+before it writes the byte at the same place:
 
-- ``ADD`` of equal shapes: one element, or a few, are read, added and written before the next are read. Broadcasting
+- ``ADD`` of equal shapes: one or a few elements are read, added and written before the next are read. Broadcasting
   kernels read elements again and are excluded.
-- ``RESHAPE``: the kernel copies, and does nothing where both are at one address.
-- ``SOFTMAX``: a row is read twice (maximum, sum); then its elements are read a last time and written, one by one.
-- ``AVERAGE_POOL_2D`` to a single pixel of a single image: a channel's average overwrites the channel's own first pixel
-  when all its pixels have been read. Optimised kernels sum up a whole row of channels first.
+- ``RESHAPE``: the kernel copies, or does nothing if both addresses are equal.
+- ``SOFTMAX``: a row is read twice (maximum, sum); then each element is read a last time and written.
+- ``AVERAGE_POOL_2D`` to a single pixel of a single image: a channel's average overwrites the channel's first pixel
+  after all its pixels have been read. Optimised kernels first sum a whole row of channels.
 
-Only int8 is listed: other types take other paths. Not safe, though they look alike: ``MEAN`` (it clears its output
-before it reads), ``FULLY_CONNECTED`` and convolutions (each output needs all inputs; 1x1 convolutions of optimised sets
-read several pixels ahead and write several at once).
+Only int8 is listed, because other types take other paths. Not safe despite their similarity: ``MEAN`` (clears its
+output before it reads), ``FULLY_CONNECTED`` and convolutions (each output needs all inputs; 1x1 convolutions of
+optimised sets read several pixels ahead and write several at once).
 
-``reference`` was read and run, ``cmsis-nn`` and ``esp-nn`` (plain C and ESP32-S3) were read. ESP-NN's pooling in
-assembly is left out. A kernel set may change from one release to the next: plans in place need an option.
+Evidence: the ``reference`` kernels were read and run; ``cmsis-nn`` and ``esp-nn`` (plain C and ESP32-S3) were read.
+ESP-NN's pooling in assembly is excluded. Kernel sets may change between releases, so in-place plans are optional.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def with_in_place(program: Program, kernels: str) -> Program:
     """Return the program with the in-place pairs of every operator filled in.
 
     Args:
-        program: of a file.
+        program: program of a file.
         kernels: "reference", "cmsis-nn" or "esp-nn".
 
     Raises:
@@ -60,7 +60,7 @@ def with_in_place(program: Program, kernels: str) -> Program:
 def in_place_pairs(program: Program, kernels: str) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Return for each operator of a program the pairs (input, output) that may start at the same byte.
 
-    Whether an input is still needed afterwards is not looked at: that is the planner's part.
+    The pairs ignore liveness: the planner checks whether an input is still needed.
 
     Raises:
         UsageError: an unknown kernel set.
@@ -107,4 +107,4 @@ _CONDITIONS: dict[str, _Condition] = {
 }
 
 _READ = {"ADD": 2, "RESHAPE": 1, "SOFTMAX": 1, "AVERAGE_POOL_2D": 1}
-"""How many of the inputs are data."""
+"""Number of leading inputs that are data."""

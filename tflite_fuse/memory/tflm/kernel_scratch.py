@@ -1,8 +1,8 @@
 """Scratch buffers that TensorFlow Lite Micro's kernels request while a model loads.
 
-A scratch buffer lives in the head of the arena while its operator runs, beside the tensors. What is here holds for the
-reference kernels; optimised sets request other ones (most of all convolutions, for unrolled input columns), whose rules
-have files of their own.
+A scratch buffer is live in the head of the arena while its operator runs. This module has the rules of the reference
+kernels. Optimised sets request other buffers, mainly for unrolled input columns of convolutions: see ``cmsis_nn`` and
+``esp_nn``.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _UNKNOWN_TYPES = frozenset({TensorType.INT2, TensorType.UINT4, TensorType.FLOAT8
 _QUANTIZED = (TensorType.INT8, TensorType.INT16)
 
 WITHOUT_SCRATCH = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:CIRCULAR_BUFFER"})
-"""Custom operators known to request nothing: this project's (its scratch is an output tensor) and one of TFLM's."""
+"""Custom operators that request no scratch: this project's (its scratch is an output tensor) and one of TFLM's."""
 
 
 def scratch_requests(
     model: Model, graph: SubGraph, operator: Operator, *, pointer_bytes: int = 4, kernels: Kernels = REFERENCE
 ) -> tuple[int, ...] | None:
-    """Bytes of each scratch buffer the operator's kernel requests, in the order of the requests.
+    """Return the bytes of each scratch buffer of the operator's kernel, in the order of the requests.
 
-    None for a custom operator whose requests are not known. Sizes are as requested, not rounded to 16.
+    None for a custom operator whose requests are unknown. Sizes are as requested, not rounded to 16.
     """
     name = operator_name(model, operator)
     if kernels.name in _OPTIMISED:
@@ -53,7 +53,7 @@ def scratch_requests(
 
 
 def kept_requests(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) -> tuple[int, tuple[int, ...]]:
-    """What kernels keep in the tail beyond today's reference kernels: bytes of their own, and of each buffer."""
+    """Return the tail bytes beyond the reference kernels' of 2026: of the kernel's struct, and of each buffer."""
     if kernels.generation == "2024" and name == "CONCATENATION":
         return 0, _scales_and_zero_points(graph, operator)
     if kernels.name == "cmsis-nn":
@@ -62,15 +62,15 @@ def kept_requests(kernels: Kernels, name: str, graph: SubGraph, operator: Operat
 
 
 def _scales_and_zero_points(graph: SubGraph, operator: Operator) -> tuple[int, ...]:
-    """A CONCATENATION of int8 kept both of each input in 2024."""
+    """Return the two tables that an int8 CONCATENATION kept in 2024: a scale and a zero point for each input."""
     output, inputs = graph.written_by(operator), len(operator.inputs or ())
     return (_FLOAT * inputs, _INT * inputs) if output is not None and output.type == TensorType.INT8 else ()
 
 
 def element_bytes(number: int) -> int:
-    """Bytes the runtime counts for an element: as the schema says, but packed 4-bit elements count a whole byte.
+    """Return the bytes that the runtime counts for an element: packed 4-bit elements count a whole byte.
 
-    0 for types it does not know.
+    0 for types that the runtime does not support.
     """
     return 0 if number in _UNKNOWN_TYPES else -(-element_bits(number) // 8)
 
@@ -159,7 +159,7 @@ def _flexbuffer_map(data: bytes) -> dict[str, Any] | None:
 
     try:
         value = flexbuffers.Loads(bytearray(data))
-    except Exception:  # the reader trusts its input: damaged bytes raise whatever they happen to hit
+    except Exception:  # the reader does not validate: damaged bytes raise arbitrary exceptions
         return None
     return value if isinstance(value, dict) else None
 

@@ -1,6 +1,6 @@
-"""The kernels a runtime is built with, and the convolutions for which they request scratch.
+"""Kernel sets of a runtime, and the convolution parameters that determine their scratch.
 
-A set has variants: what a convolution requests depends on the core that its code was compiled for.
+The scratch of a convolution also depends on the core for which a set was compiled.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tflite_fuse.model.schema import Operator, SubGraph
 from tflite_fuse.model.types import TensorType
 
 GENERATIONS = ("2024", "2026")
-"""Of TensorFlow Lite Micro: the Arduino library of July 2024, and the sources of August 2026."""
+"""Versions of TensorFlow Lite Micro: the Arduino library of July 2024, and the sources of August 2026."""
 
 _SAME = 0
 
@@ -25,7 +25,7 @@ class Kernels:
         name: ``reference``, ``cmsis-nn`` or ``esp-nn``.
         generation: one of ``GENERATIONS``.
         core: ``dsp`` or ``helium`` (CMSIS-NN), ``generic``, ``esp32s3`` or ``esp32p4`` (ESP-NN), else empty. ``dsp``
-            stands for all Arm cores without Helium, and for CMSIS-NN's plain C on others: those request no more.
+            also covers all Arm cores without Helium and CMSIS-NN's plain C, which request no more.
     """
 
     name: str = "reference"
@@ -37,14 +37,14 @@ REFERENCE = Kernels()
 
 
 def variants(name: str, generation: str) -> tuple[Kernels, ...]:
-    """The cores a set makes differences between; the most usual one first."""
+    """Return one entry per core that a set distinguishes, the most common core first."""
     cores = {"cmsis-nn": ("dsp", "helium"), "esp-nn": ("generic", "esp32s3", "esp32p4")}.get(name, ("",))
     return tuple(Kernels(name, generation, core) for core in cores)
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution of int8 or int16 as a kernel sees it when it prepares itself; pairs are (height, width)."""
+    """Parameters of an int8 or int16 convolution that determine its scratch; pairs are (height, width)."""
 
     batches: int
     source: tuple[int, int]
@@ -68,7 +68,7 @@ class Convolution:
 
 
 def convolution_of(graph: SubGraph, operator: Operator) -> Convolution | None:
-    """The convolution an operator CONV_2D or DEPTHWISE_CONV_2D is; None if it is none of integers, or no sound one."""
+    """Return the parameters of a CONV_2D or DEPTHWISE_CONV_2D; None if it is malformed or not int8 or int16."""
     data, weights, output = graph.read_by(operator, 0), graph.read_by(operator, 1), graph.written_by(operator)
     if data is None or weights is None or output is None:
         return None
@@ -99,7 +99,7 @@ def convolution_of(graph: SubGraph, operator: Operator) -> Convolution | None:
 
 
 def _padding(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """Rows above or columns left of the input."""
+    """Return the rows above or the columns left of the input."""
     outputs = -(-size // stride)
     return max(0, (outputs - 1) * stride + (kernel - 1) * dilation + 1 - size) // 2
 

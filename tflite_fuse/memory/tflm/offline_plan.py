@@ -2,7 +2,7 @@
 
 TensorFlow Lite Micro's file format: metadata named ``OfflineMemoryAllocation`` points to a buffer of little-endian
 int32: version, number of subgraphs, number of offsets, then one offset for each tensor of all subgraphs, concatenated.
--1 leaves a tensor to the runtime's own planner. The runtime checks the number of offsets and nothing else.
+The runtime's planner places tensors with offset -1. The runtime checks only the number of offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tflite_fuse.model.schema import Model
 METADATA_NAME = "OfflineMemoryAllocation"
 ONLINE = -1
 ALIGNMENT = 16
-"""Bytes: every offset is a multiple of it, every size counts rounded up to it."""
+"""Bytes: every offset is a multiple of it, and every size is rounded up to it."""
 
 _VERSION = 1
 _HEADER = struct.Struct("<3i")
@@ -25,7 +25,7 @@ _INT32_MAX = 2**31 - 1
 
 
 def encode_plan(offsets: Sequence[int], subgraphs: int = 1) -> bytes:
-    """The metadata buffer of a plan.
+    """Return the metadata buffer of a plan.
 
     Args:
         offsets: bytes from the start of the arena's head, or -1, for each tensor of all subgraphs.
@@ -41,12 +41,12 @@ def encode_plan(offsets: Sequence[int], subgraphs: int = 1) -> bytes:
 
 
 def decode_plan(data: bytes) -> tuple[int, ...]:
-    """Offsets in a metadata buffer: one per tensor of all subgraphs, -1 = planned by the runtime.
+    """Return the offsets in a metadata buffer in bytes, one per tensor of all subgraphs; -1 if the runtime plans it.
 
-    Bytes after the last offset are ignored, as the runtime does.
+    Bytes after the last offset are ignored, as in the runtime.
 
     Raises:
-        PlanError: the buffer is too short for its header or for the number of offsets it announces.
+        PlanError: the buffer is too short for its header or for the number of offsets in it.
     """
     if len(data) < _HEADER.size:
         raise PlanError(f"the offline memory plan has {len(data)} bytes, its header alone has {_HEADER.size}")
@@ -57,15 +57,15 @@ def decode_plan(data: bytes) -> tuple[int, ...]:
 
 
 def tensor_count(model: Model) -> int:
-    """Tensors of all subgraphs together: the number of offsets a plan must hold."""
+    """Return the number of tensors of all subgraphs, which is the number of offsets in a plan."""
     return sum(len(graph.tensors) for graph in model.subgraphs)
 
 
 def read_plan(model: Model) -> tuple[int, ...] | None:
-    """The offsets of the plan in a model, or None where it has none. Several entries: the last, as in the runtime.
+    """Return the offsets of a model's plan in bytes, or None without a plan. The last of several plans counts.
 
     Raises:
-        PlanError: the plan is damaged or made for another number of tensors, so that the runtime would refuse it.
+        PlanError: the plan is damaged or has another number of tensors; the runtime would reject it.
     """
     buffers = [entry.buffer for entry in model.metadata or () if entry.name == METADATA_NAME]
     if not buffers:
@@ -79,19 +79,19 @@ def read_plan(model: Model) -> tuple[int, ...] | None:
 
 
 def has_plan(model: Model) -> bool:
-    """Whether the model carries an offline memory plan, good or damaged."""
+    """Return whether the model contains an offline memory plan, valid or damaged."""
     return get_metadata(model, METADATA_NAME) is not None
 
 
 def write_plan(model: Model, offsets: Sequence[int]) -> Model:
-    """The model with this plan in place of any other.
+    """Return the model with this plan in place of any other.
 
     Args:
         model: any model.
-        offsets: one per tensor of all subgraphs; -1 = planned by the runtime.
+        offsets: bytes, one per tensor of all subgraphs; -1 if the runtime places the tensor.
 
     Raises:
-        PlanError: wrong number of offsets, or one that cannot be stored.
+        PlanError: wrong number of offsets, or an offset that cannot be stored.
     """
     if len(offsets) != tensor_count(model):
         raise PlanError(f"a plan of {len(offsets)} offsets does not fit a model of {tensor_count(model)} tensors")
@@ -99,8 +99,8 @@ def write_plan(model: Model, offsets: Sequence[int]) -> Model:
 
 
 def remove_plan(model: Model) -> Model:
-    """The model without its offline memory plan; the same object where it has none.
+    """Return the model without its offline memory plan; the same object if it has none.
 
-    The plan is indexed by tensor: a caller that adds, drops or resizes tensors, or reorders operators, must call this.
+    A plan is indexed by tensor: callers that add, remove or resize tensors or reorder operators must remove it.
     """
     return remove_metadata(model, METADATA_NAME)

@@ -1,4 +1,4 @@
-"""The runtimes an arena can be worked out for, by the names users call them."""
+"""Runtimes for which an arena can be computed, by the names used in options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tflite_fuse.memory.tflm.kernel_sets import GENERATIONS, Kernels
 from tflite_fuse.memory.tflm.struct_sizes import ARM, WIDE_ENUMS, Build, Struct, of_2024
 
 FULL_STRUCTS = replace(WIDE_ENUMS, node=Struct(44), edge_tensor=Struct(64))
-"""TFLM built without ``TF_LITE_STATIC_MEMORY``, as Arduino does, which knows no flags: its structs are larger then."""
+"""Builds without ``TF_LITE_STATIC_MEMORY`` have larger structs; Arduino cannot set this flag."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Runtime:
     Attributes:
         kernels: ``reference``, ``cmsis-nn`` or ``esp-nn``.
         generation: ``2024`` or ``2026``.
-        build: its struct sizes, with the kernels of its most usual core.
-        core: for which core, in words; empty where it does not matter.
+        build: its struct sizes, with the kernels of its most common core.
+        core: description of the core; empty if any core applies.
     """
 
     kernels: str
@@ -51,14 +51,14 @@ RUNTIMES = {
     "esp32s3": _named("esp-nn", "2026", WIDE_ENUMS, "esp32s3", "an ESP32-S3"),
     "esp32p4": _named("esp-nn", "2026", WIDE_ENUMS, "esp32p4", "an ESP32-P4"),
 }
-"""By name. All are of 32 bits; those of Espressif have enums of four bytes, those of Arm of one."""
+"""Runtimes by name. All have 32 bits; enums take four bytes on Espressif cores and one on Arm."""
 
 
 def runtime_named(name: str) -> Runtime:
-    """Return the runtime users call ``name``.
+    """Return the runtime with this name.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: there is no such runtime.
     """
     if name not in RUNTIMES:
         raise UsageError(f"there is no runtime {name!r}; the runtimes are {', '.join(RUNTIMES)}")
@@ -69,7 +69,7 @@ _OF_FORMAT = {"arduino": "arduino", "platformio": "arduino", "esp-idf": "esp32"}
 
 
 def runtime_for(format: str, kernels: str | None = None, generation: str | None = None) -> Runtime:
-    """Return the runtime that projects of a format are built with, or the same with other kernels.
+    """Return the default runtime of an export format, optionally with other kernels or another generation.
 
     Raises:
         UsageError: an unknown kernel set or generation.

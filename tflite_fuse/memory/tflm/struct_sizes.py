@@ -1,9 +1,9 @@
-"""Sizes of what TensorFlow Lite Micro keeps in the tail of the arena, by build.
+"""Sizes of TensorFlow Lite Micro's persistent structs in the tail of the arena, by build.
 
 ``ARM`` is a 32-bit Arm build: its compilers pack enums into one byte. ``WIDE_ENUMS`` is a 32-bit build with 4-byte
 enums (RISC-V, Xtensa, Arm with ``-fno-short-enums``). ``HOST`` is the 64-bit Linux build of the ``tflite-micro`` wheel,
-there so that the prediction can be held against a running runtime. All have the reference kernels. Sizes are facts of
-the runtime's structs, taken with ``sizeof``.
+which allows a comparison of the prediction with a running runtime. All have the reference kernels. The sizes were
+measured with ``sizeof``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
 
 FUSED_BLOCK_BYTES = 28
-"""What this project's operator keeps for one block: a ``tflite_fuse_block``. Weights and tables stay in flash."""
+"""Bytes that this project's operator keeps per block: a ``tflite_fuse_block``. Weights and tables stay in flash."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Struct:
 
 @dataclass(frozen=True)
 class OperatorSizes:
-    """What one kind of operator keeps.
+    """Persistent sizes of one kind of operator.
 
     Attributes:
-        options: the parsed options of the schema.
-        data: what the kernel requests itself, 0 = nothing.
+        options: struct of the parsed options of the schema.
+        data: bytes that the kernel requests itself; 0 for none.
     """
 
     options: Struct | None = None
@@ -41,23 +41,23 @@ class OperatorSizes:
 
 @dataclass(frozen=True)
 class Build:
-    """Struct sizes of one build of the runtime. Bytes; see the module's docstring.
+    """Struct sizes in bytes of one build of the runtime; see the module's docstring.
 
     Attributes:
-        pointer: bytes of a pointer.
+        pointer: a pointer.
         allocator: the allocator's own objects, in order of allocation.
-        option_allocator: the helper that hands out memory for options.
+        option_allocator: the allocator of parsed options.
         subgraph: bookkeeping of a subgraph.
         tensor: TfLiteEvalTensor.
         node: an operator's node and registration.
         edge_tensor: TfLiteTensor, one for each input and output of the model.
-        quantization: TfLiteAffineQuantization, beside its array of zero points.
+        quantization: TfLiteAffineQuantization, without its array of zero points.
         resources: MicroResourceVariables, and one entry of it.
         scratch_request: a request for scratch, kept while the model loads.
-        allocation_info: what is noted of a tensor or scratch buffer while the plan is made.
-        operators: by operator name; absent = the runtime keeps nothing beyond the node.
-        custom: bytes a custom operator keeps, by its name.
-        kernels: which it has.
+        allocation_info: record of a tensor or scratch buffer while the plan is made.
+        operators: by operator name; operators without an entry keep only their node.
+        custom: persistent bytes of custom operators, by name.
+        kernels: kernel set.
     """
 
     pointer: int
@@ -80,12 +80,13 @@ _CUSTOM = {"TFLITE_FUSE": FUSED_BLOCK_BYTES, "TFLite_Detection_PostProcess": 112
 
 
 _TABLE = Path(__file__).resolve().parents[2] / "data" / "tflm_operator_sizes.csv"
-"""Per operator: bytes and alignment of its options with 4-byte enums and with enums of one byte, empty where it has
-none, and bytes its kernel requests on 32 bits and on HOST."""
+"""For each operator: bytes and alignment of its options with 4-byte enums and with 1-byte enums (empty without
+options), and bytes that its kernel requests on 32 bits and on HOST.
+"""
 
 
 def _operators(options: str, data: str, pointer: int) -> dict[str, OperatorSizes]:
-    """Args: options, data: the columns of the table that hold for a build."""
+    """Return the sizes from the table's columns ``options`` and ``data``, which select a build."""
     with _TABLE.open(newline="") as file:
         rows = {row["operator"]: row for row in csv.DictReader(file)}
     table = {}
@@ -132,7 +133,7 @@ HOST = Build(
 
 
 def of_2024(build: Build) -> Build:
-    """The same of TensorFlow Lite Micro in July 2024: convolutions, fully connected layers and variables keep less."""
+    """Return the sizes of July 2024: convolutions, fully connected layers and variables kept less."""
     wide = build.operators["ADD"].options == Struct(8)
     changed = {
         "CONV_2D": replace(build.operators["CONV_2D"], options=Struct(24)),

@@ -1,7 +1,7 @@
-"""The tail of the arena: what TensorFlow Lite Micro keeps for itself, predicted for a 32-bit target.
+"""The tail of the arena: persistent memory of TensorFlow Lite Micro, predicted for a 32-bit target.
 
-The runtime takes memory from the end of the arena downwards, in a fixed order, each piece rounded down to its
-alignment. This module walks the same order. Sizes come from ``struct_sizes``.
+The runtime allocates from the end of the arena downwards, in a fixed order, each piece rounded down to its alignment.
+This module repeats that order with the sizes of ``struct_sizes``.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Tail:
         tensors: one struct for each tensor of all subgraphs, constants included.
         nodes: one struct for each operator.
         options: parsed options of built-in operators.
-        operators: what kernels keep, without the next two.
+        operators: persistent data of kernels, without ``tables`` and ``custom``.
         tables: multipliers and shifts of convolutions and fully connected layers, per channel.
-        custom: what custom operators keep.
+        custom: persistent data of custom operators.
         scratch_handles: one pointer for each scratch buffer.
         variables: persistent tensors and resource variables.
         edges: structs of the model's inputs and outputs.
-        unknown: custom operators whose need is not known, by name; 64 bytes were counted for each.
+        unknown: names of custom operators with unknown needs; each counts 64 bytes.
     """
 
     runtime: int
@@ -65,7 +65,7 @@ class Tail:
 
     @property
     def total(self) -> int:
-        """Bytes of the whole tail."""
+        """Return the bytes of the whole tail."""
         return sum(getattr(self, entry.name) for entry in fields(self) if entry.name != "unknown")
 
 
@@ -74,13 +74,13 @@ def predict_tail(
 ) -> Tail:
     """Return the bytes of the tail on a 32-bit target.
 
-    A model with resource variables is taken to be given exactly as many slots for them as it names.
+    For resource variables, the program is assumed to provide exactly as many slots as the model names.
 
     Args:
-        program: of a file.
+        program: program of a file.
         build: struct sizes of the runtime.
-        requests: the buffers that the allocator requests, where that is known already.
-        offsets: of an offline plan; variables that it places are not in the tail.
+        requests: buffers that the allocator requests, if already computed.
+        offsets: offline plan in bytes; variables that it places are not in the tail.
 
     Raises:
         ModelError: a dynamic shape.
@@ -113,18 +113,18 @@ def closed(program: Program, taken: int, build: Build = ARM) -> int:
 def loading_bytes(
     program: Program, build: Build = ARM, requests: Requests | None = None, tail: Tail | None = None
 ) -> int:
-    """Arena bytes needed for a moment while the model loads: small models need more than head + tail.
+    """Return the peak of arena bytes while the model loads; small models need more then than head + tail.
 
-    Two moments count. While the plan is made, in the still unused head, beside a tail that lacks nothing but the
-    structs of the model's inputs and outputs: on Arm 24 bytes for each tensor and scratch buffer, and 40 bytes for each
-    buffer that is planned. And while a kernel prepares itself: full structs of the operator's tensors; this part is an
-    upper bound, and counts in models of a few operators only.
+    Two peaks count. The first is while the plan is made, in the unused head, beside a tail that lacks only the structs
+    of the model's inputs and outputs: on Arm 24 bytes for each tensor and scratch buffer, and 40 bytes for each planned
+    buffer. The second is while a kernel prepares: full structs of its operator's tensors. The second figure is an upper
+    bound and matters only in models of a few operators.
 
     Args:
-        program: of a file.
+        program: program of a file.
         build: struct sizes of the runtime.
-        requests: the buffers that the allocator requests, where that is known already.
-        tail: the program's, where that is known already.
+        requests: buffers that the allocator requests, if already computed.
+        tail: the program's tail, if already computed.
 
     Raises:
         ModelError: a dynamic shape.
@@ -141,13 +141,13 @@ def loading_bytes(
 
 
 def planning_bytes(build: Build, subgraphs: int, tensors: int, scratch: int, buffers: int) -> int:
-    """Return the bytes of the head that the runtime takes while it makes its plan, a multiple of 16.
+    """Return the bytes of the head that the runtime uses while it makes its plan, a multiple of 16.
 
     Args:
         build: struct sizes of the runtime.
-        subgraphs, tensors: how many the model has.
-        scratch: scratch buffers that kernels request.
-        buffers: what is planned, those among it.
+        subgraphs, tensors: numbers in the model.
+        scratch: number of scratch buffers that kernels request.
+        buffers: number of planned buffers, scratch buffers included.
     """
     notes = build.pointer * subgraphs + build.allocation_info * (tensors + scratch)
     planned = round_up(_BYTES_PER_PLANNED_BUFFER * buffers, ALIGNMENT)
@@ -159,13 +159,13 @@ def _wishes(build: Build, scratch: int) -> int:
 
 
 def _temporary_tensors(graph: SubGraph, operator: Operator, build: Build) -> int:
-    """Bytes of the full structs of an operator's tensors. Kernels that request them in two places have them twice."""
+    """Return the bytes of the full structs of an operator's tensors, twice for kernels that request them twice."""
     touched = (*(operator.outputs or ()), *(operator.inputs or ()))
     return 2 * sum(sum(_full_struct(graph.tensors[index], build)) for index in touched if index >= 0)
 
 
 def _full_struct(tensor: Tensor, build: Build) -> tuple[int, ...]:
-    """Bytes of a TfLiteTensor, its quantization and its zero points."""
+    """Return the bytes of a TfLiteTensor, its quantization and its zero points."""
     quantization = tensor.quantization
     if quantization is None or not quantization.scale or not quantization.zero_point:
         return (build.edge_tensor.bytes,)
@@ -185,14 +185,14 @@ class _Cursor:
 
 
 def _tensors(program: Program) -> tuple[int, ...]:
-    """Return how many tensors each subgraph has."""
+    """Return the number of tensors of each subgraph."""
     return tuple(len(each.tensors) - len(program.absent) * (each is program.graph) for each in program.subgraphs)
 
 
 def _allocations(
     program: Program, build: Build, requests: Requests, offsets: Sequence[int] | None
 ) -> Iterator[tuple[str, int, int]]:
-    """(purpose, bytes, alignment) of every piece, in the runtime's order."""
+    """Yield (purpose, bytes, alignment) of every piece, in the runtime's order."""
     for struct in build.allocator:
         yield "runtime", struct.bytes, struct.align
     file, main = program.origin
@@ -230,7 +230,7 @@ def _options(program: Program, build: Build) -> Iterator[tuple[str, int, int]]:
 
 
 def kernel_buffers(model: Model, graph: SubGraph, operator: Operator, build: Build) -> Iterator[tuple[str, int]]:
-    """(purpose, bytes) of every buffer an operator's kernel requests; each is rounded up to 16 bytes in the tail."""
+    """Yield (purpose, bytes) of every buffer that a kernel requests; each is rounded up to 16 bytes in the tail."""
     name = operator_name(model, operator)
     if name.startswith("CUSTOM:"):
         yield "custom", build.custom.get(name.removeprefix("CUSTOM:"), _UNKNOWN_CUSTOM)
@@ -251,7 +251,7 @@ def kernel_buffers(model: Model, graph: SubGraph, operator: Operator, build: Bui
 
 
 def _tables(name: str, graph: SubGraph, operator: Operator) -> tuple[int, ...]:
-    """Multipliers, then shifts: int32 for each output channel."""
+    """Return the bytes of the multipliers and of the shifts: int32 for each output channel."""
     weights = graph.read_by(operator, 1)
     channels = 0
     if weights is not None and name in _CHANNEL_AXIS and len(weights.dims) == 4:
@@ -280,13 +280,13 @@ def _variables(program: Program, offsets: Sequence[int] | None) -> Iterator[tupl
         for index, tensor in enumerate(graph.tensors):
             if graph is program.graph and index in program.absent:
                 continue
-            # The runtime looks offsets up by the index within the subgraph here.
+            # The runtime finds the offset by the index within the subgraph.
             if tensor.is_variable and (offsets is None or offsets[index] == ONLINE):
                 yield "variables", prod(tensor.dims) * element_bytes(tensor.type), ALIGNMENT
 
 
 def resource_variables(file: Model, subgraphs: Sequence[SubGraph]) -> dict[tuple[object, ...], int]:
-    """Bytes each resource variable needs, by what names it; 0 where nothing is ever assigned."""
+    """Return the bytes of each resource variable, by its name; 0 if it is never assigned."""
     sizes: dict[tuple[object, ...], int] = {}
     for graph in subgraphs:
         names: dict[int, tuple[object, ...]] = {}

@@ -1,8 +1,8 @@
-"""The tail of the arena divided among operators: what each of them adds, so that a search can weigh them.
+"""Shares of operators in the tail of the arena, as costs for the search.
 
-The tail is a sum: structs for every tensor and operator, parsed options, what kernels keep. Where pieces are rounded up
-to their alignment depends on their order, so the shares round each piece for itself; together they are never less than
-the whole and at most a few bytes per operator more.
+The tail is a sum of structs for tensors and operators, parsed options and kernels' data. The rounding of pieces to
+their alignment depends on their order, so each share is rounded on its own. The sum of the shares is at least the tail
+and exceeds it by at most a few bytes per operator.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _CONSTANTS_AND_SCRATCH = 2
 
 
 def tail_shares(program: Program, build: Build = ARM, moved: Collection[int] = ()) -> TailShares:
-    """Divide the bytes of a program's tail among its operators, with reference kernels.
+    """Return the bytes of a program's tail divided among its operators, with reference kernels.
 
     Args:
-        program: of a file.
+        program: program of a file.
         build: struct sizes of the runtime.
-        moved: inputs that blocks read from outside the arena: the model has no tensors for them.
+        moved: inputs that blocks read from outside the arena; the model has no tensors for them.
 
     Raises:
         ModelError: a dynamic shape.
@@ -45,14 +45,14 @@ def _block(build: Build) -> int:
 
 
 def least_shares(program: Program, rewritten: Program, build: Build = ARM) -> TailShares:
-    """Return the same as lower bounds in bytes, whatever blocks are made of a program's operators.
+    """Return lower bounds on the shares in bytes that hold for all choices of blocks.
 
-    Constants that several operators read are counted for none of them, options without what rounding adds.
+    Constants with several readers count for no operator; options count without rounding.
 
     Args:
-        program: without blocks.
-        rewritten: with some. Its own inputs and outputs count in ``fixed``, without their full structs at the end of
-            the tail: ``least_tail`` adds those.
+        program: program without blocks.
+        rewritten: program with blocks. Its inputs and outputs count in ``fixed``, without their full structs at the end
+            of the tail, which ``least_tail`` adds.
         build: struct sizes of the runtime.
 
     Raises:
@@ -76,10 +76,10 @@ def least_shares(program: Program, rewritten: Program, build: Build = ARM) -> Ta
 
 
 def least_tail(program: Program, rewritten: Program, taken: int, build: Build = ARM) -> int:
-    """Bytes of the tail when the shares of ``least_shares`` come to ``taken``, its end included.
+    """Return the bytes of the tail, its end included, when the shares of ``least_shares`` sum to ``taken``.
 
     The buffers of kernels, which start at multiples of 16, are the last pieces before that end, unless scratch handles
-    follow. Every operator that keeps one as it is keeps one in a block, too.
+    follow. An operator with such a buffer also has one inside a block.
     """
     file, graph = program.origin
     operators = graph.operators
@@ -89,7 +89,7 @@ def least_tail(program: Program, rewritten: Program, taken: int, build: Build = 
 
 
 def _gap_filled(program: Program, build: Build) -> int:
-    """What the first buffer of all may save: it may lie partly in the gap before the first multiple of 16."""
+    """Return the bytes that the first buffer may save by using part of the gap before the first multiple of 16."""
     file, graph = program.origin
     gaps = [
         [round_up(size, ALIGNMENT) - size for _, size in kernel_buffers(file, graph, operator, build)]
@@ -111,13 +111,13 @@ def _share(file: Model, graph: SubGraph, operator: Operator, build: Build) -> in
 
 
 def _constants(file: Model, graph: SubGraph, operator: Operator) -> set[int]:
-    """The constant tensors an operator reads."""
+    """Return the constant tensors that an operator reads."""
     tensors, buffers = graph.tensors, file.buffers
     return {index for index in operator.inputs or () if index >= 0 and buffers[tensors[index].buffer].data}
 
 
 def _rounding(file: Model, operator: Operator, build: Build) -> int:
-    """What rounding adds to an operator's options in its share."""
+    """Return the bytes that rounding adds to an operator's options in its share."""
     sizes = build.operators.get(operator_name(file, operator))
     if sizes is None or sizes.options is None:
         return 0
@@ -132,7 +132,7 @@ def _bare(program: Program, moved: Collection[int] = ()) -> Program:
 
 
 def _fixed(program: Program, build: Build, moved: Collection[int]) -> int:
-    """The tail of the program without steps, its variables, and what rounding can add behind options and handles."""
+    """Return the tail without steps, plus variables and the largest rounding behind options and handles, in bytes."""
     bare, (_, graph) = predict_tail(_bare(program, moved), build), program.origin
     written = {index for operator in graph.operators for index in operator.outputs or ()}
     counted_twice = len({*graph.outputs} & written)
