@@ -137,7 +137,7 @@ def test_a_source_asked_by_several_tiles_is_found() -> None:
         driven = block.tensors[options.header.driven]
         if driven.height > 1 and any(stage.kind is StageKind.SOURCE for stage in block.stages):
             problems = run(options._replace(header=options.header._replace(tile_height=1))).problems
-            assert any("ask the source" in problem for problem in problems)
+            assert any("which gives each pixel once" in problem for problem in problems)
             return
     pytest.fail("no block with a source was drawn")
 

@@ -1,11 +1,12 @@
-"""Validation of a rewrite without running it: what was written is decoded again and compared with the original.
+"""Proof that a rewritten model computes the original's bytes, without running either.
 
     certificate = validate(original, rewritten)
     certificate.proven, certificate.findings
 
-Nothing here shares code with what made the rewritten model but the structs of the options, the reader of model files
-and the checker of arena plans. What is proven is that constants, options and schedule are those the original asks for,
-for all inputs; that kernels compute what a stage means is tested by running them.
+Every written block is decoded and compared with the original's operators. Of the code that made the rewritten model,
+this room shares only the structs of the options, the reader of model files and the checker of arena plans. Proven for
+all
+inputs: constants, options and schedule implement the original. Kernels are tested by running them.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ __all__ = ["BlockProof", "Certificate", "Finding", "validate"]
 
 
 def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
-    """Compares a rewritten model with the one it was made from.
+    """Compare a rewritten model with its original and return the certificate.
 
-    Choices of the rewrite are those its file's witness names; one that is damaged or wrong proves nothing.
+    The witness in the rewritten file names the choices of the passes. A damaged witness is ignored with a note.
 
     Args:
         original: a model, or the bytes of its file.
-        rewritten: what was made of it.
+        rewritten: the rewritten model, or the bytes of its file.
 
     Raises:
         ModelError: one of the files is damaged.

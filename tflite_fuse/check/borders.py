@@ -1,4 +1,4 @@
-"""The inputs and outputs of both models: in the arena, outside of it, or int8 where they were float32 or uint8."""
+"""Inputs and outputs of both models: in the arena, outside of it, or int8 in place of float32 or uint8."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _OUTER: dict[int, tuple[str, str]] = {
     TensorType.FLOAT32: ("DEQUANTIZE", "floats"),
     TensorType.UINT8: ("QUANTIZE", "uint8"),
 }
-"""Types that int8 may take the place of: what makes outputs of them, and how notes call such values.
+"""Types that int8 may replace: (operator that writes an output of this type, word for its values in notes).
 
-A QUANTIZE of uint8 must change nothing but how a byte is read: then both tensors hold one value.
+A QUANTIZE to uint8 must only shift the zero point by 128, so both tensors hold one value.
 """
 
 
 def match_inputs(known: Correspondence) -> None:
-    """Inputs correspond by their positions; those outside the arena by what the metadata says of them."""
+    """Match inputs by position; take those outside the arena from the metadata."""
     try:
         inside = with_inputs_inside(known.before).main, with_inputs_inside(known.after).main
         old = {entry.position: entry for entry in outside_inputs(known.before)}
@@ -38,7 +38,7 @@ def match_inputs(known: Correspondence) -> None:
         entry = new.get(position)
         if position in old:
             if entry != old[position]:
-                known.found("inputs", f"input {position} was outside the arena already and is another now")
+                known.found("inputs", f"input {position}, which was outside the arena before, differs")
             continue
         value = _behind_quantize(known, a, inside[1].tensors[b])
         if entry is not None:
@@ -52,20 +52,20 @@ def match_inputs(known: Correspondence) -> None:
 
 
 def _check_shape(known: Correspondence, where: str, mine: Tensor, theirs: int) -> None:
-    """That an end of the model has the shape it had: the same bytes in another are another input or output."""
+    """Report an input or output whose shape differs from the original's."""
     wanted = known.before.main.tensors[theirs]
     if mine.dims != wanted.dims or mine.shape_signature != wanted.shape_signature:
         known.found(where, f"shape of tensor {mine.name}", wanted.dims, mine.dims)
 
 
 def _once_each(inputs: Sequence[int]) -> list[int]:
-    """The first position of each input's tensor."""
+    """Return for each input the first position of its tensor."""
     firsts: dict[int, int] = {}
     return [firsts.setdefault(tensor, position) for position, tensor in enumerate(inputs)]
 
 
 def _behind_quantize(known: Correspondence, tensor: int, now: Tensor) -> int:
-    """The int8 tensor that takes the place of a float32 or uint8 input, else the input itself."""
+    """Return the int8 tensor that replaces a float32 or uint8 input, else the input itself."""
     was = known.before.main.tensors[tensor].type
     if was not in _OUTER or now.type != TensorType.INT8:
         return tensor
@@ -87,11 +87,11 @@ def _check_outside(known: Correspondence, entry: OutsideInput, value: int, named
         wanted, point = (*wanted[:3], (1.0, 0)), entry.zero_point
     found = (entry.name, tuple(entry.shape), entry.type, (entry.scale, point))
     if wanted != found:
-        known.found("inputs", f"what the metadata says of input {entry.position}", wanted, found)
+        known.found("inputs", f"metadata of input {entry.position}", wanted, found)
 
 
 def match_outer_outputs(known: Correspondence) -> None:
-    """Finds the int8 tensors that take the place of float32 and uint8 outputs: those that were made such."""
+    """Find the int8 tensors that replace float32 and uint8 outputs."""
     for a, b in zip(known.before.main.outputs, known.after.main.outputs, strict=False):
         types = known.before.main.tensors[a].type, known.after.main.tensors[b].type
         writer = known.original.writer.get(a)
@@ -107,7 +107,7 @@ def match_outer_outputs(known: Correspondence) -> None:
 
 
 def check_outputs(known: Correspondence) -> None:
-    """Every output holds what it held."""
+    """Report every output that does not hold the original's bytes in the original's shape and type."""
     before, after = known.before.main.outputs, known.after.main.outputs
     if len(before) != len(after):
         known.found("outputs", "number", len(before), len(after))
@@ -119,4 +119,4 @@ def check_outputs(known: Correspondence) -> None:
             _check_shape(known, f"output {position}", known.after.main.tensors[b], a)
         else:
             name = known.before.main.tensors[a].name
-            known.found("outputs", f"output {position} ({name}) is not known to hold what it held")
+            known.found("outputs", f"output {position} ({name}) is not known to hold the original's bytes")

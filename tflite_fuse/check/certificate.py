@@ -1,4 +1,4 @@
-"""What a validation says: what was compared, and everything that is not as the original asks."""
+"""Outcome of a validation: counts of compared values, and every difference from the original."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing in the rewritten model that is not what the original asks for, or not what the format allows.
+    """One difference between the rewritten model and the original, or a breach of the format.
 
     Attributes:
         where: the operator or part of the rewritten model, ``TFLITE_FUSE_3``.
-        what: what is wrong, ``weight`` or ``the ring of tensor 4``.
-        operator: the operator of the original it belongs to, ``CONV_2D_7``; empty where there is none.
-        stage: the stage of the block it belongs to, None where there is none.
-        channel: output channel, None where it concerns none or all.
+        what: the property that is wrong, ``weight`` or ``the ring of tensor 4``.
+        operator: the original's operator it belongs to, ``CONV_2D_7``; empty if none.
+        channel: output channel, None for no channel or all.
         element: index within the channel, (tap row, tap column, input channel) of a weight.
         expected, found: the two values.
-        count: how many values of this kind differ; the others are not listed.
+        count: number of values of this kind that differ; only the first is listed.
+        stage: number of the block's stage it belongs to, None if none.
     """
 
     where: str
@@ -34,7 +34,7 @@ class Finding:
     stage: int | None = None
 
     def __str__(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         place = f" of {self.operator}" if self.operator else ""
         if self.channel is not None:
             place += f", channel {self.channel}"
@@ -47,16 +47,19 @@ class Finding:
 
 @dataclass(frozen=True)
 class BlockProof:
-    """One block that was decoded and compared.
+    """A block that was decoded and compared.
 
     Attributes:
         operator: its label in the rewritten model.
-        replaces: labels of the operators of the original it computes.
-        version: of its options' format.
-        tile_height, tile_width, chunk, longest_runs: how it runs; the last has an entry per stage, 0 for ``chunk``.
-        ahead: stages that compute whole runs, whether all of them are waited for or not.
-        counts: what was compared: stages, weights, table entries, runs of pixels replayed and so on.
-        values: tensors of the block, and those of the original that hold the same bytes if its stages are sound.
+        replaces: labels of the original's operators that it computes.
+        version: version of its options' format.
+        tile_height, tile_width: rows and columns of the driven tensor in one tile.
+        chunk: pixels of a run.
+        longest_runs: pixels of a run for each stage, 0 for ``chunk``.
+        ahead: stages that always compute whole runs, even where fewer pixels are needed.
+        counts: number of compared stages, weights, table entries, replayed runs and so on, by name.
+        values: pairs of a tensor of the block and a tensor of the original that hold the same bytes if the stages are
+            sound.
     """
 
     operator: str
@@ -76,13 +79,12 @@ class Certificate:
     """The outcome of a validation.
 
     Attributes:
-        findings: everything found wrong, in the order of the rewritten model. None: proven.
+        findings: all differences, in the order of the rewritten model; proven if there are none.
         blocks: the fused blocks.
-        plain: operators that are the same in both models.
-        notes: what a reader must know about the scope of the proof.
-        same: tensors of the original and of the rewritten model that were found to hold the same bytes, where what
-            writes them is sound.
-        narrower: tensors in blocks that lack channels of the original's, because these say nothing.
+        plain: number of operators that are the same in both models.
+        notes: limits of the proof's scope, one sentence each.
+        same: pairs of tensors (original, rewritten) that hold the same bytes if their writers are sound.
+        narrower: number of tensors in blocks that lack channels of the original's because those carry no information.
     """
 
     findings: tuple[Finding, ...]
@@ -94,19 +96,19 @@ class Certificate:
 
     @property
     def proven(self) -> bool:
-        """Whether the rewritten model computes, for all inputs, what the original does if kernels do their work."""
+        """Return whether the rewritten model computes the original's bytes for all inputs, given correct kernels."""
         return not self.findings
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was compared in all blocks together."""
+        """Return the number of compared values of all blocks, by name."""
         total: Counter[str] = Counter()
         for block in self.blocks:
             total.update(block.counts)
         return dict(total)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``schemas/comparison.schema.json`` has it."""
+        """Return the object that ``schemas/comparison.schema.json`` describes."""
         return {
             "proven": self.proven,
             "findings": [str(finding) for finding in self.findings],
@@ -117,7 +119,7 @@ class Certificate:
         }
 
     def sentence(self, tested: int | None = None) -> str:
-        """What may be claimed; ``tested`` is the number of inputs both models were run on."""
+        """Return the claim as one sentence; ``tested`` is the number of inputs that both models ran on."""
         if self.findings:
             more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
             return f"not proven equal: {self.findings[0]}{more}"
@@ -126,5 +128,5 @@ class Certificate:
 
 
 def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings without repetition, in order."""
+    """Return the findings in order, each sentence once."""
     return tuple({str(finding): finding for finding in findings}.values())

@@ -1,7 +1,4 @@
-"""The arena plan in a rewritten model: every tensor whole until its last reader.
-
-Which tensor of the rewritten model holds the bytes of which tensor of the original, as far as it is known.
-"""
+"""Which tensors of the rewritten model hold the bytes of which of the original; check of the arena plan."""
 
 from __future__ import annotations
 
@@ -29,7 +26,10 @@ from tflite_fuse.model.witness import Witness
 
 
 def plan_findings(known: Correspondence) -> Iterator[Finding]:
-    """A plan in the file keeps every tensor whole until its last reader; blocks write as their replay says."""
+    """Check that the arena plan keeps every tensor intact until its last reader.
+
+    Outputs of blocks may overlap inputs as far as the replay of their schedules permits.
+    """
     model = known.after
     try:
         offsets = read_plan(model)
@@ -59,7 +59,7 @@ def plan_findings(known: Correspondence) -> Iterator[Finding]:
 
 
 def _strictest(overlaps: Sequence[Overlap]) -> tuple[Overlap, ...]:
-    """A tensor may be several inputs of one block: the most demanding one counts."""
+    """Return one overlap per pair of tensors; where a tensor is several inputs of a block, the largest distance."""
     found: dict[tuple[int, int], int] = {}
     for overlap in overlaps:
         pair = overlap.input, overlap.output
@@ -69,20 +69,20 @@ def _strictest(overlaps: Sequence[Overlap]) -> tuple[Overlap, ...]:
 
 @dataclass
 class Correspondence:
-    """What is known of two models while the rewritten one is walked through.
+    """State of the comparison while it walks through the rewritten model.
 
     Attributes:
         before, after: the original and the rewritten model.
-        witness: what the rewritten model's file says of the choices that made it.
+        witness: choices of the passes, from the rewritten model's file.
         original: the original as values.
-        values: by tensor of the rewritten model, a tensor of the original that holds the same bytes.
-        outside: tensors of the original behind what blocks read from outside the arena: (streamed, number) of each.
-        replaced: float32 inputs and outputs of the original, and the int8 tensors that take their place.
-        states: variables of the original that blocks may keep.
-        dissolved: subgraphs of the original that went with those blocks keep.
-        uninitialized: (subgraph, operator) of those that went although the subgraph stays.
+        values: tensor of the rewritten model → a tensor of the original that holds the same bytes.
+        outside: (streamed, number) of each input that blocks read from outside the arena → tensor of the original.
+        replaced: float32 or uint8 input or output of the original → the int8 tensor that takes its place.
         findings, notes, blocks, plain: for the certificate.
-        overlaps: how far the outputs of blocks may lie over their inputs, by the replay of their schedules.
+        states: variables of the original that blocks may keep.
+        dissolved: subgraphs of the original that only initialized those variables and are gone.
+        uninitialized: (subgraph, operator) pairs that are gone although their subgraph stays.
+        overlaps: distances by which outputs of blocks may overlap their inputs, from the replay of their schedules.
     """
 
     before: Model
@@ -115,23 +115,24 @@ class Correspondence:
         unite_types(self.original)
 
     def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:
-        """Notes something that is wrong."""
+        """Add a finding."""
         self.findings.append(Finding(where, what, expected=expected, found=found))
 
     def same(self, mine: int, theirs: int) -> bool:
-        """Whether a tensor of the rewritten model is known to hold the bytes of one of the original."""
+        """Return whether a tensor of the rewritten model is known to hold the bytes of one of the original."""
         return mine in self.values and self.original.value(self.values[mine]) == self.original.value(theirs)
 
     def check_type(self, where: str, tensor: int, theirs: int) -> None:
-        """That a tensor has the type of one of the original, whose value it holds."""
+        """Report a tensor whose type differs from that of the original's tensor with the same value."""
         mine = self.after.main.tensors[tensor]
         if mine.type != self.original.tensors[theirs].type:
             self.found(where, f"type of tensor {mine.name}", self.original.tensors[theirs].type, mine.type)
 
     def check_tensors(self, where: str, tensors: Iterable[int]) -> None:
-        """Tensors between operators are those of the original that hold their bytes, field by field.
+        """Report tensors whose type, shape, quantization or name differ from the original's with the same bytes.
 
-        An int8 tensor that took the place of a float32 one has its name; a tensor the rewrite made may have any.
+        An int8 tensor may have the name of the float32 or uint8 tensor that it replaces. A tensor added by the rewrite
+        may have any name.
         """
         for tensor in tensors:
             if not self._is_among_its_own(tensor):
@@ -150,10 +151,10 @@ class Correspondence:
 
 
 def reads_alike(a: Tensor, b: Tensor, *, shaped: bool = True) -> bool:
-    """Whether an operator that reads the same bytes in two tensors sees the same: their scales and shapes, too.
+    """Return whether an operator reads the same values from two tensors of the same bytes: scales and shapes match.
 
     Args:
-        shaped: whether it looks at shapes.
+        shaped: whether the operator depends on shapes.
     """
     return _as_read(a, shaped) == _as_read(b, shaped)
 
@@ -168,5 +169,5 @@ def _as_read(tensor: Tensor, shaped: bool) -> Tensor:
 
 
 def same_fields(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are equal in all but their names and the numbers of their buffers."""
+    """Return whether two tensors are equal in all fields but name and buffer number."""
     return replace(a, buffer=0, name=None) == replace(b, buffer=0, name=None)

@@ -1,8 +1,9 @@
-"""Tensors that hold channels or a part of another tensor, or its rows and columns repeated, whatever moved them there.
+"""Tensors that hold channels, a part, or repeated rows and columns of another tensor, through any chain of moves.
 
-An operator that moves values is followed by letting it move the numbers 0, 1, 2 … in their place. Where a tensor turns
-out to hold the same channels of every pixel of a tensor further up, the original gets a GATHER that says so; where it
-holds all of them in order, both are one value. A part gets a SLICE, an image made larger a RESIZE_NEAREST_NEIGHBOR.
+Each chain of operators that move values is applied to the numbers 0, 1, 2 … in place of the values. A tensor that holds
+the same channels of every pixel of an earlier tensor is also known as a GATHER of it; with all channels in order both
+are
+one value. A part is also known as a SLICE, an enlarged image as a RESIZE_NEAREST_NEIGHBOR.
 """
 
 from __future__ import annotations
@@ -20,20 +21,19 @@ from tflite_fuse.model.options import make_options
 Numbers = npt.NDArray[np.int64]
 
 MOST_VALUES = 1 << 22
-"""Values of a tensor whose way is followed; a number for each takes eight times their memory."""
+"""Largest tensor, in values, whose moves are followed; a number for each takes 8 bytes."""
 _MOST_KEPT, _MOST_LOOKED_UP, _LEAST = 1 << 25, 1 << 26, 1 << 8
-"""Numbers kept of all tensors, and numbers looked up, a few at least for each step: a chain of moves is followed from
-each tensor to its beginning."""
+"""Limits of the work: numbers kept for all tensors, numbers looked up in all chains, least count of a look-up."""
 
 
 def is_followed(dims: tuple[int, ...]) -> bool:
-    """Whether each value of a tensor of this shape is given a number."""
+    """Return whether the moves of a tensor of this shape are followed."""
     return min(dims, default=1) > 0 and prod(dims) <= MOST_VALUES
 
 
 def add_gathers(original: Original) -> None:
-    """Adds to the original, for every tensor that holds channels of one further up, the GATHER that would make it."""
-    # For each tensor, the one it is made of, and which of its values it holds.
+    """Add to the original, for every tensor that holds channels of an earlier one, the GATHER that would make it."""
+    # tensor -> (its source, index into the source of each of its values)
     held: dict[int, tuple[int, Numbers]] = {}
     kept = looked_up = 0
     for step in tuple(original.steps):
@@ -55,7 +55,7 @@ def add_gathers(original: Original) -> None:
 
 
 def _further_up(held: dict[int, tuple[int, Numbers]], tensor: int) -> Iterator[tuple[int, Numbers]]:
-    """The tensors further up whose values a tensor holds, and which of them."""
+    """Return the earlier tensors whose values a tensor holds, nearest first, with the index of each value in them."""
     further, numbers = held[tensor]
     yield further, numbers
     while further in held:
@@ -65,7 +65,7 @@ def _further_up(held: dict[int, tuple[int, Numbers]], tensor: int) -> Iterator[t
 
 
 def _add(original: Original, step: Step, tensor: int, held: dict[int, tuple[int, Numbers]]) -> int:
-    """Numbers looked up on the way."""
+    """Add the operators that would make a tensor from earlier ones; return the count of numbers looked up."""
     output, looked_up = original.image(tensor), 0
     for source, numbers in _further_up(held, tensor):
         looked_up += max(numbers.size, _LEAST)
@@ -82,14 +82,15 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, tuple[int,
             original.unite(source, tensor)
             continue
         if original.tensors[tensor].dims != (*original.tensors[source].dims[:-1], len(channels)):
-            continue  # what the runtime's GATHER would make is another tensor
+            continue  # the runtime's GATHER would give another shape
         options = make_options("GatherOptions", axis=len(original.tensors[source].dims) - 1)
         original.add_operator(step, "GATHER", (source, original.add_numbers(channels)), tensor, options)
     return looked_up
 
 
 def _add_other(original: Original, step: Step, source: int, tensor: int, numbers: Numbers) -> None:
-    """The SLICE that cuts a tensor from one further up, or the operator that repeats that one's rows and columns."""
+    """Add the SLICE that cuts a tensor from an earlier one, or the operator that repeats the earlier one's rows and
+    columns."""
     dims, wanted = original.tensors[source].dims, original.tensors[tensor].dims
     if len(dims) != len(wanted) or not numbers.size or not 2 <= len(dims) <= 4 or min(*dims, *wanted) < 1:
         return
@@ -108,7 +109,7 @@ def _add_other(original: Original, step: Step, source: int, tensor: int, numbers
 
 
 def add_ends(original: Original, windows: Sequence[int]) -> None:
-    """Adds the SLICE of every longer window that makes a shorter one; all end with the same values."""
+    """Add the SLICE that makes each shorter window of a longer one; all windows end with the same values."""
     for longer in windows:
         for shorter in windows:
             size, all_ = (prod(original.tensors[tensor].dims) for tensor in (shorter, longer))
@@ -119,7 +120,7 @@ def add_ends(original: Original, windows: Sequence[int]) -> None:
 
 
 def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:
-    """The channels a GATHER along the last dimension takes; None for any other."""
+    """Return the channels that a GATHER along the last dimension takes; None for any other GATHER."""
     dims, listed = original.tensors[step.inputs[0]].dims, original.numbers(step.operand(1))
     if step.number("axis") not in (-1, len(dims) - 1) or step.number("batch_dims") or not listed:
         return None
@@ -127,9 +128,9 @@ def gathered_channels(original: Original, step: Step) -> tuple[int, ...] | None:
 
 
 def origin(original: Original, tensor: int) -> tuple[int, Numbers]:
-    """The tensor furthest up whose values a tensor holds, moved alone, and which of them it holds, in its shape.
+    """Return the earliest tensor whose values a tensor holds through moves alone, and the index of each value in it.
 
-    A tensor that is not followed holds its own values, without a number for any.
+    The indices have the tensor's shape. A tensor that is too large to follow is its own origin, with an empty array.
     """
     place, dims = original.in_file.get(tensor, -1), original.tensors[tensor].dims
     if not is_followed(dims):
@@ -152,7 +153,7 @@ def origin(original: Original, tensor: int) -> tuple[int, Numbers]:
 
 
 def parts_of(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
-    """What becomes of the values in each output; None where that is not known."""
+    """Return the values of each output of an operator that moves ``values``; None if that is unknown."""
     rank = values.ndim
     if step.name in RENAMING and len(step.outputs) == 1:
         dims = original.tensors[step.outputs[0]].dims
@@ -206,7 +207,7 @@ def _split(original: Original, step: Step, values: Numbers) -> list[Numbers] | N
 
 
 def kept_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
-    """The part of each dimension that is kept; None for one out of range. Of a GATHER every n'th, if it is so."""
+    """Return what a SLICE, STRIDED_SLICE or evenly spaced GATHER keeps of each dimension; None if out of range."""
     if step.name == "GATHER":
         yield from _gathered_parts(original, step, dims)
         return

@@ -1,4 +1,4 @@
-"""The operators of the rewritten model, in order: those that are as they were, and fused blocks."""
+"""Matches the operators of the rewritten model, in order: unchanged operators and fused blocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ELEMENTS: dict[int, ElementType] = {
 
 
 def match_operators(known: Correspondence) -> None:
-    """Walks through the rewritten model's operators."""
+    """Match every operator of the rewritten model with the original's and collect findings in ``known``."""
     walk = _Walk(known)
     for index, operator in enumerate(known.after.main.operators):
         walk.visit(operator_label(known.after, index), operator)
@@ -36,7 +36,8 @@ def match_operators(known: Correspondence) -> None:
 
 
 class _Walk:
-    """Operators with effects must come in their old order, each once; all others wherever their operands are known."""
+    """Walk through the operators. Those with side effects must come in the original's order, each once; all others may
+    come anywhere."""
 
     def __init__(self, known: Correspondence) -> None:
         self.known = known
@@ -49,7 +50,7 @@ class _Walk:
         self._droppable = droppable(known.states)
 
     def visit(self, label: str, operator: Operator) -> None:
-        """Matches one operator."""
+        """Match one operator: unchanged, a fused block, or a reshape of known bytes."""
         known = self.known
         name = operator_name(known.after, operator)
         if self._is_as_it_was(operator):
@@ -67,7 +68,7 @@ class _Walk:
             known.found(label, "no operator of the original does the same with the same operands")
 
     def _keeps_bytes(self, operator: Operator) -> bool:
-        """Whether an operator that gives bytes another shape reads known ones, which stay, and keeps their type."""
+        """Return whether a renaming operator reads known bytes of a tensor that is no variable, and keeps the type."""
         tensors, reads, writes = self.known.after.main.tensors, operator.inputs or (-1,), operator.outputs or ()
         if len(writes) != 1 or reads[0] not in self.known.values:
             return False
@@ -75,7 +76,7 @@ class _Walk:
         return source.type == tensors[writes[0]].type and not source.is_variable
 
     def finish(self) -> None:
-        """Nothing with effects may be left, but for what blocks keep the state of."""
+        """Report operators with side effects that are missing, except those of states that blocks may keep."""
         known, missing = self.known, self._dropped.union(self._effects)
         known.dissolved, wrong = dropped_graphs(known.original, known.states, missing)
         known.uninitialized = uninitialized(known.states, missing)
@@ -102,14 +103,15 @@ class _Walk:
         return False
 
     def _next_effects(self) -> Iterator[Step]:
-        """The first operator with effects that is left, and those behind what blocks may keep the state of."""
+        """Return the next operator with side effects, and those that follow droppable ones."""
         for index in self._effects:
             yield self.known.original.steps[index]
             if index not in self._droppable:
                 return
 
     def _alike(self, operator: Operator) -> Sequence[Step]:
-        """Operators of the original that read the same values: those not found yet first, then those named alike."""
+        """Return the original's operators that read the same values: those not matched yet first, then those of equal
+        names."""
         known, values = self.known, self.known.values
         read = [values[t] for t in operator.inputs or () if t in values]
         steps = known.original.readers(read[0]) if read else known.original.steps
@@ -122,14 +124,14 @@ class _Walk:
         return sorted(steps, key=rank)
 
     def _bind(self, operator: Operator, step: Step) -> bool:
-        """Whether an operator is a step of the original; its outputs then hold what the step's do."""
+        """Match an operator with a step of the original; on success its outputs are known to hold the step's."""
         mine, theirs = _operands(operator), _operands(step.operator)
         counts = [[len(group) for group in operands] for operands in (mine, theirs)]
         if _without_operands(operator) != _without_operands(step.operator) or counts[0] != counts[1]:
             return False
         fresh: dict[int, int] = {}
         read = enumerate(zip((*mine[0], *mine[2]), (*theirs[0], *theirs[2]), strict=True))
-        one_row = 0 if step.name == "FULLY_CONNECTED" else -1  # of its input it sees the values alone, row after row
+        one_row = 0 if step.name == "FULLY_CONNECTED" else -1  # the shape of its input does not matter
         if not all(self._same_operand(a, b, fresh, shaped=place != one_row) for place, (a, b) in read):
             return False
         tensors, originals = self.known.after.main.tensors, self.known.original.tensors
@@ -150,8 +152,8 @@ class _Walk:
         if content != known.original.content(theirs) or not same_fields(tensor, other):
             return False
         if not content:
-            # Nothing has written it, nor in the original: a variable, or a tensor without a writer. The name says
-            # which one it is; one variable is never two.
+            # A variable, or a tensor without a writer in both models. It is identified by name; one variable never
+            # matches two.
             others = (*known.values.values(), *(their for own, their in fresh.items() if own != mine))
             fresh[mine] = theirs
             found = tensor.name == other.name and not (tensor.is_variable and theirs in others)
@@ -172,14 +174,15 @@ _Typed = tuple[int, int, int, int]
 
 
 def _same_bytes(told: _Typed | None, found: _Typed, *, in_rows: bool) -> bool:
-    """Whether a block reads the bytes the metadata tells of: of a stream pixel by pixel, else in rows of any length."""
+    """Return whether a block reads the bytes that the metadata names: a stream pixel by pixel, else in rows of any
+    length."""
     if told is None or in_rows:
         return told == found
     return (prod(told[:3]), told[3]) == (prod(found[:3]), found[3])
 
 
 class _Block:
-    """The operator of a fused block: its operands, then what they hold."""
+    """The operator of a fused block: first its operands are checked, then its contents."""
 
     def __init__(self, known: Correspondence, label: str, operator: Operator) -> None:
         self.known, self.label, self.operator = known, label, operator
@@ -189,7 +192,7 @@ class _Block:
         self.known.found(self.label, what, expected, found)
 
     def check(self) -> None:
-        """Compares the block with the original's operators."""
+        """Compare the block with the original's operators."""
         known = self.known
         if len(self.inputs) < 1 or len(self.outputs) < 2 or min(*self.inputs, *self.outputs) < 0:
             self.found(f"the operator has {len(self.inputs)} inputs and {len(self.outputs)} outputs")
@@ -201,7 +204,7 @@ class _Block:
             return
         bare = replace(self.operator, custom_options=None, inputs=None, outputs=None)
         if bare != Operator(opcode_index=self.operator.opcode_index):
-            self.found("the operator has fields that mean nothing to a block")
+            self.found("the operator has fields that no block uses")
         constants = known.after.buffers[known.after.main.tensors[self.inputs[-1]].buffer].data or b""
         self._check_bytes(self.inputs[-1], len(constants), "constants")
         self._check_sum(options, constants)
@@ -228,8 +231,8 @@ class _Block:
             self.found("the checksum", checksum(options, constants), options.checksum)
 
     def keep(self) -> None:
-        """A block that the original has already computes what it did; how far its outputs may lie over its inputs is
-        followed, because the arena plan is new."""
+        """Check a block that the original has, too: only how far its outputs may overlap its inputs, because the arena
+        plan is new."""
         try:
             options = read_options(self.operator.custom_options or b"")
         except DamagedError as error:
@@ -250,7 +253,8 @@ class _Block:
                 self.known.overlaps.append(Overlap(arena[i], self.outputs[-1], distance))
 
     def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
-        """The model's tensors behind the block's inputs and outputs, by the block's tensor; operands count up."""
+        """Return the model's tensor of each of the block's input and output tensors; their operand numbers must count
+        up."""
         found: list[dict[int, int]] = []
         kept = self._variables()
         own = 1 + min(kept, 2 if state_size(options) else 1)
@@ -271,7 +275,7 @@ class _Block:
         return found[0], found[1]
 
     def _from_outside(self, options: Options) -> dict[int, int]:
-        """The original's tensors behind external tensors and sources."""
+        """Return the original's tensor of each external tensor and of each output of a SOURCE stage."""
         found: dict[int, int] = {}
         entries = {(e.mode is InputMode.STREAMED, e.number): e for e in outside_inputs(self.known.after)}
         images = {key: (*entry.image, int(_ELEMENTS[entry.type])) for key, entry in entries.items()}
@@ -282,7 +286,7 @@ class _Block:
                 value = self.known.outside.get((sourced, desc.operand))
                 image = (desc.height, desc.width, desc.channels, desc.element_type)
                 if value is None:
-                    self.found(f"tensor {t} is outside tensor {desc.operand}, of which the metadata says nothing")
+                    self.found(f"tensor {t} is input {desc.operand} outside the arena, which the metadata lacks")
                 elif not _same_bytes(images.get((sourced, desc.operand)), image, in_rows=sourced):
                     self.found(f"image of tensor {t}", images.get((sourced, desc.operand)), image)
                 else:
@@ -292,21 +296,27 @@ class _Block:
         return found
 
     def _check_bytes(self, tensor: int, size: int, what: str) -> None:
-        """The constants and the scratch of a block are plain bytes that no other operator touches."""
+        """Check that a block's constants or scratch are plain bytes that no other operator uses."""
         wanted = Tensor(shape=(size,), type=TensorType.INT8)
         self._check_own(tensor, wanted, f"its {what}, is not {size} plain bytes")
 
     def _variables(self) -> int:
-        """How many variables stand before the constants: the block's own, and before it that of the last block."""
+        """Return the number of variables before the constants: the block's state, and before it that of the model's
+        last block."""
         tensors, found = self.known.after.main.tensors, 0
         while found + 1 < len(self.inputs) and tensors[self.inputs[-2 - found]].is_variable:
             found += 1
         return found
 
     def _check_state(self, options: Options) -> None:
-        """The state is the block's own, but that the others see that of the model's last block: by it they know that a
-        step went well. Without that a block would go on where a later one fails. One that keeps no state, but may fail
-        as it reads from outside the arena, counts its steps if it is the last."""
+        """Check the variable that holds the block's state.
+
+        Other blocks also read the state of the model's last block, to see whether the last step succeeded: without it a
+        block
+        would continue after a step in which a later one failed. A last block without a state that may fail, because it
+        reads from
+        outside the arena, counts its steps.
+        """
         after, size, kept = self.known.after, state_size(options), self._variables()
         blocks = [op.inputs or () for op in after.main.operators if operator_name(after, op) == FUSED_OPERATOR]
         states = [i[-2] for i in blocks if len(i) > 1 and i[-2] >= 0 and after.main.tensors[i[-2]].is_variable]
@@ -324,7 +334,7 @@ class _Block:
             self.found("its step does not end with that of the model's last block with a state")
 
     def _check_waited_for(self, options: Options, is_stateful: bool) -> None:
-        """What reads from outside and has no number of its own stands before a block that has one."""
+        """Report a stateless block that reads from outside the arena behind all blocks with a state."""
         after = self.known.after
         behind = after.main.operators[after.main.operators.index(self.operator) + 1 :]
         inputs = [op.inputs or () for op in behind if operator_name(after, op) == FUSED_OPERATOR]

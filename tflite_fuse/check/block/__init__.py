@@ -1,1 +1,1 @@
-"""A block as the proof reads it: options, constants, and a replay of its schedule."""
+"""Decoding of one block for the proof: options, constants, and a replay of its schedule."""

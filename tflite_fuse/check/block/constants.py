@@ -1,7 +1,7 @@
-"""A block's constants: weights unpacked by index arithmetic, tables, padding, and what bytes none of them explains.
+"""Layout of a block's constants: weights by index arithmetic, tables, padding; every byte must belong to one of them.
 
-Every section starts at a multiple of 16. Between sections lie fewer than 16 bytes, all zero; weights that are packed
-are filled up with zeros. Stages that pad with the same value share one pixel of padding, as long as the longest any
+Every section starts at a multiple of 16. Gaps between sections have fewer than 16 bytes, all zero; packed weights are
+filled up with zeros. Stages that pad with the same value share one pixel of padding of the largest length that a
 stage of the block needs; nothing else is shared.
 """
 
@@ -22,11 +22,11 @@ Indices = npt.NDArray[np.intp]
 
 
 class MissingError(Exception):
-    """A section lies outside the constants, or where none may start."""
+    """A section lies outside the constants or is not aligned."""
 
 
 class Constants:
-    """The bytes of the constant tensor; remembers which of them were read, and as what."""
+    """The bytes of the constant tensor, with a record of the sections that were read."""
 
     def __init__(self, data: bytes | Int8s) -> None:
         self._data = np.frombuffer(data, np.int8) if isinstance(data, bytes) else data
@@ -34,20 +34,20 @@ class Constants:
         self._pads: dict[int, int] = {}
 
     def copy(self) -> Constants:
-        """The same bytes, of which nothing was read yet."""
+        """Return the same bytes without the record."""
         return Constants(self._data)
 
     def adopt(self, copy: Constants) -> None:
-        """What was read of a copy was read of these."""
+        """Add the record of a copy."""
         self._taken += copy._taken
         for offset, channels in copy._pads.items():
             self._pads[offset] = max(channels, self._pads.get(offset, 0))
 
     def take(self, offset: int, size: int, what: str) -> Int8s:
-        """``size`` bytes that nothing else uses.
+        """Return ``size`` bytes at ``offset``, which no other section may use.
 
         Raises:
-            MissingError: they are not there, or do not start where a section may.
+            MissingError: the section is out of range or not aligned.
         """
         if offset < 0 or offset % ALIGNMENT or offset + size > len(self._data):
             raise MissingError(f"{what} of {size} bytes at byte {offset} of {len(self._data)}")
@@ -55,18 +55,18 @@ class Constants:
         return self._data[offset : offset + size]
 
     def table(self, offset: int, numbers: int, what: str) -> Int64s:
-        """int32 numbers."""
+        """Return int32 numbers as int64."""
         return self.take(offset, 4 * numbers, what).view("<i4").astype(np.int64)
 
     def pad(self, offset: int, channels: int) -> Int8s:
-        """One pixel of padding, which other stages may share."""
+        """Return one pixel of padding, which stages may share."""
         if offset < 0 or offset % ALIGNMENT or offset + channels > len(self._data):
             raise MissingError(f"padding of {channels} bytes at byte {offset} of {len(self._data)}")
         self._pads[offset] = max(channels, self._pads.get(offset, 0))
         return self._data[offset : offset + channels]
 
     def problems(self) -> list[str]:
-        """What is wrong with the constants as a whole."""
+        """Return sections that overlap, gaps that are too long or not zero, and padding that is not uniform."""
         found: list[str] = []
         sections: dict[int, tuple[int, str]] = {}
         for offset, size, what in self._taken:
@@ -88,7 +88,7 @@ class Constants:
         for offset, (size, what) in sorted(sections.items()):
             found += self._gap(end, offset, what)
             end = max(end, offset + size)
-        # A tensor cannot be empty: a block without constants has 16 bytes of zeros.
+        # TFLite has no empty tensors: a block without constants has 16 bytes of zeros.
         return found + self._gap(end, max(ALIGNMENT, -(-end // ALIGNMENT) * ALIGNMENT), "the end", at_end=True)
 
     def _gap(self, end: int, start: int, what: str, *, at_end: bool = False) -> list[str]:
@@ -97,17 +97,17 @@ class Constants:
         if start < end or (start - end >= ALIGNMENT and not (at_end and end == 0)):
             return [f"{what} starts at byte {start}, the section before it ends at byte {end}"]
         filled = np.flatnonzero(self._data[end:start])
-        return [f"byte {end + int(filled[0])} in front of {what} has no meaning and is not 0"] if len(filled) else []
+        return [f"byte {end + int(filled[0])} in front of {what} is in no section and is not 0"] if len(filled) else []
 
 
 # ---- Layouts ----
 
 
 def layout_of(kind: StageKind, stage: StageDesc, source: TensorDesc, fits_down: bool) -> int:
-    """The layout the format asks for: packed wherever the fast kernels can read it, scaling down where they may.
+    """Return the ``WeightLayout`` that the format prescribes: packed where the fast kernels support it.
 
     Args:
-        fits_down: whether every channel may be scaled down in one go.
+        fits_down: whether every channel can be requantized by a shift to the right (see ``expected_table``).
     """
     pixels = source.height * source.width
     if kind not in (StageKind.CONV, StageKind.DEPTHWISE) and not (kind is StageKind.FULLY_CONNECTED and pixels == 1):
@@ -133,12 +133,12 @@ def layout_of(kind: StageKind, stage: StageDesc, source: TensorDesc, fits_down: 
 
 
 def may_be_halfwords(kind: StageKind, layout: int, source: TensorDesc) -> bool:
-    """Whether the format leaves it to the encoder to store weights of this layout in halfwords."""
+    """Return whether the encoder may store weights of this layout in 16 bits."""
     return layout == WeightLayout.PACKED_DOWN and packed_by_quads(kind, source)
 
 
 def packed_by_quads(kind: StageKind, source: TensorDesc) -> bool:
-    """Whether packed weights are those of the convolution kernel."""
+    """Return whether packed weights have the layout of the convolution kernel."""
     return kind is not StageKind.DEPTHWISE or source.channels == 1
 
 
@@ -148,11 +148,11 @@ def _up(value: int, multiple: int) -> int:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the weights of a stage lie.
+    """Positions of a stage's weights within their section.
 
     Attributes:
         index: byte of weight [output channel, tap row, tap column, input channel].
-        size: bytes in all; those no index names are zero.
+        size: bytes of the section; bytes without an index are zero.
     """
 
     index: Indices
@@ -160,13 +160,16 @@ class Places:
 
 
 def in_int16(places: Places) -> Places:
-    """Packed weights of 8 bits as elements of 16: the middle two of every four change places."""
+    """Return the positions of 16-bit weights, in elements: the middle two of every four are swapped."""
     place = places.index % 4
     return Places(places.index - place + place % 2 * 2 + place // 2, places.size)
 
 
 def single_weights(halfwords: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
-    """Weights of two channels in a halfword each, as those of 8 bits lie; one of them is 128 if they can be no int8."""
+    """Return the 8-bit weights of halfwords that hold two channels each.
+
+    A weight is 128 where no pair of int8 gives the halfword.
+    """
     quads = halfwords.astype(np.int32).reshape(-1, 2, 2)  # values [(0, 2), (1, 3)]
     second = (quads + 128) % 256 - 128
     both = np.stack([(quads - second) // 256, second], axis=1)
@@ -174,10 +177,10 @@ def single_weights(halfwords: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
 
 
 def weight_places(kind: StageKind, layout: int, shape: tuple[int, int, int, int], source: TensorDesc) -> Places:
-    """Byte of each weight within its section.
+    """Return the byte of each weight within its section.
 
     Args:
-        shape: output channels, tap rows, tap columns, input channels the filter reads.
+        shape: output channels, tap rows, tap columns, input channels of the filter.
     """
     channels, rows, columns, depth = shape
     c, y, x, i = np.ogrid[:channels, :rows, :columns, :depth]
@@ -186,12 +189,12 @@ def weight_places(kind: StageKind, layout: int, shape: tuple[int, int, int, int]
     if layout == WeightLayout.PLAIN:
         return Places(((c * rows + y) * columns + x) * depth + i, channels * rows * columns * depth)
     if packed_by_quads(kind, source):
-        # Pairs of channels; each row of taps filled up to words of four values, which the two take in turn.
+        # Pairs of channels take turns in words of four values; each row of taps is filled up to whole words.
         row = _up(columns * depth, 4)
         value = y * row + x * depth + i
         pair = 2 * rows * row
         return Places(c // 2 * pair + value // 4 * 8 + c % 2 * 4 + value % 4, _up(channels, 2) // 2 * pair)
-    # Pairs of rows; a word has two columns of the upper one, then the same of the lower one. The odd row comes last.
+    # Pairs of rows: each word holds two columns of the upper row, then of the lower one. An odd row comes last.
     both, last = 2 * _up(columns, 2), _up(columns, 4)
     each = rows // 2 * both + rows % 2 * last
     in_pair = y // 2 * both + x // 2 * 4 + y % 2 * 2 + x % 2

@@ -1,4 +1,4 @@
-"""The custom operator's options: read again, and written again to see that no byte of them is without a meaning."""
+"""Reads a custom operator's options and writes them again, so every byte of them is accounted for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FILLED = ("version", "header", "tensors", "stages", "stage_inputs")
 
 
 class Options(NamedTuple):
-    """What the options hold."""
+    """The contents of the options; ``words`` is the description for model viewers behind them."""
 
     version: int
     header: BlockHeader
@@ -42,14 +42,14 @@ class Options(NamedTuple):
 
 
 class DamagedError(Exception):
-    """The options cannot be read; says why in a clause."""
+    """The options cannot be read; the message is a clause."""
 
 
 def read_options(data: bytes) -> Options:
-    """The structs in the options.
+    """Return the structs of the options.
 
     Raises:
-        DamagedError: they are no FlatBuffer of this kind and a known version, or hold a byte that means nothing.
+        DamagedError: they are no FlatBuffer of this kind and a known version, or hold a byte without a meaning.
     """
     try:
         found = _parse(data)
@@ -57,27 +57,25 @@ def read_options(data: bytes) -> Options:
     except struct.error as error:
         raise DamagedError("the options are cut short") from error
     if not data.startswith(again):
-        raise DamagedError("the options hold bytes that mean nothing, or have another order than this version writes")
+        raise DamagedError("the options hold bytes without a meaning, or another order than this version writes")
     if len(data) > len(again):
         found = found._replace(words=data[len(again) :])
         _require_true_words(found)
     for part in (found.header, *found.tensors, *found.stages):
         for name in LATER[type(part)]:
             if getattr(part, name):
-                raise DamagedError(
-                    f"field {name} of a {type(part).__name__} is {getattr(part, name)}, nothing fills it"
-                )
+                raise DamagedError(f"field {name} of a {type(part).__name__} is {getattr(part, name)} and must be 0")
     return found
 
 
 def _require_true_words(options: Options) -> None:
-    """What viewers show of the block is what its structs say."""
+    """Raise unless the description for model viewers agrees with the structs."""
     try:
         true = description(options.header, options.tensors, options.stages)
     except (LookupError, ValueError, OverflowError):
         true = b""
     if options.words != true:
-        raise DamagedError("the description behind the options says something else than they do")
+        raise DamagedError("the description behind the options differs from them")
 
 
 def _parse(data: bytes) -> Options:
@@ -107,7 +105,7 @@ def _parse(data: bytes) -> Options:
 
 
 def checksum(options: Options, constants: bytes) -> int:
-    """What the checksum of options and constants must be."""
+    """Return the CRC-32 of options and constants that the options must hold."""
     return zlib.crc32(canonical(options._replace(checksum=0)) + options.words + constants)
 
 
@@ -118,7 +116,7 @@ def _inside(position: int, data: bytes) -> int:
 
 
 def _vector(data: bytes, field: int, size: int) -> bytes:
-    """The bytes of a vector's elements."""
+    """Return the bytes of a vector's elements."""
     (relative,) = struct.unpack_from("<I", data, _inside(field, data))
     start = _inside(field + relative, data)
     (count,) = struct.unpack_from("<I", data, start)
@@ -133,8 +131,7 @@ def _structs(data: bytes, field: int, kind: type[_Desc]) -> tuple[_Desc, ...]:
 
 
 def canonical(options: Options) -> bytes:
-    """The one way these options are written: inputs of stages, stages, tensors, then the table with its header; words
-    come behind it."""
+    """Return the options' bytes in their only permitted order: inputs of stages, stages, tensors, table, header."""
     builder = flatbuffers.Builder(4096)
     inputs = _add_vector(builder, [struct.pack("<i", number) for number in options.stage_inputs], 4)
     stages = _add_vector(builder, _packed(options.stages), LAYOUTS[StageDesc].size)

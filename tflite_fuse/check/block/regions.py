@@ -1,8 +1,9 @@
-"""Which rows and columns of every tensor each tile of a block computes.
+"""Rows and columns of every tensor that each tile of a block computes.
 
-A tile is a rectangle of the driven tensor. Going through the stages from the last to the first, a stage's region is
-what its readers' windows see of its output, rows and columns apart, never outside the tensor. In a block of one tile
-what is not in scratch counts whole besides.
+A tile is a rectangle of the driven tensor. From the last stage to the first, the region of a stage's output is the
+union
+of its readers' windows, rows and columns apart, clipped to the tensor. In a block of one tile all tensors outside
+scratch are computed as a whole.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ NOWHERE = 1 << 40
 
 
 def pixel_bytes(tensor: TensorDesc) -> int:
-    """What a pixel takes: four bytes for each float32, one for each element of another type."""
+    """Return the bytes of a pixel: channels times 4 for float32, else times 1."""
     return tensor.channels << (2 if tensor.element_type == ElementType.FLOAT32 else 0)
 
 
 @dataclass(frozen=True)
 class BlockProgram:
-    """A block's options in the form the replay reads.
+    """A block's options in the form that the replay reads.
 
     Attributes:
         header, tensors, stages: as stored.
-        inputs: tensors read, by stage.
+        inputs: tensors that each stage reads.
     """
 
     header: BlockHeader
@@ -44,12 +45,12 @@ class BlockProgram:
 
     @property
     def one_tile(self) -> bool:
-        """Whether the first tile is the only one."""
+        """Return whether one tile covers the driven tensor."""
         driven = self.tensors[self.header.driven]
         return self.header.tile_height >= driven.height and self.header.tile_width >= driven.width
 
     def sums(self, stage: int) -> bool:
-        """Whether a stage adds up all pixels of its input before it writes one."""
+        """Return whether a stage sums all pixels of its input before it writes one."""
         if not self.inputs[stage]:
             return False
         source = self.tensors[self.inputs[stage][0]]
@@ -58,7 +59,7 @@ class BlockProgram:
         return kind in _SUMMED or (kind in FULLY_CONNECTED and several)
 
     def sums_driven(self, stage: int) -> bool:
-        """Whether it does so while the tiles run."""
+        """Return whether a stage sums the driven tensor while the tiles run."""
         return self.sums(stage) and self.inputs[stage][0] == self.header.driven
 
     @property
@@ -71,7 +72,7 @@ class BlockProgram:
 
 
 def block_program(options: Options) -> BlockProgram:
-    """The options, with the list of inputs cut into the stages' own."""
+    """Return the options with the list of inputs divided among the stages."""
     inputs = tuple(
         options.stage_inputs[stage.first_input : stage.first_input + stage.input_count] for stage in options.stages
     )
@@ -82,15 +83,15 @@ FLOATS = tuple(kind for kind in StageKind if kind.name.startswith("FLOAT_"))
 """Kinds that read and write float32."""
 
 MOVES = (StageKind.PAD, StageKind.CONCATENATION)
-"""Kinds that write the type they read."""
+"""Kinds whose output has the type of their inputs."""
 
 FULLY_CONNECTED = (StageKind.FULLY_CONNECTED, StageKind.FLOAT_FULLY_CONNECTED)
-"""Kinds that sum over all pixels where there are several."""
+"""Kinds that sum over all pixels if their input has several."""
 
 _SUMMED = (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FLOAT_GLOBAL_AVERAGE)
 
 SPREADING = (StageKind.RESIZE, StageKind.FLOAT_RESIZE, StageKind.TRANSPOSE_CONV, StageKind.DEPTH_TO_SPACE)
-"""Kinds whose dilation is the distance of the input's pixels, not of the taps."""
+"""Kinds whose dilation is the distance between input pixels, not between taps."""
 
 
 PAIRS = (
@@ -102,26 +103,26 @@ PAIRS = (
     StageKind.REAL_PAIR,
     StageKind.FLOAT_PAIR,
 )
-"""Kinds of two inputs, one of which may be a single pixel that goes with all pixels of the other."""
+"""Kinds of two inputs, one of which may be a single pixel that is combined with all pixels of the other."""
 
 
 def repeats(kind: int, source: TensorDesc, output: TensorDesc) -> bool:
-    """Whether an input of a stage is such a pixel."""
+    """Return whether an input of a stage is a single pixel that is combined with all pixels of the other input."""
     goes_with_all = kind in PAIRS or (kind == StageKind.LSTM and source.storage == Storage.PERSISTENT)
     return goes_with_all and source.height * source.width == 1 < output.height * output.width
 
 
 def looks(program: BlockProgram, stage: StageDesc, tensor: int, axis: int) -> tuple[int, int, int, int]:
-    """As ``reach``, at one of a stage's inputs: at its one pixel alone, from wherever, if that goes with all."""
+    """Return ``reach`` for one input of a stage; (0, 0, 1, 1) for a single pixel that is combined with all others."""
     if repeats(stage.kind, program.tensors[tensor], program.tensors[stage.output]):
         return 0, 0, 1, 1
     return reach(stage, axis)
 
 
 def reach(stage: StageDesc, axis: int) -> tuple[int, int, int, int]:
-    """Stride, padding and extent of a stage's windows along rows (0) or columns (1), and the step between input pixels.
+    """Return (stride, padding, extent, step) of a stage's windows along rows (axis 0) or columns (axis 1).
 
-    All count in units of which so many make that step.
+    ``step`` is the distance of neighbouring input pixels; the others are in the same units.
     """
     stride, pad, kernel, apart = (
         (stage.stride_height, stage.pad_top, stage.kernel_height, stage.dilation_height),
@@ -134,13 +135,13 @@ def reach(stage: StageDesc, axis: int) -> tuple[int, int, int, int]:
 
 @dataclass(frozen=True)
 class Axis:
-    """``low[t][i]`` to ``high[t][i]`` of tensor t along one axis in band (or strip) i; empty where low >= high."""
+    """Spans along one axis: ``low[t][i]`` to ``high[t][i]`` of tensor t in band (strip) i; empty where low >= high."""
 
     low: tuple[Ints, ...]
     high: tuple[Ints, ...]
 
     def covers(self, tensor: int, length: int) -> bool:
-        """Whether no position of a tensor is left out."""
+        """Return whether the spans of a tensor leave out no position."""
         seen = np.zeros(length + 1, np.int64)
         full = self.low[tensor] < self.high[tensor]
         np.add.at(seen, self.low[tensor][full], 1)
@@ -149,12 +150,12 @@ class Axis:
 
 
 def _up(units: Ints, apart: int) -> Ints:
-    """The first input pixel that does not lie before a unit."""
+    """Return the first input pixel at or behind a position in units."""
     return np.asarray(-(-units // apart))
 
 
 def spans(program: BlockProgram, axis: int) -> Axis:
-    """The spans of all bands (axis 0) or strips (axis 1), in order."""
+    """Return the spans of all bands (axis 0) or strips (axis 1), in order."""
     lengths = [(tensor.height, tensor.width)[axis] for tensor in program.tensors]
     step = (program.header.tile_height, program.header.tile_width)[axis]
     driven = program.header.driven
@@ -181,13 +182,14 @@ def spans(program: BlockProgram, axis: int) -> Axis:
 
 @dataclass(frozen=True)
 class Tile:
-    """Tiles that differ only in where they lie.
+    """A class of tiles that differ only in their position.
 
     Attributes:
         extents: rows and columns computed of every tensor; (0, 0) for none.
-        origins: for every spatial stage and each of its inputs, row and column of the first window, counted from the
-            first row and column of the input's region, in the units of ``reach``; negative on padding.
-        count: how many such tiles there are.
+        origins: for every spatial stage and each of its inputs, row and column of the first window relative to the
+            input's
+            region, in the units of ``reach``; negative on padding.
+        count: number of tiles of this class.
     """
 
     extents: tuple[tuple[int, int], ...]
@@ -199,7 +201,7 @@ class Tile:
 
 
 def tiles(program: BlockProgram, rows: Axis, columns: Axis) -> Iterator[Tile]:
-    """All tiles of a block, those that do the same once."""
+    """Return the classes of tiles of a block."""
     bands, strips = _kinds(program, rows, 0), _kinds(program, columns, 1)
     for (heights, tops), bands_alike in bands.items():
         for (widths, lefts), strips_alike in strips.items():
@@ -212,7 +214,7 @@ _Kind = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
 
 
 def _kinds(program: BlockProgram, axis: Axis, number: int) -> dict[_Kind, int]:
-    """Extents of all tensors and origins of all windows along an axis, and how many bands (strips) have them."""
+    """Return the number of bands (strips) for each combination of tensors' extents and windows' origins."""
     found: dict[_Kind, int] = {}
     for i in range(len(axis.low[0])):
         low, high = [int(span[i]) for span in axis.low], [int(span[i]) for span in axis.high]

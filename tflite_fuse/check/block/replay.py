@@ -1,8 +1,8 @@
-"""Scratch memory: the executor's own part, rings and sums; what is needed at the same time lies apart.
+"""Replay of a block's schedule from the options alone: rings, scratch, outputs, and permitted overlaps.
 
-What a block's scratch may lie over of its inputs, by the replay: pixels that no stage reads again.
-
-The schedule of a block: rings, scratch, outputs, and what may lie over what, worked out from the options alone.
+Ranges of scratch that are needed at the same time must be disjoint. Scratch and outputs may overlap the part of an
+input
+that no stage reads again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tflite_fuse.ir.limits import CURSOR_BYTES, POINTER_BYTES, STACK_POINTERS
 
 _ALIGNMENT = 4
 _NARROW_PIXELS = 255
-"""int8 values of which sums fit int16."""
+"""Largest count of int8 values whose sum fits int16."""
 
 
 def _up(value: int, multiple: int = _ALIGNMENT) -> int:
@@ -29,7 +29,7 @@ def _up(value: int, multiple: int = _ALIGNMENT) -> int:
 
 
 def reserved(program: BlockProgram) -> int:
-    """Bytes at the start of scratch: cursors, and pointers for windows of more pixels than the stack takes."""
+    """Return the bytes at the start of scratch: cursors, and pointers of windows that exceed the stack."""
     most = 0
     for s, stage in enumerate(program.stages):
         if not is_source(program, s):
@@ -52,12 +52,12 @@ def _sum_bytes(program: BlockProgram, s: int) -> int:
 
 
 def scratch_problems(program: BlockProgram) -> Iterator[str]:
-    """Things that are needed at the same time lie apart; and everything lies where the format puts it."""
+    """Report ranges of scratch that overlap while both are needed, and offsets that differ from the format's."""
     pieces = list(_pieces(program))
     for number, (what, start, size, born, dies) in enumerate(pieces):
         for other, at, bytes_, first, last in pieces[:number]:
             if start < at + bytes_ and at < start + size and born <= last and first <= dies:
-                yield f"{what} and {other} lie over each other in scratch while both are needed"
+                yield f"{what} and {other} overlap in scratch while both are needed"
     expected, total = _expected_places(program)
     for what, start, *_ in pieces:
         if what in expected and expected[what] != start:
@@ -73,8 +73,7 @@ def scratch_problems(program: BlockProgram) -> Iterator[str]:
 
 
 def needed_from_the_start(program: BlockProgram) -> int:
-    """Where the last of what is needed before the first pixel is read ends: the executor's own part, sums that tiles
-    add to."""
+    """Return the bytes of scratch in use before the first pixel is read: the executor's part and running sums."""
     sums = [
         program.stages[s].accumulator_offset + _up(_sum_bytes(program, s))
         for s in program.tail
@@ -84,7 +83,8 @@ def needed_from_the_start(program: BlockProgram) -> int:
 
 
 def _pieces(program: BlockProgram) -> Iterator[tuple[str, int, int, int, int]]:
-    """What lies in scratch: (what, start, bytes, when it is first needed, when last). Tiles are time 0, then stages."""
+    """Return the ranges of scratch: (name, start, bytes, first use, last use). Time 0 is all tiles; each tail stage
+    follows."""
     spatial = program.header.spatial_stages
     yield "the executor's own part", 0, reserved(program), 0, len(program.stages)
     for t, tensor in enumerate(program.tensors):
@@ -106,7 +106,8 @@ def _pieces(program: BlockProgram) -> Iterator[tuple[str, int, int, int, int]]:
 
 
 def _expected_places(program: BlockProgram) -> tuple[dict[str, int], int]:
-    """One behind the other: sums over the driven tensor, rings; what the tail writes lies over the rings again."""
+    """Return the offsets that the format prescribes, and the total: running sums, then rings; outputs of the tail reuse
+    the rings' space."""
     places: dict[str, int] = {}
     end = reserved(program)
     for s in program.tail:
@@ -133,11 +134,11 @@ def _put(program: BlockProgram, places: dict[str, int], t: int, end: int) -> int
 
 
 def scratch_distances(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape) -> dict[int, int]:
-    """For each input the bytes that scratch must lie below it; all of scratch where the two share nothing.
+    """Return for each input the bytes that scratch must lie below it; all of scratch if the two may not overlap.
 
     Args:
-        rows: of the tiles.
-        tile, tape: the last tile; where it is not the only one, scratch lies over no input.
+        rows: spans of the bands.
+        tile, tape: the last tile; if it is not the only one, scratch overlaps no input.
     """
     found = {}
     for i, source in enumerate(program.tensors):
@@ -150,7 +151,8 @@ def scratch_distances(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape)
 
 
 def _ahead(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape, i: int) -> Iterator[int]:
-    """Bytes of scratch in use, less those of the input that are spent by then."""
+    """Yield, for each write to a ring, the bytes of scratch in use less the bytes of the input that are no longer
+    read."""
     yield needed_from_the_start(program)
     at, oldest, _ = reads(program, tile, tape, i)
     still = np.minimum.accumulate(np.append(oldest, NEVER)[::-1])[::-1]
@@ -167,7 +169,8 @@ def _ahead(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape, i: int) ->
 
 
 def _filled(program: BlockProgram, rows: Axis, s: int, ends: Ints) -> Ints:
-    """Pixels from the start of a ring that were written: all, unless it fills from there on and has not come round."""
+    """Return the pixels from the ring's start that are in use: all, unless it fills from its start and has not wrapped
+    yet."""
     output = program.stages[s].output
     capacity = program.tensors[output].capacity
     in_order = begins(program, s) == 0 and int(rows.low[output][0]) == 0
@@ -176,15 +179,16 @@ def _filled(program: BlockProgram, rows: Axis, s: int, ends: Ints) -> Ints:
 
 @dataclass
 class ScheduleProof:
-    """What the replay of a block found.
+    """Results of the replay of a block.
 
     Attributes:
-        problems: each a clause; none: no pixel is read before it is written or after it was overwritten.
-        distances: (input, output) of the block, by tensor: bytes the output's address must lie below the input's for
-            no input to be overwritten before its last reader; negative: it may lie so far above.
-        scratch: input of the block → bytes the scratch's address must lie below its own, likewise.
-        runs: computations replayed, each kind of tile once.
-        tiles: how many there are.
+        problems: clauses; if there are none, no pixel is read before it is written or after it was overwritten.
+        distances: (input, output) tensors of the block → bytes that the output's address must lie below the input's, or
+            the
+            output overwrites pixels still to be read; negative: the output may lie above by that much.
+        scratch: input tensor → bytes that the scratch's address must lie below the input's, likewise.
+        runs: number of computations replayed, one tile of each class.
+        tiles: number of tiles.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -195,9 +199,9 @@ class ScheduleProof:
 
 
 def replay(program: BlockProgram) -> ScheduleProof:
-    """Follows a block through all its tiles and its tail.
+    """Replay a block through all its tiles and its tail.
 
-    Its stages and tensors must name each other soundly; see ``trace.py``.
+    Stages and tensors must refer to each other soundly; ``trace.py`` checks that.
     """
     proof = ScheduleProof()
     proof.problems += _split_problems(program)
@@ -228,7 +232,7 @@ def replay(program: BlockProgram) -> ScheduleProof:
 
 
 def _split_problems(program: BlockProgram) -> Iterator[str]:
-    """Which stages run per tile and which tensor drives them follows from the stages; pixels of the tail are single."""
+    """Check which stages run per tile, which tensor drives the tiles, and that tensors of the tail have one pixel."""
     summing = [s for s in range(len(program.stages)) if program.sums(s)]
     spatial = summing[0] if summing else len(program.stages)
     driven = program.inputs[spatial][0] if summing else program.stages[-1].output
@@ -246,13 +250,13 @@ def _split_problems(program: BlockProgram) -> Iterator[str]:
         for t in program.inputs[s]:
             single = program.tensors[t].height * program.tensors[t].width == 1
             if not program.sums_driven(s) and (t in inside or not single):
-                yield f"stage {s} of the tail reads tensor {t}, of which nothing is left when it runs"
+                yield f"stage {s} of the tail reads tensor {t}, which is overwritten by then"
     for s, stage in enumerate(program.stages):
         own = s in program.spatial and stage.output != driven and not is_source(program, s)
         if stage.longest_run and not own:
-            yield f"stage {s} has a run of its own that nobody keeps to"
+            yield f"stage {s} has a run of its own, which the executor ignores"
         if stage.runs_ahead > 1 or (stage.runs_ahead and (not own or stage.kind == StageKind.STATE)):
-            yield f"stage {s} runs ahead of who waits for it"
+            yield f"stage {s} may not run ahead of its readers"
     header = program.header
     width = program.tensors[driven].width
     if header.tile_width < width and any(
@@ -268,26 +272,26 @@ def _coverage_problems(program: BlockProgram, rows: Axis, columns: Axis) -> Iter
         t = program.stages[s].output
         tensor = program.tensors[t]
         if tensor.storage == Storage.OUTPUT and not (rows.covers(t, tensor.height) and columns.covers(t, tensor.width)):
-            yield f"output tensor {t} is left with holes"
+            yield f"some pixels of output tensor {t} are never written"
         if program.stages[s].kind == StageKind.LSTM:
             whole = rows.covers(t, tensor.height) and columns.covers(t, tensor.width)
             if not (whole and program.one_tile):
                 yield f"not all steps of tensor {t} are computed, each once"
         if is_source(program, s) and not program.one_tile:
-            yield f"tiles ask the source of tensor {t} for pixels again"
+            yield f"several tiles read the source of tensor {t}, which gives each pixel once"
 
 
 # ---- Rings ----
 
 
 def _ring_problems(program: BlockProgram, needed: dict[int, int]) -> Iterator[str]:
-    """A ring holds just the pixels between the oldest one still to be read and the newest one."""
+    """Check that each ring holds exactly the pixels from the oldest one still to be read to the newest one."""
     for t, tensor in enumerate(program.tensors):
         in_scratch = tensor.storage == Storage.SCRATCH
         wanted = max(1, needed.get(t, 0)) if in_scratch else 0
         wanted = tensor.height * tensor.width if tensor.storage == Storage.PERSISTENT else wanted
         if tensor.capacity != wanted:
-            end = "pixels are overwritten before their last reader" if tensor.capacity < wanted else "none needs more"
+            end = "pixels are overwritten before their last reader" if tensor.capacity < wanted else "fewer are enough"
             yield f"the ring of tensor {t} holds {tensor.capacity} pixels instead of {wanted}: {end}"
 
 
@@ -295,7 +299,8 @@ def _ring_problems(program: BlockProgram, needed: dict[int, int]) -> Iterator[st
 
 
 def _distances(program: BlockProgram, rows: Axis, columns: Axis, tile: Tile, tape: Tape) -> dict[tuple[int, int], int]:
-    """For each input and output the most bytes by which the output is ahead of what is still read of the input."""
+    """Return for each input and output the largest lead, in bytes, of the output over the part of the input still to be
+    read."""
     found = {}
     for i, source in enumerate(program.tensors):
         if source.storage != Storage.INPUT:
@@ -305,7 +310,7 @@ def _distances(program: BlockProgram, rows: Axis, columns: Axis, tile: Tile, tap
             if output.storage != Storage.OUTPUT:
                 continue
             if output.producer >= program.header.spatial_stages:
-                # The tail writes when all tiles are done: only what the tail itself reads is still needed.
+                # The tail writes after all tiles: only inputs of the tail are still needed.
                 ahead = pixel_bytes(output) if tail_reads else NOWHERE
             elif program.one_tile:
                 ahead = _ahead_in_tile(program, tile, tape, i, o)
@@ -319,7 +324,7 @@ def _distances(program: BlockProgram, rows: Axis, columns: Axis, tile: Tile, tap
 
 
 def _ahead_in_tile(program: BlockProgram, tile: Tile, tape: Tape, i: int, o: int) -> int:
-    """A run counts as written while what it reads is still needed."""
+    """Return the lead within one tile; a run's output counts as written while its inputs are still needed."""
     written, ends = writes(tape, program.tensors[o].producer)
     at, oldest, _ = reads(program, tile, tape, i)
     if not len(at) or not len(written):
@@ -333,7 +338,7 @@ def _ahead_in_tile(program: BlockProgram, tile: Tile, tape: Tape, i: int, o: int
 
 
 def _ahead_of_tiles(program: BlockProgram, rows: Axis, columns: Axis, i: int, o: int) -> int:
-    """As if a tile wrote everything before it reads anything: never less than what it is."""
+    """Return an upper bound of the lead over several tiles, as if each tile wrote all its output before it reads."""
     source, output = program.tensors[i], program.tensors[o]
     top, left = rows.low[i][:, None], columns.low[i][None, :]
     oldest = np.where((top < NOWHERE) & (left < NOWHERE), top * source.width + left, NEVER).ravel()

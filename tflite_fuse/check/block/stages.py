@@ -1,4 +1,4 @@
-"""One stage of a block against what the original asks for, number by number."""
+"""Compares one stage of a block with the original's operator, number by number."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _LIBRARY_NOTE = (
 
 @dataclass(frozen=True)
 class Difference:
-    """One number of a stage that is not what the original asks for; see ``Finding``."""
+    """One number of a stage that differs from the original's; see ``Finding``."""
 
     what: str
     expected: object = None
@@ -64,15 +64,15 @@ class Difference:
 
 @dataclass
 class StageView:
-    """A stage of a block and what it reads and writes.
+    """A stage of a block with its tensors.
 
     Attributes:
         kind, desc: the stage.
         inputs: tensors it reads.
         output: the tensor it writes.
         constants: of the block.
-        counts: what was compared.
-        notes: what limits the claim.
+        counts: number of compared values, by name.
+        notes: limits of the claim.
     """
 
     kind: StageKind
@@ -88,7 +88,7 @@ class StageView:
 
 
 def geometry_differences(view: StageView, meaning: Meaning, original: Original) -> Iterator[Difference]:
-    """Window, clamp, images and zero points: all that is not in the constants."""
+    """Compare everything outside the constants: window, clamp, images and zero points."""
     desc = view.desc
     if view.kind is not meaning.kind:
         yield Difference("stage kind", meaning.kind.name, view.kind.name)
@@ -111,7 +111,8 @@ def geometry_differences(view: StageView, meaning: Meaning, original: Original) 
 
 
 def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Difference]:
-    """Of a tensor without quantization it is that of plain numbers: one without a reader is not checked."""
+    """Compare a zero point. A tensor without quantization has 0, or -128 if it was uint8; one without a reader is not
+    checked."""
     quantization = original.activation(tensor)
     plain = -128 if original.is_unsigned(tensor) else 0
     wanted = plain if quantization is None else quantization[1]
@@ -120,7 +121,7 @@ def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) ->
 
 
 def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
-    """Rows, columns and channels; where the operator goes pixel by pixel, their arrangement is free."""
+    """Compare rows, columns and channels; a pointwise operator may arrange its pixels in any rows."""
     found = [(tensor.height, tensor.width, tensor.channels) for tensor in view.inputs]
     output = (view.output.height, view.output.width, view.output.channels)
     if meaning.images is None:
@@ -146,7 +147,7 @@ def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference
 
 
 def _depth(meaning: Meaning) -> int:
-    """Values a FULLY_CONNECTED reads; of float32 its weights are bytes."""
+    """Return the values that a FULLY_CONNECTED reads; its float32 weights are stored as bytes."""
     if meaning.weights is None and meaning.output is not None:
         return len(meaning.rows) // 4 // meaning.output[2]
     return 0 if meaning.weights is None else prod(meaning.weights.shape[1:])
@@ -156,7 +157,7 @@ def _depth(meaning: Meaning) -> int:
 
 
 def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
-    """Weights, tables, padding, and the offsets of what is not there."""
+    """Compare weights, tables and padding; offsets of absent sections must be NONE."""
     try:
         if meaning.weights is not None:
             yield from _weighted(view, meaning)
@@ -201,7 +202,7 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     table, down = expected_table(view.notes, meaning, bias, (low, high), spread, few_bits=is_paired)
     layout = layout_of(view.kind, view.desc, source, down is not None)
     if view.kind is StageKind.TRANSPOSE_CONV:
-        # Which weights meet a pixel depends on where they stand, so zero points are not folded into its biases.
+        # The set of taps differs from pixel to pixel, so zero points are not folded into the biases.
         table[:, 0] = meaning.bias
     in_halfwords = may_be_halfwords(view.kind, layout, source)
     is_int16 = in_halfwords and view.desc.weight_layout == WeightLayout.INT16_DOWN
@@ -214,7 +215,7 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
         view.desc.weights_offset, places.size * (1 + is_int16), "weights"
     )
     if is_int16:
-        # Weights and biases are twice those of 8 bits.
+        # Weights and biases are stored doubled.
         stored, places = stored.view("<i2"), in_int16(places)
         down = None if down is None else down * np.array([2, 1, 1])
     if is_paired and down is not None:
@@ -234,14 +235,14 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
 
 
 def _paired_sums(bias: Int64s, spread: Int64s) -> Iterator[Difference]:
-    """Of two channels in one sum the first has the 24 bits above those of a byte."""
+    """Check that the sum of the first of two paired channels fits the 24 bits above the second's byte."""
     largest = (np.abs(bias) + spread)[::2]
     for channel in np.flatnonzero(largest >= _PAIRED_SUM)[:1].tolist():
         yield Difference("largest sum", _PAIRED_SUM, int(largest[channel]), None, (2 * channel,))
 
 
 def _table_differences(view: StageView, expected: Int64s, layout: int) -> Iterator[Difference]:
-    """A table has an entry of zeros more where packed channels come in pairs and their number is odd."""
+    """Compare a table; packed tables of an odd number of channels end with an entry of zeros."""
     entries = len(expected) + (len(expected) % 2 if layout != WeightLayout.PLAIN else 0)
     stored = view.constants.table(view.desc.table_offset, 3 * entries, "table").reshape(-1, 3)
     wrapped = (expected + 2**31) % 2**32 - 2**31
@@ -254,7 +255,7 @@ def _table_differences(view: StageView, expected: Int64s, layout: int) -> Iterat
 def _array_differences(
     what: str, expected: npt.NDArray[np.generic], found: npt.NDArray[np.generic]
 ) -> Iterator[Difference]:
-    """The first of the elements that differ; their first axis counts output channels."""
+    """Yield the first element that differs, with the count of all; the first axis counts output channels."""
     if np.array_equal(expected, found):
         return
     differing = np.argwhere(expected != found)
@@ -263,7 +264,7 @@ def _array_differences(
 
 
 def _multiples(view: StageView, meaning: Meaning) -> Iterator[Difference]:
-    """Whether the shorter way to a sum is right for all pairs of values, from the middle of the starts that are."""
+    """Check an ADD by products for all pairs of int8 values, and that its start is the middle of all correct ones."""
     first, second, start = view.constants.table(view.desc.weights_offset, 3, "factors").tolist()
     values = np.arange(-128, 128, dtype=np.int64)
     points = view.inputs[0].zero_point, view.inputs[1].zero_point, view.output.zero_point
@@ -332,7 +333,7 @@ def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
 
 
 def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
-    """The pixel that stands for those outside the image, where a window can see one."""
+    """Check the pixel that stands for those outside the image, if a window reads one."""
     if not sees_outside(view):
         yield from _none("padding offset", view.desc.pad_offset)
         return
@@ -351,7 +352,7 @@ def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
 
 
 def sees_outside(view: StageView) -> bool:
-    """Whether a window leaves the image, or a kernel looks at pixels beyond it in vain."""
+    """Return whether a window leaves the image, or a packed kernel loads pixels beyond it."""
     desc, output = view.desc, view.output
     if view.kind in (StageKind.SOURCE, *_OF_ALL_PIXELS, *PAIRS):
         return False

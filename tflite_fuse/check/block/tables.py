@@ -1,9 +1,7 @@
-"""Rings that outlive a run: where each has to lie in a block's state, and that it keeps all pixels of its tensor.
+"""A block's state and its requantization tables.
 
-The oldest pixels of a ring are overwritten by the next run's new ones. So a ring of all the tensor's pixels holds, when
-a run begins, the earlier steps and room for the new ones: nothing that is still read is ever overwritten.
-
-Which biases, multipliers and shifts a block's table should hold.
+Rings that outlive a run hold all pixels of their tensor: when a run begins, a ring holds the earlier steps and room for
+the new ones, which overwrite the oldest. Each ring must lie at its offset in the state.
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from tflite_fuse.check.original.scales import scaled
 from tflite_fuse.ir.enums import StageKind, Storage
 
 _NUMBER = 4
-"""Bytes of what stands in front of a ring, to multiples of which it is filled up."""
+"""Bytes of the number in front of a ring, and alignment of the ring's end."""
 
 
 def state_size(options: Options) -> int:
-    """Bytes of a block's state, 0 if it keeps none."""
+    """Return the bytes of a block's state, 0 if it keeps none."""
     return sum(
         -(-(_NUMBER + tensor.height * tensor.width * tensor.channels) // _NUMBER) * _NUMBER
         for tensor in options.tensors
@@ -33,7 +31,7 @@ def state_size(options: Options) -> int:
 
 
 def is_memory(options: Options, t: int) -> bool:
-    """Whether a tensor is the last input of one LSTM, without another reader, and without a writer."""
+    """Return whether a tensor is the memory of one LSTM: its last input, with no other reader and no writer."""
     tensor = options.tensors[t]
     readers = [
         (stage.kind, n) for stage in options.stages for n, read in
@@ -43,8 +41,10 @@ def is_memory(options: Options, t: int) -> bool:
 
 
 def state_problems(program: BlockProgram) -> Iterator[str]:
-    """STATE stages write rings that outlive the run, nothing else does; memories are one pixel of twice three bytes a
-    channel of what their LSTM writes. Each lies behind the one before."""
+    """Check a block's persistent tensors: each is a ring written by a STATE or the memory of an LSTM.
+
+    They lie one behind the other. The memory is one pixel of twice three bytes for each channel of the LSTM's output.
+    """
     end = 0
     for t, tensor in enumerate(program.tensors):
         kept = tensor.storage == Storage.PERSISTENT
@@ -80,17 +80,18 @@ _CONSTANT_SHIFT, _CONSTANT_SPREAD = 20, 2**20
 def expected_table(
     notes: list[str], meaning: Meaning, bias: Int64s, sums: tuple[Int64s, Int64s], spread: Int64s, *, few_bits: bool
 ) -> tuple[Int64s, Int64s | None]:
-    """Bias, multiplier and shift of each channel; and the same for scaling down, where every channel can be.
+    """Return (bias, multiplier, shift) of each channel; then the same for a shift to the right, or None.
 
-    A channel can be scaled down if its multiplier is positive, it shifts to the right by 1...23 bits and its sums lie
-    within 2^30, so that twice a sum is an int32. A channel that gives one value whatever it reads stores that value.
+    All channels must allow that shift: the multiplier is positive, it shifts right by 1 to 23 bits and sums lie within
+    2^30, so
+    twice a sum is an int32. A channel whose output is constant stores that value.
 
     Args:
-        notes: what has to be known about sums is added.
-        bias: with the input's zero point.
+        notes: receives sentences about sums that may overflow.
+        bias: with the input's zero point folded in.
         sums: least and largest.
-        spread: what weights may add to a bias, or take off.
-        few_bits: such values are stored with as few bits as keep what weights add below a quarter of a step.
+        spread: largest absolute change of a sum by weights.
+        few_bits: store constant values with the fewest bits that keep the change by weights below a quarter of a step.
     """
     assert meaning.multiplier is not None and meaning.shift is not None
     (low, high), multiplier, shift = sums, meaning.multiplier, meaning.shift

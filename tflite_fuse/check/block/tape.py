@@ -1,10 +1,11 @@
-"""What the executor does in one tile, event by event, and whether every pixel is there when it is read.
+"""The executor's events in one tile, in order, and whether every pixel is present when it is read.
 
-The executor's loops are written out as a *tape*, by substitution. At first the tape says what the driver of a tile
-says: "see that the driven tensor exists up to here" (a demand), run after run, and sums in between. Then, from the last
-stage to the first, every demand for a stage's output is replaced by the runs that fulfil it, each of which is: a demand
-on the first input, a demand on the second, ..., the computation. What asks for nothing new vanishes. In the end the
-tape holds computations alone, in the executor's order, and is replayed: who reads what, who has overwritten it.
+The executor's loops are expanded by substitution into a *tape*. The initial tape holds the tile driver's events:
+demands
+("the driven tensor must exist up to this pixel"), run after run, and sums in between. From the last stage to the first,
+each demand for a stage's output is replaced by the runs that fulfil it; a run is a demand on each input, then a
+computation. Demands that are already fulfilled vanish. The final tape holds computations and sums in the executor's
+order; the replay finds for each read whether the pixel is written and not yet overwritten.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _DEMAND, _COMPUTE, _SUM = 0, 1, 2
 
 @dataclass
 class Tape:
-    """Events in order.
+    """Events in order, one array element each.
 
     Attributes:
         what: demand, compute or sum.
         who: the tensor demanded, the stage that computes, -1 for sums.
-        first, end: pixels computed or read by sums, demanded up to ``end``; in raster order of the tensor's region.
+        first, end: pixels computed or summed; ``end`` of those demanded; in raster order of the tensor's region.
     """
 
     what: Ints
@@ -42,7 +43,7 @@ class Tape:
     end: Ints
 
     def replace(self, at: Ints, counts: Ints, other: Tape) -> Tape:
-        """The tape with event ``at[i]`` replaced by the next ``counts[i]`` events of another."""
+        """Return the tape with event ``at[i]`` replaced by the next ``counts[i]`` events of another."""
         sizes = np.ones(len(self.what), np.int64)
         sizes[at] = counts
         source = np.repeat(np.arange(len(sizes)), sizes)
@@ -62,11 +63,11 @@ class Tape:
 
 @dataclass
 class Replay:
-    """What was seen in a tile.
+    """Results of one tile.
 
     Attributes:
         tape: computations and sums in order.
-        needed: pixels the ring of each tensor must hold, by tensor.
+        needed: tensor → pixels its ring must hold.
         missing: tensors read before they were computed.
         runs: number of computations.
     """
@@ -78,7 +79,7 @@ class Replay:
 
 
 def cut(starts: Ints, ends: Ints, width: int, chunk: int) -> tuple[Ints, Ints, Ints]:
-    """Ranges of pixels as runs of at most ``chunk`` pixels of one row: (range, first pixel, end) of each run."""
+    """Cut ranges of pixels into runs of at most ``chunk`` pixels of one row: (range, first pixel, end) of each run."""
     rows = starts // width
     counts = (ends - 1) // width - rows + 1
     owner = np.repeat(np.arange(len(starts)), counts)
@@ -91,12 +92,12 @@ def cut(starts: Ints, ends: Ints, width: int, chunk: int) -> tuple[Ints, Ints, I
 
 
 def _count_up(counts: Ints) -> Ints:
-    """0, 1, ... counts[0] - 1, 0, 1, ... counts[1] - 1, and so on."""
+    """Return 0, 1, ... counts[0] - 1, 0, 1, ... counts[1] - 1, and so on."""
     return np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def follow(program: BlockProgram, tile: Tile) -> Replay:
-    """Writes out and replays one tile."""
+    """Expand and replay one tile."""
     tape = _start(program, tile)
     for s in reversed(program.spatial):
         tape = _expand(program, tile, tape, s)
@@ -111,7 +112,7 @@ def follow(program: BlockProgram, tile: Tile) -> Replay:
 
 
 def _start(program: BlockProgram, tile: Tile) -> Tape:
-    """The driver's loop over the driven tensor, then the outputs that are left to complete."""
+    """Return the driver's loop over the driven tensor, then the demands that complete the outputs."""
     driven = program.header.driven
     whole = np.array([tile.pixels(driven)], np.int64)
     _, first, end = cut(np.zeros(1, np.int64), whole, max(1, tile.extents[driven][1]), program.header.chunk)
@@ -129,7 +130,7 @@ def _start(program: BlockProgram, tile: Tile) -> Tape:
 
 
 def _expand(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> Tape:
-    """Replaces demands for the output of stage ``s`` by the runs that fulfil them."""
+    """Replace demands for the output of stage ``s`` by the runs that fulfil them."""
     output = program.stages[s].output
     at = np.flatnonzero((tape.what == _DEMAND) & (tape.who == output))
     reached = np.maximum.accumulate(tape.end[at]) if len(at) else tape.end[at]
@@ -155,18 +156,18 @@ def _expand(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> Tape:
 
 
 def _to_run_end(pixels: Ints, width: int, run: int) -> Ints:
-    """The end of the run, of those that fill rows from their start, that the last of so many pixels is in."""
+    """Return the end of the run that holds the last of so many pixels; runs fill each row from its start."""
     rows, rest = np.divmod(pixels - 1, width)
     return np.where(pixels > 0, rows * width + np.minimum(rest + run - rest % run, width), 0)
 
 
 def longest_run(program: BlockProgram, s: int) -> int:
-    """Pixels a stage computes at once, at most; a source hands out all of a row that is waited for, if no more."""
+    """Return the most pixels that a stage computes at once; a source fills as much of a row as its readers need."""
     return MAX_CHUNK if is_source(program, s) else program.stages[s].longest_run or program.header.chunk
 
 
 def begins(program: BlockProgram, s: int) -> int:
-    """The first pixel a stage computes: those before are there from earlier runs."""
+    """Return the first pixel that a stage computes; a STATE keeps those before from earlier runs."""
     stage = program.stages[s]
     if stage.kind != StageKind.STATE:
         return 0
@@ -174,7 +175,7 @@ def begins(program: BlockProgram, s: int) -> int:
 
 
 def seen(program: BlockProgram, tile: Tile, s: int, number: int, first: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Oldest pixel, and end of the pixels, that runs of stage ``s`` see of an input; (NEVER, 0) on padding alone."""
+    """Return oldest pixel and end of the pixels that runs of stage ``s`` read of an input; (NEVER, 0) on padding."""
     stage, tensor = program.stages[s], program.inputs[s][number]
     (height, width), (top_0, left_0) = tile.extents[tensor], tile.origins[s][number]
     out_width = max(1, tile.extents[stage.output][1])
@@ -191,7 +192,7 @@ def seen(program: BlockProgram, tile: Tile, s: int, number: int, first: Ints, en
 
 
 def reads(program: BlockProgram, tile: Tile, tape: Tape, tensor: int) -> tuple[Ints, Ints, Ints]:
-    """When a tensor is read in a tile: (event, oldest pixel, end) of each read, by event."""
+    """Return all reads of a tensor in a tile, in order: (event, oldest pixel, end)."""
     found = []
     for s in program.spatial:
         for number, source in enumerate(program.inputs[s]):
@@ -208,13 +209,14 @@ def reads(program: BlockProgram, tile: Tile, tape: Tape, tensor: int) -> tuple[I
 
 
 def writes(tape: Tape, stage: int) -> tuple[Ints, Ints]:
-    """When a stage computes: (event, end of the pixels computed so far)."""
+    """Return the runs of a stage: (event, end of the pixels computed so far)."""
     at = np.flatnonzero((tape.what == _COMPUTE) & (tape.who == stage))
     return at, tape.end[at]
 
 
 def _replay(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> tuple[int, bool]:
-    """The pixels between the oldest one read and the newest one written, at worst; and whether all read were there."""
+    """Return the pixels that the ring of a stage's output must hold, and whether every pixel was there when it was
+    read."""
     written, ends = writes(tape, s)
     at, oldest, end = reads(program, tile, tape, program.stages[s].output)
     reading = oldest < NEVER
@@ -226,5 +228,5 @@ def _replay(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> tuple[int,
 
 
 def is_source(program: BlockProgram, stage: int) -> bool:
-    """Whether a stage's pixels come from outside."""
+    """Return whether a stage's pixels come from outside the arena."""
     return program.stages[stage].kind == StageKind.SOURCE

@@ -1,4 +1,4 @@
-"""One fused block: its options read, each stage traced back to an operator of the original, its schedule replayed."""
+"""Checks one fused block: traces each stage back to an operator of the original and replays the schedule."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ARITIES = {
     StageKind.LSTM: (2, 2),
     StageKind.SOURCE: (0, 0),
 }
-"""Least and most inputs of a stage; one where nothing is said."""
+"""Least and most inputs of a stage; default (1, 1)."""
 
 MOST_PIXELS_ALONE = 1 << 22
-"""Pixels of all tensors of a block whose extents are not those of the original's tensors."""
+"""Most pixels of all tensors of a block whose extents were not compared with the original's."""
 
 _WINDOWED = (
     StageKind.CONV,
@@ -49,15 +49,16 @@ _WINDOWED = (
 
 @dataclass
 class BlockTrace:
-    """What is known of a block while it is traced, and what was found.
+    """State and results of tracing a block.
 
     Attributes:
         label: of its operator in the rewritten model.
-        values: by tensor of the block, a tensor of the original that holds the same bytes.
-        findings, notes: what is wrong, and what limits the claim.
+        values: tensor of the block → a tensor of the original that holds the same bytes.
+        findings, notes: differences, and limits of the claim.
         replaces: labels of the original's operators, in the order of the stages.
-        traced: stages whose constants were found and compared.
-        schedule: of the replay.
+        counts: number of compared values, by name.
+        traced: number of stages whose geometry matched and whose constants were compared.
+        schedule: result of the replay.
     """
 
     label: str
@@ -86,15 +87,16 @@ class BlockTrace:
 def trace_block(
     original: Original, label: str, options: Options, constants: bytes, entering: Mapping[int, int]
 ) -> BlockTrace:
-    """Compares a block with the original.
+    """Compare a block with the original.
 
     Args:
-        original: gets to know which of its tensors hold the same bytes.
+        original: tensors that are found to hold the same bytes are united in it.
         label: of the block's operator.
         options: as stored.
         constants: bytes of the constant tensor.
-        entering: for each tensor of the block that comes from outside, SOURCE stages' outputs among them, a tensor of
-            the original that holds its bytes.
+        entering: tensor of the block that is an input, external or a SOURCE stage's output → a tensor of the original
+            that
+            holds its bytes.
     """
     trace = BlockTrace(label, dict(entering))
     for problem in _form_problems(options):
@@ -108,22 +110,21 @@ def trace_block(
     for s in range(len(program.stages)):
         _trace_stage(original, trace, program, s, pool)
     if trace.traced == sum(stage.kind != StageKind.SOURCE for stage in program.stages):
-        # Extents are those of the original's tensors now, so that following every pixel is work in proportion.
+        # Extents equal those of the original's tensors, so the cost of the replay is bounded by the model's size.
         for problem in pool.problems():
             trace.found(problem)
         trace.schedule = replay(program)
         for problem in trace.schedule.problems:
             trace.found(problem)
     elif not trace.findings:
-        trace.found("it reads tensors of which nothing is known")
+        trace.found("it reads tensors that match none of the original")
     return trace
 
 
 def schedule_alone(options: Options) -> ScheduleProof:
-    """Follows a block's schedule without comparing its stages with anything.
+    """Replay a block's schedule without comparing its stages with the original.
 
-    A block too large to be followed pixel by pixel is a problem, because extents that no model vouches for cost its
-    author nothing.
+    A block of more than ``MOST_PIXELS_ALONE`` pixels is a problem: a hostile file could name any extents.
     """
     problems = list(_form_problems(options))
     if not problems and sum(tensor.height * tensor.width for tensor in options.tensors) > MOST_PIXELS_ALONE:
@@ -176,9 +177,9 @@ def _form_problems(options: Options) -> Iterator[str]:
 
 
 def _is_real(options: Options, t: int, sourced: bool) -> bool:
-    """Whether a tensor's one writer, or else every reader, is a stage of floats; readers say what a source brings.
+    """Return whether a tensor is float32 by its writer, else by all its readers; outputs of a SOURCE by their readers.
 
-    What moves values has the type of what it moves, as the options have it: the model's tensors say whether that is so.
+    A stage that moves values has the type that the options give its tensors; it is compared with the model's elsewhere.
     """
     readers = [s for s in options.stages if t in _inputs(options, s)]
     writers = [] if sourced else [stage for stage in options.stages if stage.output == t]
@@ -218,7 +219,7 @@ def _tensor_problems(t: int, tensor: TensorDesc, writer: int, memory: bool) -> I
 
 
 def _unused_problems(program: BlockProgram) -> Iterator[str]:
-    """Numbers that mean nothing to a stage have the one value that says so."""
+    """Check that fields without a meaning for a stage's kind hold their default."""
     for s, stage in enumerate(program.stages):
         kind = StageKind(stage.kind)
         plain: dict[str, int] = {}
@@ -232,19 +233,19 @@ def _unused_problems(program: BlockProgram) -> Iterator[str]:
             plain |= dict.fromkeys(("weights_offset", "table_offset", "pad_offset", "accumulator_offset"), NONE)
         for name, value in plain.items():
             if getattr(stage, name) != value:
-                yield f"{name} of stage {s} is {getattr(stage, name)} where it means nothing instead of {value}"
+                yield f"{name} of stage {s}, which its kind does not use, is {getattr(stage, name)} instead of {value}"
 
 
 # ---- Stages ----
 
 
 def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s: int, pool: Constants) -> None:
-    """Finds the operators of the original that a stage computes; what it writes has their result's value."""
+    """Find the original's operator that a stage computes; the stage's output then has the operator's value."""
     desc = program.stages[s]
     kind = StageKind(desc.kind)
     if kind is StageKind.SOURCE:
         return
-    inputs = program.inputs[s][:1] if kind is StageKind.LSTM else program.inputs[s]  # its memory holds no values
+    inputs = program.inputs[s][:1] if kind is StageKind.LSTM else program.inputs[s]  # not its memory
     if any(t not in trace.values for t in inputs):
         return
     outside = [program.tensors[t] for t in inputs if program.tensors[t].storage == Storage.EXTERNAL]
@@ -270,7 +271,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s
         elif not found.differences:
             original.unite(best.meaning.result, meaning.result)
     if best is None:
-        trace.found(f"stage {s}, a {kind.name}, computes nothing the original does with its inputs", s)
+        trace.found(f"stage {s}, a {kind.name}, matches no operator of the original with these inputs", s)
         return
     meaning, view = best.meaning, best.view
     pool.adopt(view.constants)
@@ -287,7 +288,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s
 
 
 def _copies(view: StageView) -> bool:
-    """Whether a PAD adds nothing: what leaves a block of a tensor that outlives the run is a copy."""
+    """Return whether a PAD adds nothing: the copy of a tensor that outlives the run is written this way."""
     desc, source = view.desc, view.inputs[0]
     bare = (desc.pad_top, desc.pad_left, desc.activation_min, desc.activation_max, desc.depth_multiplier)
     offsets = {desc.weights_offset, desc.table_offset, desc.pad_offset}
@@ -296,7 +297,7 @@ def _copies(view: StageView) -> bool:
 
 
 def _as_read(view: StageView, meaning: Meaning) -> Meaning:
-    """A table as the bytes of an external uint8 tensor, which are 128 off, ask for it."""
+    """Return a meaning whose table is indexed by an external uint8 tensor's bytes, which are off by 128."""
     if all(t.storage != Storage.EXTERNAL or t.element_type != ElementType.UINT8 for t in view.inputs):
         return meaning
     return replace(meaning, answers=None if meaning.answers is None else np.roll(meaning.answers, 128))
@@ -304,13 +305,13 @@ def _as_read(view: StageView, meaning: Meaning) -> Meaning:
 
 @dataclass(frozen=True)
 class _Compared:
-    """A stage beside what an operator of the original asks for.
+    """A stage compared with an operator of the original.
 
     Attributes:
         meaning: the operator.
-        view: the stage, and what of its constants was read for this operator.
-        has_geometry: whether only constants may differ.
-        differences: all there are.
+        view: the stage, with the constants that were read for this operator.
+        has_geometry: whether everything but constants is equal.
+        differences: all that were found.
     """
 
     meaning: Meaning
@@ -320,14 +321,14 @@ class _Compared:
 
     @property
     def severity(self) -> tuple[bool, int]:
-        """Of several operators with differences the one is meant that differs least, and not in kind."""
+        """Return the sort key of candidates: another kind is worst, then the number of differences."""
         return any(d.what == "stage kind" for d in self.differences), len(self.differences)
 
 
 def _compared(stage: StageView, meaning: Meaning, original: Original) -> _Compared:
     view = replace(stage, constants=stage.constants.copy(), counts={}, notes=[])
     geometry = tuple(geometry_differences(view, meaning, original))
-    # Constants are those of a stage of this geometry: of another they cannot even be found.
+    # Positions of constants follow from the geometry: with another one they cannot be located.
     constants = () if geometry else constant_differences(view, meaning)
     return _Compared(meaning, view, not geometry, (*geometry, *constants))
 
@@ -337,7 +338,8 @@ def _reads(original: Original, meaning: Meaning, values: Sequence[int]) -> bool:
 
 
 def _candidates(original: Original, values: list[int]) -> Iterator[Meaning]:
-    """What the original does with these values: its operators, and convolutions behind a PAD they can do themselves."""
+    """Yield the original's operators that read these values, and convolutions with the padding of a PAD in front of
+    them."""
     for step in original.readers(values[0]):
         meaning = meaning_of(original, step)
         if meaning is None:

@@ -1,1 +1,1 @@
-"""What each operator of the original model computes, worked out a second time."""
+"""What each operator of the original model computes, derived independently of the rewriting code."""

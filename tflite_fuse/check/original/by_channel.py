@@ -1,7 +1,8 @@
-"""Operators with a constant number for every channel, PRELU, and ADD, SUB and MUL with a constant operand; and SOFTMAX.
+"""Operators with a constant number for every channel (PRELU; ADD, SUB and MUL with a constant), and SOFTMAX.
 
-A SCALE multiplies what is above the zero point and what is below by numbers of their own, an OFFSET adds one. A SOFTMAX
-looks up the exponentials of what values lack to the largest. Their tables are worked out here as bytes.
+A SCALE multiplies values above and below the zero point by different numbers, an OFFSET adds a number, a SOFTMAX looks
+up the
+exponentials of differences to the maximum. Their tables are computed here as bytes.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from tflite_fuse.ir.enums import StageKind
 Int64s = npt.NDArray[np.int64]
 
 _WIDEST = 511
-"""Channels of a SOFTMAX that the runtime computes whatever they hold."""
+"""Most channels of a SOFTMAX that the runtime computes for all values."""
 
 
 def constant_operand(original: Original, step: Step) -> int | None:
-    """The position of the one constant among two operands."""
+    """Return the position of the only constant among two operands."""
     found = [position for position in (0, 1) if original.content(step.operand(position))]
     return found[0] if len(step.inputs) == 2 and len(found) == 1 else None
 
 
 def _numbers(original: Original, step: Step, position: int) -> tuple[Int64s, Image] | None:
-    """The constant less its zero point, one per channel, and the image all pixels of which it is for."""
+    """Return the constant less its zero point, one number per channel, and the image of the result."""
     constant, other = step.inputs[position], step.inputs[1 - position]
     stored, quantization = original.weights(constant), original.affine(constant)
     image = original.rows(step.outputs[0])
@@ -47,7 +48,7 @@ def _meaning(step: Step, kind: StageKind, position: int, image: Image, table: by
 
 
 def prelu(original: Original, step: Step) -> Meaning | None:
-    """PRELU whose alpha is a constant."""
+    """Return the stage of a PRELU whose alpha is a constant."""
     numbers = _numbers(original, step, 1) if constant_operand(original, step) == 1 else None
     alpha, quantized = original.affine(step.operand(1)), affine(original, step.outputs[0])
     if numbers is None or alpha is None:
@@ -60,7 +61,7 @@ def prelu(original: Original, step: Step) -> Meaning | None:
 
 
 def multiply(original: Original, step: Step, position: int) -> Meaning | None:
-    """MUL with a constant operand."""
+    """Return the stage of a MUL with a constant operand."""
     numbers, clamp = _numbers(original, step, position), fused_clamp(original, step)
     constant = original.affine(step.inputs[position])
     if numbers is None or clamp is None or constant is None:
@@ -77,7 +78,7 @@ def _scale_table(sides: list[tuple[int, int, int]], factors: list[int]) -> bytes
 
 
 def add(original: Original, step: Step, position: int, sign: int) -> Meaning | None:
-    """ADD (sign 1) or SUB (sign −1) with a constant operand."""
+    """Return the stage of an ADD (sign 1) or SUB (sign −1) with a constant operand."""
     numbers, clamp = _numbers(original, step, position), fused_clamp(original, step)
     quantized = [original.affine(tensor) for tensor in step.inputs]
     if numbers is None or clamp is None or quantized[0] is None or quantized[1] is None:
@@ -92,9 +93,11 @@ def add(original: Original, step: Step, position: int, sign: int) -> Meaning | N
 
 
 def softmax(original: Original, step: Step) -> Meaning | None:
-    """SOFTMAX of int8 to int8, whose output counts in 256ths; differences have five integer bits when they are scaled.
+    """Return the stage of a SOFTMAX from int8 to int8 whose output scale is 1/256.
 
-    The kernel stops where 512 channels or more are alike, so wider ones have no meaning.
+    Scaled differences have five integer bits. The runtime's kernel aborts if 512 or more channels are equal, so wider
+    inputs
+    have no meaning.
     """
     source, output = original.rows(step.inputs[0]), original.rows(step.outputs[0])
     beta = step.options.get("beta", 0.0)

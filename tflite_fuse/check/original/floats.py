@@ -1,7 +1,7 @@
-"""Operators on float32 as the stages that compute their bytes; None where no stage does.
+"""Operators on float32 as the stages that compute their bytes; None if no stage does.
 
-A stage computes what TFLM's reference kernel does, in its order, so what is to be compared are the numbers it computes
-with: weights, biases, bounds and constants, byte by byte as the original has them.
+A stage computes in the order of TFLM's reference kernel, so the proof compares the numbers it computes with: weights,
+biases, bounds and constants, byte by byte.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ Bounds = tuple[float, float]
 
 _LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 _ACTIVATIONS: dict[int, Bounds] = {0: (-_LARGEST, _LARGEST), 1: (0.0, _LARGEST), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
-"""By the number of a fused activation: what the runtime bounds its results by."""
+"""Bounds of the results by the number of the fused activation."""
 
 OPERATIONS = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU")
-"""By their numbers in a stage's table."""
+"""Operators by their number in a stage's table."""
 
 _ACTIVATED = OPERATIONS[:4]
 """Those with a fused activation."""
 
 
 def computes(original: Original, step: Step) -> bool:
-    """Whether a step writes float32 and reads a tensor of it first."""
+    """Return whether a step's first operand and outputs are float32."""
     tensors = (step.operand(0), *step.outputs)
     return len(tensors) == 2 and all(t >= 0 and original.tensors[t].type == TensorType.FLOAT32 for t in tensors)
 
 
 def _is_computed(original: Original, tensor: int) -> bool:
-    """Whether a tensor is float32 and made anew in every inference."""
+    """Return whether a tensor is float32 and written in every inference."""
     if tensor < 0 or original.content(tensor) or original.tensors[tensor].is_variable:
         return False
     return original.tensors[tensor].type == TensorType.FLOAT32
 
 
 def _constant(original: Original, tensor: int) -> Floats | None:
-    """A float32 constant in its own shape."""
+    """Return a float32 constant in its own shape."""
     if tensor < 0 or original.tensors[tensor].type != TensorType.FLOAT32 or original.tensors[tensor].sparsity:
         return None
     content, dims = original.content(tensor), original.tensors[tensor].dims
@@ -64,7 +64,7 @@ def _bounds(step: Step) -> Bounds | None:
 
 
 def _images(original: Original, step: Step) -> tuple[Image, Image] | None:
-    """Those of the first input, which is computed, and the output: both of four dimensions."""
+    """Return the images of the first input, which must be computed, and of the output; both have four dimensions."""
     tensors = (step.operand(0), step.outputs[0])
     if not _is_computed(original, tensors[0]) or any(len(original.tensors[t].dims) != 4 for t in tensors):
         return None
@@ -76,7 +76,7 @@ def _images(original: Original, step: Step) -> tuple[Image, Image] | None:
 
 
 def _table(original: Original, step: Step, channels: int) -> bytes | None:
-    """Bounds, then a bias for each channel: 0 where there is none."""
+    """Return the bytes of the bounds, then of a bias for each channel, 0 if the operator has none."""
     bounds = _bounds(step)
     bias = np.zeros(channels, "<f4") if step.operand(2) < 0 else _constant(original, step.operand(2))
     if bounds is None or bias is None or bias.size != channels:
@@ -216,14 +216,14 @@ def _operation(original: Original, step: Step) -> Meaning | None:
 
 
 def _by_channel(constant: Floats, channels: int) -> Floats | None:
-    """What a constant holds for each channel, where it is the same for all pixels."""
+    """Return a constant's number for each channel if it is the same for all pixels."""
     if constant.size == 1:
         return np.repeat(constant.ravel(), channels)
     return constant.ravel() if constant.size == channels and constant.shape[-1:] == (channels,) else None
 
 
 def _of_one(kind: StageKind, table: Callable[[Step], bytes]) -> Callable[[Original, Step], Meaning | None]:
-    """An operator that goes value by value, or pixel by pixel, with numbers from its options alone."""
+    """Return the rule of a pointwise operator whose table follows from its options alone."""
 
     def of_one(original: Original, step: Step) -> Meaning | None:
         image, output = original.rows(step.operand(0)), original.rows(step.outputs[0])
@@ -251,7 +251,7 @@ def _single(step: Step, name: str) -> float:
 
 
 def _resized(interpolates: bool) -> Callable[[Original, Step], Meaning | None]:
-    """RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR, places as the runtime finds them in single precision."""
+    """Return the rule of RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR; positions are computed in single precision."""
 
     def resized(original: Original, step: Step) -> Meaning | None:
         images, sizes = _images(original, step), original.numbers(step.operand(1))
@@ -278,7 +278,7 @@ def _resized(interpolates: bool) -> Callable[[Original, Step], Meaning | None]:
 
 
 def _place(at: int, length: int, size: int, corners: bool, centres: bool, between: bool) -> tuple[int, int, float]:
-    """Two rows of the input that one of the output lies between, and how far it is from the first."""
+    """Return the two input rows on both sides of an output row, and its distance from the first."""
     single, meets = np.float32, corners and size > 1
     scale = single(length - 1) / single(size - 1) if meets else single(length) / single(size)
     half = single(0.5) if centres else single(0)
@@ -295,7 +295,7 @@ def _place(at: int, length: int, size: int, corners: bool, centres: bool, betwee
 
 
 def _pad(original: Original, step: Step) -> Meaning | None:
-    """PAD and PADV2 with 0 of rows and columns."""
+    """Return the stage of a PAD or PADV2 of rows and columns with 0."""
     source, output = original.image(step.operand(0)), original.image(step.outputs[0])
     rank, amounts = len(original.tensors[step.inputs[0]].dims), original.numbers(step.operand(1))
     if not _is_computed(original, step.operand(0)) or source is None or output is None:
@@ -314,7 +314,7 @@ def _pad(original: Original, step: Step) -> Meaning | None:
 
 
 def _concatenation(original: Original, step: Step) -> Meaning | None:
-    """CONCATENATION along channels."""
+    """Return the stage of a CONCATENATION along channels."""
     rank = len(original.tensors[step.outputs[0]].dims)
     images, output = [original.image(t) for t in step.inputs], original.image(step.outputs[0])
     if step.number("axis") not in (rank - 1, -1) or step.number("fused_activation_function") or output is None:

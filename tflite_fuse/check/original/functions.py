@@ -1,8 +1,10 @@
-"""Operators that are functions of one int8 value, as tables of their 256 answers, and what two such tables make of it.
+"""Functions of one int8 value as tables of 256 results, and operators on two such tables.
 
-What the runtime's reference kernels compute, worked out on all values at once. LOGISTIC and TANH are gemmlowp's:
-numbers in 0...1 are int32 over 2^31, products are rounded to 31 bits, exp is a Taylor series around -1/8 on the last
-quarter and a product of constants for the quarters before it, division is three steps of Newton's.
+Computes what the runtime's reference kernels do, for all values at once. LOGISTIC and TANH are gemmlowp's: numbers in
+0...1
+are int32 over 2^31, products are rounded to 31 bits, exp is a Taylor series around -1/8 in the last quarter and a
+product of
+constants for the other quarters, division is three Newton steps.
 """
 
 from __future__ import annotations
@@ -36,15 +38,17 @@ VALUES = np.arange(-128, 128, dtype=np.int64)
 _ONE = 2**31 - 1
 
 _MOST_TABLES = 4
-"""Tables of one value that are followed."""
+"""Most tables that are kept for a value."""
 
 
 def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, Int64s]]:
-    """All the original computes of one value alone: (step, tensor of the value it all starts from, its 256 answers).
+    """Return all results that depend on one value alone: (step, tensor the table starts from, its 256 results).
 
-    A step may read the value itself and results found before: LOGISTIC, then MUL of its result with the value, is SiLU.
-    A value has several tables where several tensors hold it: they agree on the bytes that occur, not on all 256. Where
-    RELU after RELU changes nothing, both results are one value, and what follows may start from either.
+    A step may read the value and earlier results: LOGISTIC, then MUL of its result with the value, is SiLU. A value has
+    several
+    tables where several tensors hold it: the tables agree on the bytes that occur, not on all 256. Where RELU after
+    RELU changes
+    nothing, both results are one value, and later steps may start from either.
     """
     known: dict[int, list[tuple[int, npt.NDArray[Any]]]] = {}
     waiting, yielded = list(original.readers(value)), set()
@@ -71,7 +75,7 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
 
 
 def table_of(original: Original, step: Step) -> Int64s | None:
-    """The 256 answers of an operator on int8 values one by one; None for any other."""
+    """Return the 256 results of a pointwise operator on int8; None for any other."""
     rule = RULES.get(step.name)
     if rule is None or rule.operands > 1 or not rule.whole or len(step.outputs) != 1:
         return None
@@ -83,19 +87,19 @@ def table_of(original: Original, step: Step) -> Int64s | None:
 
 
 def _operands(original: Original, step: Step) -> list[int]:
-    """The tensors a step computes from, -1 for those left out: how many there are is in its rule."""
+    """Return the tensors that a step computes from, -1 for those left out; their number is in its rule."""
     rules: Mapping[str, Rule | reals.Rule] = reals.RULES if is_real(original, step) else RULES
     return [step.operand(place) for place in range(rules[step.name].operands if step.name in rules else 1)]
 
 
 def _starts(original: Original, step: Step, tensor: int, value: int) -> bool:
-    """Whether a step reads a tensor of the value; a CAST does not ask what its bytes stand for."""
+    """Return whether a step reads a tensor of the value; a CAST also reads bytes without quantization."""
     known = original.is_computed_byte(tensor) if step.name == "CAST" else original.activation(tensor) is not None
     return original.value(tensor) == original.value(value) and known
 
 
 def _answers(original: Original, step: Step, known: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
-    """What a step makes of operands known for all 256 values, and of constants that hold one value everywhere."""
+    """Return a step's results, given operands that are known for all 256 values or constants of one value."""
     tensors = _operands(original, step)
     if not known or _shapes_differ(original, step, tensors, known):
         return None
@@ -111,13 +115,13 @@ def _answers(original: Original, step: Step, known: Mapping[int, npt.NDArray[Any
 
 
 def _shapes_differ(original: Original, step: Step, tensors: Sequence[int], known: Container[int]) -> bool:
-    """Whether an operand that is no constant has another image than the result: then pixels are not one to one."""
+    """Return whether an operand that is no constant has another image than the result, so pixels are not one to one."""
     image = original.rows(step.outputs[0])
     return image is None or any(original.rows(t) != image for t in tensors if t in known)
 
 
 def _constant(original: Original, tensor: int) -> Int64s | None:
-    """An int8 constant of equal values, as many as there are answers."""
+    """Return an int8 constant of equal values, repeated 256 times."""
     stored, scales = original.weights(tensor), original.scales(tensor)
     if stored is None or scales is None or len(scales) != 1 or len(np.unique(stored)) != 1:
         return None
@@ -125,7 +129,7 @@ def _constant(original: Original, tensor: int) -> Int64s | None:
 
 
 def unite_types(original: Original) -> None:
-    """A QUANTIZE between int8 and uint8 that moves every value by 128 changes nothing but how bytes are read."""
+    """Unite input and output of each QUANTIZE between int8 and uint8 that shifts every value by 128."""
     for step in original.steps:
         if step.name != "QUANTIZE" or len(step.outputs) != 1 or step.operand(0) < 0:
             continue
@@ -156,7 +160,7 @@ def _quantize(original: Original, step: Step, x: Int64s) -> Int64s | None:
 
 
 def _abs(original: Original, step: Step, x: Int64s) -> Int64s | None:
-    """The ratio of the scales is a float32."""
+    """Return ABS; the ratio of its scales is a float32."""
     (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
     distance = np.where(x < point, point - x, x - point)
     with np.errstate(all="ignore"):
@@ -171,13 +175,14 @@ def _relu(original: Original, step: Step, x: Int64s) -> Int64s | None:
 
 
 def _relu6(original: Original, step: Step, x: Int64s) -> Int64s | None:
-    """Clamps bytes by the input's quantization, whatever the output's is."""
+    """Return RELU6, which clamps bytes by the input's quantization, not the output's."""
     bounds = activation_bounds(3, *_parameters(original, step, 0)[0])
     return None if bounds is None else np.clip(x, *bounds)
 
 
 def _elu(original: Original, step: Step, x: Int64s) -> Int64s | None:
-    """Float32 from end to end; exp is taken in double and rounded once, where the runtime's may err by a last bit."""
+    """Return ELU in float32; exp is computed in double precision and rounded once, so the runtime's may differ in the
+    last bit."""
     (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
     real = np.array(scale, np.float32) * np.array(x - point, np.float32)
     curve = [np.float32(value if value >= 0 else np.float32(exp(value)) - np.float32(1)) for value in real]
@@ -250,7 +255,7 @@ def _times(a: Int64s, b: Int64s | int) -> Int64s:
 
 
 def _half_away(values: Int64s, bits: int) -> Int64s:
-    """Divided by a power of two, halves away from zero."""
+    """Return values divided by a power of two, halves rounded away from zero."""
     size = (np.abs(values) + (1 << bits >> 1)) >> bits
     return np.where(values < 0, -size, size)
 
@@ -260,7 +265,7 @@ def _saturated(values: Int64s) -> Int64s:
 
 
 def exp_below(a: Int64s, bits: int) -> Int64s:
-    """exp of a <= 0 that has ``bits`` integer bits; the result has none."""
+    """Return exp(a) of a <= 0 with ``bits`` integer bits; the result has none."""
     fraction = 31 - bits
     last = (a & ((1 << (fraction - 2)) - 1)) - (1 << (fraction - 2))
     x = _saturated(last << bits) + (1 << 28)
@@ -275,7 +280,7 @@ def exp_below(a: Int64s, bits: int) -> Int64s:
 
 
 def _newton(x: Int64s) -> Int64s:
-    """2 / (1 + x) of x in 0...1, with two integer bits."""
+    """Return 2 / (1 + x) of x in 0...1, with two integer bits."""
     half = (x + _ONE + 1) >> 1
     found = 1515870810 + _times(half, -1010580540)
     for _ in range(3):
@@ -294,7 +299,7 @@ def _tanh_curve(a: Int64s) -> Int64s:
 
 
 def _curve(curve: Callable[[Int64s], Int64s], bits: int, zero: int) -> Callable[..., Int64s | None]:
-    """The curve of the input with four integer bits; beyond what they hold it is flat."""
+    """Return the rule of a curve whose input has four integer bits; outside their range it is constant."""
 
     def answers(original: Original, step: Step, x: Int64s) -> Int64s | None:
         (scale, point), (_, out_point) = _parameters(original, step, 0)
@@ -314,7 +319,7 @@ def _curve(curve: Callable[[Int64s], Int64s], bits: int, zero: int) -> Callable[
 
 
 def _rsqrt(original: Original, step: Step, x: Int64s) -> Int64s | None:
-    """127 at the zero point; the runtime refuses what is below, so that is the least value there is.
+    """Return RSQRT: 127 at the zero point, which must be -128 because the runtime refuses values below it.
 
     The root of n is that of m = n * 4^k in 2^27...2^29: 1 / sqrt(m / 2^29) by x = x (3 - x^2 m / 2^29) / 2 from 1.
     """
@@ -340,7 +345,7 @@ def _rsqrt(original: Original, step: Step, x: Int64s) -> Int64s | None:
 
 
 def _hard_swish(original: Original, step: Step, x: Int64s) -> Int64s | None:
-    """x * relu6(x + 3) / 6 in 16 bits: the relu is a ramp of x clipped to -1...1, moved to 0...1."""
+    """Return x * relu6(x + 3) / 6 in 16 bits: relu6 is a ramp of x clipped to -1...1, moved to 0...1."""
     (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
     fine = scale / 128
     (to_output, to_ramp), (output_shift, ramp_shift) = split_scale([fine / out_scale, fine / (3 / 32768)])
@@ -361,13 +366,13 @@ def _hard_swish(original: Original, step: Step, x: Int64s) -> Int64s | None:
 
 @dataclass(frozen=True)
 class Rule:
-    """How an operator makes an int8 value of one or two, worked out on all 256 at once.
+    """How an operator computes an int8 value from one or two, for all 256 values at once.
 
     Attributes:
-        answers: from the original, the step and the values of its operands, before they are clamped to int8; None where
-            the runtime refuses the operator.
-        operands: how many it reads.
-        whole: whether it computes in whole numbers all the way.
+        answers: (original, step, operands' values) → results before the clamp to int8; None if the runtime refuses the
+            operator.
+        operands: number of operands.
+        whole: whether all of its arithmetic is in integers.
     """
 
     answers: Callable[..., Int64s | None]
@@ -394,4 +399,4 @@ RULES: dict[str, Rule] = {
     "SUB": Rule(_add, 2),
     "TANH": Rule(_curve(_tanh_curve, 24, 0)),
 }
-"""Operators on int8 that compute value by value; those on float32 have theirs in ``reals.RULES``."""
+"""Pointwise operators on int8; those on float32 are in ``reals.RULES``."""

@@ -1,7 +1,8 @@
-"""RESIZE_NEAREST_NEIGHBOR, RESIZE_BILINEAR and TRANSPOSE_CONV as the stages that compute their bytes.
+"""Operators that move or enlarge rows and columns (resizes, slices, TRANSPOSE_CONV, …) as stages.
 
-Their windows lie on the input's pixels spread out: an output position p sees the input positions i with
-``p * stride - padding <= i * distance < p * stride - padding + kernel``.
+Windows lie on the input's pixels spread out: output position p reads the input positions i with ``p * stride - padding
+<= i *
+distance < p * stride - padding + kernel``.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.ir.enums import StageKind
 
 PIXEL = 1024
-"""Parts of a pixel that bilinear interpolation distinguishes."""
+"""Resolution of positions for bilinear interpolation: parts of a pixel."""
 
 Found = tuple[list[int], Fraction]
-"""Where output positions lie in the input, in parts of a pixel, and input positions per output position, above 0."""
+"""Input position of each output position, in parts of a pixel; and input positions per output position, above 0."""
 
 
 def resize_nearest(original: Original, step: Step) -> Meaning | None:
-    """RESIZE_NEAREST_NEIGHBOR, whose kernel divides and multiplies in single precision."""
+    """Return the stage of a RESIZE_NEAREST_NEIGHBOR; its kernel divides and multiplies in single precision."""
     return _resize(original, step, _nearest)
 
 
 def resize_bilinear(original: Original, step: Step) -> Meaning | None:
-    """RESIZE_BILINEAR, whose int8 kernel counts in 1024ths."""
+    """Return the stage of a RESIZE_BILINEAR; its int8 kernel counts in 1024ths of a pixel."""
     if step.options.get("align_corners") and step.options.get("half_pixel_centers"):
         return None
     return _resize(original, step, _bilinear)
@@ -44,7 +45,7 @@ def _nearest(before: int, after: int, corners: bool, centres: bool) -> Found:
     whole = []
     for position in range(after):
         at = (np.float32(position) + np.float32(0.5 if centres else 0.0)) * scale
-        # A single is exact as a double, and so is the double with a half added.
+        # float32 plus 0.5 is exact in float64.
         whole.append(min(int(np.floor(float(at) + (0.5 if corners else 0.0))), before - 1))
     return [PIXEL * position for position in whole], Fraction(max(parts, 1), steps)
 
@@ -75,9 +76,9 @@ def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool
 
 
 def sliced(original: Original, step: Step) -> Meaning | None:
-    """SLICE, STRIDED_SLICE or GATHER of rows and columns: every n'th of them, as a RESIZE that has them where they are.
+    """Return the stage of a SLICE, STRIDED_SLICE or GATHER of evenly spaced rows and columns: a RESIZE.
 
-    Neighbouring ones are a PAD that cuts.
+    Adjacent rows and columns are a PAD with negative padding.
     """
     source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
     dims = original.tensors[step.inputs[0]].dims
@@ -87,7 +88,7 @@ def sliced(original: Original, step: Step) -> Meaning | None:
         return None
     if None in cuts:
         return None
-    # An axis that is dropped keeps one place.
+    # A dropped axis keeps one position.
     kept = [np.ravel(np.arange(size)[cut]).tolist() for cut, size in zip(cuts, dims, strict=True)]
     if len(kept[-1]) != source[2]:
         return None
@@ -112,7 +113,7 @@ def sliced(original: Original, step: Step) -> Meaning | None:
 
 
 def mirrored(original: Original, step: Step) -> Meaning | None:
-    """MIRROR_PAD of rows and columns: a RESIZE whose rows and columns turn round behind the edges, or on them."""
+    """Return the stage of a MIRROR_PAD of rows and columns: a RESIZE whose positions reverse at the edges."""
     source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
     rank, amounts = len(original.tensors[step.inputs[0]].dims), original.numbers(step.operand(1))
     same = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
@@ -138,12 +139,12 @@ def mirrored(original: Original, step: Step) -> Meaning | None:
 
 
 def gathered(original: Original, step: Step) -> Meaning | None:
-    """GATHER of channels, or of rows or columns."""
+    """Return the stage of a GATHER of channels, or of rows or columns."""
     return gather(original, step) or sliced(original, step)
 
 
 def squares(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
-    """SPACE_TO_DEPTH or DEPTH_TO_SPACE: bytes are copied, whatever they stand for."""
+    """Return the rule of SPACE_TO_DEPTH or DEPTH_TO_SPACE; both copy bytes, whatever their quantization."""
 
     def squares(original: Original, step: Step) -> Meaning | None:
         tensors, size = (step.inputs[0], step.outputs[0]), step.number("block_size")
@@ -163,9 +164,9 @@ def squares(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
 
 
 def planes(original: Original, step: Step) -> Meaning | None:
-    """TRANSPOSE of an image whose channels come first: its planes, one below the other, joined pixel by pixel.
+    """Return the stage of a TRANSPOSE of an image with leading channels: planes, one below the other, joined by pixel.
 
-    Axes of length 1 may stand anywhere: what counts is where the values go.
+    Axes of length 1 may stand anywhere: the comparison is by where each value moves.
     """
     alike = original.activation(step.inputs[0]) == original.activation(step.outputs[0])
     dims, output = original.tensors[step.inputs[0]].dims, original.image(step.outputs[0])
@@ -193,7 +194,7 @@ def planes(original: Original, step: Step) -> Meaning | None:
 
 
 def window_of(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int]:
-    """Stride, distance, padding and kernel: the least that hold the pixels on both sides of every place."""
+    """Return the least (stride, distance, padding, kernel) that hold the pixels on both sides of every position."""
     stride, apart = rate.numerator, rate.denominator
     padding = behind = 0
     for position, place in enumerate(places):
@@ -203,7 +204,7 @@ def window_of(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int
 
 
 def transposed_convolution(original: Original, step: Step) -> Meaning | None:
-    """TRANSPOSE_CONV: operands are the output's shape, the filter, the input, and perhaps a bias."""
+    """Return the stage of a TRANSPOSE_CONV; operands are output shape, filter, input and an optional bias."""
     weights, source = original.weights(step.operand(1)), original.image(step.operand(2))
     output, clamp = original.image(step.outputs[0]), fused_clamp(original, step)
     stride = (step.number("stride_h"), step.number("stride_w"))

@@ -1,4 +1,4 @@
-"""A stage as an operator of the original asks for it."""
+"""The stage that an operator of the original requires."""
 
 from __future__ import annotations
 
@@ -23,37 +23,38 @@ _BY_PLACE = (
     StageKind.FLOAT_RESIZE,
     StageKind.TRANSPOSE_CONV,
 )
-"""Kinds whose window of one pixel does not lie at the output's place."""
+"""Kinds whose window of one pixel is not at the output's position."""
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A stage as the original asks for it.
+    """The stage that an operator of the original requires.
 
     Attributes:
         step: the operator.
         kind: of the stage.
         sources: tensors of the original it reads, in order.
         result: the tensor it writes.
-        images: of the sources, None where bytes count and not how they are arranged.
-        output: image of the result, None where it follows from the source's rows and columns.
+        images: of the sources; None if only the bytes matter, not their arrangement.
+        output: image of the result; None if it follows from the source's rows and columns.
         kernel, stride, dilation, padding: (rows, columns); padding is above and to the left. Dilation is that of the
-            input where images are made larger.
+            input
+            for kinds that enlarge images.
         multiplier_of_depth: output channels per input channel of a DEPTHWISE.
         clamp: least and greatest output value.
-        weights: int8 [output channels, tap rows, tap columns, input channels the filter reads].
-        bias: per output channel, before the input's zero point is folded in.
+        weights: int8 [output channels, tap rows, tap columns, input channels of the filter].
+        bias: per output channel, without the input's zero point.
         multiplier, shift: one per output channel, or one for a GLOBAL_AVERAGE.
         addition: the numbers of an ADD or SQUARED_DIFFERENCE.
-        table: the bytes of the table of a SCALE or OFFSET, or of a stage on float32.
-        answers: the 256 values a LOOKUP gives for -128 ... 127.
-        channels: the input channel of each output channel of a CHANNELS, -1 for one that is filled.
-        places: where rows, then columns of a RESIZE lie in its input, in 1024ths of a pixel.
-        pad: value of the pixels a PAD adds, or of the channels a CHANNELS fills, or of those of earlier runs after a
-            reset of a STATE.
-        first: what those hold in the first run of all, empty for ``pad``.
-        rows: weights of an LSTM, or of a layer on float32, as they are stored.
-        left: what a reset leaves of every step of a STATE, empty for ``pad``.
+        table: bytes of the table of a SCALE, OFFSET, SOFTMAX, LSTM, or of a stage on float32.
+        answers: the 256 results of a LOOKUP for -128 ... 127.
+        channels: the input channel of each output channel of a CHANNELS, -1 for a filled one.
+        places: input positions of the rows, then columns of a RESIZE, in 1024ths of a pixel.
+        pad: value of pixels that a PAD adds, of channels that a CHANNELS fills, or of a STATE's earlier pixels after a
+            reset.
+        first: a STATE's earlier pixels in the very first run; empty if they are ``pad``.
+        left: every earlier time step of a STATE after a reset; empty if its values are ``pad``.
+        rows: weights of an LSTM, or of a layer on float32, as stored.
         folds: whether zeros around its input may become its own padding.
     """
 
@@ -86,16 +87,16 @@ class Meaning:
 
     @property
     def pointwise(self) -> bool:
-        """Whether rows and columns are none of its business: pixels are computed one by one."""
+        """Return whether each output pixel depends on the input pixel at the same place alone."""
         if self.kind in _BY_PLACE:
             return False
         return self.kernel == self.stride == (1, 1) and self.padding == (0, 0)
 
 
 def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning | None:
-    """A convolution that reads what a PAD writes, reading the PAD's input instead; None if that is not the same.
+    """Return a convolution with the padding of the PAD in front of it; None if the result would differ.
 
-    The pixels the PAD adds must be zeros to the convolution: its input's zero point, as the padding of its own is.
+    The pixels that the PAD adds must be the zero point of the convolution's input, as those of its own padding are.
     """
     points = [original.zero_point(tensor) for tensor in (pad.sources[0], pad.result)]
     if not meaning.folds or points != [pad.pad, pad.pad]:
@@ -111,7 +112,7 @@ def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning 
         reach = (meaning.kernel[axis] - 1) * meaning.dilation[axis] + 1 - meaning.padding[axis]
         end = (meaning.output[axis] - 1) * meaning.stride[axis] + reach
         if meaning.padding[axis] > 0 or end > pad.output[axis]:
-            return None  # a window sees zeros where the image was cut, which without the cut are values
+            return None  # a window reads zeros in place of the pixels that the PAD cuts off
     padding = (meaning.padding[0] + pad.padding[0], meaning.padding[1] + pad.padding[1])
     return replace(meaning, sources=pad.sources, images=pad.images, padding=padding)
 
@@ -120,25 +121,25 @@ def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning 
 
 
 def of_first(step: Step, kind: StageKind, images: tuple[Image, ...], output: Image, **fields: Any) -> Meaning:
-    """A stage that reads the first operand alone."""
+    """Return a stage that reads only the first operand."""
     return Meaning(step, kind, (step.inputs[0],), step.outputs[0], images, output, **fields)
 
 
 def affine(original: Original, tensor: int) -> tuple[float, int]:
-    """Scale and zero point of an activation that was found to be one."""
+    """Return scale and zero point of an activation; (1.0, 0) if it has none."""
     found = original.activation(tensor)
     return found if found is not None else (1.0, 0)
 
 
 def fused_clamp(original: Original, step: Step) -> Pair | None:
-    """The int8 values an operator's fused activation leaves."""
+    """Return the range of int8 values after an operator's fused activation."""
     return activation_bounds(step.number("fused_activation_function"), *affine(original, step.outputs[0]))
 
 
 def own_padding(step: Step, source: Image, kernel: Pair, stride: Pair, dilation: Pair, output: Image) -> Pair | None:
-    """Rows above and columns left of the image. None where the options do not lead to the output's size.
+    """Return (rows above, columns left) of the image; None if the options do not give the output's size.
 
-    SAME (0) centres the windows and gives the odd pixel to the end; VALID (1) has no padding.
+    SAME (0) centres the windows and puts the odd pixel at the end; VALID (1) has no padding.
     """
     before = []
     for axis in (0, 1):
@@ -156,7 +157,7 @@ def own_padding(step: Step, source: Image, kernel: Pair, stride: Pair, dilation:
 
 
 def sum_of_ones(step: Step, window: Pair, table: tuple[Int64s, Int64s], images: tuple[Image, Image]) -> Meaning:
-    """The values of a window of each channel, less their zero points, added up and scaled: a DEPTHWISE of ones."""
+    """Return a DEPTHWISE of ones: the values of each channel's window, less their zero points, summed and scaled."""
     channels = images[0][2]
     ones = np.ones((channels, *window, 1), np.int8)
     multiplier, shift = (np.repeat(part, channels) for part in table)

@@ -1,7 +1,8 @@
-"""The stage that each operator of the original requires, in the runtime's integers, derived from the model file alone.
+"""The stage that each operator of the original requires, in the runtime's integers, from the model file alone.
 
-One function per operator. Each answers with the one stage that computes the operator's bytes, or None where no stage
-does. Constants the runtime would refuse have no meaning either.
+Each function returns the only stage that computes the operator's bytes, or None if there is none, or if the runtime
+would
+refuse the constants.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tflite_fuse.ir.enums import StageKind
 
 
 def meaning_of(original: Original, step: Step) -> Meaning | None:
-    """What a step asks for; None if no stage computes it, or it is not what the runtime accepts."""
+    """Return the stage that a step requires; None if there is none or the runtime would refuse the operator."""
     if floats.computes(original, step):
         return floats.RULES[step.name](original, step) if step.name in floats.RULES else None
     if is_real(original, step):
@@ -38,12 +39,12 @@ def meaning_of(original: Original, step: Step) -> Meaning | None:
 
 
 def meanings_in_file(original: Original) -> list[Meaning | None]:
-    """What each operator of the file asks for, in their order."""
+    """Return the stage of each operator of the file, in order."""
     return [meaning_of(original, step) for step in original.steps[: len(original.model.main.operators)]]
 
 
 def _between_types(original: Original, step: Step) -> Meaning | None:
-    """A QUANTIZE of float32, or a DEQUANTIZE of int8."""
+    """Return the stage of a QUANTIZE of float32 or a DEQUANTIZE of int8."""
     table = border_table(original, step) if len(step.inputs) == len(step.outputs) == 1 else None
     if table is None:
         return None
@@ -54,7 +55,7 @@ def _between_types(original: Original, step: Step) -> Meaning | None:
 
 
 def real_pairs(original: Original) -> Iterator[Meaning]:
-    """Every operation on two float32 tensors that are functions of one int8 value each, and the QUANTIZE behind it."""
+    """Return every operation on two float32 functions of one int8 value each, with the QUANTIZE behind it."""
     for step in original.steps:
         found = pair_table(original, step) if step.name == "QUANTIZE" and is_real(original, step) else None
         if found is None:
@@ -66,9 +67,9 @@ def real_pairs(original: Original) -> Iterator[Meaning]:
 
 
 def lookups(original: Original, value: int) -> Iterator[Meaning]:
-    """All the original computes of one value alone, as tables: LOGISTIC, HARD_SWISH, also SiLU of two operators."""
+    """Return all results that depend on one value alone as tables: LOGISTIC, HARD_SWISH, also SiLU of two operators."""
     for step, start, answers in answers_behind(original, value):
-        # A RESHAPE on the way may have renamed the value: byte by byte, the result's image is also that of its source.
+        # A RESHAPE on the way may change the image; the source, read byte by byte, then has the result's image.
         output = original.rows(step.outputs[0])
         if output is not None:
             yield Meaning(step, StageKind.LOOKUP, (start,), step.outputs[0], (output,), output, answers=answers)
@@ -110,4 +111,4 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "TRANSPOSE_CONV": larger.transposed_convolution,
     recurrent.LSTM: recurrent.lstm,
 }
-"""Operators on int8 that are stages of their own; those of one value are tables, too, by ``functions.RULES``."""
+"""Operators on int8 that are a stage; functions of one value are also tables, by ``functions.RULES``."""

@@ -1,6 +1,6 @@
-"""Operators on int8 as the stages that compute their bytes; None where no stage does.
+"""Operators on int8 as the stages that compute their bytes; None if no stage does.
 
-First reductions, then layers with weights, then operators without.
+Reductions come first, then layers with weights, then operators without.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tflite_fuse.ir.enums import StageKind
 
 @dataclass(frozen=True)
 class Reduced:
-    """An image, what it is reduced to, and rows and columns of it that become one; None where channels do."""
+    """A reduction: input image, output image, and the (rows, columns) that become one; None if it reduces channels."""
 
     image: Image
     output: Image
@@ -38,7 +38,7 @@ class Reduced:
 
 
 def reduced(original: Original, step: Step) -> Reduced | None:
-    """What a reduction makes of its image; None where its axes are unknown, or channels and others at once."""
+    """Return the reduction of a step; None if its axes are unknown, or are channels and others at once."""
     dims, listed = original.tensors[step.inputs[0]].dims, original.numbers(step.operand(1))
     image, rank = original.image(step.inputs[0]), len(dims)
     if image is None or not listed or not all(-rank <= axis < rank for axis in listed):
@@ -56,7 +56,7 @@ def reduced(original: Original, step: Step) -> Reduced | None:
 
 
 def mean(original: Original, step: Step) -> Meaning | None:
-    """MEAN over the whole image; over its rows or columns alone a DEPTHWISE of ones, over channels a CONV of ones."""
+    """Return the stage of a MEAN: over rows or columns a DEPTHWISE of ones, over channels a CONV of ones."""
     found = reduced(original, step)
     if found is None:
         return None
@@ -72,7 +72,7 @@ def mean(original: Original, step: Step) -> Meaning | None:
 
 
 def largest(original: Original, step: Step) -> Meaning | None:
-    """REDUCE_MAX over channels or the whole image, or over its rows or columns alone: a MAX_POOL."""
+    """Return the stage of a REDUCE_MAX over channels or the whole image; over rows or columns alone a MAX_POOL."""
     found = reduced(original, step)
     if found is None or affine(original, step.inputs[0]) != affine(original, step.outputs[0]):
         return None
@@ -106,7 +106,7 @@ def _windowed(
 
 
 def filter_ratios(original: Original, step: Step, channels: int, place: int = 0) -> npt.NDArray[np.float64] | None:
-    """What a sum of products is scaled by, for each output channel; ``place`` is that of the input."""
+    """Return the scale of the sums of each output channel; ``place`` is the position of the input."""
     scales = original.scales(step.operand(1))
     if scales is None or len(scales) not in (1, channels):
         return None
@@ -115,7 +115,7 @@ def filter_ratios(original: Original, step: Step, channels: int, place: int = 0)
 
 
 def bias_of(original: Original, step: Step, channels: int, place: int = 2) -> Int64s | None:
-    """The bias, zeros where it is left out; None where it has another length."""
+    """Return the bias, zeros if it is left out; None if its length is wrong."""
     if step.operand(place) < 0:
         return np.zeros(channels, np.int64)
     values = np.array(original.numbers(step.operand(place)), np.int64)
@@ -123,7 +123,7 @@ def bias_of(original: Original, step: Step, channels: int, place: int = 2) -> In
 
 
 def convolution(original: Original, step: Step) -> Meaning | None:
-    """CONV_2D; one input channel per group is a DEPTHWISE."""
+    """Return the stage of a CONV_2D; with one input channel per group it is a DEPTHWISE."""
     weights, source = original.weights(step.operand(1)), original.image(step.inputs[0])
     if weights is None or source is None or weights.ndim != 4:
         return None
@@ -135,7 +135,7 @@ def convolution(original: Original, step: Step) -> Meaning | None:
 
 
 def depthwise(original: Original, step: Step) -> Meaning | None:
-    """DEPTHWISE_CONV_2D."""
+    """Return the stage of a DEPTHWISE_CONV_2D."""
     weights, source = original.weights(step.operand(1)), original.image(step.inputs[0])
     if weights is None or source is None or weights.ndim != 4 or weights.shape[0] != 1:
         return None
@@ -147,7 +147,7 @@ def depthwise(original: Original, step: Step) -> Meaning | None:
 
 
 def fully_connected(original: Original, step: Step) -> Meaning | None:
-    """FULLY_CONNECTED: all values of the input to one pixel, or each pixel's to one at its place, as a convolution."""
+    """Return the stage of a FULLY_CONNECTED: of the whole input, or of each pixel as a convolution."""
     weights, clamp = original.weights(step.operand(1)), fused_clamp(original, step)
     if weights is None or clamp is None or weights.ndim != 2 or step.number("weights_format"):
         return None
@@ -169,7 +169,7 @@ def fully_connected(original: Original, step: Step) -> Meaning | None:
 
 
 def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ...], Image] | None:
-    """Images of inputs and output; two inputs go together value by value."""
+    """Return the images of inputs and output; with two inputs, batches count as rows."""
     image = original.rows if count == 2 else original.image
     sources = [image(step.operand(position)) for position in range(count)]
     output = image(step.outputs[0])
@@ -181,7 +181,8 @@ def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ..
 def _pair(
     original: Original, step: Step, kind: StageKind, *, clamps: bool = False, thin: bool = False
 ) -> Meaning | None:
-    """Two activations of one shape, or one and a pixel or, if ``thin``, a channel that goes with all of the other's."""
+    """Return a stage of two activations of one shape; one may be a single pixel or, if ``thin``, have a single
+    channel."""
     clamp = fused_clamp(original, step) if clamps else (-128, 127)
     if len(step.inputs) != 2 or any(original.activation(tensor) is None for tensor in step.inputs) or clamp is None:
         return None
@@ -196,13 +197,13 @@ def _pair(
 
 
 def _scales(original: Original, step: Step) -> tuple[float, float, float]:
-    """Those of both operands and the output."""
+    """Return the scales of both operands and the output."""
     first, second, output = (affine(original, tensor)[0] for tensor in (*step.inputs, step.outputs[0]))
     return first, second, output
 
 
 def sum_of(sign: int) -> Callable[[Original, Step], Meaning | None]:
-    """ADD, or SUB: an ADD that says by a negative multiplier what it subtracts. A constant is an OFFSET."""
+    """Return the rule of ADD or SUB, which is an ADD with a negative multiplier. With a constant it is an OFFSET."""
 
     def add(original: Original, step: Step) -> Meaning | None:
         constant = by_channel.constant_operand(original, step)
@@ -218,18 +219,18 @@ def sum_of(sign: int) -> Callable[[Original, Step], Meaning | None]:
 
 
 def squared_difference(original: Original, step: Step) -> Meaning | None:
-    """SQUARED_DIFFERENCE."""
+    """Return the stage of a SQUARED_DIFFERENCE."""
     found = _pair(original, step, StageKind.SQUARED_DIFFERENCE)
     return found and replace(found, addition=difference_numbers(*_scales(original, step)))
 
 
 def extreme(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
-    """MAXIMUM or MINIMUM of the bytes of two tensors."""
+    """Return the rule of MAXIMUM or MINIMUM of the bytes of two tensors."""
     return lambda original, step: _pair(original, step, kind)
 
 
 def multiply(original: Original, step: Step) -> Meaning | None:
-    """MUL; a constant is a SCALE."""
+    """Return the stage of a MUL; with a constant it is a SCALE."""
     constant = by_channel.constant_operand(original, step)
     if constant is not None:
         return by_channel.multiply(original, step, constant)
@@ -242,7 +243,7 @@ def multiply(original: Original, step: Step) -> Meaning | None:
 
 
 def pad(original: Original, step: Step) -> Meaning | None:
-    """PAD and PADV2 of rows and columns, or of channels alone."""
+    """Return the stage of a PAD or PADV2 of rows and columns, or of channels alone."""
     images, amounts = _images(original, step, 1), original.numbers(step.operand(1))
     if images is None or len(amounts) != 2 * len(original.tensors[step.inputs[0]].dims) or min(amounts) < 0:
         return None
@@ -265,7 +266,7 @@ def pad(original: Original, step: Step) -> Meaning | None:
 
 
 def pool(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
-    """AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole image is a GLOBAL_AVERAGE."""
+    """Return the rule of AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole image is a GLOBAL_AVERAGE."""
 
     def pool(original: Original, step: Step) -> Meaning | None:
         images, clamp = _images(original, step, 1), fused_clamp(original, step)
@@ -287,7 +288,7 @@ def pool(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
 
 
 def concatenation(original: Original, step: Step) -> Meaning | None:
-    """CONCATENATION along channels."""
+    """Return the stage of a CONCATENATION along channels."""
     images = _images(original, step, len(step.inputs))
     rank = len(original.tensors[step.outputs[0]].dims)
     same = {affine(original, tensor) for tensor in (*step.inputs, step.outputs[0])}
@@ -299,7 +300,7 @@ def concatenation(original: Original, step: Step) -> Meaning | None:
 
 
 def gather(original: Original, step: Step) -> Meaning | None:
-    """GATHER of channels."""
+    """Return the stage of a GATHER of channels."""
     images, channels = _images(original, step, 1), gathered_channels(original, step)
     if images is None or channels is None or len(channels) != images[1][2]:
         return None
@@ -307,7 +308,7 @@ def gather(original: Original, step: Step) -> Meaning | None:
 
 
 def relu(original: Original, step: Step) -> Meaning | None:
-    """RELU as an operator of its own: a DEPTHWISE of ones."""
+    """Return the stage of a separate RELU: a DEPTHWISE of ones."""
     images = _images(original, step, 1)
     (source, _), (scale, point) = affine(original, step.inputs[0]), affine(original, step.outputs[0])
     clamp = activation_bounds(1, scale, point)
@@ -318,7 +319,7 @@ def relu(original: Original, step: Step) -> Meaning | None:
 
 
 def relu6(original: Original, step: Step) -> Meaning | None:
-    """RELU6 as an operator of its own: a clamp by its input's quantization."""
+    """Return the stage of a separate RELU6: a clamp by its input's quantization."""
     images, clamp = _images(original, step, 1), activation_bounds(3, *affine(original, step.inputs[0]))
     if images is None or clamp is None:
         return None
@@ -326,7 +327,7 @@ def relu6(original: Original, step: Step) -> Meaning | None:
 
 
 def quantize(original: Original, step: Step) -> Meaning | None:
-    """QUANTIZE from int8 to int8: a DEPTHWISE of ones."""
+    """Return the stage of a QUANTIZE from int8 to int8: a DEPTHWISE of ones."""
     images = _images(original, step, 1)
     if images is None:
         return None

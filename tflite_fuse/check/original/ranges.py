@@ -1,7 +1,8 @@
-"""What each channel of the original's tensors can hold, whatever it reads.
+"""Range of each channel of the original's tensors over all inputs, derived independently of the passes.
 
-Worked out from the model file a second time: bounds of sums by the signs of weights, scaled as the runtime scales them,
-which keeps their order. A tensor of which nothing is said may hold anything.
+Bounds of sums follow from the signs of weights and are scaled as the runtime does, which keeps their order. A tensor
+without
+an entry may hold any value.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ class Extent:
     greatest: Int64s
 
     def known(self) -> Int64s:
-        """The channels that have one value, ascending."""
+        """Return the channels that have a single value, ascending."""
         return np.flatnonzero(self.least == self.greatest)
 
 
 def whole(channels: int, clamp: tuple[int, int] = (-128, 127)) -> Extent:
-    """All that a clamp leaves."""
+    """Return the range that a clamp allows, for each channel."""
     return Extent(*(np.full(channels, end, np.int64) for end in clamp))
 
 
 def extents(original: Original, meanings: Sequence[Meaning | None]) -> dict[int, Extent]:
-    """By tensor, for what the operators of the file write, whose meanings these are."""
+    """Return tensor → range for the tensors that the file's operators write; ``meanings`` are the operators' stages."""
     known: dict[int, Extent] = {}
     for step, meaning in zip(original.steps, meanings, strict=False):
         if len(step.outputs) == 1 and original.activation(step.outputs[0]) is not None:
@@ -67,7 +68,7 @@ def _of_step(original: Original, step: Step, meaning: Meaning | None, known: Map
 
 
 def keeps_bytes(original: Original, step: Step) -> bool:
-    """Whether a step writes the bytes it reads, and means the same by them: RESHAPE, or a PAD that adds nothing."""
+    """Return whether a step writes the bytes it reads with the same zero point: RESHAPE, or a PAD that adds nothing."""
     if step.name not in (*RENAMING, "PAD", "PADV2") or len(step.outputs) != 1 or step.operand(0) < 0:
         return False
     ends = original.activation(step.inputs[0]), original.activation(step.outputs[0])
@@ -89,7 +90,7 @@ def _looked_up(answers: Int64s, read: Extent) -> Extent:
 
 
 def _made(original: Original, meaning: Meaning, read: list[Extent]) -> Extent | None:
-    """Before the clamp."""
+    """Return the range before the clamp."""
     kind, first = meaning.kind, read[0]
     if kind in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED):
         return _scaled(original, meaning, sums(original, meaning, first))
@@ -106,7 +107,7 @@ def _made(original: Original, meaning: Meaning, read: list[Extent]) -> Extent | 
 
 
 def leaves_image(meaning: Meaning) -> bool:
-    """Whether a window sees what is outside the input."""
+    """Return whether a window reads pixels outside the input."""
     if meaning.images is None or meaning.output is None or meaning.pointwise:
         return False
     ends = [
@@ -120,7 +121,7 @@ def leaves_image(meaning: Meaning) -> bool:
 
 
 def sums(original: Original, meaning: Meaning, read: Extent) -> Extent | None:
-    """Bounds of the sums with their biases; None where adding up may leave 32 bits."""
+    """Return the range of the sums with their biases; None if a partial sum may exceed 32 bits."""
     if meaning.weights is None or meaning.bias is None:
         return None
     rows = meaning.weights.reshape(len(meaning.weights), -1).astype(np.int64)
@@ -142,7 +143,7 @@ def sums(original: Original, meaning: Meaning, read: Extent) -> Extent | None:
 
 
 def _scaled(original: Original, meaning: Meaning, sums: Extent | None) -> Extent | None:
-    """Where a shift to the left might wrap, nothing is known."""
+    """Return the range after scaling; unbounded where a shift to the left might wrap."""
     if sums is None or meaning.multiplier is None or meaning.shift is None:
         return None
     point = affine(original, meaning.result)[1]
@@ -153,7 +154,7 @@ def _scaled(original: Original, meaning: Meaning, sums: Extent | None) -> Extent
 
 
 def _added(original: Original, meaning: Meaning, read: list[Extent]) -> Extent:
-    """Of an operand that is subtracted, the greatest value gives the least sum."""
+    """Return the range of an ADD; of an operand that is subtracted, the greatest value gives the least sum."""
     left, *numbers = meaning.addition
     table = [np.array([number], np.int64) for number in numbers]
     least = greatest = np.zeros(len(read[0].least), np.int64)

@@ -1,7 +1,8 @@
-"""Operators between a DEQUANTIZE and a QUANTIZE: float32 numbers, one for each of the 256 values all starts from.
+"""Operators between a DEQUANTIZE and a QUANTIZE: float32 results for each of the 256 int8 values they start from.
 
-Worked out number by number where it matters how a step rounds: a float32 result of +, -, * and / is the float64 result
-rounded once more, because 53 bits are more than twice 24 and two.
+Rounding is exact: a float32 result of +, -, * and / is the float64 result rounded once more, because 53 bits are more
+than
+2 * 24 + 2.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.model.types import TensorType
 
 Floats = npt.NDArray[np.float64]
-"""Float32 numbers in float64."""
+"""Float32 numbers, stored as float64."""
 
 Operand = npt.NDArray[np.float64] | npt.NDArray[np.int64] | int | None
-"""What is known of an operand; else its tensor."""
+"""The known numbers of an operand, else its tensor."""
 
 
 def is_real(original: Original, step: Step) -> bool:
-    """Whether float32 goes in or comes out."""
+    """Return whether a step has a float32 input or output."""
     tensors = (*step.inputs, *step.outputs)
     return any(t >= 0 and original.tensors[t].type == TensorType.FLOAT32 for t in tensors)
 
 
 def real_answers(original: Original, step: Step, operands: Sequence[Operand]) -> npt.NDArray[np.float64] | None:
-    """The 256 results, float32 numbers or those a QUANTIZE makes int8; None where one is not defined or not known."""
+    """Return the 256 results, float32 numbers or int8 of a QUANTIZE; None if one is not defined or not known."""
     if any(t >= 0 and original.tensors[t].is_variable for t in (*step.inputs, *step.outputs)):
         return None
     found = [_constant(original, operand) if isinstance(operand, int) else operand for operand in operands]
@@ -54,7 +55,7 @@ def real_answers(original: Original, step: Step, operands: Sequence[Operand]) ->
     try:
         columns = [np.asarray(each, np.float64).tolist() for each in found]
         results = [rule.function(*numbers, *options) for numbers in zip(*columns, strict=True)]
-    except (ArithmeticError, ValueError):  # beyond what is defined, for some value
+    except (ArithmeticError, ValueError):  # undefined for some value
         return None
     return np.clip(_single(results), *bounds)
 
@@ -65,7 +66,7 @@ def _single(values: npt.ArrayLike) -> Floats:
 
 
 def _constant(original: Original, tensor: int) -> Floats | None:
-    """A float32 constant of equal numbers, as many as there are answers."""
+    """Return a float32 constant of equal numbers, repeated 256 times."""
     content = original.content(tensor)
     if tensor < 0 or original.tensors[tensor].type != TensorType.FLOAT32 or not content or len(content) % 4:
         return None
@@ -74,7 +75,7 @@ def _constant(original: Original, tensor: int) -> Floats | None:
 
 
 def _quantized(original: Original, step: Step, values: Floats) -> Floats | None:
-    """Float32 quotients by the scale, rounded half away from zero."""
+    """Return the float32 quotients by the scale, rounded half away from zero."""
     affine = original.activation(step.outputs[0])
     if affine is None:
         return None
@@ -86,13 +87,13 @@ def _quantized(original: Original, step: Step, values: Floats) -> Floats | None:
 
 
 def _option(step: Step, name: str) -> float | None:
-    """A finite option, as float32."""
+    """Return a finite option as float32."""
     value = step.options.get(name, 0.0)
     return float(np.float32(value)) if isinstance(value, float) and isfinite(value) else None
 
 
 def _bounds(step: Step) -> tuple[float, float] | None:
-    """What a fused activation clamps to; without one infinities become the largest float32."""
+    """Return the bounds of a fused activation; without one, infinities become the largest float32."""
     largest = 2.0**128 - 2.0**104
     bounds = {0: (-largest, largest), 1: (0.0, largest), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
     return bounds.get(step.number("fused_activation_function"))
@@ -102,7 +103,7 @@ _UNBOUNDED = -np.inf, np.inf
 
 
 def _f(value: float) -> float:
-    """Rounded to float32."""
+    """Return a number rounded to float32."""
     return float(np.float32(value))
 
 
@@ -123,14 +124,15 @@ def _floor_mod(a: float, b: float) -> float:
 
 @dataclass(frozen=True)
 class Rule:
-    """How an operator on float32 makes a number of one or two.
+    """How an operator on float32 computes a number from one or two.
 
     Attributes:
-        function: of the operands, then the options; not yet rounded to float32. Raises ArithmeticError or ValueError
-            where the result is not defined.
-        operands: how many it reads.
-        activated: whether it clamps its result, without a fused activation to finite numbers.
-        options: names of those it goes by.
+        function: of the operands, then the options; not yet rounded to float32. Raises ArithmeticError or ValueError if
+            the
+            result is not defined.
+        operands: number of operands.
+        activated: whether it clamps its result: by its fused activation, else to finite numbers.
+        options: names of the options it uses.
     """
 
     function: Callable[..., float]
@@ -169,14 +171,14 @@ RULES: dict[str, Rule] = {
     "SUB": Rule(lambda a, b: a - b, 2, activated=True),
     "TANH": Rule(tanh),
 }
-"""Operators on float32 that compute value by value. DEQUANTIZE, CAST and QUANTIZE, between types, stand above."""
+"""Pointwise operators on float32. DEQUANTIZE, CAST and QUANTIZE are in ``real_answers``."""
 
 
 # ---- Float32 that blocks read and write ----
 
 
 def border_table(original: Original, step: Step) -> bytes | None:
-    """The table of a stage that makes int8 of float32, or float32 of int8; None for any other step."""
+    """Return the table of a stage from float32 to int8, or from int8 to float32; None for any other step."""
     source, output = (original.tensors[t] for t in (step.operand(0), step.outputs[0]))
     if step.operand(0) < 0 or source.is_variable or output.is_variable or original.content(step.inputs[0]):
         return None
@@ -194,9 +196,10 @@ def border_table(original: Original, step: Step) -> bytes | None:
 
 
 def _steps(scale: Fraction, point: int) -> Iterator[int]:
-    """Where the answers of a QUANTIZE begin: the first one, the others, and what is too large for 32 bits.
+    """Return the float32 at which each result of a QUANTIZE begins: the first one, the others, and the end of 32 bits.
 
-    An answer is n or more if the quotient in float32 reaches n - 1/2, or for n <= 0 exceeds it: halves go away from 0.
+    The result is n or more if the float32 quotient reaches n - 1/2, or for n <= 0 exceeds it: halves are rounded away
+    from 0.
     """
     yield _first_to_reach(scale, float(_after(-(2.0**31))))
     for answer in range(-127, 128):
@@ -206,7 +209,7 @@ def _steps(scale: Fraction, point: int) -> Iterator[int]:
 
 
 def pair_table(original: Original, step: Step) -> tuple[tuple[int, int], bytes] | None:
-    """The int8 tensors that an operation on two float32 tensors comes from, and its table with that of its QUANTIZE."""
+    """Return the two int8 tensors that an operation on float32 starts from, and its table with that of its QUANTIZE."""
     middle = original.written_by(step.operand(0))
     affine = original.activation(step.outputs[0])
     if middle is None or middle.name not in _OPERATIONS or len(middle.inputs) != 2 or affine is None:
@@ -223,11 +226,11 @@ def pair_table(original: Original, step: Step) -> tuple[tuple[int, int], bytes] 
 
 
 _OPERATIONS = ("ADD", "SUB", "MUL", "DIV")
-"""In the order of their numbers in the table."""
+"""Operators by their number in the table."""
 
 
 def _side(original: Original, tensor: int) -> tuple[int, Floats] | None:
-    """The int8 tensor that a float32 one is a function of, and its 256 numbers, all of them finite."""
+    """Return the int8 tensor that a float32 one is a function of, and its 256 numbers, all finite."""
     step = original.written_by(tensor)
     if step is None or len(step.outputs) != 1 or not is_real(original, step):
         return None
@@ -243,22 +246,23 @@ def _side(original: Original, tensor: int) -> tuple[int, Floats] | None:
 
 
 def _clamped(key: int, bounds: tuple[float, float]) -> int:
-    """Where an answer begins, if numbers are clamped first: at once, or never, where the clamp decides."""
+    """Return where a result begins if numbers are clamped first: at once, or never, where the clamp decides."""
     low, high = (_in_order(np.float32(bound)) for bound in bounds)
     least, most = (_in_order(np.float32(end)) for end in (-np.inf, np.inf))
     return least if key <= low else most + 1 if key > high else key
 
 
 def _after(number: float | np.float32, towards: float = np.inf) -> np.float32:
-    """The next float32."""
+    """Return the next float32."""
     with np.errstate(over="ignore"):
         return np.float32(np.nextafter(np.float32(number), np.float32(towards)))
 
 
 def _first_to_reach(scale: Fraction, quotient: float) -> int:
-    """The least float32, in order as an integer, that divided by the scale is ``quotient`` or more, rounded to float32.
+    """Return the least float32, in order as an integer, whose quotient by the scale, rounded to float32, is
+    ``quotient`` or more.
 
-    So is all from halfway between it and the float32 before; what lies just there goes to the even one of the two.
+    The bound is halfway between ``quotient`` and the float32 before it; the tie goes to the even one of the two.
     """
     before = float(_after(quotient, -np.inf))
     bound = (Fraction(quotient) + Fraction(before)) / 2 * scale

@@ -1,9 +1,12 @@
-"""From the scales in a model to the integers of TFLM's kernels, worked out a second time.
+"""Integers of TFLM's kernels from the scales in a model, derived independently of ``ops``.
 
 A multiplier is a float64 split by ``frexp`` into a fraction of [0.5, 1) and a power of two; the fraction times 2^31 is
-rounded, halves away from zero. A float64 fraction has 53 bits, so that neither the product with 2^31 nor the half that
-is added rounds: the integers here are exact. Scales are float32; the runtime multiplies and divides them in double
-precision. Older versions of it did so in single precision here and there, which shows in the last bit.
+rounded,
+halves away from zero. The fraction has 53 bits, so neither the product with 2^31 nor the added half is rounded: the
+integers
+are exact. Scales are float32; the runtime multiplies and divides them in double precision. Some of its older versions
+used
+single precision, which can change the last bit.
 """
 
 from __future__ import annotations
@@ -21,9 +24,10 @@ _NOTHING_LEFT = -31
 
 
 def split_scale(ratio: npt.ArrayLike) -> tuple[Int64s, Int64s]:
-    """(multiplier, shift) of each ratio: ratio = multiplier * 2^(shift - 31), rounded.
+    """Return (multiplier, shift) of each ratio: ratio = multiplier * 2^(shift - 31), rounded.
 
-    ``QuantizeMultiplier`` of the runtime, in double precision. Zero, and what is shifted out, becomes (0, 0).
+    This is the runtime's ``QuantizeMultiplier`` in double precision. Zero and ratios that are shifted out become (0,
+    0).
     """
     values = np.asarray(ratio, np.float64)
     fraction, exponent = np.frexp(values)
@@ -36,23 +40,24 @@ def split_scale(ratio: npt.ArrayLike) -> tuple[Int64s, Int64s]:
 
 
 def product_ratio(input_scale: float, filter_scales: Floats, output_scale: float) -> Floats:
-    """input * filter / output, one per filter scale: convolutions, FULLY_CONNECTED."""
-    with np.errstate(all="ignore"):  # Scales of a damaged file lead to multipliers that no block has.
+    """Return input * filter / output, one per filter scale: convolutions, FULLY_CONNECTED."""
+    with np.errstate(all="ignore"):  # A damaged file's scales give multipliers that match no block.
         product: Floats = np.float64(input_scale) * filter_scales.astype(np.float64)
         quotient: Floats = product / np.float64(output_scale)
     return quotient
 
 
 def quotient_ratio(input_scale: float, output_scale: float) -> float:
-    """input / output: QUANTIZE, MEAN, RELU."""
+    """Return input / output: QUANTIZE, MEAN, RELU."""
     with np.errstate(all="ignore"):
         return float(np.float64(input_scale) / np.float64(output_scale))
 
 
 def mean_multiplier(input_scale: float, output_scale: float, count: int) -> tuple[int, int]:
-    """(multiplier, shift) of a MEAN over ``count`` values: the division is folded into the multiplier, truncated.
+    """Return (multiplier, shift) of a MEAN over ``count`` values; the multiplier is divided by the count, truncated.
 
-    Before it is divided, the multiplier is shifted up as far as the count's own length, 32 bits and the shift allow.
+    Before the division it is shifted to the left by the count's bit length less one, as far as 32 bits and the shift
+    allow.
     """
     multipliers, shifts = split_scale([quotient_ratio(input_scale, output_scale)])
     multiplier, shift = int(multipliers[0]), int(shifts[0])
@@ -61,7 +66,7 @@ def mean_multiplier(input_scale: float, output_scale: float, count: int) -> tupl
 
 
 def addition_numbers(first: float, second: float, output: float) -> tuple[int, ...]:
-    """left shift, multiplier and shift of both operands and of the sum."""
+    """Return the left shift, then multiplier and shift of both operands and of the sum."""
     left = 20
     doubled = 2.0 * max(np.float64(first), np.float64(second))
     ratios = [np.float64(first) / doubled, np.float64(second) / doubled, doubled / (2.0**left * np.float64(output))]
@@ -70,7 +75,7 @@ def addition_numbers(first: float, second: float, output: float) -> tuple[int, .
 
 
 def difference_numbers(first: float, second: float, output: float) -> tuple[int, ...]:
-    """The same of a SQUARED_DIFFERENCE; the last two are those of the square."""
+    """Return the numbers of a SQUARED_DIFFERENCE in the same order; the last two are those of the square."""
     left = 7
     doubled = 2.0 * max(np.float64(first), np.float64(second))
     ratios = [np.float64(first) / doubled, np.float64(second) / doubled, doubled**2 / (4.0**left * np.float64(output))]
@@ -88,7 +93,7 @@ _BOUNDS: dict[int, tuple[float | None, float | None]] = {
 
 
 def activation_bounds(number: int, scale: float, zero_point: int) -> tuple[int, int] | None:
-    """The int8 values a fused activation leaves, None for an activation or a scale without integer form.
+    """Return the range of int8 values after a fused activation; None if the activation or scale has no integer form.
 
     A bound is divided by the scale in single precision and rounded, halves away from zero.
     """
@@ -107,9 +112,9 @@ def _quantized(value: float, scale: float, zero_point: int) -> int:
 
 
 def scaled(sums: Int64s, multiplier: Int64s, shift: Int64s) -> Int64s:
-    """``MultiplyByQuantizedMultiplier``: rounded twice, halves up and then away from zero. Sums must not leave 32 bits.
+    """Return ``MultiplyByQuantizedMultiplier`` of sums within 32 bits: rounded twice, halves up, then away from zero.
 
-    The product is taken in 64 bits; sums shifted to the left wrap to 32.
+    The product has 64 bits; sums shifted to the left wrap to 32.
     """
     left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
     shifted = ((sums << left) + 2**31) % 2**32 - 2**31
@@ -121,7 +126,7 @@ def scaled(sums: Int64s, multiplier: Int64s, shift: Int64s) -> Int64s:
 
 
 def added(numbers: tuple[int, ...], points: tuple[int, int, int], x: Int64s, y: Int64s) -> Int64s:
-    """Sums, not yet clamped, by the numbers of an ADD: a negative fourth one subtracts. ``points``: zero points."""
+    """Return the sums of an ADD before the clamp; a negative fourth number subtracts. ``points``: zero points."""
     left, *rest = numbers
     parts = [np.array([abs(number) if place == 2 else number]) for place, number in enumerate(rest)]
     first = scaled((x - points[0]) << left, parts[0], parts[1])

@@ -1,8 +1,9 @@
 """The original model as values: which tensors hold the same bytes, and which operators read them.
 
-Tensors of equal bytes are one *value*: RESHAPE and its like keep their input's bytes, so does a PAD that adds nothing.
-A TRANSPOSE moves bytes, but MEANs and FULLY_CONNECTEDs behind it may sum the order away; ``added/transposes.py`` adds
-them as they are over the untransposed tensor, so that a rewritten model without the TRANSPOSE is found here.
+Tensors of equal bytes are one *value*: RESHAPE and other renaming operators keep their input's bytes, as does a PAD
+that adds
+nothing. A TRANSPOSE moves bytes, but a MEAN or FULLY_CONNECTED behind it may not depend on the order;
+``added/transposes.py`` adds these over the untransposed tensor, so rewritten models without the TRANSPOSE match.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ RENAMING = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 @dataclass(frozen=True)
 class Step:
-    """One operator of the original, or one that could stand in its place.
+    """One operator of the original, or an added equivalent.
 
     Attributes:
         label: ``CONV_2D_7``.
         name: ``CONV_2D``.
-        operator, code: as the file has them; tensor indices are those of ``Original.tensors``.
+        operator, code: as in the file; tensor indices are those of ``Original.tensors``.
     """
 
     label: str
@@ -42,7 +43,7 @@ class Step:
 
     @cached_property
     def options(self) -> dict[str, int | float | bool | tuple[int, ...]]:
-        """Built-in options by schema name."""
+        """Return the built-in options by schema name."""
         return get_options(self.operator)
 
     @cached_property
@@ -54,11 +55,11 @@ class Step:
         return self.operator.outputs or ()
 
     def operand(self, position: int) -> int:
-        """Tensor of an input, -1 where it is left out."""
+        """Return the tensor of an input, -1 if it is left out."""
         return self.inputs[position] if position < len(self.inputs) else -1
 
     def number(self, name: str, default: int = 0) -> int:
-        """A whole option."""
+        """Return an integer option."""
         value = self.options.get(name, default)
         return value if isinstance(value, int) else default
 
@@ -68,11 +69,11 @@ class Original:
 
     Attributes:
         model: the original.
-        tensors: its tensors; those of added steps behind them.
-        steps: its operators, in order; added steps behind them.
-        writer: by tensor, the last step that writes it.
+        tensors: its tensors, then those of added steps.
+        steps: its operators in order, then added steps.
+        writer: tensor → the last step that writes it.
         in_file: the same without added steps.
-        narrower: tensors of added steps that lack channels of one of the file's.
+        narrower: tensors of added steps that lack channels of a tensor in the file.
     """
 
     def __init__(self, model: Model) -> None:
@@ -92,7 +93,7 @@ class Original:
         self.in_file = dict(self.writer)
         for step in self.steps:
             if len(step.outputs) != 1 or step.operand(0) < 0 or self.tensors[step.inputs[0]].is_variable:
-                continue  # what a variable holds, a copy holds only until the variable is written again
+                continue  # a variable equals its copy only until it is written again
             if step.name in RENAMING or (
                 step.name in ("PAD", "PADV2") and not any(self.numbers(step.operand(1)) or (1,))
             ):
@@ -101,18 +102,18 @@ class Original:
     # ---- Values
 
     def value(self, tensor: int) -> int:
-        """The value of a tensor: equal for tensors of equal bytes."""
+        """Return the value of a tensor: equal for tensors of equal bytes."""
         while self._same[tensor] != tensor:
             self._same[tensor] = self._same[self._same[tensor]]
             tensor = self._same[tensor]
         return tensor
 
     def members(self, value: int) -> Sequence[int]:
-        """The tensors that hold a value."""
+        """Return the tensors that hold a value."""
         return self._members[self.value(value)]
 
     def unite(self, a: int, b: int) -> None:
-        """Two tensors were found to hold the same bytes."""
+        """Record that two tensors hold the same bytes."""
         a, b = self.value(a), self.value(b)
         if a != b:
             self._same[b] = a
@@ -120,19 +121,19 @@ class Original:
             self._readers.setdefault(a, []).extend(self._readers.pop(b, []))
 
     def readers(self, value: int) -> list[Step]:
-        """The operators that read a value, each once."""
+        """Return the operators that read a value, each once."""
         found = self._readers.get(self.value(value), [])
         return [self.steps[index] for index in dict.fromkeys(found)]
 
     def written_by(self, tensor: int) -> Step | None:
-        """The operator that writes a tensor."""
+        """Return the operator that writes a tensor."""
         index = self.writer.get(tensor)
         return None if index is None else self.steps[index]
 
     # ---- Growing
 
     def add_step(self, step: Step) -> None:
-        """Adds an operator behind the others."""
+        """Add an operator behind the others."""
         for tensor in step.inputs:
             if tensor >= 0:
                 self._readers.setdefault(self.value(tensor), []).append(len(self.steps))
@@ -149,18 +150,18 @@ class Original:
         options: OptionsTable | None = None,
         version: int = 1,
     ) -> None:
-        """Adds one of the runtime's operators, under the label of a step that it has to do with."""
+        """Add one of the runtime's operators with the label of a related step."""
         number = BUILTIN_CODES[name]
         code = OperatorCode(min(number, 127), None, version, number)
         self.add_step(Step(step.label, name, Operator(0, tuple(operands), (output,), options), code))
 
     def add_numbers(self, numbers: npt.ArrayLike) -> int:
-        """Adds a constant of int32; returns its index."""
+        """Add a constant of int32 and return its index."""
         values = np.asarray(numbers, "<i4")
         return self.add_tensor(Tensor(values.shape, TensorType.INT32, 0, "numbers"), values.tobytes())
 
     def add_tensor(self, tensor: Tensor, content: bytes = b"") -> int:
-        """Adds a tensor that the file does not have; returns its index."""
+        """Add a tensor that the file does not have and return its index."""
         index = len(self.tensors)
         self.tensors.append(tensor)
         self._same.append(index)
@@ -171,7 +172,7 @@ class Original:
     # ---- Tensors
 
     def content(self, tensor: int) -> bytes:
-        """A constant's bytes; none for other tensors and operands left out."""
+        """Return a constant's bytes; empty for other tensors and operands left out."""
         if tensor < 0:
             return b""
         if tensor in self._content:
@@ -179,18 +180,18 @@ class Original:
         return self.model.buffers[self.tensors[tensor].buffer].data or b""
 
     def know(self, tensor: int, content: bytes) -> None:
-        """A tensor that is computed was found to hold the same bytes in every inference."""
+        """Record that a computed tensor holds the same bytes in every inference."""
         self._content[tensor] = content
 
     def numbers(self, tensor: int) -> tuple[int, ...]:
-        """The values of an int32 constant."""
+        """Return the values of an int32 constant; empty for other tensors."""
         if tensor < 0 or self.tensors[tensor].type != TensorType.INT32:
             return ()
         content = self.content(tensor)
         return () if len(content) % 4 else tuple(np.frombuffer(content, "<i4").tolist())
 
     def weights(self, tensor: int) -> npt.NDArray[np.int8] | None:
-        """An int8 constant in its own shape, None where it is none."""
+        """Return an int8 constant in its own shape; None for other tensors."""
         if tensor < 0 or self.tensors[tensor].type != TensorType.INT8 or self.tensors[tensor].sparsity is not None:
             return None
         content, dims = self.content(tensor), self.tensors[tensor].dims
@@ -198,7 +199,7 @@ class Original:
         return np.frombuffer(content, np.int8).reshape(dims) if stored else None
 
     def scales(self, tensor: int) -> npt.NDArray[np.float64] | None:
-        """Scales as the float32 numbers they are; None without affine quantization, or where one is not finite."""
+        """Return the float32 scales; None without affine quantization, or if one is not finite."""
         quantization = self.tensors[tensor].quantization if tensor >= 0 else None
         if quantization is None or not quantization.scale or not quantization.zero_point or quantization.details:
             return None
@@ -206,18 +207,18 @@ class Original:
         return scales if np.isfinite(scales).all() else None
 
     def activation(self, tensor: int) -> tuple[float, int] | None:
-        """Scale and zero point of an int8 activation, or of a uint8 one as int8 values of 128 less; else None."""
+        """Return scale and zero point of an int8 activation, or of a uint8 one with 128 subtracted; else None."""
         return None if tensor < 0 or self.content(tensor) else self.affine(tensor)
 
     def zero_point(self, tensor: int) -> int | None:
-        """What a computed tensor has for 0: of float32 that itself; None where it is neither that nor quantized."""
+        """Return the representation of 0 in a computed tensor: 0 for float32; None if it is not quantized either."""
         if tensor >= 0 and self.tensors[tensor].type == TensorType.FLOAT32:
             return 0
         found = self.activation(tensor)
         return None if found is None else found[1]
 
     def affine(self, tensor: int) -> tuple[float, int] | None:
-        """The same of a constant, too."""
+        """Return scale and zero point as ``activation`` does, of constants, too."""
         if tensor not in self._affine:
             self._affine[tensor] = self._scale_and_point(tensor)
         return self._affine[tensor]
@@ -225,7 +226,7 @@ class Original:
     def _scale_and_point(self, tensor: int) -> tuple[float, int] | None:
         scales = self.scales(tensor)
         if scales is None or len(scales) != 1 or not scales[0] or self.tensors[tensor].is_variable:
-            return None  # of a scale of 0 the runtime makes ratios that have no end
+            return None  # a scale of 0 gives infinite ratios
         quantization = self.tensors[tensor].quantization
         points = () if quantization is None else quantization.zero_point or ()
         if self.tensors[tensor].type not in (TensorType.INT8, TensorType.UINT8) or len(points) != 1:
@@ -234,25 +235,25 @@ class Original:
         return (float(scales[0]), point) if -128 <= point <= 127 else None
 
     def is_computed_byte(self, tensor: int) -> bool:
-        """Whether a tensor is int8 or uint8, whatever its values stand for, and made anew in every inference."""
+        """Return whether a tensor is int8 or uint8, of any quantization, and written in every inference."""
         if tensor < 0 or self.content(tensor) or self.tensors[tensor].is_variable:
             return False
         return self.tensors[tensor].type in (TensorType.INT8, TensorType.UINT8)
 
     def is_unsigned(self, tensor: int) -> bool:
-        """Whether a tensor is uint8."""
+        """Return whether a tensor is uint8."""
         return tensor >= 0 and self.tensors[tensor].type == TensorType.UINT8
 
     def computes_in_int8(self, step: Step) -> bool:
-        """Whether a step has no uint8 tensor, or is a QUANTIZE or CAST: kernels of others for uint8 are others."""
+        """Return whether a step has no uint8 tensor, or is a QUANTIZE or CAST; other uint8 kernels differ."""
         return step.name in ("CAST", "QUANTIZE") or not any(map(self.is_unsigned, (*step.inputs, *step.outputs)))
 
     def image(self, tensor: int) -> Image | None:
-        """Rows, columns and channels of one image of at most four dimensions."""
+        """Return rows, columns and channels of a single image of at most four dimensions."""
         return image_of(self.tensors[tensor].dims)
 
     def rows(self, tensor: int) -> Image | None:
-        """The same for operators that go value by value: batches and further dimensions are more pixels."""
+        """Return the image for pointwise operators: batches and further dimensions count as more pixels."""
         dims = self.tensors[tensor].dims
         if len(dims) < 2 or any(dim < 1 for dim in dims):
             return self.image(tensor)
@@ -260,7 +261,7 @@ class Original:
 
 
 def image_of(dims: Sequence[int]) -> Image | None:
-    """[1, h, w, c], [1, w, c], [1, c] or [c] as (h, w, c); None for batches and what has more dimensions."""
+    """Return [1, h, w, c], [1, w, c], [1, c] or [c] as (h, w, c); None for batches and more dimensions."""
     if len(dims) > 4 or (len(dims) > 1 and dims[0] != 1) or any(dim < 1 for dim in dims):
         return None
     h, w, c = (1, 1, 1, *(dims[1:] if len(dims) > 1 else dims))[-3:]

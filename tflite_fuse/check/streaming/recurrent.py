@@ -1,7 +1,7 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM as the stage that computes its bytes, with the weights and the table it asks for.
+"""UNIDIRECTIONAL_SEQUENCE_LSTM as the stage that computes its bytes, with its weights and table.
 
-Its states are variables of its own. A block that keeps them elsewhere must begin with what the runtime leaves there in
-a reset: outputs of zero, which is their zero point, and cell states of zero.
+Its states are its own variables. A block that keeps them elsewhere must begin with the runtime's values after a reset:
+outputs at their zero point, and cell states of zero.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _LEFT_OUT = (9, 10, 11, 16, 17, 20, 21, 22, 23)
 _GATES = range(4)
 _TANH = 4
 _ROUNDED_UP = 1 << 255 | int("800011009020440005C0467BAEFA7BD110", 16)
-"""A bit for each entry of the runtime's table of sigmoids that is one more than the nearest integer."""
+"""Bit i: whether entry i of the runtime's table of sigmoids is one more than the nearest integer."""
 
 
 def sigmoids() -> bytes:
-    """The runtime's table: uint16, of 0, 1/24, 2/24 ..."""
+    """Return the runtime's table: uint16, sigmoid of 0, 1/24, 2/24 ... times 65536."""
     nearest = [int(65536 / (1 + exp(-i / 24)) + 0.5) for i in range(256)]
     return struct.pack("<256H", *(value + (_ROUNDED_UP >> i & 1) for i, value in enumerate(nearest)))
 
 
 def _scale(original: Original, tensor: int, type_: int) -> tuple[float, int] | None:
-    """Scale and zero point of a variable that one operator alone has to do with."""
+    """Return scale and zero point of a variable that only one operator uses."""
     found = original.tensors[tensor] if tensor >= 0 else None
     quantization = None if found is None else found.quantization
     if found is None or quantization is None or found.type != type_ or not found.is_variable:
@@ -53,7 +53,7 @@ def _scale(original: Original, tensor: int, type_: int) -> tuple[float, int] | N
 def _gate(
     original: Original, step: Step, place: int, scale: float, shape: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int8], tuple[int, int]] | None:
-    """Weights of a gate, and what sums over them are scaled by."""
+    """Return the weights of a gate, and multiplier and shift of the sums over them."""
     weights, scales = original.weights(step.operand(place)), original.scales(step.operand(place))
     if weights is None or scales is None or len(scales) != 1 or weights.shape != shape:
         return None
@@ -65,7 +65,7 @@ def _gate(
 
 
 def lstm(original: Original, step: Step) -> Meaning | None:
-    """One sequence of int8 with cell states of int16, whose scale is a power of two."""
+    """Return the stage of an LSTM over one int8 sequence with int16 cell states, whose scale is a power of two."""
     source, output = (original.tensors[t].dims for t in (step.inputs[0], step.outputs[0]))
     first, later = original.rows(step.inputs[0]), original.rows(step.outputs[0])
     hidden = _scale(original, step.operand(18), TensorType.INT8)

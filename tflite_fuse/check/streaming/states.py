@@ -1,17 +1,14 @@
-"""Windows on a variable of the original: tensors that hold the end of its steps and, behind it, the new ones.
+"""Variables of the original that hold the last time steps, and the STATE stage that must replace them.
 
-Values are numbered: those of the variable from 0 on, the new ones from there on. Operators that move or join values are
-followed by what they make of the numbers.
+A state is a variable that is read, joined with new time steps, and assigned the end of the result. So it always holds
+the
+last time steps, and the joined tensor is a window on them. Before the first run it holds what a CALL_ONCE assigns,
+after a reset of the runtime its zero point. Windows are found by numbering values: those of the variable from 0 on,
+then the new
+ones, followed through operators that move or join values.
 
-Operators with effects that a rewritten model lacks: those of states, all of a state's or none.
-
-Variables of the original that hold the last time steps: what a STATE stage of a rewritten model has to compute.
-
-A state is a variable that is read, that new steps are joined to, and that is assigned the end of both behind it. So the
-variable always holds the end of all steps there were, and reading and joining is a window on them. Before the first
-run that is what a CALL_ONCE assigns, after a reset of the runtime its zero point.
-
-Depthwise convolutions of parts of a state's window, joined: one depthwise convolution with zeros between.
+A rewritten model lacks all operators of a state or none. Depthwise convolutions of parts of a window, joined, are one
+depthwise convolution with zeros between its taps.
 """
 
 from __future__ import annotations
@@ -37,13 +34,13 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Window:
-    """The result of a CONCATENATION that holds the newest values of a variable and the new ones.
+    """The result of a CONCATENATION of a variable's newest values and the new ones.
 
     Attributes:
         joining: the operator.
         new: the tensor of the new values.
         tensor: the window.
-        earlier: values of the variable in it.
+        earlier: number of the variable's values in it.
     """
 
     joining: Step
@@ -53,9 +50,9 @@ class Window:
 
 
 def find_windows(original: Original, held: Sequence[int], value: int) -> list[Window]:
-    """The windows on a variable that tensors hold; none unless ``value``, which is assigned to it, is all's end.
+    """Return the windows on a variable that ``held`` tensors hold; none unless it is assigned the end of all values.
 
-    Those of one quantization, and of int8, alone.
+    Only windows of int8 with one quantization are returned.
     """
     new = next((step.inputs[1] for step in _joinings(original) if origin(original, step.inputs[0])[0] in held), -1)
     if min(*held, value, new) < 0 or origin(original, new)[0] in held:
@@ -82,7 +79,7 @@ def _joinings(original: Original) -> Iterator[Step]:
 
 
 def _numbered(original: Original, held: Sequence[int], new: int, kept: int, end: int) -> dict[int, Numbers]:
-    """The numbers of the values of tensors that no operator moves there; -1 for values of something else."""
+    """Return the numbers of values by tensor, for tensors that are their own origin; -1 for other values."""
     source, places = origin(original, new)
     numbers = np.full(prod(original.tensors[source].dims), -1, np.int64)
     numbers[places.ravel()] = np.arange(kept, end)
@@ -116,15 +113,15 @@ def _alike(original: Original, tensors: Sequence[int]) -> bool:
 
 
 def droppable(states: States) -> frozenset[int]:
-    """Operators of the original that blocks may stand for."""
+    """Return the original's operators that blocks may replace."""
     return frozenset().union(states.once, states.recurrent, *(state.steps for state in states.found))
 
 
 def dropped_graphs(original: Original, states: States, dropped: Collection[int]) -> tuple[set[int], list[str]]:
-    """The subgraphs that go with the operators a rewritten model lacks, and labels of those it must not lack.
+    """Return the subgraphs that are gone with dropped operators, and labels of operators that may not be dropped.
 
-    A read that stays without its assignment, or the other way round, would see another variable; a CALL_ONCE goes with
-    all it initializes.
+    A read without its assignment, or the other way round, would use another variable. A CALL_ONCE may be missing only
+    with all the states it initializes.
     """
     wrong = [index for index in dropped if index not in droppable(states)]
     wrong += list(_halves(states, set(dropped)))
@@ -133,7 +130,7 @@ def dropped_graphs(original: Original, states: States, dropped: Collection[int])
 
 
 def uninitialized(states: States, dropped: Collection[int]) -> frozenset[tuple[int, int]]:
-    """(subgraph, operator) of those that initialize what blocks stand for, in subgraphs that initialize others, too."""
+    """Return (subgraph, operator) of dropped initializers in subgraphs that stay because they initialize others."""
     gone = [state for state in states.found if state.steps <= set(dropped) and state.once not in dropped]
     return frozenset().union(*(state.beside for state in gone))
 
@@ -157,14 +154,14 @@ class State:
     """A variable that is a state.
 
     Attributes:
-        steps: the operators that name, read and assign it, by their place among the original's.
+        steps: numbers of the original's operators that name, read and assign it.
         once: the CALL_ONCE that initializes it, -1 for none.
         joining: the operator that joins.
-        new, window: the tensor of the new steps, and that of earlier and new ones.
-        fill: what a reset leaves.
-        first: the earlier steps of the first run; empty if they are all ``fill``.
-        step: what a reset leaves of every step, empty if all its values are ``fill``.
-        beside: (subgraph, operator) of those that name and assign it where it is initialized.
+        new, window: the tensor of the new time steps, and that of earlier and new ones.
+        fill: value after a reset.
+        first: the earlier time steps of the first run; empty if they are all ``fill``.
+        step: one time step after a reset; empty if all its values are ``fill``.
+        beside: (subgraph, operator) of those that name and assign it in its initializer.
     """
 
     steps: frozenset[int]
@@ -180,14 +177,14 @@ class State:
 
 @dataclass(frozen=True)
 class StateStep(Step):
-    """A state as one operator from new steps to window."""
+    """A state as one operator from new time steps to window."""
 
     state: State
 
 
 @dataclass(frozen=True)
 class MixStep(Step):
-    """Depthwise convolutions of parts of a window as one operator from the window on; ``joined`` are their results."""
+    """Depthwise convolutions of parts of a window as one operator on the window; ``joined`` are their results."""
 
     joined: tuple[int, ...]
 
@@ -197,9 +194,9 @@ class States:
     """All states of an original.
 
     Attributes:
-        found: them.
-        recurrent: operators with states of their own, which a block may keep, by their place.
-        once: for each CALL_ONCE that may go when all the states it initializes are in blocks: its subgraph.
+        found: the states.
+        recurrent: numbers of operators with states of their own, which a block may keep.
+        once: CALL_ONCE → its subgraph, for those that may be dropped with all the states they initialize.
     """
 
     found: tuple[State, ...] = ()
@@ -208,7 +205,7 @@ class States:
 
 
 def find_states(original: Original) -> States:
-    """The states, each added to the original as a step from new steps to window."""
+    """Find the states and add each to the original as a step from new time steps to window."""
     model = original.model
     lstms = frozenset(
         place for place, step in enumerate(original.steps) if step.name == LSTM and lstm(original, step) is not None
@@ -254,7 +251,8 @@ def _add_step(original: Original, state: State) -> None:
 
 
 def _native_states(original: Original) -> Iterator[State]:
-    """States that the original itself speaks of: new steps, and what a reset leaves in all earlier ones."""
+    """Return the states of the original's own STATE operators: new time steps, and the value of earlier ones after a
+    reset."""
     for place, step in enumerate(tuple(original.steps)):
         if step.name != _STATE or len(step.inputs) != 2 or len(step.outputs) != 1:
             continue
@@ -271,7 +269,7 @@ def _native_states(original: Original) -> Iterator[State]:
 
 
 def state_meaning(original: Original, step: Step) -> Meaning | None:
-    """What a step added for a state asks for."""
+    """Return the stage of a step that was added for a state."""
     if not isinstance(step, StateStep):
         return None
     state = step.state
@@ -291,13 +289,13 @@ _Uses = dict[str, list[int]]
 
 
 def _places(model: Model, graph: SubGraph) -> dict[Name, _Uses]:
-    """For each variable the operators that name, read and assign it."""
+    """Return for each variable the operators that name, read and assign it."""
     handles: dict[int, Name] = {}
     found: dict[Name, _Uses] = {}
     for index, operator in enumerate(graph.operators):
         kind = operator_name(model, operator)
         if kind == "VAR_HANDLE":
-            options = operator.builtin_options  # the runtime compares strings of C, which end at a zero
+            options = operator.builtin_options  # the runtime compares C strings, which end at a zero byte
             vectors = () if options is None else options.vectors
             name = tuple((place, data.split(b"\0")[0]) for place, _, data in vectors)
             handles.update(dict.fromkeys(operator.outputs or (), name))
@@ -312,7 +310,8 @@ def _places(model: Model, graph: SubGraph) -> dict[Name, _Uses]:
 
 
 def _initializers(model: Model) -> dict[int, int]:
-    """Subgraphs of constant assignments that one CALL_ONCE runs and no other operator names: CALL_ONCE → subgraph."""
+    """Return CALL_ONCE → subgraph for subgraphs that only assign constants and that no other operator or signature
+    names."""
     named: list[int] = [signature.subgraph_index for signature in model.signature_defs or ()]
     calls: dict[int, int] = {}
     for number, graph in enumerate(model.subgraphs):
@@ -338,7 +337,7 @@ def _assigns_alone(model: Model, number: int) -> bool:
 
 
 def _assigned(model: Model, graph: SubGraph, name: Name) -> bytes | None:
-    """What a subgraph assigns to a variable, once; None if it does not, or what is assigned is no constant."""
+    """Return the constant that a subgraph assigns once to a variable; None for anything else."""
     uses = _places(model, graph)[name]
     if len(uses["ASSIGN_VARIABLE"]) != 1 or uses["READ_VARIABLE"] or "other" in uses:
         return None
@@ -349,7 +348,7 @@ def _assigned(model: Model, graph: SubGraph, name: Name) -> bytes | None:
 
 
 def _variable_states(original: Original, uses: _Uses, once: int, content: bytes) -> Iterator[State]:
-    """A state for each window on a variable, which is read before it is assigned, and assigned its end."""
+    """Return a state for each window on a variable that is read before it is assigned its end."""
     reads, assigns = uses["READ_VARIABLE"], uses["ASSIGN_VARIABLE"]
     if not reads or not assigns or not once < min(reads) <= max(reads) < min(assigns) or "other" in uses:
         return
@@ -366,7 +365,7 @@ def _variable_states(original: Original, uses: _Uses, once: int, content: bytes)
 
 
 def mixes(original: Original, states: States) -> Iterator[MixStep]:
-    """Windows of states that depthwise convolutions look at in parts: what one of all of the window has to compute."""
+    """Return a single step for depthwise convolutions that each read a part of a state's window and are joined."""
     windows = {state.window for state in states.found}
     for step in tuple(original.steps[: len(original.model.main.operators)]):
         joined = (
@@ -383,7 +382,7 @@ def mixes(original: Original, states: States) -> Iterator[MixStep]:
 
 
 def mix_meaning(original: Original, step: Step) -> Meaning | None:
-    """All taps of all parts, each in its rows and channels, zeros elsewhere."""
+    """Return one DEPTHWISE with all taps of all parts, each in its rows and channels, zeros elsewhere."""
     if not isinstance(step, MixStep):
         return None
     window, result = step.inputs[0], step.outputs[0]
@@ -428,7 +427,8 @@ def _depth(part: Meaning) -> int:
 
 
 def _first_row(original: Original, part: Meaning, image: tuple[int, int, int], channel: int) -> int | None:
-    """The row of the window that a part's input begins with, None if it is not all from there on of its channels."""
+    """Return the window's row where a part's input begins; None if the input is not all rows from there in its
+    channels."""
     source, numbers = origin(original, part.sources[0])
     seen = original.image(part.sources[0])
     if seen is None or image_size(image) != numbers_of(original, source) or image_size(image) > MOST_VALUES:
@@ -440,11 +440,11 @@ def _first_row(original: Original, part: Meaning, image: tuple[int, int, int], c
 
 
 def image_size(image: tuple[int, int, int]) -> int:
-    """Values of an image."""
+    """Return the number of values of an image."""
     return image[0] * image[1] * image[2]
 
 
 def numbers_of(original: Original, tensor: int) -> int:
-    """Values of a tensor, -1 if it is no image."""
+    """Return the number of values of a tensor, -1 if it is no image."""
     image = original.image(tensor)
     return -1 if image is None else image_size(image)

@@ -1,1 +1,1 @@
-"""Operators that a pass adds, and what they stand for."""
+"""Equivalent operators that passes may have put in place of the original's."""

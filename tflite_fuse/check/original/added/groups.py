@@ -1,8 +1,8 @@
-"""Convolutions of groups as one for each group.
+"""Grouped convolutions as one convolution for each group.
 
     y = CONV_2D(x, W), W of fewer channels than x:   y of group g = CONV_2D(x's channels of group g, W of group g)
 
-which is what the runtime's kernel computes: output channel o reads the channels of group o // (outputs / groups) alone.
+As in the runtime's kernel, output channel o reads only the channels of group o // (outputs / groups).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tflite_fuse.model.schema import Tensor
 
 
 def add_groups(original: Original) -> None:
-    """Adds to the original one convolution for each group, its SLICE, and the CONCATENATION of all."""
+    """Add to the original one convolution for each group, its SLICE, and the CONCATENATION of all."""
     for step in tuple(original.steps):
         weights = original.weights(step.operand(1)) if step.name == "CONV_2D" and len(step.outputs) == 1 else None
         image, output = (original.image(t) if t >= 0 else None for t in (step.operand(0), (step.outputs or (-1,))[0]))
@@ -50,7 +50,7 @@ def _add(original: Original, step: Step, groups: int) -> None:
 
 
 def _of_group(original: Original, tensor: int, group: int, groups: int) -> int | None:
-    """The part of filters or of a bias that is a group's; None where there is none."""
+    """Return a group's part of filters or of a bias; None if they do not divide."""
     found, content = original.tensors[tensor], original.content(tensor)
     count, rest = divmod(found.dims[0], groups) if found.dims else (0, 1)
     if rest or not content or len(content) % groups:

@@ -2,7 +2,7 @@
 
     CONCATENATION(a, b, …)[p]  =  max(A[p], B[p], …)    where A is a in its place and -128 everywhere else
 
-Each byte of the result lies in one of the inputs, and in the others is -128, which no int8 is below.
+Each byte of the result is in one of the inputs; the others hold -128 there, the least int8.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tflite_fuse.model.types import TensorType
 
 
 def add_joins(original: Original) -> None:
-    """Adds to the original its CONCATENATIONs along rows or columns as PADV2s and MAXIMUMs."""
+    """Add to the original its CONCATENATIONs along rows or columns as PADV2s and MAXIMUMs."""
     for step in tuple(original.steps):
         if step.name == "CONCATENATION" and len(step.outputs) == 1 and step.inputs and not _refused(original, step):
             _add(original, step)
 
 
 def _refused(original: Original, step: Step) -> bool:
-    """Whether it joins channels or batches, computes something besides, or is of other types or shapes."""
+    """Return whether a CONCATENATION joins other axes, has an activation, or has other types or shapes."""
     output = original.tensors[step.outputs[0]]
     dims, axis = output.dims, _axis(original, step)
     if len(dims) not in (3, 4) or not 0 < axis < len(dims) - 1 or step.number("fused_activation_function"):

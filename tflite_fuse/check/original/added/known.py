@@ -1,6 +1,6 @@
-"""Whole numbers of the original that are the same in every inference: shapes, and what is computed of them.
+"""Integers of the original that are the same in every inference: shapes, and results computed from them.
 
-A rewritten model may hold such a tensor as a constant. Here its numbers are worked out, one tensor at a time.
+A rewritten model may hold such a tensor as a constant. Its numbers are computed here, one tensor at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tflite_fuse.model.types import TensorType
 
 _FORMS: dict[int, str] = {TensorType.INT32: "<i4", TensorType.INT64: "<i8"}
 _MOST = 1 << 10
-"""Numbers of a tensor: joined again and again, they would be any number."""
+"""Most numbers of a tensor; repeated joins in a hostile file would grow without bound."""
 
 _OF_TWO: dict[str, Callable[..., Any]] = {
     "ADD": np.add,
@@ -29,7 +29,7 @@ _OF_TWO: dict[str, Callable[..., Any]] = {
 
 
 def add_known_numbers(original: Original) -> None:
-    """Gives tensors whose numbers are known their content, as if the file had it."""
+    """Give tensors whose numbers are known their content, as if they were constants in the file."""
     for step in list(original.steps):
         if len(step.outputs) != 1 or step.outputs[0] in original.model.main.outputs:
             continue
@@ -54,7 +54,7 @@ def _read(original: Original, tensor: int) -> Numbers | None:
 
 
 def _numbers(original: Original, step: Step) -> Numbers | None:
-    """The numbers an operator writes, None where they are not known."""
+    """Return the numbers that an operator writes, None if they are not known."""
     tensors = [tensor for tensor in step.inputs if tensor >= 0]
     if step.name == "SHAPE" and tensors:
         dims = original.tensors[tensors[0]].dims
@@ -75,11 +75,11 @@ def _numbers(original: Original, step: Step) -> Numbers | None:
 
 
 def _arithmetic(step: Step, values: list[Numbers]) -> Numbers | None:
-    """Of numbers of 32 bits, whose sums and products 64 bits hold."""
+    """Return sums or products of 32-bit numbers, which fit 64 bits."""
     if step.number("fused_activation_function") or max(int(np.abs(each).max(initial=0)) for each in values) >= 1 << 31:
         return None
     try:
         found: Numbers = _OF_TWO[step.name](*values)
-    except (TypeError, ValueError):  # another number of operands, or shapes that do not go together
+    except (TypeError, ValueError):  # wrong number of operands, or shapes that do not broadcast
         return None
     return found

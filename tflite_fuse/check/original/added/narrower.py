@@ -1,9 +1,11 @@
-"""Operators as they are without channels that say nothing.
+"""Operators without channels that carry no information.
 
-A tensor may be made without some of its channels: what writes it then has no filters for them. What reads it, reads the
-same where each of them has one value in every inference, which then is in the bias, or is multiplied by zeros alone.
-Which channels are left is what the witness claims; that an operator without the others computes the same of these is
-worked out here for every operator, whatever was claimed.
+A tensor may lack some of its channels: its writer then has no filters for them. Its reader gives the same result if
+each of
+the missing channels has one value in every inference, which moves into the bias, or is multiplied by zeros alone. The
+witness claims which channels remain; here each operator is checked to compute the same on the remaining channels,
+whatever
+the claim.
 """
 
 from __future__ import annotations
@@ -25,21 +27,21 @@ from tflite_fuse.model.schema import Quantization, Tensor
 from tflite_fuse.model.types import TensorType
 
 _MOST_CHANNELS = 1 << 20
-"""Of all tensors together: a few bytes of a file can claim two thousand million, and each is looked at by itself."""
+"""Most channels of all tensors together: a hostile file can claim 2^31 of them in a few bytes."""
 
 _BY_CHANNEL = (
     StageKind.ADD, StageKind.AVERAGE_POOL, StageKind.DEPTHWISE, StageKind.GLOBAL_AVERAGE, StageKind.MAX_POOL,
     StageKind.PAD,
 )  # fmt: skip
-"""Stages that make channel c of what they write of channels c of what they read."""
+"""Stages whose output channel c depends on input channels c alone."""
 
 
 def add_narrower(original: Original, kept: Mapping[int, Sequence[int]]) -> None:
-    """Adds to the original what its operators are on the channels that are left of its tensors.
+    """Add to the original its operators on the remaining channels of its tensors.
 
     Args:
         original: the model.
-        kept: by tensor, its channels that are left, ascending and within its last dimension.
+        kept: tensor → its remaining channels, ascending and within its last dimension.
     """
     if not kept or sum((1, *tensor.dims)[-1] for tensor in original.model.main.tensors) > _MOST_CHANNELS:
         return
@@ -58,15 +60,15 @@ def add_narrower(original: Original, kept: Mapping[int, Sequence[int]]) -> None:
 
 @dataclass(frozen=True)
 class _Narrower:
-    """An operator between tensors some of which lack channels.
+    """An operator some of whose tensors lack channels.
 
     Attributes:
         original: the model.
         step: the operator.
-        meaning: what it asks for, None where no stage computes it.
-        kept: by tensor, the channels that are left.
-        made: by tensor, the one that has only those.
-        known: what its tensors can hold.
+        meaning: its stage, None if no stage computes it.
+        kept: tensor → the remaining channels.
+        made: tensor → the added tensor of only those.
+        known: ranges of its tensors.
     """
 
     original: Original
@@ -77,7 +79,7 @@ class _Narrower:
     known: Mapping[int, Extent]
 
     def add(self) -> None:
-        """Adds the operator without channels if that is sound."""
+        """Add the operator without channels if that is sound."""
         meaning = self.meaning
         if meaning is not None and meaning.kind in (StageKind.CONV, StageKind.FULLY_CONNECTED):
             self._add_mixing(meaning)
@@ -85,7 +87,7 @@ class _Narrower:
             self._add_by_channel(read)
 
     def _read_by_channel(self) -> tuple[int, ...]:
-        """What it reads, if channel c of what it writes is made of channels c of that alone, wherever they are."""
+        """Return the operands if output channel c depends on their channels c alone; else nothing."""
         original, step, meaning = self.original, self.step, self.meaning
         renames = keeps_bytes(original, step)
         one = renames or table_of(original, step) is not None
@@ -99,18 +101,18 @@ class _Narrower:
             return ()
         if not one and (meaning is None or meaning.kind not in _BY_CHANNEL or meaning.multiplier_of_depth != 1):
             return ()
-        # A CONV_2D that is a DEPTHWISE has its filters along another axis, and so stays whole.
+        # A CONV_2D that is a DEPTHWISE has its filters along another axis and keeps all channels.
         return read if step.inputs[: len(read)] == read and step.name != "CONV_2D" else ()
 
     def _add_mixing(self, meaning: Meaning) -> None:
-        """A convolution, if what its input lacks is nothing to it but a number."""
+        """Add a convolution if the missing input channels contribute a constant."""
         original, step = self.original, self.step
         weights = original.weights(step.operand(1))
         source, output = step.inputs[0], step.outputs[0]
         if weights is None or meaning.weights is None or original.tensors[output].dims[-1] != len(meaning.weights):
-            return  # of a MEAN, or of results that are not one to a channel
+            return  # a MEAN, or outputs that are not one per filter
         if step.name == "CONV_2D" and meaning.weights.shape[-1] != original.tensors[source].dims[-1]:
-            return  # of groups, which filters belong to by their number
+            return  # grouped: a filter's number determines its group
         filters = self.kept.get(output, np.arange(len(meaning.weights)))
         share = np.zeros(len(filters), np.int64)
         if source in self.kept:
@@ -126,7 +128,7 @@ class _Narrower:
         self._add((source,), self._constants(narrow, filters if output in self.kept else None, 0, share))
 
     def _share(self, meaning: Meaning, filters: Int64s) -> Int64s | None:
-        """What missing channels add to the sums of some filters; None where that is not one number."""
+        """Return the missing channels' contribution to the sums of some filters; None if it is not constant."""
         source = meaning.sources[0]
         channels, point = self.original.tensors[source].dims[-1], affine(self.original, source)[1]
         extent = self.known.get(source) or whole(channels)
@@ -145,7 +147,7 @@ class _Narrower:
         return share
 
     def _add_by_channel(self, read: tuple[int, ...]) -> None:
-        """What takes channels one by one takes those that are left, if they are the same everywhere."""
+        """Add a channelwise operator on the remaining channels if these are the same in all of its tensors."""
         step = self.step
         tensors = (*read, *step.outputs)
         if not all(tensor in self.kept for tensor in tensors):
@@ -166,7 +168,7 @@ class _Narrower:
     def _constants(
         self, weights: npt.NDArray[np.int8], filters: Int64s | None, axis: int, share: Int64s
     ) -> dict[int, int]:
-        """Weights and bias by the place of the operand."""
+        """Return weights and bias by the position of the operand."""
         original, (stored, bias) = self.original, (self.step.operand(1), self.step.operand(2))
         tensor = replace(original.tensors[stored], shape=weights.shape, shape_signature=None)
         if filters is not None:
@@ -191,7 +193,7 @@ class _Narrower:
 
 
 def _without(tensor: Tensor, channels: Int64s, axis: int, before: tuple[int, ...]) -> Tensor:
-    """A tensor with these channels alone; of a constant, ``before`` are the extents its scales went with."""
+    """Return a tensor with only these channels; for a constant, ``before`` is the shape that its scales belong to."""
     dims, signature = list(tensor.dims), tensor.shape_signature
     dims[axis] = len(channels)
     if signature is not None:

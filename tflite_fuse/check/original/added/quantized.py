@@ -1,12 +1,13 @@
-"""QUANTIZEs before what they stand behind.
+"""QUANTIZEs moved to the front of operators that they follow.
 
-    q(CONCATENATION(a, b)) = CONCATENATION(q(a), q(b))    and so for whatever puts each value somewhere and changes none
+    q(CONCATENATION(a, b)) = CONCATENATION(q(a), q(b))    and so for every operator that only moves values
     q(PAD(a)) = PAD(q(a))                                 as PAD fills with 0, and in int8 with the zero point
-    q(MAX_POOL_2D(a)) = MAX_POOL_2D(q(a))                 as q never falls
+    q(MAX_POOL_2D(a)) = MAX_POOL_2D(q(a))                 as q is monotonic
 
-q is a QUANTIZE to int8, or a function of one value on the way to one; before PAD and MAX_POOL_2D a QUANTIZE alone. It
-falls for no numbers but NaN and those whose quotient with the scale has more than 31 bits, which the runtime's
-conversion to an integer turns into the least one: so values must be known to stay below.
+q is a QUANTIZE to int8, or a function of one value on the way to one; before PAD and MAX_POOL_2D only a QUANTIZE. It is
+monotonic except for NaN and numbers whose quotient by the scale exceeds 31 bits, which the runtime's conversion turns
+into the
+least integer: so values must be known to stay below.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from tflite_fuse.model.types import TensorType
 _PUT = RENAMING | {"CONCATENATION", "TRANSPOSE", "RESIZE_NEAREST_NEIGHBOR"}
 
 _MOST_COPIES = 10_000
-"""Of functions on other tensors than theirs: models that need more are not proven."""
+"""Most copies of functions on other tensors: models that need more are not proven."""
 
 _MOST_VALUES = 1 << 26
 
 
 def add_quantized(original: Original) -> None:
-    """Adds to the original, for every QUANTIZE of float32 behind moved values, those of the values before."""
+    """Add to the original, for every QUANTIZE of moved float32 values, the QUANTIZEs of the values before the move."""
     writers = {tensor: [original.steps[place]] for tensor, place in original.in_file.items()}
     waiting = [(step, place) for place, step in enumerate(_functions(original))]
-    # By the place of a function of the file and the tensor that it or a copy of it reads: what that writes.
+    # (place of a function in the file, tensor that it or a copy of it reads) -> tensor it writes
     results = {(place, _read(original, step)): step.outputs[0] for step, place in waiting}
     movers = list[Step]()
-    for step, place in waiting:  # and of copies, each behind those of the functions before it
+    for step, place in waiting:  # grows by copies while it is walked
         if len(waiting) > _MOST_COPIES:
             return
         for mover in tuple(writers.get(_read(original, step), ())):
@@ -53,12 +54,12 @@ def add_quantized(original: Original) -> None:
             writers[step.outputs[0]].append(movers[-1])
             if mover.name in RENAMING:
                 original.unite(parts[0], step.outputs[0])
-    for mover in reversed(movers):  # those further up, which were found last, stand before what reads them
+    for mover in reversed(movers):  # writers before readers
         original.add_step(mover)
 
 
 def _functions(original: Original) -> list[Step]:
-    """The QUANTIZEs to int8, and the functions of one value whose results they or such functions read, in order."""
+    """Return the QUANTIZEs to int8, and the functions of one value that lead to them, in order."""
     found, read = list[Step](), set[int]()
     for step in reversed(original.steps):
         goes_on = step.name in RULES and len(step.outputs) == 1 and step.outputs[0] in read
@@ -69,7 +70,7 @@ def _functions(original: Original) -> list[Step]:
 
 
 def _add_copy(original: Original, function: Step, tensor: int) -> Step:
-    """Adds a function of one value of another tensor than the one it reads."""
+    """Add a copy of a function of one value that reads another tensor."""
     read, output = _read(original, function), original.tensors[function.outputs[0]]
     result = original.add_tensor(replace(output, shape=original.tensors[tensor].dims, shape_signature=None))
     operands = tuple(tensor if each == read else each for each in function.inputs)
@@ -83,7 +84,7 @@ def _moved(mover: Step) -> tuple[int, ...]:
 
 
 def _mover(mover: Step, parts: Sequence[int], result: int) -> Step:
-    """An operator that moves values, of other parts than its own."""
+    """Return an operator that moves values, with other inputs and output."""
     operator = replace(mover.operator, inputs=(*parts, *mover.inputs[len(parts) :]), outputs=(result,))
     version = mover.code.version if mover.name in RENAMING else max(mover.code.version, 2)
     return Step(mover.label, mover.name, operator, replace(mover.code, version=version))
@@ -98,7 +99,7 @@ def _is_to_int8(original: Original, step: Step) -> bool:
 
 
 def _read(original: Original, step: Step) -> int:
-    """The one tensor a function of one value reads that is no constant, -1 if it is not one."""
+    """Return the only tensor of a function of one value that is no constant, -1 if there are several."""
     read = [tensor for tensor in step.inputs if tensor >= 0 and not original.content(tensor)]
     return read[0] if len(read) == 1 else -1
 
@@ -113,7 +114,7 @@ def _is_of_one(original: Original, step: Step) -> bool:
 
 
 def _commutes(original: Original, mover: Step, function: Step) -> bool:
-    """Whether it is the same to apply a function of one value before an operator or behind it."""
+    """Return whether a function of one value may be applied before an operator instead of behind it."""
     tensors, read = original.tensors, _moved(mover)
     if len(mover.outputs) != 1 or not read or min(mover.inputs) < 0:
         return False
@@ -131,7 +132,7 @@ def _commutes(original: Original, mover: Step, function: Step) -> bool:
 
 
 def _shape(original: Original, mover: Step) -> Sequence[int] | None:
-    """The shape that follows from what an operator reads, by moving an array of it; None where it is not known."""
+    """Return the shape that follows from an operator's inputs; None if it is not known."""
     shapes = [original.tensors[tensor].dims for tensor in _moved(mover)]
     if any(prod(shape) < 1 or prod(shape) > _MOST_VALUES for shape in shapes):
         return None
@@ -165,7 +166,7 @@ def _shape(original: Original, mover: Step) -> Sequence[int] | None:
 
 
 def _magnitude(original: Original, tensor: int) -> float | None:
-    """A bound of a float32 tensor's values, none of which is NaN; None where there is none."""
+    """Return a bound of a float32 tensor's absolute values, none of which is NaN; None if none is known."""
     largest, waiting, seen = 0.0, [tensor], set[int]()
     while waiting:
         tensor = waiting.pop()

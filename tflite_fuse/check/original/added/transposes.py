@@ -1,11 +1,13 @@
-"""MEANs and FULLY_CONNECTEDs behind a TRANSPOSE as they are over the tensor that was transposed.
+"""MEANs and FULLY_CONNECTEDs behind a TRANSPOSE, applied to the tensor that was transposed.
 
     MEAN(TRANSPOSE(x, permutation), axes)  =  TRANSPOSE'(MEAN(x, permutation[axes]))
     FULLY_CONNECTED(TRANSPOSE(x), W)  =  FULLY_CONNECTED(x, W')    where the columns of W' are in the order of x
 
-where TRANSPOSE' is what is left of the permutation on the axes that remain. An int8 MEAN sums in int32 and rounds once,
-so that the order in which it sums changes nothing. As soon as TRANSPOSE' moves axes of length 1 alone, both sides hold
-the same bytes. So it is with FULLY_CONNECTED, which sums all values of a row.
+TRANSPOSE' is the rest of the permutation on the remaining axes. An int8 MEAN sums in int32 and rounds once, so the
+order of
+summation does not matter. As soon as TRANSPOSE' only moves axes of length 1, both sides hold the same bytes. The same
+holds
+for FULLY_CONNECTED, which sums all values of a row.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tflite_fuse.check.original.values import Original, Step
 
 
 def add_untransposed(original: Original) -> None:
-    """Adds to the original what its MEANs and FULLY_CONNECTEDs are without the TRANSPOSEs in front of them."""
+    """Add to the original its MEANs and FULLY_CONNECTEDs without the TRANSPOSEs in front of them."""
     for step in tuple(original.steps):
         if step.name == "TRANSPOSE" and len(step.outputs) == 1:
             source, order = step.operand(0), original.numbers(step.operand(1))
@@ -36,7 +38,7 @@ def _alike(original: Original, a: int, b: int) -> bool:
 
 
 def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) -> None:
-    """``moved`` holds the bytes of ``plain`` with axis ``order[i]`` as axis i."""
+    """Continue from ``moved``, which holds the bytes of ``plain`` with axis ``order[i]`` as axis i."""
     dims = original.tensors[moved].dims
     visible = [axis for axis, dim in zip(order, dims, strict=True) if dim > 1]
     if visible == sorted(visible):
@@ -66,7 +68,7 @@ def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) 
 
 
 def _add_dense(original: Original, step: Step, moved: int, plain: int, order: tuple[int, ...]) -> None:
-    """A FULLY_CONNECTED that reads all of ``moved`` as one row, as it is over ``plain``."""
+    """Add a FULLY_CONNECTED that reads all of ``moved`` as one row, over ``plain``."""
     rows = original.weights(step.operand(1))
     read = step.operand(0)
     if rows is None or rows.ndim != 2 or len(step.outputs) != 1 or read not in original.members(moved):
@@ -74,7 +76,7 @@ def _add_dense(original: Original, step: Step, moved: int, plain: int, order: tu
     count = prod(original.tensors[moved].dims)
     if rows.shape[1] != count or prod(original.tensors[plain].dims) != count or read == step.operand(1):
         return
-    # Value t of the transposed tensor lies at strides[axis] times its place along every axis of the plain one.
+    # places[t]: index in the plain tensor of value t of the transposed one.
     dims = dict(zip(order, original.tensors[moved].dims, strict=True))
     axes = sorted(dims)
     strides = {axis: prod(dims[later] for later in axes[place + 1 :]) for place, axis in enumerate(axes)}
