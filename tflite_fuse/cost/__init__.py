@@ -1,1 +1,1 @@
-"""What a block needs and takes: closed forms (estimate), exact events (schedule), predicted instructions."""
+"""Costs of a block: closed-form estimate, exact schedule, predicted instructions and cycles."""

@@ -1,11 +1,9 @@
-"""How many instructions a block takes on a microcontroller: a linear model of what its stages do.
+"""Predicted instructions and cycles of blocks: a linear model of counted work.
 
-What a stage does is counted per kind and shape: multiply-accumulates, outputs (each is requantized once), taps, runs
-(calls of a kernel) and what these look up. A target's costs per count are fitted from emulated runs by
-``scripts/fit_instructions.py``, which prints how far they are off on models they were not fitted on.
-
-A network's work in instructions of a target instead of multiply-accumulates, for the search to count. For cores with a
-timing model the same counts have costs in cycles, fitted on what the model says of the same runs: ``Cycles``.
+Per kind and shape of a stage, ``COUNTS`` are counted: multiply-accumulates, outputs (each is requantized once), taps,
+runs (calls of a kernel), pixels read. A target's instructions per count are fitted to emulated runs by
+``scripts/fit_instructions.py``, which prints the prediction error on models left out of the fit. For cores with a
+timing model, cycles per count are fitted to its results for the same runs (``Cycles``).
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ from tflite_fuse.ops.table import COUNTS as KINDS_COUNT
 from tflite_fuse.ops.table import KINDS, accumulates
 
 COUNTS = (*KINDS_COUNT, "columns", "rows", "runs", "pulls", "blocks")
-"""What is counted of a block. ``four``: of pixels that are computed four by four, where there are DSP instructions
-or registers for it; ``single``: of those left over beside the groups kernels compute together; ``int16``: with
-weights of 16 bits; ``part``: of windows too large to be widened at once; ``apart``: of windows that lie two pixels
-apart; ``slow``: outputs that are clamped once more; ``plain``: convolutions the packed kernels cannot do;
-``dense``: FULLY_CONNECTED of several pixels; ``other``: kinds that count no work of their own, values being those
-they read; ``columns``, ``rows``: pixels of inputs that runs look up, and rows of them; ``pulls``: runs that another
-stage waits for."""
+"""Names of the counts of a block. ``four``: pixels computed four at a time, with DSP instructions or enough registers;
+``single``: pixels left over by kernels that compute groups; ``int16``: with 16-bit weights; ``part``: windows too large
+to be widened at once; ``apart``: windows two pixels apart; ``slow``: outputs that are clamped once more; ``plain``:
+convolutions that the packed kernels do not support; ``dense``: FULLY_CONNECTED of several pixels; ``other``: kinds
+without counts of their own, with the values that they read; ``columns``, ``rows``: pixels and rows of inputs that runs
+look up; ``pulls``: runs for which another stage waits.
+"""
 
 
 _FAMILIES = {
@@ -46,15 +44,15 @@ _FAMILIES = {
 
 
 def kernels_of(core: str) -> Kernels:
-    """The family of kernels the library has on an emulated core."""
+    """Return the family of kernels that the library has on an emulated core."""
     return _FAMILIES.get(core, Kernels.PLAIN)
 
 
 def block_counts(block: Block, plan: Schedule, kernels: Kernels) -> dict[str, int]:
-    """What one run of a block does, recomputation included; keys are COUNTS.
+    """Return the counts of one run of a block, recomputation included; keys are COUNTS.
 
     Args:
-        block, plan: what runs, and how.
+        block, plan: the block and its schedule.
         kernels: ``kernels_of`` the core.
     """
     counts = dict.fromkeys(COUNTS, 0) | {"blocks": 1}
@@ -73,26 +71,26 @@ def block_counts(block: Block, plan: Schedule, kernels: Kernels) -> dict[str, in
 def stage_counts(
     stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int, int], kernels: Kernels
 ) -> dict[str, int]:
-    """What a stage does in runs of these lengths, each so many times."""
+    """Return the counts of a stage; ``runs`` has the number of runs of each length in pixels."""
     number = sum(runs.values())
     counts = {"runs": number, "rows": number * _rows(stage), "columns": _columns(stage, runs)}
     return counts | KINDS[stage.kind].work.of(stage, tensors, runs, kernels)
 
 
 def _rows(stage: Stage) -> int:
-    """Rows of its inputs that a stage looks up in every run."""
+    """Return the input rows that a stage looks up in every run."""
     return stage.kernel_size[0] * len(stage.inputs)
 
 
 def _columns(stage: Stage, runs: Mapping[int, int]) -> int:
-    """Pixels of its inputs that a stage's runs look up."""
+    """Return the input pixels that a stage's runs look up."""
     (_, stride), (_, extent) = stage.stride, stage.extent
     across = sum(((length - 1) * stride + extent) * times for length, times in runs.items())
     return _rows(stage) * across
 
 
 def _visits(block: Block, stage: Stage, config: BlockConfig) -> int:
-    """Calls that add up the pixels of an accumulator's input, beside the one that makes its output."""
+    """Return the calls that add pixels to an accumulator, without the one that writes its output."""
     if not accumulates(stage, block.tensors):
         return 0
     source = block.tensors[stage.inputs[0]]
@@ -102,12 +100,12 @@ def _visits(block: Block, stage: Stage, config: BlockConfig) -> int:
 
 
 def predicted_instructions(counts: Mapping[str, int], costs: Mapping[str, float]) -> int:
-    """Instructions of what was counted, at a target's costs."""
+    """Return the instructions for some counts at a target's costs, rounded."""
     return round(expected_instructions(counts, costs))
 
 
 def expected_instructions(counts: Mapping[str, int], costs: Mapping[str, float]) -> float:
-    """The same, not rounded."""
+    """Return the instructions for some counts at a target's costs, not rounded."""
     return sum(count * costs.get(name, 0.0) for name, count in counts.items())
 
 
@@ -115,18 +113,18 @@ LEAST_GAIN = 1 / 1000
 """Share of predicted instructions that a point with more RAM must save to be on the front."""
 
 COSTS_FILE = Path(__file__).resolve().parents[1] / "data" / "instruction_costs.json"
-"""Instructions per count for each emulated core, as ``scripts/fit_instructions.py --write`` left them."""
+"""Instructions per count for each emulated core, written by ``scripts/fit_instructions.py --write``."""
 
 CYCLES_FILE = COSTS_FILE.with_name("cycle_costs.json")
-"""Cycles per count for each core with a timing model, as ``scripts/fit_instructions.py --cycles --write`` left them."""
+"""Cycles per count for each core with a timing model, written by ``scripts/fit_instructions.py --cycles --write``."""
 
 
 LONGEST = 8
-"""Pixels of the longest runs that are looked at: in these, an operator that runs by itself is counted."""
+"""Pixels of the longest runs considered; an operator outside blocks is counted in runs of this length."""
 
 
 class Target(str, Enum):
-    """Cores whose instructions are known, by what users call them."""
+    """Cores with measured instruction costs, by the names used in options."""
 
     CORTEX_M7 = "cortex-m7"
     CORTEX_M4 = "cortex-m4"
@@ -137,44 +135,44 @@ class Target(str, Enum):
 
     @property
     def core(self) -> str:
-        """The emulated core it was measured on; portable C on rv32imc stands for the generic one."""
+        """Return the emulated core on which it was measured; portable C on rv32imc represents the generic one."""
         return {"esp32c3": "rv32imc", "generic": "rv32imc", "xtensa": "xtensa-lx106"}.get(self.value, self.value)
 
     @property
     def kernels(self) -> Kernels:
-        """The family of kernels the library has on it."""
+        """Return the family of kernels that the library has on it."""
         return kernels_of(self.core)
 
     @property
     def has_cycles(self) -> bool:
-        """Whether cycles of this very core are predicted."""
+        """Return whether cycles of this core itself can be predicted."""
         return self is not Target.GENERIC and self.core in _file(CYCLES_FILE)
 
 
 @dataclass(frozen=True)
 class Cycles:
-    """A core whose predicted cycles count in the place of its instructions; raises KeyError if none are known."""
+    """A core whose predicted cycles replace its instructions; costs raise KeyError if it has no timing model."""
 
     target: Target
 
     @property
     def value(self) -> str:
-        """The core, as users call it."""
+        """Return the name of the core used in options."""
         return self.target.value
 
     @property
     def kernels(self) -> Kernels:
-        """The family of kernels the library has on it."""
+        """Return the family of kernels that the library has on it."""
         return self.target.kernels
 
 
 Core = Target | Cycles
-"""A core and what is counted on it: instructions of a target, or its cycles."""
+"""A core and the unit counted on it: instructions of a target, or its cycles."""
 
 
 @dataclass(frozen=True)
 class PredictionError:
-    """How far predictions were off, as shares, on models that were left out of the fit."""
+    """Relative error of predictions, as shares, on models that were left out of the fit."""
 
     mean: float
     largest: float
@@ -185,12 +183,12 @@ class PredictionError:
 
 @dataclass(frozen=True)
 class PredictedCycles:
-    """What a model is expected to take, in cycles of the core's timing model.
+    """Predicted cycles of a model, by the core's timing model.
 
     Attributes:
-        cycles: of one inference.
+        cycles: cycles of one inference.
         unfused_cycles, trimmed_cycles: as in ``Prediction``.
-        error: how far such predictions were off what the timing model says.
+        error: relative error of such predictions against the timing model.
     """
 
     cycles: int
@@ -201,15 +199,15 @@ class PredictedCycles:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model is expected to take in the device library, operators outside blocks counted as if they ran there.
+    """Predicted cost of a model in the device library; operators outside blocks count as if it ran them, too.
 
     Attributes:
-        target: the core, as users call it.
-        instructions: of one inference.
-        unfused_instructions: the same of the model as its file has it, every operator by itself.
-        trimmed_instructions: those of the model that blocks are made of, dead channels left out.
-        error: how far such predictions were off.
-        cycles: the same in cycles, of cores with a timing model.
+        target: name of the core used in options.
+        instructions: instructions of one inference.
+        unfused_instructions: instructions of the model as in its file, each operator by itself.
+        trimmed_instructions: instructions of the model from which blocks are made, without dead channels.
+        error: relative error of such predictions.
+        cycles: the same in cycles, for cores with a timing model.
     """
 
     target: str
@@ -221,18 +219,18 @@ class Prediction:
 
     @property
     def factor(self) -> float:
-        """``instructions`` over those of the unfused model."""
+        """Return ``instructions`` divided by those of the unfused model."""
         return self.instructions / self.unfused_instructions if self.unfused_instructions else 1.0
 
 
 def instruction_costs(target: Core) -> Mapping[str, float]:
-    """Instructions per count on a target, or cycles per count."""
+    """Return the instructions (or cycles) per count on a target."""
     costs: dict[str, float] = _fitted(target)["costs"]
     return costs
 
 
 def prediction_error(target: Core) -> PredictionError:
-    """How far predictions for a target were off when ``instruction_costs`` were fitted."""
+    """Return the relative error of the predictions for a target when ``instruction_costs`` were fitted."""
     return PredictionError(**_fitted(target)["error"])
 
 
@@ -250,18 +248,18 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def block_instructions(blocks: Iterable[tuple[Block, Schedule]], target: Core) -> int:
-    """What blocks are expected to take, all their runs counted: instructions, or cycles."""
+    """Return the predicted instructions (or cycles) of blocks, all their runs included."""
     costs = instruction_costs(target)
     return sum(predicted_instructions(block_counts(block, plan, target.kernels), costs) for block, plan in blocks)
 
 
 def in_instructions(graph: PricedProgram, target: Core, longest: int) -> PricedProgram:
-    """The graph with the work of every layer counted in what the device library is expected to take.
+    """Return the graph with the work of every layer in predicted instructions or cycles of the device library.
 
-    Operators no block can hold count as if their multiply-accumulates were those of a plain convolution.
+    Operators that no block can contain count as a plain convolution with their multiply-accumulates.
 
     Args:
-        longest: pixels of the longest runs; ``work`` is what a layer takes in these, row by row.
+        longest: pixels of the longest runs; ``work`` is the cost of a layer in these, row by row.
     """
     cost = _Instructions(graph, target, longest)
     layers = tuple(cost.of_layer(index) for index in range(len(graph.steps)))
@@ -287,14 +285,14 @@ class _Instructions:
         return replace(layer, work=alone, run_costs=runs, pull_cost=ceil(costs["pulls"]))
 
     def _accumulator(self, layer: PricedStep, stage: Stage) -> PricedStep:
-        """Its runs are those in which it adds up its input; what makes its output comes on top."""
+        """Its runs are those that add up its input; the cost of writing its output is added."""
         visits = (ceil(instruction_costs(self.target)["runs"]),) * self.longest
         source = self.graph.tensors[self.graph.through_views(layer.inputs[0])]
         return replace(layer, work=rows_cost(source, visits) + self._run(stage, 1) + self._block, run_costs=visits)
 
     @property
     def _block(self) -> int:
-        """What running any block takes."""
+        """Return the fixed cost of running any block."""
         return ceil(instruction_costs(self.target)["blocks"])
 
     def _run(self, stage: Stage, length: int) -> int:

@@ -1,8 +1,7 @@
-"""A program as fusion costs see it: steps with window geometry and work, tensors with extents, no weights.
+"""A program with costs for fusion: steps with window geometry and work, tensors with extents, no weights.
 
-The search must be able to price a model it has only a description of, and must never look at weights.
-``graph_from_layers`` reads a plain layer list (the benchmarks' descriptions of published networks);
-``search/from_model.py`` prices a .tflite model.
+The search needs no weights, so it can price a model from its description alone. ``graph_from_layers`` reads a plain
+layer list (the benchmarks' descriptions of published networks); ``search/from_model.py`` prices a .tflite model.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from tflite_fuse.ops.table import KINDS, macs_per_pixel
 
 
 class WorkUnit(str, Enum):
-    """What work is counted in.
+    """Unit of work.
 
-    Multiply-accumulates count taps on padding, as in every paper compared with. Instructions and cycles are those the
-    device library is expected to take.
+    Multiply-accumulates include taps on padding, as in the papers compared with. Instructions and cycles are predicted
+    for the device library.
     """
 
     MACS = "macs"
@@ -38,22 +37,22 @@ class WorkUnit(str, Enum):
 
 @dataclass(frozen=True)
 class PricedStep(Step):
-    """One operator.
+    """One operator with its costs.
 
     Attributes:
-        work: of one inference, in the program's unit.
+        work: work of one inference, in the program's unit.
         stage: its window geometry (``inputs`` and ``output`` index the program's tensors; weights may be absent), or
             None if it cannot run inside a block.
-        reason: why ``stage`` is None, one sentence.
-        view: True for an operator that only renames bytes (RESHAPE). A block runs it as nothing at all.
-        absorbed: True for an operator whose readers all do its work themselves in a block that holds it and them: a PAD
-            before convolutions, a LOGISTIC before the MUL with its input.
-        unit: the first and the last of the operators it becomes tables with: a block holds all from one to the other or
-            none of them. None for an operator by itself.
-        in_one_tile: whether blocks that hold it run in one tile: a table passes over what it writes.
-        run_costs: the work of runs of 1, 2, … pixels of its output, where the length of runs matters to the unit; empty
-            where all pixels cost the same.
-        pull_cost: what each of these runs takes more where a step of the same block waits for it.
+        reason: one sentence with the reason why ``stage`` is None.
+        view: True for an operator that only renames bytes (RESHAPE); it costs a block nothing.
+        absorbed: True for an operator whose work its readers do themselves inside a block: a PAD before convolutions, a
+            LOGISTIC before the MUL with its input.
+        unit: first and last of the operators with which it becomes tables: a block contains all of them or none. None
+            for an operator by itself.
+        in_one_tile: whether blocks that contain it run in one tile, because a table passes over its output.
+        run_costs: work of runs of 1, 2, … pixels of its output, if the unit depends on the length of runs; empty if all
+            pixels cost the same.
+        pull_cost: additional work of each of these runs if a step of the same block waits for it.
     """
 
     work: int = 0
@@ -72,14 +71,14 @@ class PricedStep(Step):
 
     @property
     def only_in_blocks(self) -> bool:
-        """Whether no runtime has an operator for it."""
+        """Return whether no runtime has an operator for it."""
         return self.stage is not None and self.stage.kind is StageKind.STATE
 
 
 class Progress(NamedTuple):
-    """Up to which row of one tensor all is computed while a layer begins row r of another.
+    """Last row of one tensor that is complete while a layer begins row r of another.
 
-    That is ``min(r * scale + ahead, limit)``: the rows before it are there, it is there in part.
+    That row is ``min(r * scale + ahead, limit)``: the rows before it are complete, it is filled in part.
     """
 
     scale: IntArray
@@ -87,13 +86,13 @@ class Progress(NamedTuple):
     limit: IntArray
 
     def through(self, window: AxisWindow, last: int) -> Progress:
-        """That of a layer's input, of which ``last`` is the last row, given that of what it writes."""
+        """Return the progress of a layer's input, whose last row is ``last``, given that of its output."""
         told, ahead = self.ahead > _NOT_YET, self.ahead * window.stride + window.ahead
         limit = np.minimum(self.limit * window.stride + window.ahead, last)
         return Progress(self.scale * window.stride, *(np.where(told, each, _NOT_YET) for each in (ahead, limit)))
 
     def furthest(self, other: Progress) -> Progress:
-        """Of both what is further."""
+        """Return the further one of two, elementwise."""
         further = (self.ahead > other.ahead) | ((self.ahead == other.ahead) & (self.limit > other.limit))
         return Progress(*(np.where(further, *each) for each in zip(self, other, strict=True)))
 
@@ -103,16 +102,16 @@ _NOT_YET = -(1 << 30)
 
 @dataclass(frozen=True)
 class PricedProgram(Program):
-    """A program whose steps have prices.
+    """A program whose steps have costs.
 
-    Sizes may differ from the extents: 0 for a tensor that an accounting leaves out, four bytes per value for float
+    Sizes may differ from the extents: 0 for a tensor that an accounting excludes, four bytes per value for float
     tensors around the int8 part. Variables count as inputs and as outputs.
 
     Attributes:
         steps: in execution order, one per operator of the model, same indices.
-        tensors: extents of every tensor, NHWC with N = 1. ``BlockTensor.storage`` carries no meaning here.
-        tail: what the runtime keeps for all this, where it is known.
-        unit: what work is counted in.
+        tensors: extents of every tensor, NHWC with N = 1. ``BlockTensor.storage`` has no meaning here.
+        tail: shares of the runtime's tail, if known.
+        unit: unit of work.
     """
 
     steps: tuple[PricedStep, ...]
@@ -122,9 +121,9 @@ class PricedProgram(Program):
 
     @cached_property
     def windows(self) -> dict[int, Windows]:
-        """How each layer that can be a stage looks at its inputs' rows and columns.
+        """Windows on the rows and columns of the inputs of each layer that can be a stage.
 
-        Strides of which it takes no step count as 1, because they say nothing and would multiply.
+        Strides without any step count as 1: they have no effect and would multiply.
         """
         found: dict[int, Windows] = {}
         for index, layer in enumerate(self.steps):
@@ -140,7 +139,7 @@ class PricedProgram(Program):
         return any(window.spread > 1 for windows in self.windows.values() for window in windows)
 
     def windows_on(self, layer: int, tensor: int) -> Windows:
-        """How a layer that can be a stage looks at one of its inputs."""
+        """Return the windows of a layer that can be a stage on one of its inputs."""
         stage = self.steps[layer].stage
         assert stage is not None
         output = self.tensors[self.steps[layer].outputs[0]]
@@ -148,21 +147,21 @@ class PricedProgram(Program):
 
     @cached_property
     def behind_padding(self) -> frozenset[int]:
-        """The layers right behind a PAD they could absorb: a block that starts with the PAD instead is never worse."""
+        """Layers right behind a PAD that they could absorb: a block that starts with the PAD is never worse."""
         padding = (index for index, layer in enumerate(self.steps) if layer.absorbed)
         return frozenset(index + 1 for index in padding if index + 1 in self.consumers[self.steps[index].outputs[0]])
 
     @cached_property
     def row_progress(self) -> Progress:
-        """How far what one layer writes has come while another begins a row of its own, [the one, the other]."""
+        """Progress of one layer's output while another begins a row of its own, [the one, the other]."""
         return _row_progress(self)
 
     def is_read(self, tensor: int) -> bool:
-        """Whether any layer or the network's user reads a tensor."""
+        """Return whether any layer or the network's caller reads a tensor."""
         return bool(self.consumers[tensor]) or tensor in self.outputs
 
     def through_views(self, tensor: int) -> int:
-        """The tensor whose bytes ``tensor`` renames, itself if it is no view."""
+        """Return the tensor whose bytes ``tensor`` renames, or itself if it is no view."""
         return self._renamed[tensor]
 
     @cached_property
@@ -174,7 +173,7 @@ class PricedProgram(Program):
         return found
 
     def accumulates(self, layer: int) -> bool:
-        """Whether a layer sums over its whole input before it writes its one pixel."""
+        """Return whether a layer sums its whole input before it writes its one pixel."""
         return self._accumulating[layer]
 
     @cached_property
@@ -189,11 +188,11 @@ class PricedProgram(Program):
 
     @property
     def work(self) -> int:
-        """The work of one unfused inference."""
+        """Return the work of one unfused inference."""
         return sum(layer.work for layer in self.steps)
 
     def without_network_tensors(self) -> PricedProgram:
-        """The same graph in the accounting that leaves network inputs and outputs out (msf-CNN's)."""
+        """Return the graph in msf-CNN's accounting, which excludes network inputs and outputs."""
         left_out = {*self.inputs, *self.outputs}
         sizes = tuple(0 if index in left_out else size for index, size in enumerate(self.sizes))
         return replace(self, sizes=sizes)
@@ -203,7 +202,7 @@ _KINDS = {name: kind for kind in KINDS.values() for name in kind.layers}
 
 
 def graph_from_layers(description: Mapping[str, Any]) -> PricedProgram:
-    """The graph of a plain layer list.
+    """Return the graph of a plain layer list.
 
     Args:
         description: ``{"input": [h, w, c], "layers": [{"op", "kernel", "stride", "pad": [top, bottom, left, right],
@@ -250,10 +249,10 @@ def _pair(value: int | Sequence[int]) -> tuple[int, int]:
 
 
 def _row_progress(graph: PricedProgram) -> Progress:
-    """How far what one layer writes has come while another begins a row of its own, [the one, the other].
+    """Return the progress of one layer's output while another begins a row of its own, [the one, the other].
 
-    Followed from the last layer upwards, for all that begin a row at once: of what a tensor's readers ask for, the
-    furthest counts.
+    It is computed from the last layer upwards, for all layers that begin a row at once; of the demands of a tensor's
+    readers, the furthest counts.
     """
     count = len(graph.steps)
     nothing = Progress(np.zeros(count, np.int64), np.full(count, _NOT_YET), np.full(count, _NOT_YET))
@@ -276,7 +275,7 @@ def _row_progress(graph: PricedProgram) -> Progress:
 
 
 def _row_window(graph: PricedProgram, index: int, source: int) -> AxisWindow | None:
-    """How a layer of a block looks at rows of an input; None where nothing is said."""
+    """Return the window of a layer of a block on the rows of an input; None if there is no bound."""
     layer, written = graph.steps[index], graph.tensors[graph.steps[index].outputs[0]]
     if layer.view:
         return AxisWindow(1, 0, 1) if _rows(graph.tensors[source]) == _rows(written) else None

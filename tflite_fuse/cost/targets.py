@@ -1,10 +1,9 @@
-"""Targets by what people write: the core, a chip or a board whose core is known.
+"""Targets by the names used in options: a core, or a chip or board with a known core.
 
     esp32s3, esp32-s3-devkitc-1   →  xtensa          teensy41, stm32h743  →  cortex-m7
 
-Which chip and core a board has is a fact of ``data/boards.csv``; which of the measured cores stands for a chip without
-a core's name there is said here. Xtensa is what a C compiler makes of the library, without the vector instructions that
-an ESP32-S3 has.
+``data/boards.csv`` lists the chip and core of each board. This module maps chips without a core name to one of the
+measured cores. Xtensa is measured with compiled C, without the vector instructions of an ESP32-S3.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ _OF_MCU = {
     "esp32c6": Target.ESP32C3,
 }
 _STM32 = re.compile(r"stm32[a-z][a-z0-9]{3}")
-"""The part of such a chip's name that tells its core; package, size of memory and grade follow."""
+"""The part of such a chip's name that determines its core; package, memory size and grade follow."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a word stands for.
+    """Meaning of a target's name.
 
     Attributes:
         target: the core.
-        board: the first board of the table that it is or that has it, empty where it is a core.
+        board: the first board of the table that has this name or this chip; empty for a core.
     """
 
     target: Target
@@ -47,19 +46,19 @@ class Named:
 
 
 def target_of(core: str, mcu: str) -> Target | None:
-    """The measured core that a core or a chip stands for, as the boards' manifests call them; None where none does."""
+    """Return the measured core for a core or a chip as named in boards' manifests; None if there is none."""
     return _OF_CORE.get(core) or _OF_MCU.get(mcu) or _OF_MCU.get(core)
 
 
 def read_core(core: str, mcu: str) -> str:
-    """A core as the boards' manifests or targets call it, from a free-text name of a board.
+    """Return a core as named in boards' manifests or targets, from a free-text name.
 
     Args:
-        core: its name; empty for that of a chip.
-        mcu: the chip, if any. Chips are too many to be known; one that is has the core of the table.
+        core: its name; empty for the core of ``mcu``.
+        mcu: the chip, if any. An unknown chip is accepted; a known one has the core of the table.
 
     Raises:
-        UsageError: no core is called so.
+        UsageError: no core has this name.
     """
     names = [row[1] for row in _chips().values() if row[1]]
     known = {_plain(each): each for each in (*_OF_CORE, *_OF_MCU, *names)}
@@ -76,7 +75,7 @@ def read_core(core: str, mcu: str) -> str:
 
 
 def read_target(word: str) -> Named:
-    """Raises UsageError: nothing is called so, or its core was not measured."""
+    """Return the target of a name; raise UsageError if it is unknown or its core was not measured."""
     plain = _plain(word)
     if plain in _targets():
         return Named(_targets()[plain])
@@ -105,7 +104,7 @@ def _targets() -> dict[str, Target]:
 
 @cache
 def _chips() -> dict[str, tuple[str, str, str]]:
-    """Board, core and chip by every name of a board, and of the chips of which the table says something."""
+    """Return board, core and chip by every name of a board, and of the chips in the table."""
     found: dict[str, tuple[str, str, str]] = {}
     with BOARDS_FILE.open(newline="") as lines:
         rows = [(row["name"], row["core"], row["mcu"]) for row in csv.DictReader(lines)]
@@ -119,5 +118,5 @@ def _chips() -> dict[str, tuple[str, str, str]]:
 
 
 def _written() -> list[str]:
-    """Names as the table has them."""
+    """Return the names as written in the table."""
     return sorted({each for name, _, mcu in _chips().values() for each in (name, mcu)})

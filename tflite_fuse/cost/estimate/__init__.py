@@ -1,1 +1,1 @@
-"""Closed forms: what a block needs under many configurations at once, an upper bound of scratch."""
+"""Closed-form costs of a block under many configurations at once; scratch is an upper bound."""

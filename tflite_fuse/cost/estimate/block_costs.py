@@ -1,10 +1,8 @@
-"""How much a growing block computes: multiply-accumulates, or what else is counted, of all its tiles.
+"""Scratch, work and shared bytes of blocks in closed form, for all blocks that end at one layer.
 
-What a block costs, in closed form: bytes of scratch, multiply-accumulates with every halo.
-
-``block_costs`` prices all blocks that end at one layer, from the shortest to the longest, under all configurations at
-once: growing upwards, each step adds one layer's ring and one layer's work to the block found so far. ``schedule``
-finds the same numbers by following the executor's order of events; the closed form is never below it.
+``block_costs`` prices these blocks from the shortest to the longest, under all configurations at once: each step
+upwards adds one layer's ring and work. Work is in the graph's unit and includes every halo. ``schedule`` computes the
+exact numbers from the executor's order of events; the closed form is never below them.
 """
 
 from __future__ import annotations
@@ -43,18 +41,18 @@ def _more(run_costs: tuple[int, ...], more: int) -> tuple[int, ...]:
 
 
 def _first_reader(demand: Demand) -> Consumer:
-    """The stage that asks first."""
+    """Return the stage that reads furthest ahead, which is the first to request pixels."""
     return max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.asked])
 
 
 class Work:
-    """The work of a growing block's layers, which depends on the length of runs where layers have ``run_costs``."""
+    """Work of a growing block's layers; it depends on the lengths of runs if layers have ``run_costs``."""
 
     def __init__(self, grid: Grid, chunks: Sequence[int], last: int) -> None:
-        """Args: chunks: output pixels a stage computes per step."""
+        """``chunks``: output pixels that a stage computes per step."""
         self.grid, self.chunks = grid, tuple(chunks)
         self._steps = np.array(chunks, dtype=np.int64)[:, None]
-        self.adds_up: int | None = None  # The layer that stands for those a block ends with where it adds up.
+        self.adds_up: int | None = None  # Stands for the layers at the end of the block that read an accumulator.
         ends = [*grid.widths.first.tolist(), len(grid.widths.low)]
         self._from_edge = [end - begin == 1 for begin, end in pairwise(ends)]
         self._runs: dict[int, list[Mixes]] = {
@@ -62,7 +60,7 @@ class Work:
         }
 
     def of_layer(self, index: int, layer: PricedStep, demand: Demand) -> IntArray:
-        """What all tiles need of a layer, [heights, widths] or [chunks, heights, widths]."""
+        """Return the work of a layer over all tiles, [heights, widths] or [chunks, heights, widths]."""
         if layer.run_costs:
             waited_for = any(consumer.layer != self.adds_up for consumer in demand.consumers)
             costs = _more(layer.run_costs, layer.pull_cost) if waited_for else layer.run_costs
@@ -74,11 +72,11 @@ class Work:
         return np.multiply.outer(self._rows(demand), columns) * (layer.work // demand.extent.pixels)
 
     def in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
-        """What a region costs if its rows are computed one by one, each in runs as long as they may be."""
+        """Return the work of a region whose rows are computed one by one, each in runs of full length."""
         return self._in_all_rows(demand, self._rows_in_runs(demand, run_costs))
 
     def _rows_in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
-        """What a row of all tiles costs in such runs, [chunks, widths]."""
+        """Return the work of a row over all tiles in runs of full length, [chunks, widths]."""
         return total_in_runs(demand.columns, self.grid.widths, self._steps, run_costs)
 
     def _in_all_rows(self, demand: Demand, of_row: IntArray) -> IntArray:
@@ -86,20 +84,20 @@ class Work:
         return every
 
     def _rows(self, demand: Demand) -> IntArray:
-        """The rows of all bands, [heights]."""
+        """Return the number of rows of all bands, [heights]."""
         return total(demand.rows, self.grid.heights)
 
     def _row_in_one_strip(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
-        """What a row of a layer costs where there is but one strip, [chunks, 1]: the same for most blocks."""
+        """Return the work of a row in a single strip, [chunks, 1]; most blocks have one strip."""
         first, length = _first_reader(demand), int(demand.columns.high[0] - demand.columns.low[0])
         runs = rows_pulled(self._runs[first.layer][0], first.windows, max(length, 1), self._from_edge[0])
         self._runs[index] = [runs]
         return cost_of_row(runs, length, run_costs)
 
     def _broken_runs(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
-        """What a row of a layer costs beyond that because its reader asks for it in pieces, [chunks, widths].
+        """Return the additional work of a row because its reader requests it in pieces, [chunks, widths].
 
-        Worked out for the widest tile of every option; rows of a single run are in one piece.
+        It is computed for the widest tile of every option; a row of a single run is in one piece.
         """
         if not demand.consumers:
             return np.zeros((len(self.chunks), self.grid.shape[1]), dtype=np.int64)
@@ -122,19 +120,19 @@ def block_costs(
     firsts: Collection[int] | Mapping[int, int] | None = None,
     shapes: Shapes = NOTHING_KNOWN,
 ) -> Iterator[BlockCosts]:
-    """Prices every block that ends at layer ``last``, shortest first.
+    """Yield the costs of every block that ends at layer ``last``, shortest first.
 
     Args:
         last: index of the block's last layer.
-        tile_sizes: which tile heights and widths to price for a given driven tensor.
-        pricing: chunks, and what the model's memory allows.
-        firsts: the first layers to look at, perhaps each with the bytes of scratch beyond which its block may be left
-            out; None for all.
-        shapes: what is known of the graph's blocks from other searches, and is grown on here.
+        tile_sizes: function from the driven tensor to the tile heights and widths to price.
+        pricing: chunks, and the permissions of the model's memory.
+        firsts: first layers to price, as a mapping with the bytes of scratch beyond which a block may be skipped; None
+            for all.
+        shapes: blocks of the graph known from other searches; new ones are added.
 
-    Ranges of layers that are no block are left out (an operator that cannot be fused, a second result that nothing in
-    the range reads, a PAD right before the range that it could absorb); the walk ends where no longer range can be a
-    block.
+    Ranges of layers that are no block are skipped: those with an operator that cannot be fused, with a second result
+    without readers in the range, or behind a PAD that could be absorbed. The iteration ends where no longer range can
+    be a block.
     """
     if not graph.steps[last].fusable or not graph.is_read(graph.steps[last].outputs[0]):
         return
@@ -146,11 +144,11 @@ def block_costs(
 
 
 class _Counted:
-    """A shape as it grows, with its work.
+    """A growing shape with its work.
 
     Attributes:
         work: in the graph's unit, [chunks, heights, widths].
-        now: the shape from its first layer so far on.
+        now: the shape from its current first layer on.
     """
 
     def __init__(self, kin: _Kin, shape: Shape) -> None:
@@ -163,7 +161,7 @@ class _Counted:
             self._fold(kin.tail)
 
     def _fold(self, tail: int) -> None:
-        """Counts the accumulator and what follows, computed once, its input visited pixel by pixel."""
+        """Count the accumulator and the layers behind it, computed once; its input is visited pixel by pixel."""
         graph, summing = self.kin.graph, self.kin.graph.steps[tail]
         self.counting.adds_up = self.kin.last
         for index in range(tail, self.kin.last + 1):
@@ -177,7 +175,7 @@ class _Counted:
         self._least += 0 if self.kin.pricing.limit is None else self.kin.pricing.limit.least[index]
 
     def add(self, index: int) -> bool:
-        """Adds one layer; False if no block that ends there can contain it."""
+        """Add one layer; return False if no block that ends there can contain it."""
         layer, self.now = self.kin.graph.steps[index], self.shape.at(index)
         if self.now is None:
             return False
@@ -186,12 +184,12 @@ class _Counted:
         return True
 
     def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
-        """Under which tilings a model that holds this block, or one that grows from it, can keep a limit."""
+        """Return the tilings with which a model that contains this block, or a larger one, can meet the limit."""
         affordable: npt.NDArray[np.bool_] = np.any(self.work - self._least <= limit.spare, axis=0)
         return affordable
 
     def price(self, first: int) -> Iterator[BlockCosts]:
-        """The costs of what has been added so far, nothing where that is no block."""
+        """Yield the costs of the layers added so far, or nothing if they are no block."""
         if self.now is None or self.now.memory is None:
             return
         kin, rows, (scratch, usable, shared) = self.kin, self._rows, self.now.memory
@@ -201,7 +199,7 @@ class _Counted:
 
     @cached_property
     def _rows(self) -> slice | IntArray:
-        """Which of the chunks known of the shape are priced."""
+        """The chunks of the shape to price."""
         chunks, known = self.kin.pricing.chunks, self.shape.chunks
         if chunks == known[: len(chunks)]:
             return slice(len(chunks))
@@ -216,7 +214,7 @@ class _Counted:
 
 @dataclass(frozen=True)
 class _Kin:
-    """All blocks that end at one layer and are folded around one accumulator, or around none."""
+    """All blocks that end at one layer and are folded around one accumulator or none."""
 
     graph: PricedProgram
     last: int
@@ -225,11 +223,10 @@ class _Kin:
     shapes: Shapes
 
     def priced(self, tile_sizes: TileSizes, firsts: Collection[int] | None) -> Iterator[BlockCosts]:
-        """Their costs, shortest first.
+        """Yield the costs of the blocks, shortest first.
 
-        Given ``firsts``, blocks that start with one of them alone are priced, and none above them is looked at. Given a
-        limit on work, tilings that no larger block can keep it with are dropped on the way: work only grows with every
-        layer added, and so does scratch.
+        With ``firsts``, only blocks that start with one of these layers are priced. With a limit on work, tilings under
+        which no larger block can meet the limit are dropped on the way, because work and scratch grow with every layer.
         """
         lowest = 0 if firsts is None else min(firsts, default=self.last + 1)
         rooms = firsts if isinstance(firsts, Mapping) else {}
@@ -255,7 +252,7 @@ class _Kin:
                 yield from block.price(first)
 
     def grown(self, heights: Sequence[int], widths: Sequence[int], first: int) -> _Counted:
-        """The block from layer ``first`` on, in tiles of some heights and widths."""
+        """Return the block from layer ``first`` on, with the given tile heights and widths."""
         ends = self.last, self.tail, self.inner, self.driven
         block = _Counted(self, self.shapes.of(self.graph, ends, heights, widths, self.pricing))
         for index in range(self.inner - 1, first - 1, -1):
@@ -264,13 +261,13 @@ class _Kin:
 
     @cached_property
     def driven(self) -> int:
-        """The tensor they compute tile by tile."""
+        """The tensor that the blocks compute tile by tile."""
         graph = self.graph
         return _computed(graph, self.last) if self.tail is None else summed_tensor(graph, self.tail)
 
     @cached_property
     def inner(self) -> int:
-        """The first layer of what is folded: the accumulator or views before it; else views at the end, or the end."""
+        """First folded layer: the accumulator or the views before it; without one, the views at the end, or the end."""
         if self.tail is None:
             return _views_at_the_end(self.graph, self.last)
         layers, first = self.graph.steps, self.tail
@@ -280,7 +277,7 @@ class _Kin:
 
 
 def summed_tensor(graph: PricedProgram, tail: int) -> int:
-    """What an accumulator sums over, as it is computed."""
+    """Return the tensor that an accumulator sums, as it is computed (without views)."""
     return graph.through_views(graph.steps[tail].inputs[0])
 
 
@@ -292,9 +289,9 @@ def price_block(
     pricing: Pricing = PLAIN,
     shapes: Shapes = NOTHING_KNOWN,
 ) -> BlockCosts:
-    """The block of layers ``first … last`` under one configuration; the arrays of the result have one entry.
+    """Return the costs of the block ``first … last`` under one configuration; the arrays have one entry.
 
-    The configuration's chunk overrules those of ``pricing``; ``shapes`` as for ``block_costs``.
+    The configuration's chunk replaces those of ``pricing``; ``shapes`` is as in ``block_costs``.
 
     Raises:
         BlockError: these layers are no block.
@@ -310,10 +307,10 @@ def price_block(
 
 
 def find_tail(graph: PricedProgram, last: int) -> int | None:
-    """The accumulator layer a block ending at ``last`` would be folded around, None if there is none.
+    """Return the accumulator layer around which a block that ends at ``last`` is folded, or None.
 
-    That is the latest accumulator of a spatial input from which every layer up to ``last`` works on single pixels, one
-    after the other.
+    It is the latest accumulator of a spatial input that is followed, up to ``last``, by a chain of layers on single
+    pixels.
     """
     for index in range(last, -1, -1):
         layer = graph.steps[index]
@@ -327,7 +324,7 @@ def find_tail(graph: PricedProgram, last: int) -> int | None:
 
 
 def _reads_in_line(graph: PricedProgram, index: int) -> bool:
-    """Whether all views between a layer and what it reads stand right before it and serve nothing else."""
+    """Return whether all views between a layer and its source stand right before it and have no other reader."""
     while graph.producer[graph.steps[index].inputs[0]] >= 0:
         source = graph.steps[index].inputs[0]
         if not graph.steps[graph.producer[source]].view:
@@ -339,7 +336,7 @@ def _reads_in_line(graph: PricedProgram, index: int) -> bool:
 
 
 def driven_tensor(graph: PricedProgram, first: int, last: int) -> int:
-    """The tensor a block computes tile by tile: its output, or what its folded tail reads."""
+    """Return the tensor that a block computes tile by tile: its output, or the input of its folded tail."""
     tail = find_tail(graph, last)
     if tail is None or tail < first:
         return _computed(graph, last)
@@ -347,7 +344,7 @@ def driven_tensor(graph: PricedProgram, first: int, last: int) -> int:
 
 
 def _views_at_the_end(graph: PricedProgram, last: int) -> int:
-    """The first of the layers up to ``last`` that only rename what the one before them computes, or behind ``last``."""
+    """Return the first of the views at the end, which only rename their input, or ``last + 1`` without any."""
     index = last
     while graph.steps[index].view and _only_link(graph, graph.steps[index].inputs[0], index):
         made, named = graph.tensors[graph.steps[index].inputs[0]], graph.tensors[graph.steps[index].outputs[0]]
@@ -358,7 +355,7 @@ def _views_at_the_end(graph: PricedProgram, last: int) -> int:
 
 
 def _computed(graph: PricedProgram, last: int) -> int:
-    """The last tensor that the layers up to ``last`` compute: what they end in renames it."""
+    """Return the last tensor that the layers up to ``last`` compute, before the views that rename it."""
     views = _views_at_the_end(graph, last)
     return graph.steps[last].outputs[0] if views > last else graph.steps[views].inputs[0]
 

@@ -1,4 +1,4 @@
-"""Growing a block upwards, layer by layer, with the memory of every step under many configurations at once."""
+"""Blocks that grow upwards layer by layer, with the memory of every step under many configurations at once."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from tflite_fuse.ops.table import KINDS
 from tflite_fuse.units import round_up
 
 TileSizes = Callable[[BlockTensor], tuple[Sequence[int], Sequence[int]]]
-"""From the driven tensor to the tile heights and tile widths to price."""
+"""Function from the driven tensor to the tile heights and tile widths to price."""
 
 
 @dataclass(frozen=True)
 class Pricing:
-    """Under which conditions blocks are priced.
+    """Conditions under which blocks are priced.
 
     Attributes:
-        chunks: output pixels per step, one or more to price.
-        streamed: network inputs that have no memory: a block that reads one pulls its pixels, each once, into a ring.
-        sharing: None, or a block may write its output, or its last rings, over an input without later readers, at a
-            distance that is a multiple of this many bytes.
-        limit: None, or configurations that compute more may be left out, and so may blocks without any others.
-        spare: None, or the bytes of scratch that a block, by its first and last layer, may take before it counts: what
-            that may lie over is not looked into.
+        chunks: output pixels per step; each entry is priced.
+        streamed: network inputs without memory: a block that reads one pulls each of its pixels once, into a ring.
+        sharing: alignment in bytes of the distance at which a block may write its output, or its last rings, over an
+            input without later readers; None if it must not.
+        limit: limit on work; configurations that exceed it, and blocks without other ones, may be skipped. None without
+            one.
+        spare: function from the first and last layer of a block to the bytes of scratch that fit beside the peak;
+            overlaps of such scratch are not computed. None without it.
     """
 
     chunks: tuple[int, ...] = (1,)
@@ -44,28 +45,27 @@ class Pricing:
     spare: Callable[[int, int], int] | None = field(default=None, compare=False)
 
     def does_not_count(self, first: int, last: int, scratch: int) -> bool:
-        """Whether a block takes no more scratch than is free, whatever that lies over."""
+        """Return whether the scratch of a block fits into free memory, so that its overlaps do not matter."""
         if self.sharing is None or self.spare is None:
             return False
         return round_up(scratch, self.sharing) <= self.spare(first, last)
 
 
 PLAIN = Pricing()
-"""Every tensor that enters or leaves a block lies whole in the arena, by itself."""
+"""Every input and output of a block is stored whole in the arena, without overlaps."""
 
 
 class BlockCosts(NamedTuple):
-    """The block of layers ``first … last`` under every configuration.
+    """Costs of the block of layers ``first … last`` under every configuration.
 
     Attributes:
         driven: the tensor that is computed tile by tile.
-        chunk, tile_height, tile_width: every chunk with every height with every width, [configurations] like all that
-            follow.
+        chunk, tile_height, tile_width: all combinations, [configurations] like all following arrays.
         scratch: bytes of rings, accumulators and workspace.
-        work: in the graph's unit, halos counted once per tile that computes them. Where a tensor has several readers
-            that look at different corners of it, a few pixels more than that.
-        usable: False where an output of the block would be left with holes, or a streamed input read twice.
-        shared: bytes of output, or of scratch, that lie over an input.
+        work: in the graph's unit; halos count once for each tile that computes them. A few pixels too many count if a
+            tensor has several readers with windows at different corners.
+        usable: False if an output of the block would have holes, or a streamed input would be read twice.
+        shared: bytes of output or of scratch that lie over an input.
     """
 
     first: int
@@ -81,7 +81,7 @@ class BlockCosts(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What a block takes whatever its work is; as in ``BlockCosts``, but [chunks, heights, widths]."""
+    """Memory of a block, independent of its work; as in ``BlockCosts``, but [chunks, heights, widths]."""
 
     scratch: IntArray
     usable: npt.NDArray[np.bool_]
@@ -89,15 +89,15 @@ class Memory(NamedTuple):
 
 
 class GrowingBlock:
-    """A block that grows upwards from its last layer, one layer at a time; no matter what its work is counted in.
+    """A block that grows upwards from its last layer, one layer at a time, independent of the unit of work.
 
     Attributes:
-        demands: what its layers ask of tensors that no layer of it writes.
-        scratch, usable: as in ``BlockCosts``, [chunks, heights, widths]; scratch without what the tail and the executor
-            itself need.
-        computing: the layer that writes the driven tensor, where it ends in that; else its last one.
-        begins: the last layer that may be its first one, as it holds units whole.
-        computed: the demand on the layer that was added last, if that computes anything.
+        demands: demands of its layers on tensors that none of them writes.
+        scratch, usable: as in ``BlockCosts``, [chunks, heights, widths]; scratch without the tail and the executor's
+            data.
+        computing: the layer that writes the driven tensor if the block ends in it; otherwise the last one.
+        begins: the latest layer that may be the first one, because units stay whole.
+        computed: demand on the layer that was added last, if it computes anything.
     """
 
     def __init__(self, graph: PricedProgram, last: int, driven: int, grid: Grid, pricing: Pricing) -> None:
@@ -120,9 +120,9 @@ class GrowingBlock:
         self.computed: Demand | None = None
 
     def fold(self, tail: int) -> None:
-        """Adds the accumulator ``tail`` and the single pixels behind it, computed once; these lie over the rings.
+        """Add the accumulator ``tail`` and the single pixels behind it, computed once, over the bytes of the rings.
 
-        The driven tensor is the accumulator's input, visited pixel by pixel and never stored.
+        The driven tensor is the accumulator's input, which is visited pixel by pixel and never stored.
         """
         graph, visited = self.graph, self.demands[self.driven]
         self.demands[self.driven] = visited._replace(consumers=(Consumer(self.last, (PIXEL, PIXEL)),))
@@ -141,9 +141,10 @@ class GrowingBlock:
             self.sums = accumulator_bytes(replace(summing.stage, inputs=(self.driven,)), graph.tensors)
 
     def memory(self, first: int) -> Memory | None:
-        """What has been added so far takes as a block.
+        """Return the memory of the block from layer ``first`` on.
 
-        None if it splits a unit, starts right behind a PAD it could absorb or reads only part of a streamed input.
+        None if it splits a unit, starts right behind a PAD that it could absorb or contains only part of a streamed
+        input's readers.
         """
         if first > self.begins or first in self.graph.behind_padding:
             return None
@@ -163,7 +164,7 @@ class GrowingBlock:
         return first <= readers[0] and readers[-1] <= self.last
 
     def _shared(self, first: int, scratch: IntArray) -> IntArray:
-        """Bytes of the output that may lie over an input, or of scratch over one of the network's."""
+        """Return the bytes of the output that may lie over an input, or of the scratch over an input of the network."""
         best = self.nothing
         if self.pricing.does_not_count(first, self.last, int(scratch.max())):
             return best
@@ -175,14 +176,14 @@ class GrowingBlock:
         return best
 
     def _dying(self, first: int) -> Iterator[tuple[int, Demand]]:
-        """The inputs without later readers, with the demand on them."""
+        """Yield the inputs without later readers, with the demands on them."""
         for tensor, demand in self.demands.items():
             dies = self.graph.producer[tensor] < first and self._stays_inside(tensor) and _moves_along(demand)
             if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.consumers:
                 yield tensor, demand
 
     def add(self, index: int) -> bool:
-        """Adds one layer; False if no block that ends at ``last`` can contain it."""
+        """Add one layer; return False if no block that ends at ``last`` can contain it."""
         layer, self.computed = self.graph.steps[index], None
         if not layer.fusable or self.graph.accumulates(index) or layer.outputs[0] not in self.demands:
             return False
@@ -213,26 +214,27 @@ class GrowingBlock:
         return True
 
     def _sees_a_map_for_one_pixel(self, index: int) -> bool:
-        """Whether a layer makes of a whole map what goes with every pixel later: no closed form counts its rings."""
+        """Return whether a layer turns a whole map into a value for all later pixels; its rings have no closed form."""
         rows, columns = self.rings.reaches[index]
         if rows.scale and columns.scale:
             return False
         return any(self.graph.tensors[source].pixels > 1 for source in self.graph.steps[index].inputs)
 
     def _hold(self, index: int) -> None:
-        """A layer whose unit ends behind the block is in none; one whose unit begins above asks for that layer, too."""
+        """Exclude a layer whose unit ends behind the block; extend the block to the start of its unit otherwise."""
         first, last = self.graph.steps[index].unit or (index, index)
         self.begins = -1 if last > self.last else min(self.begins, first)
 
     def _stays_inside(self, tensor: int) -> bool:
-        """Whether the block alone reads a tensor."""
+        """Return whether only the block reads a tensor."""
         readers = self.graph.consumers[tensor]
         return bool(readers) and readers[-1] <= self.last and tensor not in self.graph.outputs
 
     def _rename(self, index: int, layer: PricedStep, demand: Demand) -> None:
-        """Passes the demand on a layer's output on to its input: RESHAPE does nothing, PAD is done by its readers.
+        """Apply the demand on a layer's output to its input: RESHAPE costs nothing, and its readers do the work of PAD.
 
-        A view of another shape is not passed on; where it reads a network input it merely gives that another shape.
+        The demand ends at a view of another shape, unless the view reads a network input: then the input takes that
+        shape.
         """
         for tensor in dict.fromkeys(layer.inputs):
             source = self.graph.tensors[tensor]
@@ -245,7 +247,7 @@ class GrowingBlock:
             self._ask(tensor, demand.under((AxisWindow(1, top, 1), AxisWindow(1, left, 1)), source, *consumers))
 
     def _renames_input(self, index: int) -> bool:
-        """Whether a view's bytes are those of a network input that nothing else reads."""
+        """Return whether a view's bytes are those of a network input without other readers."""
         tensor = self.graph.steps[index].inputs[0]
         writer = self.graph.producer[tensor]
         if self.graph.consumers[tensor] != (index,):
@@ -257,15 +259,15 @@ class GrowingBlock:
         self.demands[source] = demand if known is None else known.joined(demand)
 
     def _follow(self, index: int, demand: Demand, inside: bool) -> None:
-        """Finds room for a layer's output, in a ring or whole outside the block's scratch, and how far it leads."""
+        """Reserve a ring for a layer's output, or a whole tensor outside the scratch, and compute its reach."""
         stage = self.graph.steps[index].stage
         is_state = stage is not None and stage.kind is StageKind.STATE
         if is_state:
-            # Its ring outlives the run; what leaves the block is a copy.
+            # Its ring is kept between inferences; the block's output is a copy.
             self.usable = self.usable & self.grid.is_whole(self.graph.tensors[self.driven])
             self.stages += not inside
         if stage is not None and KINDS[stage.kind].memory_bytes(demand.extent):
-            # It computes all steps in their order, and so do its readers.
+            # It computes all steps in order, and so do its readers.
             self.usable = self.usable & self._is_whole(demand) & self.grid.is_whole(self.graph.tensors[self.driven])
         if not demand.consumers:
             return
@@ -282,7 +284,7 @@ class GrowingBlock:
         self.usable = self.usable & self._is_whole(demand)
 
     def _is_whole(self, demand: Demand) -> npt.NDArray[np.bool_]:
-        """Under which tilings the demand on a tensor is all of it."""
+        """Return the tilings under which the demand covers the whole tensor."""
         rows = covers(demand.rows, self.grid.heights, demand.extent.height)
         columns = covers(demand.columns, self.grid.widths, demand.extent.width)
         whole: npt.NDArray[np.bool_] = np.logical_and.outer(rows, columns)
@@ -290,7 +292,7 @@ class GrowingBlock:
 
 
 def _moves_along(demand: Demand) -> bool:
-    """Whether readers go through a tensor as the output grows; one pixel that goes with all of a map stays needed."""
+    """Return whether readers advance through a tensor with the output; a pixel used with a whole map stays needed."""
     return all(
         window.stride and reach.scale
         for consumer in demand.consumers

@@ -1,4 +1,4 @@
-"""How little a model can compute, so that blocks that compute too much are not looked at any further."""
+"""Lower bounds on the work of a model, to skip blocks that compute too much."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tflite_fuse.ir.axes import AxisWindow
 
 @dataclass(frozen=True)
 class WorkLimit:
-    """What blocks may compute if the whole model is to stay within a limit.
+    """Limit on the work of blocks in a model.
 
     Attributes:
-        least: for each layer what it takes at least, in a block or by itself.
-        spare: how much more than the sum of these all layers together may take. Work only grows with every layer added
-            to a block, so a block whose layers alone take more can be left out with all that grow from it.
+        least: least work of each layer, in a block or as an operator.
+        spare: work that all layers together may take beyond the sum of ``least``. Work grows with every layer added to
+            a block, so a block that exceeds it is skipped with all larger ones.
     """
 
     least: tuple[int, ...]
@@ -25,7 +25,7 @@ class WorkLimit:
 
 
 def work_limit(graph: PricedProgram, most: int) -> WorkLimit:
-    """The limit for a model that may take ``most`` multiply-accumulates (or what else its layers count) in all."""
+    """Return the limit for a model whose total work is at most ``most``, in the graph's unit."""
     computed, least = surely_computed(graph), []
     for layer in graph.steps:
         ranges = (
@@ -39,7 +39,7 @@ def work_limit(graph: PricedProgram, most: int) -> WorkLimit:
 
 @dataclass(frozen=True)
 class Span:
-    """Rows, or columns, from ``low`` to before ``high``; none where ``low`` is not below ``high``."""
+    """Rows or columns from ``low`` to before ``high``; empty unless ``low < high``."""
 
     low: int
     high: int
@@ -48,17 +48,17 @@ class Span:
         return max(0, self.high - self.low)
 
     def pixels(self, columns: Span) -> int:
-        """Of these rows in some columns."""
+        """Return the number of pixels of these rows in some columns."""
         return len(self) * len(columns)
 
     def seen(self, window: AxisWindow, length: int) -> Span:
-        """What is under a window on an axis of ``length`` positions at all of these; none if it may leave gaps."""
+        """Return the positions under the windows of this span on an axis of ``length``; empty if there may be gaps."""
         if not len(self) or window.stride > window.extent or window.spread > 1:
             return NOTHING
         return Span(max(window.first(self.low), 0), min(window.end(self.high), length))
 
     def joined(self, other: Span) -> Span:
-        """One of two that holds both, the longer one if they lie apart."""
+        """Return the union of two spans, or the longer one if they lie apart."""
         if max(self.low, other.low) > min(self.high, other.high):
             return max(self, other, key=len)
         return Span(min(self.low, other.low), max(self.high, other.high))
@@ -71,9 +71,10 @@ Area = tuple[Span, Span]
 
 
 def surely_computed(graph: PricedProgram) -> list[Area]:
-    """For each tensor the part that every block computes which writes it.
+    """Return for each tensor the area that every block which writes it computes.
 
-    What leaves the block is computed whole; else all its readers are inside, and what they see is computed.
+    An output of a block is computed whole. Otherwise all readers are inside the block, and the area that they read is
+    computed.
     """
     found = [(Span(0, tensor.height), Span(0, tensor.width)) for tensor in graph.tensors]
     for layer in reversed(graph.steps):
@@ -86,13 +87,13 @@ def surely_computed(graph: PricedProgram) -> list[Area]:
 
 
 def computed_whole(graph: PricedProgram) -> list[bool]:
-    """For each tensor whether that is all of it."""
+    """Return for each tensor whether every block which writes it computes all of it."""
     areas = surely_computed(graph)
     return [rows.pixels(columns) == tensor.pixels for (rows, columns), tensor in zip(areas, graph.tensors, strict=True)]
 
 
 def _seen(graph: PricedProgram, reader: int, tensor: int, found: Sequence[Area]) -> Area:
-    """What a layer sees of a tensor, given what is computed of its own output."""
+    """Return the area that a layer reads of a tensor, given the computed area of its output."""
     layer, source = graph.steps[reader], graph.tensors[tensor]
     whole = Span(0, source.height), Span(0, source.width)
     if graph.accumulates(reader) or not layer.fusable:
@@ -105,7 +106,7 @@ def _seen(graph: PricedProgram, reader: int, tensor: int, found: Sequence[Area])
 
 
 def _joined(first: Area, second: Area) -> Area:
-    """Two areas in one where that holds no more than both: the larger one where they differ in both directions."""
+    """Return an area within the union of two: the union if they differ in one direction, else the larger one."""
     if first[1] == second[1]:
         return first[0].joined(second[0]), first[1]
     if first[0] == second[0]:

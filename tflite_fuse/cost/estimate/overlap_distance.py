@@ -1,16 +1,16 @@
-"""How far a block's output must stay below an input it overwrites, in closed form.
+"""Distance that a block's output must keep below an input that it overwrites, in closed form.
 
-In one tile a block reads its inputs from top to bottom and writes its output from top to bottom, so the output may take
-the place of input pixels without a later reader. While a run of output pixels is written, every stage that reads the
-input has advanced as far as the windows between it and the output say; the first pixel it still needs is the oldest
-byte that must survive. The distance is the largest lead of written output bytes over those. ``schedule`` finds the same
-by following all events; the closed form is never below it.
+In one tile a block reads its inputs and writes its output from top to bottom, so the output may replace input pixels
+without a later reader. While a run of output pixels is written, each stage that reads the input has advanced as far as
+the windows between it and the output determine; the first pixel that it still needs is the oldest byte to keep. The
+distance is the largest lead of written output bytes over that byte. ``schedule`` computes the exact distance from the
+events; the closed form is never below it.
 
-That closed form knows no images that are made larger. Where a block has some, rows are followed instead: of an input
-everything counts as needed from the first row on that an output row, or one below it, is computed from.
+The closed form does not cover stages that enlarge images. Blocks that contain one are bounded by rows: of an input, all
+rows count as needed from the first row from which an output row, or one below it, is computed.
 
-In several tiles a block reads its input band by band, so what bands of output need is spent from the top down as well.
-A tile counts as if it read everything first and wrote everything last.
+In several tiles a block reads its input band by band, and the rows of earlier bands are free. Each tile counts as if it
+read everything before it wrote anything.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _FAR = 1 << 40
 
 
 class Sharing:
-    """How much of an input a growing block may write its output over; the output is its last layer's."""
+    """Bytes of an input that the output of a growing block, which its last layer writes, may overwrite."""
 
     def __init__(self, graph: PricedProgram, last: int, grid: Grid, chunks: Sequence[int], alignment: int) -> None:
-        """Args: alignment: all sizes and distances are rounded up to a multiple of it."""
+        """``alignment``: bytes; all sizes and distances are rounded up to a multiple of it."""
         self.graph, self.last, self.grid, self.chunks, self.alignment = graph, last, grid, chunks, alignment
         self.output = self._result(last)
         self.whole = grid.is_whole(self.output)
@@ -50,7 +50,7 @@ class Sharing:
         self.by_rows = False
 
     def follow(self, layer: int, demand: Demand) -> None:
-        """Notes who reads what a layer writes."""
+        """Record the readers of a layer's output."""
         readers = demand.consumers
         if self.by_rows:
             return
@@ -59,7 +59,7 @@ class Sharing:
         )
 
     def shared(self, source: int, demand: Demand) -> IntArray:
-        """Bytes of the output that may lie over an input, [chunks, heights, widths]."""
+        """Return the bytes of the output that may lie over an input, [chunks, heights, widths]."""
         known = source, len(demand.consumers)
         if known not in self._known:
             self._known[known] = self._with(demand)
@@ -77,7 +77,7 @@ class Sharing:
         return shared
 
     def _in_one_tile(self, demand: Demand) -> IntArray:
-        """The distance to an input, [chunks]."""
+        """Return the distance to an input in bytes, [chunks]."""
         if self.by_rows:
             assert demand.oldest is not None
             distance = distance_by_rows(demand.extent, self.output, demand.oldest)
@@ -86,7 +86,7 @@ class Sharing:
         return np.array(one_tile_distances(source, self._extent, readings, tuple(self.chunks)))
 
     def _saved(self, source: BlockTensor, distances: IntArray) -> IntArray:
-        """Bytes saved when the output lies over an input as far as each distance allows."""
+        """Return the bytes saved when the output lies over an input at each distance."""
         whole, written = round_up(source.nbytes, self.alignment), self._written
         above = np.maximum(round_up(distances, self.alignment), 0)
         shared: IntArray = whole + written - np.maximum(written, above + whole)
@@ -111,10 +111,10 @@ def _extent(tensor: BlockTensor) -> Extent:
 
 
 class Fill(NamedTuple):
-    """How far a tensor is filled once all is done that output pixels up to (p, q) ask for.
+    """Filled part of a tensor once all requests of output pixels up to (p, q) are done.
 
-    Rows up to ``min(p * scale + ahead, limit)``, of the last of them columns up to ``q * across + right``. All of it
-    that anyone will ever ask for is there when ``p * scale + all_ahead`` has passed ``all_limit``.
+    Filled are the rows up to ``min(p * scale + ahead, limit)``, and of the last one the columns up to ``q * across +
+    right``. The part that any reader will request is complete when ``p * scale + all_ahead`` has passed ``all_limit``.
     """
 
     scale: int
@@ -126,7 +126,7 @@ class Fill(NamedTuple):
     right: int
 
     def through(self, windows: Windows, source: BlockTensor) -> Fill:
-        """The fill of a stage's input, given that of its output."""
+        """Return the fill of a stage's input, given that of its output."""
         rows, columns = windows
         down, beside = rows.extent - 1 - rows.padding, columns.extent - 1 - columns.padding
         return Fill(
@@ -140,19 +140,19 @@ class Fill(NamedTuple):
         )
 
     def filled(self, row: int) -> int | None:
-        """Up to which row it is filled when output rows up to ``row`` are there; None if there is nothing to come."""
+        """Return the last filled row when output rows up to ``row`` are done; None if the tensor is complete."""
         if row > 0 and (row - 1) * self.scale + self.all_ahead >= self.all_limit:
             return None
         return min(row * self.scale + self.ahead, self.limit)
 
 
 def whole_fill(height: int) -> Fill:
-    """The driven tensor's own."""
+    """Return the fill of the driven tensor itself."""
     return Fill(1, 0, height - 1, 0, height - 1, 1, 0)
 
 
 def joint_fill(fills: Sequence[Fill]) -> Fill:
-    """The fill of a tensor with several readers: the furthest's, done when one that wants all of it has it."""
+    """Return the fill of a tensor with several readers: that of the furthest, complete with the last one."""
     best = max(fills, key=lambda fill: (fill.ahead, fill.limit, fill.right))
     last_row = max(fill.all_limit for fill in fills)
     return Fill(
@@ -170,9 +170,9 @@ class Reading(NamedTuple):
     """One stage that reads a block's input.
 
     Attributes:
-        windows: how it looks at the input.
-        result: what it writes.
-        fill: that of the result; None where the result is the block's output itself, which is filled run by run.
+        windows: its windows on the input.
+        result: extent of its output.
+        fill: fill of the result; None if the result is the block's output itself, which is filled run by run.
     """
 
     windows: Windows
@@ -180,7 +180,7 @@ class Reading(NamedTuple):
     fill: Fill | None
 
     def down(self, source: Extent, output: Extent) -> Down:
-        """How far the output's rows lead in the moments that may be the worst."""
+        """Return the leads of the output's rows at the rows that may be the worst."""
         row_bytes, above, window = output[1] * output[2], source[1] * source[2], self.windows[0]
         written = under = next_under = before = -_FAR
         for row in self._moments(output[0]):
@@ -198,7 +198,7 @@ class Reading(NamedTuple):
         return Down(written, under, next_under, before)
 
     def _moments(self, height: int) -> set[int]:
-        """Output rows near which the output's lead stops growing or shrinking evenly, the first and the last."""
+        """Return the first and the last output row, and the rows near which the lead changes its slope."""
         fill, rows = self.fill or whole_fill(self.result[0]), self.windows[0]
         turns = rows.padding // rows.stride - fill.ahead, fill.limit - fill.ahead, fill.all_limit - fill.all_ahead
         found = {0, height - 1}
@@ -207,7 +207,7 @@ class Reading(NamedTuple):
         return found
 
     def across(self, pixel: int, channels: int, runs: Tilings) -> Across:
-        """How much of an output row leads, for each way to cut it into runs; ``pixel`` bytes are an input's column."""
+        """Return the lead within an output row for each division into runs; ``pixel``: bytes of an input column."""
         fill, written = self.fill, runs.high * channels
         column = runs.low if fill is None else (runs.high - 1) * fill.across + fill.right + 1
         part = written - np.maximum(self.windows[1].first(column), 0) * pixel
@@ -216,20 +216,20 @@ class Reading(NamedTuple):
             found: IntArray = np.maximum.reduceat(np.where(which, lead, -_FAR), runs.first)
             return found
 
-        if column.min() >= 0:  # Hardly any stage is late.
+        if column.min() >= 0:  # As for most stages: none is late.
             return Across(np.maximum.reduceat(written, runs.first), most(part, column < self.result[1]), None)
         begun = column >= 0
         return Across(most(written, begun), most(part, begun & (column < self.result[1])), most(written, ~begun))
 
 
 class Down(NamedTuple):
-    """The most output bytes written before a row of the output, over some rows.
+    """Largest numbers of output bytes written before a row of the output, over some rows.
 
     Attributes:
-        written: of rows from which on something of the stage's result is filled.
-        under: of these, less the input bytes above what the row of the result that is being filled needs.
-        next_under: the same for the row below that one, where there is one.
-        before: behind a row during which nothing of the result is filled yet.
+        written: over the rows at which part of the stage's result is filled.
+        under: ``written`` minus the input bytes above the rows needed for the current row of the result.
+        next_under: the same for the next row of the result, if there is one.
+        before: behind a row during which nothing of the result is filled.
     """
 
     written: int
@@ -239,12 +239,12 @@ class Down(NamedTuple):
 
 
 class Across(NamedTuple):
-    """The most bytes of an output row written by some of its runs, [ways to cut it].
+    """Largest numbers of bytes of an output row written by some of its runs, [divisions].
 
     Attributes:
-        begun: by those for which the stage has begun to fill its row.
-        partly: by those that leave part of that row to fill, less the input bytes before what the rest of it needs.
-        late: by those for which nothing of it is filled; None where there are none.
+        begun: over the runs for which the stage has begun its row.
+        partly: over the runs that leave part of that row to fill, minus the input bytes before the rest of the row.
+        late: over the runs for which nothing of it is filled; None without such runs.
     """
 
     begun: IntArray
@@ -261,17 +261,17 @@ def _row_runs(width: int, chunks: tuple[int, ...]) -> Tilings:
 def one_tile_distances(
     source: Extent, output: Extent, readings: tuple[Reading, ...], chunks: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """How many bytes the input may start above the output (negative numbers: below it) in one tile, per chunk.
+    """Return how many bytes the input must start above the output (negative: may start below) in one tile, by chunk.
 
-    That is the most bytes written before the first input byte that a stage then still needs. A stage about to write a
-    pixel of its result needs the input from under the window there on, or from the row under the next row of windows if
-    that comes first. Runs of the output differ: some begin no row of the result, some fill part of a row of it, some
-    all.
+    The distance is the largest number of bytes written before the first input byte that a stage still needs. A stage
+    about to write a pixel of its result needs the input from the window of that pixel on, or from the row under the
+    next row of windows if that comes first. Runs of the output differ: they begin no row of the result, fill part of a
+    row, or fill all of it.
 
     Args:
-        source: the input.
-        output: the driven tensor.
-        readings: the stages that read the input.
+        source: extent of the input.
+        output: extent of the driven tensor.
+        readings: stages that read the input.
         chunks: output pixels per run.
     """
     found = np.full(len(chunks), -prod(source), dtype=np.int64)
@@ -286,7 +286,7 @@ def one_tile_distances(
 
 
 def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray) -> int:
-    """A bound of the distance in one tile from rows alone.
+    """Return an upper bound of the distance in one tile in bytes, from rows alone.
 
     Args:
         source: the input.
@@ -301,17 +301,16 @@ def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray)
 def tiled_distances(
     source: BlockTensor, output: BlockTensor, rows: tuple[Ranges, Tilings], columns: tuple[Ranges, Tilings]
 ) -> IntArray:
-    """The distances of a block in several tiles, [heights, widths].
+    """Return the distances of a block in several tiles in bytes, [heights, widths].
 
-    Where a tile may need nothing of the input it is all of the output, so that they share nothing.
-
-    Bands start lower and lower and so do strips to the right, so the oldest pixel that a tile or a later one needs is
-    the tile's own first one, unless the next band starts in the same row: then it is that row's first.
+    If a tile may need nothing of the input, the distance is the whole output: nothing is shared. Bands start ever lower
+    and strips ever further right, so the oldest pixel that a tile or a later one needs is the tile's own first pixel,
+    or the first of its row if the next band starts in the same row.
 
     Args:
         source: the input.
         output: the driven tensor.
-        rows, columns: what every band and strip needs of the input, and the bands and strips themselves.
+        rows, columns: input ranges that every band and strip needs, and the bands and strips themselves.
     """
     (needed_rows, bands), (needed_columns, strips) = rows, columns
     below = np.append(needed_rows.low[1:], _FAR)
@@ -331,6 +330,6 @@ def tiled_distances(
 
 
 def _idle(ranges: Ranges, tilings: Tilings) -> npt.NDArray[np.bool_]:
-    """Whether some tile of an option needs nothing, [options]."""
+    """Return whether some tile of an option needs nothing, [options]."""
     idle: npt.NDArray[np.bool_] = np.logical_or.reduceat(ranges.low >= ranges.high, tilings.first)
     return idle

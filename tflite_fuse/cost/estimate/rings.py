@@ -1,30 +1,22 @@
-"""How many pixels a block's ring holds, from windows alone.
+"""Ring sizes of a block, runs of its rows, and overlap of its scratch with inputs, in closed form.
 
-One consumer: a k x k window sliding over rows of w pixels needs the last ``(k − 1) * w + k`` of them, more by the
-chunk.
+Ring sizes. With one reader, a k x k window sliding over rows of w pixels needs the last ``(k − 1) * w + k`` pixels,
+plus the chunk. With several readers (the skip of a residual), pixels stay until the slowest has read them. While the
+driven tensor is computed at row p, a tensor is in use from row ``p * scale − behind``, where the first window of a tile
+begins, to row ``p * scale + ahead``, up to which it is filled. The separation of two readers then does not depend on p.
+It is largest either in mid-tile, when one reader is about to catch up with the pixels that another has pulled, or at
+the start of a tile, when one has pulled all it needs and another has not begun.
 
-Several consumers (a residual's skip) keep pixels until the slowest has read them. How far apart they are follows from
-the windows too. While the driven tensor is computed at row p, a tensor reaches from row ``p * scale − behind``, where
-the first window of a tile begins, to row ``p * scale + ahead``, up to which it is filled. What separates two consumers
-then does not depend on p. It is largest in one of two moments: in mid-tile, when one is about to catch up with what
-another has pulled; or at the start of a tile, when one has pulled all it needs and another has not begun.
+Runs. A stage computes requested pixels in runs of at most a chunk. Each run of its reader requests the new columns
+under its windows. The first run of a row covers more columns than the others, so runs become shorter with the distance
+of a tensor from the driven one.
 
-What the layers of a growing block ask of the tensors they read, under many tilings at once.
-
-How the rows of a tensor fall into runs: what the executor's pulling makes of it, from windows alone.
-
-A stage computes what it is asked for in runs of at most a chunk. It is asked, run by run of its reader, for the columns
-that run sees and none before it saw. The first run of a row under a window sees more columns than the others, so that
-runs get shorter the farther a tensor is from the one that drives the block.
-
-How much of a block's scratch may lie over an input it has spent by then, in closed form.
-
-Rings lie in scratch one behind the other. While a stage fills its ring for the first time, those that read the block's
-input have advanced as far as the windows between say, and what they have read for the last time may be written over. So
-the end of scratch, where the rings of the last stages are, may lie over the beginning of the input. How far is the
-least that any ring allows: what lies behind the bytes it has filled so far, and the rows that are spent then.
-``spent_inputs`` finds the same by following all events; the closed form is never above it. Rows count alone: one that
-is looked at from any column on counts as needed whole.
+Overlap. Rings lie in scratch one behind the other. While a stage fills its ring for the first time, the readers of the
+block's input have advanced as far as the windows between determine, and rows without a later reader may be overwritten.
+The end of scratch, with the rings of the last stages, may therefore lie over the beginning of the input. The overlap is
+the least over all rings of the bytes behind its filled part plus the bytes of free rows at that time. ``spent_inputs``
+computes the exact overlap from the events; the closed form is never above it. A partly needed row counts as needed
+whole.
 """
 
 from __future__ import annotations
@@ -48,22 +40,22 @@ from tflite_fuse.units import round_up
 
 
 class Rings:
-    """The rings of a growing block: how far every layer reaches, and where the paths from it meet again."""
+    """The rings of a growing block: the reach of every layer, and the layers where paths meet again."""
 
     def __init__(self, grid: Grid, chunks: IntArray, last: int) -> None:
-        """Args: chunks: output pixels a stage computes per step, [chunks, 1, 1]."""
+        """``chunks``: output pixels that a stage computes per step, [chunks, 1, 1]."""
         self.grid, self.chunks = grid, chunks
         self._chunks = tuple(chunks.ravel().tolist())
         self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
         self._meets: dict[int, int] = {last: last}
 
     def follow(self, layer: int, consumers: Sequence[Consumer]) -> None:
-        """Notes who reads what a layer writes."""
+        """Record the readers of a layer's output."""
         self.reaches[layer] = joint_reaches(consumers)
         self._meets[layer] = self._meeting(consumers)
 
     def bytes(self, demand: Demand) -> IntArray:
-        """Of a tensor's ring, [chunks, heights, widths]."""
+        """Return the bytes of a tensor's ring, [chunks, heights, widths]."""
         if demand.extent.pixels == 1:
             return ring_bytes(np.ones_like(self.chunks), demand.extent.channels)
         if len(demand.consumers) == 1 and self.grid.shape == (1, 1):
@@ -72,11 +64,11 @@ class Rings:
             return _in_one_tile(demand.consumers[0].windows, region, demand.extent.pixel_bytes, self._chunks)
         join = self.reaches[self._meeting(demand.consumers)]
         pixels = ring_pixels(demand.consumers, join, *demand.largest(self.grid), self.chunks)
-        # A ring that is never filled, as all that is read lies in padding, still has room for a pixel.
+        # A ring that is never filled, because all its reads are padding, still has one pixel.
         return ring_bytes(np.maximum(pixels, 1), demand.extent.pixel_bytes)
 
     def _meeting(self, consumers: Sequence[Consumer]) -> int:
-        """The layer where the paths through all consumers meet."""
+        """Return the layer where the paths through all consumers meet."""
         meeting = consumers[0].layer
         for consumer in consumers[1:]:
             other = consumer.layer
@@ -90,7 +82,7 @@ class Rings:
 
 @lru_cache(maxsize=1 << 14)
 def _in_one_tile(windows: Windows, region: tuple[int, int], pixel_bytes: int, chunks: tuple[int, ...]) -> IntArray:
-    """Bytes of a ring that one stage reads: blocks that end at different layers have mostly the same."""
+    """Return the bytes of a ring with one reader; cached: blocks that end at different layers share most rings."""
     (height, width), anywhere = region, (Reach(), Reach())
     chunk = np.array(chunks, dtype=np.int64)[:, None, None]
     pixels = ring_pixels((Consumer(0, windows),), anywhere, np.array([[height]]), np.array([width]), chunk)
@@ -98,7 +90,7 @@ def _in_one_tile(windows: Windows, region: tuple[int, int], pixel_bytes: int, ch
 
 
 def joint_reaches(consumers: Sequence[Consumer]) -> Reaches:
-    """The reaches of a tensor: what all its consumers need."""
+    """Return the reaches of a tensor that satisfy all its consumers."""
     if len(consumers) == 1:
         return consumers[0].asked
     rows, columns = (_joint(asked) for asked in zip(*(consumer.asked for consumer in consumers), strict=True))
@@ -114,13 +106,12 @@ def _joint(asked: Sequence[Reach]) -> Reach:
 def ring_pixels(
     consumers: Sequence[Consumer], join: Reaches, height: IntArray, width: IntArray, chunk: IntArray
 ) -> IntArray:
-    """Capacity of a ring in pixels.
+    """Return the capacity of a ring in pixels.
 
     Args:
-        consumers: every stage that reads it.
-        join: reaches of the tensor where all consumers' paths meet again, rows and columns (one consumer: unused).
-        height, width, chunk: extent of its region and output pixels a stage computes per step, arrays that broadcast
-            against each other.
+        consumers: all stages that read it.
+        join: reaches of the tensor where the consumers' paths meet again, rows and columns (unused with one consumer).
+        height, width, chunk: extent of its region and output pixels per step, arrays that broadcast against each other.
     """
     region = height * width
     if len(consumers) == 1:
@@ -139,17 +130,17 @@ def ring_pixels(
 
 
 def _is_made_larger(consumer: Consumer) -> bool:
-    """Whether images are made larger by a stage that reads a tensor, or between it and where its paths meet."""
+    """Return whether a reader of a tensor, or a stage between it and the meeting point, enlarges images."""
     return any(window.spread > 1 for window in consumer.windows) or any(
         reach.per > 1 for reach in (*consumer.asked, *consumer.reaches)
     )
 
 
 def _rows_between(consumers: Sequence[Consumer], join: Reaches) -> int:
-    """Full rows between the slowest consumer and the newest pixel, at most, in both of these moments.
+    """Return an upper bound of the full rows between the slowest consumer and the newest pixel.
 
-    Where images are made larger, positions lie anywhere within the bounds of reaches, and a row may be needed again for
-    the next one: rows count whole.
+    If images are enlarged, positions lie anywhere within the bounds of reaches and a row may be needed again for the
+    next one, so rows count whole.
     """
     meeting = join[0]
     newest = max(Fraction(consumer.asked[0].ahead, consumer.asked[0].per) for consumer in consumers)
@@ -171,9 +162,9 @@ def _rows_between(consumers: Sequence[Consumer], join: Reaches) -> int:
 
 
 def _in_mid_tile(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) -> tuple[IntArray, IntArray]:
-    """Full rows between the slowest consumer and the newest pixel, and pixels in the row.
+    """Return the full rows between the slowest consumer and the newest pixel in mid-tile, and the pixels in the row.
 
-    The stage where all paths meet moves on by a row or a chunk; the consumers' outputs are about to.
+    The stage where all paths meet advances by a row or a chunk; the consumers' outputs have not advanced yet.
     """
 
     def behind(axis: int, step: IntArray) -> IntArray:
@@ -186,7 +177,7 @@ def _in_mid_tile(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) 
 
 
 def _at_the_start(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) -> tuple[int, IntArray]:
-    """The same when one consumer has pulled all it needs for the first step and another has not begun."""
+    """Return the same when one consumer has pulled all it needs for the first step and another has not begun."""
     pairs = [(quick, slow) for quick in consumers for slow in consumers if quick is not slow]
     scales = [consumers[0].asked[axis].scale // join[axis].scale for axis in (0, 1)]
     lag, span = (
@@ -199,7 +190,7 @@ def _at_the_start(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray)
 
 @dataclass(frozen=True)
 class Grid:
-    """Every tile height of the driven tensor with every tile width; arrays over both are [heights, widths]."""
+    """All combinations of tile heights and widths of the driven tensor; arrays over both are [heights, widths]."""
 
     heights: Tilings
     widths: Tilings
@@ -209,19 +200,19 @@ class Grid:
         return len(self.heights.sizes), len(self.widths.sizes)
 
     def is_whole(self, driven: BlockTensor) -> npt.NDArray[np.bool_]:
-        """Where one tile covers the whole driven tensor, [heights, widths]."""
+        """Return where one tile covers the whole driven tensor, [heights, widths]."""
         return np.logical_and.outer(self.heights.sizes >= driven.height, self.widths.sizes >= driven.width)
 
     def has_whole_rows(self, driven: BlockTensor) -> npt.NDArray[np.bool_]:
-        """Where tiles hold whole rows of the driven tensor, [heights, widths]."""
+        """Return where tiles hold whole rows of the driven tensor, [heights, widths]."""
         return np.logical_and.outer(self.heights.sizes > 0, self.widths.sizes >= driven.width)
 
 
 class Reach(NamedTuple):
-    """Rows (or columns) of a tensor in play while the driven tensor is at p: ``p * scale`` − behind … + ahead.
+    """Rows (or columns) of a tensor in use while the driven tensor is at p: ``p * scale - behind … p * scale + ahead``.
 
-    All three count parts of a position, ``per`` of which are one: more than one where a stage between makes images
-    larger. Then positions lie within these bounds, not at them.
+    All three are in units of 1 / ``per`` of a position. ``per`` exceeds 1 if a stage between enlarges images; positions
+    then lie within these bounds, not at them.
     """
 
     scale: int = 1
@@ -230,7 +221,7 @@ class Reach(NamedTuple):
     per: int = 1
 
     def through(self, window: AxisWindow) -> Reach:
-        """The reach a stage needs of its input, given that of its output."""
+        """Return the reach that a stage needs of its input, given that of its output."""
         scale, behind = self.scale * window.stride, self.behind * window.stride + window.padding * self.per
         ahead, per = self.ahead * window.stride + window.ahead * self.per, self.per * window.spread
         shared = gcd(scale, behind, ahead, per)
@@ -238,18 +229,18 @@ class Reach(NamedTuple):
 
     @property
     def rate(self) -> tuple[int, int]:
-        """Positions per position of the driven tensor, as a fraction in lowest terms."""
+        """Return the positions per position of the driven tensor, as a fraction in lowest terms."""
         shared = gcd(self.scale, self.per)
         return self.scale // shared, self.per // shared
 
     def in_units(self, per: int) -> Reach:
-        """The same in parts of a position, a multiple of its own."""
+        """Return the same reach in units of 1 / ``per``, a multiple of its own ``per``."""
         more = per // self.per
         return Reach(self.scale * more, self.behind * more, self.ahead * more, per)
 
 
 Reaches = tuple[Reach, Reach]
-"""Of rows and columns."""
+"""Reaches of rows and columns."""
 
 
 @dataclass(frozen=True)
@@ -258,8 +249,8 @@ class Consumer:
 
     Attributes:
         layer: its index.
-        windows: how it looks at the tensor's rows and columns.
-        reaches: those of what it writes, rows and columns.
+        windows: its windows on the tensor's rows and columns.
+        reaches: reaches of its output, rows and columns.
     """
 
     layer: int
@@ -268,25 +259,24 @@ class Consumer:
 
     @cached_property
     def asked(self) -> Reaches:
-        """The reaches it needs of the tensor, rows and columns."""
+        """The reaches that it needs of the tensor, rows and columns."""
         (rows, columns), (above, beside) = self.windows, self.reaches
         return above.through(rows), beside.through(columns)
 
     def behind_padding(self, padding: tuple[int, int]) -> Consumer:
-        """The same stage with so many more rows and columns of padding before its input."""
+        """Return the same stage with additional rows and columns of padding before its input."""
         rows, columns = (window.padded(more) for window, more in zip(self.windows, padding, strict=True))
         return Consumer(self.layer, (rows, columns), self.reaches)
 
 
 class Demand(NamedTuple):
-    """What the layers visited so far ask of one tensor.
+    """Demands of the layers visited so far on one tensor.
 
     Attributes:
-        extent: the tensor's, or that of the view under which a block reads its input.
-        rows, columns: what every tile asks for.
-        consumers: who asks.
-        oldest: for each row of the driven tensor, the first row that it and those below it ask for; None where
-            that is not needed.
+        extent: the tensor, or the view through which a block reads its input.
+        rows, columns: range that every tile needs.
+        consumers: stages that read it.
+        oldest: for each row of the driven tensor, the first row that it and the rows below need; None if not required.
     """
 
     extent: BlockTensor
@@ -296,7 +286,7 @@ class Demand(NamedTuple):
     oldest: IntArray | None = None
 
     def under(self, windows: Windows, source: BlockTensor, *consumers: Consumer) -> Demand:
-        """The demand of a stage that writes the tensor on a ``source`` it looks at so."""
+        """Return the demand on ``source`` of a stage that reads it through ``windows`` and writes the tensor."""
         if windows == (PIXEL, PIXEL) and (self.extent.height, self.extent.width) == (source.height, source.width):
             return Demand(source, self.rows, self.columns, consumers, self.oldest)
         rows = needed(self.rows, windows[0], source.height)
@@ -304,28 +294,28 @@ class Demand(NamedTuple):
         return Demand(source, rows, needed(self.columns, windows[1], source.width), consumers, oldest)
 
     def joined(self, other: Demand) -> Demand:
-        """What both ask for."""
+        """Return the union of two demands on one tensor."""
         rows, columns = union(self.rows, other.rows), union(self.columns, other.columns)
         both = None if self.oldest is None or other.oldest is None else np.minimum(self.oldest, other.oldest)
         return Demand(other.extent, rows, columns, self.consumers + other.consumers, both)
 
     def largest(self, grid: Grid) -> tuple[IntArray, IntArray]:
-        """Rows and columns of the largest region of each tiling, [heights, 1] and [widths]."""
+        """Return the rows and columns of the largest region of each tiling, [heights, 1] and [widths]."""
         return longest(self.rows, grid.heights)[:, None], longest(self.columns, grid.widths)
 
 
 @lru_cache(maxsize=1 << 16)
 def row_of_runs(length: int, chunk: int) -> tuple[int, ...]:
-    """Ends of the runs of a row that is asked for as a whole."""
+    """Return the ends of the runs of a row that is requested whole."""
     return (*range(chunk, length, chunk), length)
 
 
 def runs_pulled(reader: tuple[int, ...], window: AxisWindow, length: int, chunk: int) -> tuple[int, ...]:
-    """Ends of the runs of a row of ``length`` pixels.
+    """Return the ends of the runs of a row of ``length`` pixels.
 
     Args:
         reader: ends of the runs of the stage that reads it first, in one of its rows.
-        window: how that stage looks at the row; without padding where the row does not begin at the image's edge.
+        window: that stage's window on the row; without padding if the row does not begin at the image's edge.
     """
     asked = {min(window.end(end), length) for end in reader}
     ends: list[int] = []
@@ -338,21 +328,21 @@ def runs_pulled(reader: tuple[int, ...], window: AxisWindow, length: int, chunk:
 
 
 class RowMix(NamedTuple):
-    """Into which runs the rows of a tensor fall: (ends of the runs, share of the rows). The shares add up to 1."""
+    """Division of a tensor's rows into runs: (ends of the runs, share of the rows). The shares sum to 1."""
 
     rows: tuple[tuple[tuple[int, ...], float], ...]
 
     def cost(self, run_costs: tuple[int, ...]) -> float:
-        """What a row costs on average."""
+        """Return the mean cost of a row."""
         return sum(share * row_cost(ends, run_costs) for ends, share in self.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class Mixes:
-    """The same under several chunks, pixels of the longest run.
+    """Row mixes under several chunks, which are the pixels of the longest run.
 
-    What is alike is one object, found by ``_alike``: blocks that end at different layers ask for mostly the same, and
-    tuples in tuples take long to compare.
+    ``_alike`` makes equal mixes one object: blocks that end at different layers share most of them, and comparing
+    nested tuples is slow.
     """
 
     chunks: tuple[int, ...]
@@ -366,20 +356,20 @@ def _alike(chunks: tuple[int, ...], rows: tuple[RowMix, ...]) -> Mixes:
 
 @lru_cache(maxsize=1 << 14)
 def rows_pulled(reader: Mixes, windows: Windows, length: int, from_edge: bool) -> Mixes:
-    """The rows of the tensor a stage reads, given those of what it writes.
+    """Return the row mixes of a stage's input, given those of its output.
 
     Args:
-        reader: the rows of what it writes.
-        windows: how the stage looks at rows and columns.
+        reader: row mixes of its output.
+        windows: the stage's windows on rows and columns.
         length: pixels of a row.
-        from_edge: whether rows begin at the image's edge, so that the first windows lie partly in padding.
+        from_edge: whether rows begin at the image's edge, where the first windows lie partly in padding.
     """
     mixes = zip(reader.rows, reader.chunks, strict=True)
     return _alike(reader.chunks, tuple(_pulled(mix, windows, length, chunk, from_edge) for mix, chunk in mixes))
 
 
 def _pulled(reader: RowMix, windows: Windows, length: int, chunk: int, from_edge: bool) -> RowMix:
-    """Of the rows a stage moves on by, all but the last are asked for as a whole."""
+    """Return the row mix of an input; of the rows by which a stage advances, all but the last are requested whole."""
     (rows, columns), found = windows, defaultdict[tuple[int, ...], float](float)
     rate = max(1, rows.stride // rows.spread)
     columns = columns if from_edge else columns._replace(padding=0)
@@ -392,7 +382,7 @@ def _pulled(reader: RowMix, windows: Windows, length: int, chunk: int, from_edge
 
 @lru_cache(maxsize=1 << 14)
 def broken_costs(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> tuple[int, ...]:
-    """What a row of ``length`` pixels costs on average beyond one that is asked for as a whole, under each chunk."""
+    """Return the mean additional cost of a row of ``length`` pixels over one requested whole, by chunk."""
     return tuple(
         round(mix.cost(run_costs)) - row_cost(row_of_runs(length, chunk), run_costs)
         for mix, chunk in zip(mixes.rows, mixes.chunks, strict=True)
@@ -401,7 +391,7 @@ def broken_costs(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> tuple
 
 @lru_cache(maxsize=1 << 14)
 def cost_of_row(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> IntArray:
-    """What a row of ``length`` pixels costs on average, [chunks, 1]; one of a single run is in one piece."""
+    """Return the mean cost of a row of ``length`` pixels, [chunks, 1]; a row of a single run is in one piece."""
     if length < 1:
         return np.zeros((len(mixes.chunks), 1), dtype=np.int64)
     pairs = zip(mixes.rows, mixes.chunks, strict=True)
@@ -411,55 +401,55 @@ def cost_of_row(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> IntArr
 
 @lru_cache(maxsize=1 << 16)
 def row_cost(ends: tuple[int, ...], run_costs: tuple[int, ...]) -> int:
-    """What a row costs, ``run_costs`` being those of runs of 1, 2, … pixels."""
+    """Return the cost of a row; ``run_costs`` are the costs of runs of 1, 2, … pixels."""
     return sum(run_costs[end - start - 1] for start, end in zip((0, *ends), ends, strict=False))
 
 
 def rows_cost(tensor: BlockTensor, run_costs: tuple[int, ...]) -> int:
-    """What all rows of a tensor cost in runs of ``len(run_costs)`` pixels."""
+    """Return the cost of all rows of a tensor in runs of ``len(run_costs)`` pixels."""
     return tensor.height * row_cost(row_of_runs(tensor.width, len(run_costs)), run_costs)
 
 
 def whole_rows(length: int, chunks: tuple[int, ...]) -> Mixes:
-    """Rows asked for as a whole."""
+    """Return the mixes of rows that are requested whole."""
     return _alike(chunks, tuple(RowMix(((row_of_runs(length, chunk), 1.0),)) for chunk in chunks))
 
 
 MOST_ROWS = 8
-"""Rows of a ring that are looked at one by one; a higher one counts as filled at once."""
+"""Largest number of rows of a ring that are followed one by one; a larger ring counts as filled at once."""
 
 
 class LateRings:
     """The rings of a growing block in one tile, as it grows upwards."""
 
     def __init__(self, graph: PricedProgram, grid: Grid, driven: BlockTensor, alignment: int) -> None:
-        """Args: alignment: all sizes and distances are rounded up to a multiple of it."""
+        """``alignment``: bytes; all sizes and distances are rounded up to a multiple of it."""
         self.graph, self.whole, self.alignment = graph, grid.is_whole(driven), alignment
         self._steps = np.arange(1, MOST_ROWS + 1, dtype=np.int64)
         self._added: list[tuple[int, Demand, IntArray, IntArray]] = []
         self._layers: list[int] = []
-        self._behind: list[IntArray] = []  # Of each layer's ring, [chunks, rows].
+        self._behind: list[IntArray] = []  # For each layer's ring, [chunks, rows].
 
     @cached_property
     def _one_tile(self) -> tuple[int, int] | None:
-        """Where the first configuration in one tile is among all, if there is any."""
+        """Index of the first configuration in one tile, or None."""
         found = np.argwhere(self.whole)
         return (int(found[0, 0]), int(found[0, 1])) if len(found) else None
 
     def add(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
-        """Adds a layer's ring; it is looked at where a block reads the network's input, which few do.
+        """Add a layer's ring; it is evaluated only if the block reads the network's input.
 
         Args:
-            index: the layer's.
-            demand: for what it writes.
+            index: the layer.
+            demand: demand on its output.
             behind: bytes of the rings behind it, [chunks, heights, widths].
-            end: the same and its own.
+            end: ``behind`` and the bytes of its own ring.
         """
         if self._one_tile is not None:
             self._added.append((index, demand, behind, end))
 
     def _look_at(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
-        """Works out what lies behind a ring while its rows are filled; arguments as of ``add``."""
+        """Compute the bytes behind the filled part of a ring, row by row; arguments as in ``add``."""
         assert self._one_tile is not None
         row, column = self._one_tile
         rest, whole = behind[:, row, column, None], end[:, row, column, None]
@@ -472,12 +462,12 @@ class LateRings:
         self._behind.append(whole - filled)
 
     def shared(self, demand: Demand, rings: IntArray, scratch: IntArray) -> IntArray:
-        """Bytes of scratch that may lie over an input, [chunks, heights, widths].
+        """Return the bytes of scratch that may lie over an input, [chunks, heights, widths].
 
         Args:
-            demand: for the input.
+            demand: demand on the input.
             rings: bytes of all rings.
-            scratch: bytes of scratch, the rings among them.
+            scratch: bytes of scratch, rings included.
         """
         found = np.zeros_like(scratch)
         for ring in self._added:
@@ -491,7 +481,7 @@ class LateRings:
         return found
 
     def _spent(self, demand: Demand) -> IntArray:
-        """Bytes of an input spent when each layer begins each row of its ring, [layers, rows]."""
+        """Return the bytes of an input that are free when each layer begins each row of its ring, [layers, rows]."""
         rows, layers = np.arange(MOST_ROWS, dtype=np.int64), np.array(self._layers)
         oldest = np.full((len(layers), MOST_ROWS), demand.extent.height, dtype=np.int64)
         for consumer in demand.consumers:

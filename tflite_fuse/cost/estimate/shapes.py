@@ -1,4 +1,4 @@
-"""Blocks as they grow, without their work: what several searches of one graph in several units have in common."""
+"""Growing blocks without their work, shared by searches of one graph in several units of work."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Grown(NamedTuple):
     """A block at one step of its growth.
 
     Attributes:
-        computed: the demand on the layer that was added, if that computes anything.
-        rings: the least bytes of rings alone under any configuration.
-        memory: what it takes as a block; None if it is none, or nothing was added to it yet.
+        computed: demand on the added layer, if it computes anything.
+        rings: least bytes of all rings under any configuration.
+        memory: memory as a block; None if it is no block, or no layer was added yet.
     """
 
     computed: Demand | None
@@ -27,23 +27,23 @@ class Grown(NamedTuple):
 
 
 class Shape:
-    """A block under some tilings, grown as far as a search has needed it.
+    """A block under some tilings, grown as far as the searches required.
 
     Attributes:
-        driven: what the first layer above finds: the demand of the driven tensor.
-        computing: as of ``GrowingBlock``.
-        chunks: output pixels per step, those of its memory.
+        driven: demand on the driven tensor, which the first layer above meets.
+        computing: as in ``GrowingBlock``.
+        chunks: output pixels per step for which the memory was computed.
     """
 
     def __init__(self, block: GrowingBlock, inner: int, is_folded: bool) -> None:
-        """Args: inner: the first layer the block has already, if it is folded; else the one behind its last."""
+        """``inner``: the first layer already in the block if it is folded, else the layer behind its last."""
         self.grid, self.computing, self.chunks = block.grid, block.computing, block.pricing.chunks
         self.driven = block.demands[block.driven]
         self._block, self._inner = block, inner
         self._steps: list[Grown | None] = [self._now(inner) if is_folded else Grown(None, 0, None)]
 
     def at(self, first: int) -> Grown | None:
-        """From layer ``first`` on; None where no block can hold that layer."""
+        """Return the block from layer ``first`` on; None if no block can contain that layer."""
         while len(self._steps) <= self._inner - first and self._steps[-1] is not None:
             index = self._inner - len(self._steps)
             self._steps.append(self._now(index) if self._block.add(index) else None)
@@ -57,15 +57,15 @@ class Shape:
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shapes that several searches of one graph look at, each grown once.
+    """Shapes shared by several searches of one graph; each is grown once.
 
-    The graph may count another work in each of them, but its inputs lie where they did: what blocks have free
-    follows from that, and is no part of what a shape is found by. By default only blocks in one tile are kept: they
-    are what searches without recompute have in common, and arrays over many tilings would fill the memory.
+    The searches may count work in different units, but the tensors have the same places, and with them the free memory,
+    which is not part of a shape's key. By default only blocks in one tile are stored: searches without recompute share
+    them, and arrays over many tilings would need too much memory.
 
     Attributes:
         chunks: output pixels per step, all that any of the searches tries.
-        tiled: whether blocks in several tiles are kept, too: for searches that look at few blocks.
+        tiled: whether blocks in several tiles are stored, too; for searches of few blocks.
     """
 
     chunks: tuple[int, ...] = ()
@@ -80,11 +80,12 @@ class Shapes:
         widths: Sequence[int],
         pricing: Pricing,
     ) -> Shape:
-        """The shape of the blocks that end somewhere.
+        """Return the shape of the blocks with the given ends.
 
         Args:
-            ends: the last layer, the accumulator they are folded around, the first layer of that, the driven tensor.
-            heights, widths: of tiles.
+            ends: the last layer, the accumulator around which they are folded, its first folded layer, the driven
+                tensor.
+            heights, widths: sizes of tiles.
         """
         key = ends, pricing.streamed, pricing.sharing, tuple(heights), tuple(widths)
         keeps = (self.tiled or len(heights) * len(widths) == 1) and set(pricing.chunks) <= set(self.chunks)
@@ -103,4 +104,4 @@ class Shapes:
 
 
 NOTHING_KNOWN = Shapes()
-"""For a single search: nothing is kept."""
+"""For a single search: nothing is stored."""

@@ -1,1 +1,1 @@
-"""The exact order of events of one block under one configuration, as the device executes it."""
+"""Exact order of events of one block under one configuration, as the device executes it."""

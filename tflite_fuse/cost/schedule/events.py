@@ -1,8 +1,8 @@
-"""What happens in one tile, and when: runs, what they ask for, what is held for them.
+"""Events of one tile: requests and runs of its stages, and pixels held for them.
 
-Events have numbers on one time axis. An event of a stage (asking for an input, computing) is inserted right behind the
-event that caused it, and all that come later move. Positions are pixels in raster order of the region the tile needs of
-a tensor. Arrays are never changed in place, because configurations that have the last stages in common share them.
+Events have numbers on one time axis. An event of a stage (a request for an input, or a run) is inserted right behind
+the event that caused it, and all later events move. Positions are pixels in raster order of the region that the tile
+needs of a tensor. Arrays are never changed in place, because configurations with the same last stages share them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 from tflite_fuse.ir.axes import IntArray, Windows
 
 FAR = 1 << 60
-"""Later than every event, behind every position."""
+"""Later than every event and behind every position."""
 
 
 @dataclass(frozen=True)
 class TileShape:
-    """What distinguishes one tile of a block from another.
+    """Shape of a tile, in which it may differ from other tiles of a block.
 
     Attributes:
-        extents: (rows, columns) the tile needs of each tensor; (0, 0) for none.
-        windows: for each spatial stage and each of its inputs, how it looks at the region of that input: what lies
-            before the region counts as padding.
+        extents: (rows, columns) that the tile needs of each tensor; (0, 0) for none.
+        windows: for each spatial stage and each of its inputs, the windows on the region of that input; positions
+            before the region count as padding.
     """
 
     extents: tuple[tuple[int, int], ...]
@@ -34,48 +34,48 @@ class TileShape:
 
 
 class Hold(NamedTuple):
-    """What a stage that reads a tensor holds of it: before its run i, computed at ``times[i]``, all from ``oldest[i]``.
+    """Pixels held for a reading stage: until its run i at ``times[i]``, all from position ``oldest[i]`` on.
 
-    ``oldest`` has one entry more than there are runs: FAR, once all are done.
+    ``oldest`` has one more entry than there are runs: FAR after the last one.
     """
 
     times: IntArray
     oldest: IntArray
 
     def needs_at(self, times: IntArray) -> IntArray:
-        """The oldest position still needed when an event happens (a run being computed counts as open)."""
+        """Return the oldest position still needed at each event; a run that is being computed counts as open."""
         return self.oldest[self.times.searchsorted(times)]
 
 
 class Runs(NamedTuple):
-    """The runs of one stage in order: they end before position ``ends[i]`` and are computed at ``times[i]``."""
+    """Runs of one stage in order: run i ends before position ``ends[i]`` and is computed at ``times[i]``."""
 
     times: IntArray
     ends: IntArray
 
 
 class Demand(NamedTuple):
-    """Someone asks, at each of ``times``, for all positions before the entry of ``ends``."""
+    """Requests, at each of ``times``, for all positions before the entry of ``ends``."""
 
     times: IntArray
     ends: IntArray
 
 
 Way = tuple[int, bool]
-"""How a stage runs: pixels of its longest runs, and whether it runs ahead."""
+"""Execution of a stage: pixels of its longest runs, and whether it runs ahead."""
 
 
 @dataclass(frozen=True)
 class TileRun:
-    """What happens in one tile.
+    """Events of one tile.
 
     Attributes:
-        ways: how its stages really run, from the last one on: what has them in common happens alike.
-        capacities: for each tensor a stage writes, the pixels its ring must hold.
-        produced: for each tensor a stage writes, the pixels computed.
-        lengths: for each tensor a stage writes, how many runs there are of each length, from 0 on.
-        runs: of the block's outputs.
-        holds: by tensor, of those that no stage writes.
+        ways: actual execution of its stages, from the last one on: tiles with equal ways have equal events.
+        capacities: ring capacity in pixels of each tensor that a stage writes.
+        produced: computed pixels of each tensor that a stage writes.
+        lengths: number of runs of each length, from 0 on, for each tensor that a stage writes.
+        runs: runs of the block's outputs.
+        holds: holds of each tensor that no stage writes.
     """
 
     ways: tuple[Way, ...]
@@ -87,7 +87,7 @@ class TileRun:
 
 
 class Moments(NamedTuple):
-    """What is said at the events of one column of a stage's events: ends that are asked for, or the oldest held."""
+    """Positions at the events of one column of a stage's events: requested ends, or the oldest position held."""
 
     stage: int
     column: int
@@ -96,14 +96,14 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Followed:
-    """All that is known of a tile once its last few stages are followed.
+    """Result of following the last few stages of a tile.
 
     Attributes:
-        events: by stage, [runs, inputs and the run itself], as long as others refer to them; what is there before
-            any stage has numbers below 0.
-        demands: by tensor, of those whose stage is still to come.
-        holds: by tensor, likewise.
-        runs: by tensor, of the block's outputs.
+        events: by stage, [runs, inputs and the run itself], as long as others refer to them; events before any stage
+            have numbers below 0.
+        demands: by tensor whose stage is still to come.
+        holds: by tensor whose stage is still to come.
+        runs: by output of the block.
         capacities, produced, lengths: as in ``TileRun``.
     """
 
@@ -116,15 +116,15 @@ class Followed:
     lengths: Mapping[int, IntArray] = field(default_factory=dict)
 
     def asked(self, tensor: int) -> Demand:
-        """All demands on a tensor, in order."""
+        """Return all demands on a tensor, in order."""
         return merge([Demand(self._times(each), each.positions) for each in self.demands.get(tensor, ())])
 
     def held(self, tensor: int) -> list[Hold]:
-        """All that is held of a tensor."""
+        """Return all holds of a tensor."""
         return [Hold(self._times(each), each.positions) for each in self.holds.get(tensor, ())]
 
     def result(self, ways: tuple[Way, ...]) -> TileRun:
-        """All of it, once no stage is left."""
+        """Return the events of the tile after its last stage was followed."""
         runs = {tensor: Runs(self._times(each), each.positions) for tensor, each in self.runs.items()}
         holds = {tensor: self.held(tensor) for tensor in self.holds}
         return TileRun(ways, self.capacities, self.produced, self.lengths, runs, holds)
@@ -134,7 +134,7 @@ class Followed:
 
 
 def merge(demands: Sequence[Demand]) -> Demand:
-    """All demands in order of time, without those that ask for nothing new."""
+    """Return all demands in order of time, without those for no new positions."""
     if not demands:
         return Demand(np.zeros(0, np.int64), np.zeros(0, np.int64))
     times, ends = demands[0]
@@ -150,27 +150,27 @@ def merge(demands: Sequence[Demand]) -> Demand:
 def insert_events(
     known: Mapping[int, IntArray], causes: IntArray, per_row: int
 ) -> tuple[dict[int, IntArray], IntArray]:
-    """Inserts ``per_row`` events right behind ``causes[i]`` (ascending) and those inserted there before, for all i.
+    """Insert ``per_row`` events right behind each of ``causes`` (ascending) and the events inserted there before.
 
     Args:
         known: events that others refer to.
 
     Returns:
-        (where those are now, the new ones, [rows, per_row]).
+        (their new numbers, the new events, [rows, per_row]).
     """
     new = np.arange(len(causes) * per_row, dtype=np.int64).reshape(-1, per_row) + (causes + 1)[:, np.newaxis]
     return {stage: events + causes.searchsorted(events) * per_row for stage, events in known.items()}, new
 
 
 def split_runs(starts: IntArray, ends: IntArray, width: int, chunk: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Cuts ranges of positions into runs of at most ``chunk`` pixels of one row.
+    """Divide ranges of positions into runs of at most ``chunk`` pixels of one row.
 
     Returns:
-        (range a run belongs to, its position, its pixels), all ranges in order.
+        (range of each run, its position, its pixels), all ranges in order.
     """
     rows, last, pixels = starts // width, (ends - 1) // width, ends - starts
     if not np.count_nonzero((last > rows) | (pixels > chunk) | (pixels < 1)):
-        # Most stages are asked for what is one run.
+        # The common case: each request is one run.
         return np.arange(len(starts), dtype=np.int64), starts, pixels
     owner, row = _expand(rows, last - rows + 1)
     low, high = np.maximum(starts[owner], row * width), np.minimum(ends[owner], (row + 1) * width)
@@ -180,7 +180,7 @@ def split_runs(starts: IntArray, ends: IntArray, width: int, chunk: int) -> tupl
 
 
 def _expand(first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """For all i, ``counts[i]`` numbers from ``first[i]`` on: (i, number)."""
+    """Return, for all i, ``counts[i]`` numbers from ``first[i]`` on: (i, number)."""
     owner = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     before = np.cumsum(counts) - counts
     return owner, (first - before)[owner] + np.arange(len(owner), dtype=np.int64)

@@ -1,12 +1,10 @@
-"""How far an output must lie below an input for the two to share memory, from the order of events.
-
-The exact schedule of a block: how large its rings must be, where they lie, what work is done.
+"""Exact schedule of a block: ring sizes and places, work, and overlap distances of outputs and inputs.
 
     schedule(block, config).scratch_bytes
 
-The order is the executor's (``arduino/src/executor/tflite_fuse_block.c``): tiles of
-the driven tensor one after another, in each of them runs of at most ``chunk`` pixels, pulled through the stages. All
-numbers here are those of that order; only the overlaps of blocks in several tiles are bounds.
+The order is that of the executor (``arduino/src/executor/tflite_fuse_block.c``): tiles of the driven tensor one after
+another, in each of them runs of at most ``chunk`` pixels, pulled through the stages. All numbers are exact for that
+order, except the overlap distances of blocks in several tiles, which are bounds.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ from tflite_fuse.ops.table import accumulates, macs_per_pixel
 
 
 def overlap_distances(block: Block, split: Split, tiles: Tiles, run: TileRun) -> dict[tuple[int, int], int]:
-    """How far each output must lie below each input: (input, output) → bytes, as ``Schedule`` has it.
+    """Return the bytes by which each output must lie below each input: (input, output) → bytes, as in ``Schedule``.
 
     Args:
-        run: what happens in any tile: the tail runs behind all of them.
+        run: events of any tile; the tail runs behind all of them.
     """
     written = {stage.output for stage in split.spatial}
     distances = {}
@@ -45,7 +43,7 @@ def overlap_distances(block: Block, split: Split, tiles: Tiles, run: TileRun) ->
 
 
 def _tiled_distance(block: Block, tiles: Tiles, source: int, output: int) -> int:
-    """The most bytes by which a tile's end of the output is ahead of the first input it or a later tile needs."""
+    """Return the most bytes by which a tile's end of the output precedes the first input byte still needed."""
     read, written = block.tensors[source], block.tensors[output]
     rows, columns = tiles.rows.ranges, tiles.columns.ranges
     oldest = np.add.outer(rows[source].low * read.width, columns[source].low).ravel()
@@ -57,16 +55,16 @@ def _tiled_distance(block: Block, tiles: Tiles, source: int, output: int) -> int
 
 
 def _tail_distance(block: Block, split: Split, source: int) -> int:
-    """What the tail still needs of an input when all tiles are done keeps every output off it."""
+    """Return the distance by the tail: inputs that it reads after the last tile must not be overwritten."""
     needed = any(True for _ in _tail_holds(block, split, source))
     largest = max(block.tensors[output].nbytes for output in block.outputs)
     return largest if needed else -block.tensors[source].nbytes
 
 
 def _distance(block: Block, split: Split, run: TileRun, source: int, output: int) -> int:
-    """The most bytes by which what is written of the output is ahead of what the input is still needed for.
+    """Return the most bytes by which the written part of the output precedes the part of the input still needed.
 
-    A run counts as written while its inputs are still needed, as does all the tail for what the tail reads.
+    A run counts as written while its inputs are still needed, and so does the whole tail for its inputs.
     """
     pixel, needed = block.tensors[output].pixel_bytes, block.tensors[source].pixel_bytes
     distance = -block.tensors[source].nbytes
@@ -87,23 +85,23 @@ def _tail_holds(block: Block, split: Split, source: int) -> Iterator[Hold]:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a block runs under a configuration.
+    """Execution of a block under a configuration.
 
     Attributes:
         config: as given.
-        driven: the tensor computed tile by tile.
+        driven: the tensor that is computed tile by tile.
         spatial_stages: stages[:spatial_stages] run tile by tile, the others once, behind accumulators.
-        capacities: pixels in the ring of each tensor; 0 for tensors that are not in scratch.
-        offsets: byte offset in scratch of each tensor, −1 for those that are not in it.
-        accumulator_offsets: byte offset in scratch of each stage's sums, −1 for stages that keep none.
-        reserved_bytes: at the start of scratch, for the executor itself.
-        scratch_bytes: all of scratch.
-        stage_pixels: pixels each stage computes, over all tiles.
-        stage_macs: multiply-accumulates each stage executes, taps on padding counted.
-        stage_runs: for each spatial stage how many runs of each length there are, over all tiles.
+        capacities: pixels in the ring of each tensor; 0 for tensors outside scratch.
+        offsets: byte offset in scratch of each tensor; −1 outside scratch.
+        accumulator_offsets: byte offset in scratch of each stage's sums; −1 for stages without sums.
+        reserved_bytes: bytes at the start of scratch for the executor itself.
+        scratch_bytes: bytes of scratch in total.
+        stage_pixels: pixels that each stage computes, over all tiles.
+        stage_macs: multiply-accumulates that each stage executes, taps on padding included.
+        stage_runs: for each spatial stage the number of runs of each length, over all tiles.
         overlaps: (input, output) → bytes: the output may lie over the input if the input's address is at least this
-            much higher than the output's (a negative number: the output may start that far inside the input). Exact
-            for blocks in one tile; in several, as if a tile read everything first and wrote everything last.
+            much higher than the output's (negative: the output may start that far inside the input). Exact for blocks
+            in one tile; in several, each tile counts as if it read everything before it wrote anything.
     """
 
     config: BlockConfig
@@ -120,27 +118,27 @@ class Schedule:
     overlaps: dict[tuple[int, int], int]
 
     def rings(self, block: Block) -> list[int]:
-        """The tensors of a block that are written tile by tile, into scratch."""
+        """Return the tensors of a block that are written tile by tile into scratch."""
         spatial = (stage.output for stage in block.stages[: self.spatial_stages])
         return [tensor for tensor in spatial if self.offsets[tensor] >= 0]
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one run of the block."""
+        """Return the multiply-accumulates of one run of the block."""
         return sum(self.stage_macs)
 
 
 class Orders:
-    """A block in tiles of one size, to be scheduled under several configurations with runs of their own.
+    """A block in tiles of one size, for schedules under several configurations of runs.
 
     Attributes:
         tiles: its tiles.
-        by_class: the order in each class of tiles, and how many tiles there are of it.
-        known: schedules by chunk and by how the stages really run in each class.
+        by_class: the order in each class of tiles, and the number of tiles in it.
+        known: schedules by chunk and by the actual execution of the stages in each class.
     """
 
     def __init__(self, block: Block, config: BlockConfig) -> None:
-        """Raises BlockError: the block cannot run in tiles of this size; names the tensor in the way."""
+        """Raise BlockError if the block cannot run in tiles of this size; the message names the tensor."""
         self.split = split = split_block(block)
         self.tiles = Tiles(block, split, config)
         completed, sums = other_outputs(block, split), bool(split.tail)
@@ -152,13 +150,13 @@ class Orders:
 
 
 def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) -> Schedule:
-    """Works out how a block runs.
+    """Return the schedule of a block under a configuration.
 
     Args:
-        orders: what is known of the block in tiles of this size: runs do not change them.
+        orders: orders of the block in tiles of this size, which do not depend on runs.
 
     Raises:
-        BlockError: the block cannot run like this; the message says which tensor is in the way.
+        BlockError: the block cannot run under the configuration; the message names the tensor.
     """
     check_config(config)
     split = split_block(block) if orders is None else orders.split
@@ -168,10 +166,10 @@ def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) ->
 
 
 def schedule_within(block: Block, config: BlockConfig, orders: Orders, most: int, other: Schedule) -> Schedule | None:
-    """The same; None where it surely needs more than ``most`` bytes of scratch.
+    """Return the schedule, or None if it certainly needs more than ``most`` bytes of scratch.
 
     Args:
-        other: of the same block, under a configuration that asks no ring to be larger than this one does.
+        other: schedule of the same block, under a configuration that requires no larger ring than this one.
 
     Raises:
         BlockError: as ``schedule``.
@@ -195,7 +193,7 @@ def _of_runs(block: Block, config: BlockConfig, orders: Orders, runs: Sequence[t
 
 
 def _schedule(block: Block, config: BlockConfig, orders: Orders, runs: Sequence[tuple[TileRun, int]]) -> Schedule:
-    """What follows from what happens in each class of tiles, and how many there are of it."""
+    """Return the schedule that follows from the events in each class of tiles and their number."""
     split = orders.split
     capacities = _capacities(block, split, [run for run, _ in runs])
     layout = lay_out(block, split, capacities)
@@ -219,20 +217,20 @@ def _schedule(block: Block, config: BlockConfig, orders: Orders, runs: Sequence[
 
 
 def _check_runs(split: Split, config: BlockConfig) -> None:
-    """Raises BlockError: a stage has a run of its own that the executor would not keep to."""
+    """Raise BlockError if a stage has a run length that the executor would not use."""
     for stage, run in zip(split.spatial, config.longest_runs, strict=False):
         if run and (stage.output == split.driven or not stage.inputs):
-            raise BlockError("What writes the driven tensor, or hands out a source, has no run of its own.")
+            raise BlockError("The stages that read a source or write the driven tensor cannot have own run lengths.")
     if len(config.longest_runs) > len(split.spatial):
         raise BlockError(f"Runs are given for {len(config.longest_runs)} stages of {len(split.spatial)}.")
     bound = (StageKind.SOURCE, StageKind.STATE)
     may = {n for n, each in enumerate(split.spatial) if each.output != split.driven and each.kind not in bound}
     if config.ahead - may:
-        raise BlockError(f"Stage {min(config.ahead - may)} cannot run ahead of who waits for it.")
+        raise BlockError(f"Stage {min(config.ahead - may)} cannot run ahead of the stage that waits for it.")
 
 
 def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int, int]:
-    """How many runs of each length write a tensor."""
+    """Return the number of runs of each length that write a tensor."""
     times = np.zeros(max(len(run.lengths[tensor]) for run, _ in tiles), dtype=np.int64)
     for run, count in tiles:
         times[: len(run.lengths[tensor])] += run.lengths[tensor] * count
@@ -241,7 +239,7 @@ def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int,
 
 
 def _capacities(block: Block, split: Split, runs: Sequence[TileRun]) -> tuple[int, ...]:
-    """Pixels of every ring: the most any tile asks for, one for the single pixels of the tail."""
+    """Return the pixels of every ring: the most that any tile needs, and one for the single pixels of the tail."""
     capacities = [int(tensor.storage is Storage.SCRATCH) for tensor in block.tensors]
     for stage in split.spatial:
         if capacities[stage.output]:

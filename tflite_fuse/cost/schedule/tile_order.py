@@ -1,11 +1,9 @@
-"""Where a block's rings and sums lie in its scratch, and how many bytes each takes.
+"""Order in which the executor computes the pixels of one tile, without simulating it, and the layout of scratch.
 
-The order in which the executor computes the pixels of one tile, worked out without stepping through it.
-
-The executor pulls: a stage about to compute a run of pixels first asks, input by input, for all its windows need, and
-the stage that makes those pixels does the same. So the runs of a stage follow from the runs of its readers, and the
-whole order can be built from the driven tensor upwards, one stage at a time, with a few array operations per stage.
-What makes tensors with several readers exact is a common time axis (``events``).
+The executor pulls: before a stage computes a run of pixels, it requests, input by input, all pixels under its windows,
+and the stage that makes those pixels does the same. The runs of a stage therefore follow from the runs of its readers,
+and the whole order is built from the driven tensor upwards, one stage at a time, with a few array operations per stage.
+A common time axis (``events``) makes tensors with several readers exact.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ SCRATCH_ALIGNMENT = 4
 
 @dataclass(frozen=True)
 class ScratchLayout:
-    """Where things lie in scratch, in bytes; −1 for what is not in it."""
+    """Offsets and sizes in scratch in bytes; −1 for tensors and sums outside it."""
 
     offsets: tuple[int, ...]
     accumulator_offsets: tuple[int, ...]
@@ -51,12 +49,12 @@ class ScratchLayout:
 
 
 def ring_bytes(pixels: Count, pixel_bytes: int) -> Count:
-    """Bytes of a ring that holds so many pixels."""
+    """Return the bytes of a ring with the given capacity in pixels."""
     return round_up(pixels * pixel_bytes, SCRATCH_ALIGNMENT)
 
 
 def window_pointers(stage: Stage) -> int:
-    """Pixel pointers the executor needs to compute one output pixel of a stage: its window's and the output's.
+    """Return the pointers to pixels that one output pixel of a stage needs: its window's and the output's.
 
     Kinds that read two tensors at once need one more.
     """
@@ -66,25 +64,25 @@ def window_pointers(stage: Stage) -> int:
 
 
 def reserved_bytes(spatial_stages: int, pointers: int) -> int:
-    """Bytes at the start of scratch for cursors, and for the pointers of a window too large for the C stack.
+    """Return the bytes at the start of scratch for cursors, and for pointers that exceed the C stack's share.
 
     Args:
-        spatial_stages: how many there are.
-        pointers: ``window_pointers`` of the stage that needs the most.
+        spatial_stages: number of spatial stages.
+        pointers: largest ``window_pointers`` of any stage.
     """
     on_stack = pointers <= STACK_POINTERS
     return round_up(CURSOR_BYTES * spatial_stages, POINTER_BYTES) + (0 if on_stack else POINTER_BYTES * pointers)
 
 
 def accumulator_bytes(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
-    """Bytes a stage's sums take in scratch, 0 if it keeps none."""
+    """Return the bytes of a stage's sums in scratch; 0 without sums."""
     return round_up(sum_bytes(stage, tensors), SCRATCH_ALIGNMENT)
 
 
 def lay_out(block: Block, split: Split, capacities: Sequence[int]) -> ScratchLayout:
-    """Places rings and accumulators one behind the other.
+    """Return the layout of scratch: rings and accumulators one behind the other.
 
-    When the tail runs, the rings of the spatial stages are done: what the tail writes lies over them, behind the sums
+    The tail runs after the rings of the spatial stages are done, so its outputs reuse their bytes, behind the sums that
     it reads.
     """
     offsets, sums = [-1] * len(block.tensors), [-1] * len(block.stages)
@@ -112,23 +110,24 @@ def _place(block: Block, index: int, capacities: Sequence[int], offsets: list[in
 
 
 MOST_KEPT = 1_000_000
-"""Runs that are remembered at most, some 50 bytes each: all of a block of 100 x 100 pixels under hundreds of
-configurations."""
+"""Largest number of runs stored, at about 50 bytes each: enough for a block of 100 x 100 pixels under hundreds of
+configurations.
+"""
 
 _BEFORE = -1
-"""The events of the driven tensor, which no stage causes; other outputs have the numbers below."""
+"""Number of the driven tensor's events, which no stage causes; other outputs have the numbers below."""
 
 
 @dataclass(frozen=True)
 class _Node:
-    """Where some stages at the end are followed, and the next one can be, in one way or another.
+    """State after following the last stages, from which the next stage can be followed in several ways.
 
     Attributes:
-        followed: what is known of the tile.
-        asked: of the next stage.
-        begins: the first position it computes.
+        followed: events of the tile so far.
+        asked: demand on the next stage.
+        begins: first position that it computes.
         width: pixels of a row of it.
-        then: by the way in which it runs, where that leads.
+        then: resulting states, by the next stage's way.
     """
 
     followed: Followed
@@ -138,7 +137,7 @@ class _Node:
     then: dict[Way, _Node] = field(default_factory=dict)
 
     def way(self, longest: int, ahead: bool) -> Way:
-        """How the next stage really runs: never longer than what is asked for at once, or than a row."""
+        """Return the actual execution of the next stage: runs exceed neither a request nor a row."""
         return (min(longest, self.width), True) if ahead else (min(longest, self._at_once), False)
 
     @cached_property
@@ -148,11 +147,11 @@ class _Node:
 
 @dataclass(frozen=True)
 class Spare:
-    """How much more a block's rings may take than under another configuration, none being smaller than there.
+    """Bytes by which a block's rings may exceed those of another configuration, each ring being at least as large.
 
     Attributes:
-        nbytes: of all rings together.
-        block: it.
+        nbytes: bytes for all rings together.
+        block: the block.
         capacities: pixels of each ring under the other configuration.
     """
 
@@ -161,7 +160,7 @@ class Spare:
     capacities: Sequence[int]
 
     def taken(self, tensor: int, capacity: int) -> int:
-        """Bytes that a ring of so many pixels takes of it."""
+        """Return the bytes that a ring of ``capacity`` pixels takes of it."""
         made = self.block.tensors[tensor]
         if made.storage is not Storage.SCRATCH:
             return 0
@@ -170,17 +169,17 @@ class Spare:
 
 @dataclass
 class TileOrder:
-    """One tile under configurations that are asked one after the other.
+    """One tile, followed under one configuration after another.
 
-    Stages at the end that run as they did under an earlier configuration are not followed again.
+    Last stages that run as under an earlier configuration are not followed again.
 
     Attributes:
         stages: the spatial stages of a block in topological order.
-        tile: regions and where windows lie in them.
-        driven: the tensor computed pixel by pixel.
+        tile: regions, and windows on them.
+        driven: the tensor that is computed run by run.
         sums_driven: whether accumulators read it.
         completed: other tensors to complete at the end of the tile, in this order.
-        outputs: the tensors whose runs are wanted.
+        outputs: tensors whose runs are returned.
     """
 
     stages: Sequence[Stage]
@@ -193,13 +192,13 @@ class TileOrder:
     _kept: int = 0
 
     def under(self, config: BlockConfig) -> TileRun:
-        """What happens under a configuration."""
+        """Return the events under a configuration."""
         run = self.within(config, None)
         assert run is not None
         return run
 
     def within(self, config: BlockConfig, spare: Spare | None) -> TileRun | None:
-        """The same; None, and nothing more is followed, once its rings take more than is free."""
+        """Return the events, or None as soon as the rings exceed ``spare``."""
         left = 0 if spare is None else spare.nbytes
         if config.chunk not in self._known:
             self._known[config.chunk] = self._node(self._start(config.chunk), len(self.stages))
@@ -219,7 +218,7 @@ class TileOrder:
         return now.followed.result(tuple(ways))
 
     def _node(self, followed: Followed, index: int) -> _Node:
-        """Where stages from this one on are followed, and what they need of the stage before them."""
+        """Return the state after the stages from ``index`` on, with their demand on the stage before."""
         self._kept += sum(len(events) for events in followed.events.values())
         if self._kept > MOST_KEPT:
             self._known.clear()
@@ -231,7 +230,7 @@ class TileOrder:
         return _Node(followed, _from(begins, followed.asked(stage.output)), begins, width)
 
     def _start(self, chunk: int) -> Followed:
-        """What is asked before any stage asks: the driven tensor run by run, then all other outputs whole."""
+        """Return the initial requests: the driven tensor run by run, then all other outputs whole."""
         rows, columns = self.tile.extents[self.driven]
         whole = np.array([rows * columns], dtype=np.int64)
         _, visits, counts = split_runs(np.zeros(1, dtype=np.int64), whole, columns, chunk)
@@ -248,7 +247,7 @@ class TileOrder:
         return Followed(events, demands, holds)
 
     def _step(self, now: _Node, index: int, longest: int, ahead: bool) -> Followed:
-        """Follows one more stage: cuts the demand on it into runs and notes what these need of its inputs."""
+        """Follow one more stage: divide the demand on it into runs and add their demands on its inputs."""
         stage, windows, known = self.stages[index], self.tile.windows[index], now.followed
         output, width, begins = stage.output, now.width, now.begins
         asked = _whole_runs(now.asked, width, longest) if ahead else now.asked
@@ -282,7 +281,7 @@ class TileOrder:
         )
 
     def _begins(self, stage: Stage) -> int:
-        """The first position a stage computes: those before are of earlier runs."""
+        """Return the first position that a stage computes; earlier inferences computed those before it."""
         if stage.kind is not StageKind.STATE:
             return 0
         return stage.padding[0] * self.tile.extents[stage.output][1] + stage.padding[1]
@@ -294,14 +293,14 @@ def _still_needed(
     holds: Mapping[int, Sequence[Moments]],
     runs: Mapping[int, Moments],
 ) -> dict[int, IntArray]:
-    """The events that others refer to."""
+    """Return the events that others refer to."""
     referred = {each.stage for by_tensor in (demands, holds) for moments in by_tensor.values() for each in moments}
     referred |= {each.stage for each in runs.values()}
     return {stage: found for stage, found in events.items() if stage in referred}
 
 
 def _from(begins: int, asked: Demand) -> Demand:
-    """What is asked for behind a position."""
+    """Return the demand behind a position."""
     if not begins:
         return asked
     behind = asked.ends > begins
@@ -309,18 +308,18 @@ def _from(begins: int, asked: Demand) -> Demand:
 
 
 def _starts(asked: Demand, begins: int) -> IntArray:
-    """Where what is asked for each time starts: behind what was asked for before."""
+    """Return the start of each request: the end of the previous one."""
     return np.concatenate((np.full(1, begins), asked.ends[:-1]))[: len(asked.ends)]
 
 
 def _whole_runs(asked: Demand, width: int, longest: int) -> Demand:
-    """What is asked for of a stage that computes whole runs: each time up to the end of one, or of the row."""
+    """Return the demand extended to whole runs: each request up to the end of a run or of the row."""
     row, column = np.divmod(asked.ends - 1, width)
     return merge([Demand(asked.times, row * width + np.minimum((column // longest + 1) * longest, width))])
 
 
 def _capacity(asked: Demand, holds: Sequence[Hold]) -> int:
-    """The most pixels between the end of what was just written and the oldest still needed."""
+    """Return the most pixels between the end of the last run and the oldest position still needed."""
     if not holds or not len(asked.ends):
         return 0
     oldest = reduce(np.minimum, (hold.needs_at(asked.times) for hold in holds))
@@ -330,7 +329,7 @@ def _capacity(asked: Demand, holds: Sequence[Hold]) -> int:
 def _seen(
     windows: Windows, extents: tuple[int, int], row: IntArray, column: IntArray, count: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """First position and end of what runs see of an input: (FAR, 0) if it is padding alone."""
+    """Return the first position and the end of the input under each run; (FAR, 0) if it is all padding."""
     (height, width), (rows, columns) = extents, windows
     top, bottom = rows.first(row), rows.end(row + 1)
     left, right = columns.first(column), columns.end(column + count)

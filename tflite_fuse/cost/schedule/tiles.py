@@ -1,7 +1,7 @@
-"""How a block is cut into tiles: which tensor is driven, which stages run per tile, and what each tile needs of each.
+"""Division of a block into tiles: the driven tensor, the stages of a tile, and the region that it needs of each tensor.
 
-Rows and columns of a region never mix, so both axes are worked out on their own, for all tiles at once. Most tiles of a
-block differ only in where they lie; ``Tiles.classes`` groups those that do.
+Rows and columns of a region are independent, so each axis is computed on its own, for all tiles at once. Most tiles of
+a block differ only in their position; ``Tiles.classes`` groups them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Split:
 
     Attributes:
         driven: the tensor that is computed tile by tile.
-        spatial: the stages that run tile by tile.
-        tail: those behind them, which make one pixel each.
+        spatial: stages that run tile by tile.
+        tail: stages behind them, each with an output of one pixel.
     """
 
     driven: int
@@ -35,7 +35,7 @@ class Split:
 
 
 def split_block(block: Block) -> Split:
-    """Finds the driven tensor and the tail.
+    """Return the driven tensor, the spatial stages and the tail of a block.
 
     Raises:
         BlockError: a stage behind an accumulator reads or writes more than one pixel of the spatial part.
@@ -63,12 +63,12 @@ def split_block(block: Block) -> Split:
 
 
 def is_one_tile(driven: BlockTensor, config: BlockConfig) -> bool:
-    """Whether one tile covers the whole driven tensor: no halo, every pixel computed once."""
+    """Return whether one tile covers the whole driven tensor: no halo, every pixel computed once."""
     return config.tile_height >= driven.height and config.tile_width >= driven.width
 
 
 def other_outputs(block: Block, split: Split) -> list[int]:
-    """What the spatial stages write whole besides the driven tensor, in the order in which it is completed."""
+    """Return the outputs of spatial stages that are stored whole, without the driven tensor, in order of completion."""
     written = [stage.output for stage in split.spatial]
     return [t for t in written if t != split.driven and block.tensors[t].storage is not Storage.SCRATCH]
 
@@ -77,15 +77,15 @@ class Tiles:
     """All tiles of a block.
 
     Attributes:
-        one: whether there is but one.
-        rows, columns: what its bands and its strips need.
+        one: whether there is a single tile.
+        rows, columns: ranges that its bands and its strips need.
     """
 
     def __init__(self, block: Block, split: Split, config: BlockConfig) -> None:
-        """Raises BlockError: an output would be left with holes, or a state or a sum computed in another order."""
+        """Raise BlockError if an output would have holes, or a state or a sum would be computed in another order."""
         self.one = is_one_tile(block.tensors[split.driven], config)
         if block.keeps_state and not self.one:
-            raise BlockError("A block that keeps a state runs in one tile, as every new pixel is written once.")
+            raise BlockError("A block that keeps a state runs in one tile, because every new pixel is written once.")
         in_order = any(
             KINDS[stage.kind].sums_in_order and split.driven in stage.inputs and accumulates(stage, block.tensors)
             for stage in split.tail
@@ -96,7 +96,7 @@ class Tiles:
         self.columns = Axis(block, split, 1, config.tile_width, self.one)
         for stage in split.spatial:
             if remembers(stage, block.tensors) and not self._covers(stage.output):
-                raise BlockError(f"Steps of {block.tensors[stage.output].name} that nobody reads would be forgotten.")
+                raise BlockError(f"Steps of {block.tensors[stage.output].name} without a reader would be lost.")
         for index in other_outputs(block, split):
             if not self._covers(index):
                 raise BlockError(
@@ -109,7 +109,7 @@ class Tiles:
 
     @cached_property
     def classes(self) -> tuple[tuple[TileShape, int], ...]:
-        """Tiles that differ only in where they lie: their shape and how many there are."""
+        """Tiles grouped by shape, with the number of tiles in each group."""
         return tuple(self._classes())
 
     def _classes(self) -> Iterator[tuple[TileShape, int]]:
@@ -129,11 +129,11 @@ class Axis:
 
     Attributes:
         tiling: the bands (or strips) of the driven tensor.
-        ranges: what each of them needs, by tensor.
+        ranges: by tensor, the range that each of them needs.
     """
 
     def __init__(self, block: Block, split: Split, axis: int, size: int, one_tile: bool) -> None:
-        """Args: one_tile: an only tile also reads and completes all the tensors that are stored whole."""
+        """``one_tile``: a single tile also reads and completes all tensors that are stored whole."""
         self.lengths = [(tensor.height, tensor.width)[axis] for tensor in block.tensors]
         self.looking = [
             (stage, [windows[axis] for windows in input_windows(stage, block.tensors)]) for stage in split.spatial
@@ -151,11 +151,11 @@ class Axis:
                 self.ranges[index] = union(self.ranges[index], asked)
 
     def covers(self, index: int) -> bool:
-        """Whether the ranges, in order, leave no position of a tensor out."""
+        """Return whether the ranges, in order, cover every position of a tensor."""
         return bool(covers(self.ranges[index], self.tiling, self.lengths[index])[0])
 
     def classes(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[AxisWindow, ...], ...], int]]:
-        """Extents by tensor, windows by stage and input as ``TileShape`` has them, how many bands (strips) are so."""
+        """Yield extents by tensor, windows by stage and input as in ``TileShape``, and the number of equal bands."""
         extents = [np.maximum(ranges.high - ranges.low, 0) for ranges in self.ranges]
         reads = [
             (stage, window, index)
