@@ -78,7 +78,7 @@ def test_a_stage_that_runs_ahead_in_a_way_nobody_knows_is_refused() -> None:
     found = read_options(data.options)
     stages = tuple(stage._replace(runs_ahead=2) for stage in found.stages)
     options = write_options(found._replace(stages=stages), data.constants)
-    with pytest.raises(BlockError, match="runs ahead in a way nobody knows"):
+    with pytest.raises(BlockError, match="has an unknown value of runs_ahead"):
         decode(options, data.constants)
     assert "out of range" in message(options)
 

@@ -1,1 +1,1 @@
-"""Blocks as the options and constants of a custom operator, and back."""
+"""Blocks as options and constants of a custom operator: encoding, decoding, insertion into models."""

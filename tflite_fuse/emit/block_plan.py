@@ -1,11 +1,9 @@
-"""How far a block's scratch must lie below an input for the two to share memory: its last rings over spent pixels.
+"""A block with its schedule and bytes, and the distances at which its scratch may overlap its inputs.
 
-Rings lie in scratch in the order of their stages, and a stage late in a block computes its first pixel when much of
-the input is behind it: a network that ends in maps of a few pixels has read most of its picture by then. So the end of
-scratch may lie where the input begins, the other way round than an output, of which the last pixel is written last. The
-executor's own bytes and the sums of a tail come first and are needed from the start.
-
-A block and how it runs: scheduled once, encoded once, carried along with the candidate and the operator.
+Rings lie in scratch in the order of their stages. A late stage computes its first pixel after much of the input has
+been read: a network that ends in maps of a few pixels has read most of its image by then. The end of scratch may
+therefore lie over the beginning of the input. (An output, whose last pixel is written last, overlaps the other way
+round.) The executor's own bytes and the sums of a tail come first in scratch and are needed from the start.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ from tflite_fuse.ops.table import accumulates
 
 
 def scratch_distances(block: Block, planned: Schedule) -> dict[int, int]:
-    """Bytes by which scratch must start below each input, by input: all it has where the two share nothing.
+    """Return the bytes by which scratch must start below each input, by input: all of scratch if they share nothing.
 
     Args:
-        block: what is computed.
-        planned: how. In several tiles every ring is written while all of an input may still be needed.
+        block: the block.
+        planned: its schedule. In several tiles every ring is written while all of an input may still be needed.
     """
     split = split_block(block)
     tiles = Tiles(block, split, planned.config)
@@ -46,7 +44,7 @@ def scratch_distances(block: Block, planned: Schedule) -> dict[int, int]:
 
 
 def _followed(block: Block, split: Split, tiles: Tiles, planned: Schedule) -> TileRun:
-    """The one tile, with the runs of every stage."""
+    """Return the events of the single tile, with the runs of every stage."""
     completed, written = other_outputs(block, split), frozenset(stage.output for stage in split.spatial)
     ((shape, _),) = tiles.classes
     order = TileOrder(split.spatial, shape, split.driven, bool(split.tail), completed, written)
@@ -54,12 +52,12 @@ def _followed(block: Block, split: Split, tiles: Tiles, planned: Schedule) -> Ti
 
 
 def _reads_whole(block: Block, split: Split, stage: Stage, source: int) -> bool:
-    """Whether a stage of the tail reads an input when all tiles are done."""
+    """Return whether a stage of the tail reads an input after all tiles are done."""
     return source in stage.inputs and not (accumulates(stage, block.tensors) and source == split.driven)
 
 
 def _distance(block: Block, split: Split, tiles: Tiles, planned: Schedule, run: TileRun, source: int) -> int:
-    """The most bytes of scratch that are written while an input is needed from some pixel on, less those before it."""
+    """Return the most bytes of scratch written while an input pixel is needed, minus the input bytes before it."""
     distance, needed = _kept_from_the_start(block, split, planned), block.tensors[source].pixel_bytes
     for stage in split.spatial:
         runs = run.runs[stage.output]
@@ -74,7 +72,7 @@ def _distance(block: Block, split: Split, tiles: Tiles, planned: Schedule, run: 
 
 
 def _kept_from_the_start(block: Block, split: Split, planned: Schedule) -> int:
-    """Where the last of what is needed from the start ends: cursors, pointers, and the sums of a tail."""
+    """Return the end of the bytes needed from the start: cursors, pointers, and the sums of a tail."""
     ends = [planned.reserved_bytes]
     for stage, offset in zip(block.stages, planned.accumulator_offsets, strict=True):
         if offset >= 0 and stage.inputs[0] == split.driven:
@@ -83,7 +81,7 @@ def _kept_from_the_start(block: Block, split: Split, planned: Schedule) -> int:
 
 
 def _filled(block: Block, tiles: Tiles, planned: Schedule, stage: Stage, runs: Runs) -> IntArray:
-    """Bytes of a ring written by each run and those before: it fills from its start, if its first pixel lies there."""
+    """Return the bytes of a ring filled after each run; it fills from its start if its region starts at row 0."""
     capacity, pixel = planned.capacities[stage.output], block.tensors[stage.output].pixel_bytes
     from_its_start = int(tiles.rows.ranges[stage.output].low[0]) == 0 and stage.kind is not StageKind.STATE
     filled = np.minimum(runs.ends, capacity) if from_its_start else np.full_like(runs.ends, capacity)
@@ -92,7 +90,7 @@ def _filled(block: Block, tiles: Tiles, planned: Schedule, stage: Stage, runs: R
 
 
 def _oldest(holds: Sequence[Hold], times: IntArray) -> IntArray:
-    """The oldest pixel of an input that anyone still needs; what is being computed counts as not read yet."""
+    """Return the oldest pixel of an input that is still needed; a run that is being computed counts as not read yet."""
     each = [hold.needs_at(times) for hold in holds]
     oldest: IntArray = np.min(each, axis=0) if each else np.full_like(times, FAR)
     return oldest
@@ -100,12 +98,12 @@ def _oldest(holds: Sequence[Hold], times: IntArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class BlockPlan:
-    """Schedule and bytes are worked out when they are first asked for, as a block that is only tried needs no bytes.
+    """A block under a configuration; schedule and bytes are computed on first use, because candidates need no bytes.
 
     Attributes:
-        block: what is computed.
+        block: the block.
         config: its tiles and chunk.
-        outside: for each external tensor, and each one a SOURCE stage writes, which of the model's it is.
+        outside: for each external tensor, and each output of a SOURCE stage, its number among the model's.
     """
 
     block: Block
@@ -114,15 +112,15 @@ class BlockPlan:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Raises BlockError: the block cannot run like this."""
+        """Schedule of the block. Raises BlockError if the block cannot run under the configuration."""
         return schedule(self.block, self.config)
 
     @cached_property
     def scratch_distances(self) -> Mapping[int, int]:
-        """How far scratch must lie below each input it may lie over."""
+        """Bytes by which scratch must lie below each input that it may overlap."""
         return scratch_distances(self.block, self.schedule)
 
     @cached_property
     def encoded(self) -> EncodedBlock:
-        """Raises BlockError: the block is inconsistent, or too large for the format."""
+        """Options and constants. Raises BlockError if the block is inconsistent or too large for the format."""
         return encode(self.block, self.schedule, self.outside)

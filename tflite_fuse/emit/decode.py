@@ -1,6 +1,6 @@
-"""From the custom operator's options and constants back to a block: for reports, for tests, for reading strange files.
+"""Decoding of a custom operator's options and constants to a block, for reports, tests and files of others.
 
-Everything is taken to be hostile: whatever the bytes hold, the answer is a block or a ``BlockError``.
+The bytes are untrusted: the result is always a block or a ``BlockError``.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from tflite_fuse.ops.table import KINDS
 
 @dataclass(frozen=True)
 class DecodedBlock:
-    """A block as found in a model, and how it runs.
+    """A block decoded from a model, with its configuration.
 
     Attributes:
         block: names are ``tensor 0`` and so on, ``operator`` is −1, a missing bias is zeros.
         config: its tiles and chunk.
-        capacities: pixels in the ring of each tensor, 0 for those not in scratch.
-        offsets: byte offset in scratch of each tensor, −1 for those not in it.
-        driven: the tensor computed tile by tile.
+        capacities: pixels in the ring of each tensor; 0 outside scratch.
+        offsets: byte offset in scratch of each tensor; −1 outside scratch.
+        driven: the tensor that is computed tile by tile.
         spatial_stages: number of stages that run tile by tile.
-        scratch_bytes: all of scratch.
-        outside: for each external tensor, and each one a SOURCE stage writes, which of the model's it is.
+        scratch_bytes: bytes of scratch in total.
+        outside: for each external tensor, and each output of a SOURCE stage, its number among the model's.
     """
 
     block: Block
@@ -48,14 +48,14 @@ class DecodedBlock:
 
 
 def decode(options: bytes, constants: bytes) -> DecodedBlock:
-    """Reads a block.
+    """Return the block in a custom operator.
 
     Args:
         options: the operator's custom options.
         constants: bytes of its last input.
 
     Raises:
-        BlockError: damaged, of another version, or no possible block.
+        BlockError: the bytes are damaged, of another version, or describe an impossible block.
     """
     found = read_options(options)
     require_checksum(options, constants)
@@ -65,7 +65,7 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
     header, runs = found.header, tuple(stage.longest_run for stage in found.stages)
     ahead = frozenset(number for number, stage in enumerate(found.stages) if stage.runs_ahead)
     if any(found.stages[number].runs_ahead != 1 for number in ahead):
-        raise BlockError("A stage of the fused block runs ahead in a way nobody knows.")
+        raise BlockError("A stage of the fused block has an unknown value of runs_ahead.")
     config = BlockConfig(header.tile_height, header.tile_width, header.chunk, runs, ahead)
     check_block(block)
     check_config(config)
@@ -102,14 +102,14 @@ def _tensor(index: int, desc: TensorDesc) -> BlockTensor:
 
 
 def _operands(options: Options, storage: Storage) -> tuple[int, ...]:
-    """Tensors of a storage by their operand numbers, which must be 0, 1, 2 and so on."""
+    """Return the tensors of a storage by their operand numbers, which must be 0, 1, 2 and so on."""
     stored = [index for index, desc in enumerate(options.tensors) if desc.storage == storage]
     stored.sort(key=lambda index: options.tensors[index].operand)
     return tuple(stored)
 
 
 def _outside_numbers(options: Options, block: Block) -> dict[int, int]:
-    """The operand numbers of what lies outside: any, as all blocks of a model share them."""
+    """Return the operand numbers of tensors outside the arena: any number, as all blocks of a model share them."""
     return {index: options.tensors[index].operand for group in outside_tensors(block) for index in group}
 
 
@@ -134,7 +134,7 @@ def _check_placement(options: Options, block: Block) -> None:
             in_state[index],
             block.tensors[index].pixels,
         ):
-            raise BlockError(f"Tensor {index} of the fused block lies elsewhere in the state than the format says.")
+            raise BlockError(f"Tensor {index} of the fused block has the wrong offset or capacity in the state.")
 
 
 def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constants: bytes) -> Stage:

@@ -1,4 +1,4 @@
-"""From a block and its schedule to what the custom operator carries: options and constants.
+"""Encoding of a block and its schedule as options and constants of the custom operator.
 
 The options are a FlatBuffer of ``schemas/fused_block.fbs``; the constants are one block of bytes with weights, tables
 and padding, every section at a multiple of 16.
@@ -27,7 +27,7 @@ from tflite_fuse.ops.table import KINDS
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """A block as the custom operator carries it.
+    """Bytes of a block in its custom operator.
 
     Attributes:
         options: the operator's custom options.
@@ -41,12 +41,12 @@ class EncodedBlock:
 
 
 def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None = None) -> EncodedBlock:
-    """Encodes a block to be run as ``schedule`` says.
+    """Return the options and constants of a block under a schedule.
 
     Args:
-        block, schedule: what to encode.
-        outside: for each EXTERNAL tensor, and each tensor of a SOURCE stage, which of a model's external tensors or
-            sources it is: all blocks of a model share these numbers. None counts them in the block's own order.
+        block, schedule: the block and its schedule.
+        outside: for each EXTERNAL tensor, and each output of a SOURCE stage, its number among a model's external
+            tensors or sources, which all blocks of a model share. None numbers them in the block's own order.
 
     Raises:
         BlockError: the block is inconsistent, or too large for the format.
@@ -109,13 +109,13 @@ def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, in
 
 
 def operand_numbers(block: Block) -> dict[int, int]:
-    """The number each tensor has among the block's inputs, outputs, external tensors or sources."""
+    """Return the number of each tensor among the block's inputs, outputs, external tensors or sources."""
     groups = (block.inputs, block.outputs, *outside_tensors(block))
     return {index: number for group in groups for number, index in enumerate(group)}
 
 
 def outside_tensors(block: Block) -> tuple[list[int], list[int]]:
-    """The block's external tensors, and those its SOURCE stages write."""
+    """Return the block's external tensors, and the outputs of its SOURCE stages."""
     external = [index for index, tensor in enumerate(block.tensors) if tensor.storage is Storage.EXTERNAL]
     return external, list(block.sourced)
 
@@ -151,7 +151,7 @@ def _describe_stage(
 
 
 class _Constants:
-    """Sections of bytes; pixels of padding are shared between the stages that need the same value."""
+    """Sections of bytes; stages with the same padding value share its pixels."""
 
     def __init__(self, block: Block, tables: Sequence[Tables]) -> None:
         self._data = bytearray()
@@ -176,12 +176,12 @@ class _Constants:
         return self._pads[value]
 
     def to_bytes(self) -> bytes:
-        """The sections, at least one byte: a tensor cannot be empty."""
+        """Return the sections, padded to at least one byte, because a tensor cannot be empty."""
         return bytes(self._data) or bytes(ALIGNMENT)
 
 
 def _leaves_input(stage: Stage, tensors: Sequence[BlockTensor]) -> bool:
-    """Whether any window of a stage sees pixels outside its input."""
+    """Return whether any window of a stage covers pixels outside its input."""
     if KINDS[stage.kind].window is Window.PIXEL:
         return False
     source, output = tensors[stage.inputs[0]], tensors[stage.output]

@@ -1,6 +1,6 @@
-"""The fused blocks a model holds, and what follows from them for the model.
+"""The fused blocks of a model, with their overlaps, work and inputs outside the arena.
 
-An operator that a pass made carries its plan; blocks that come from a file are decoded.
+An operator made by a pass has its plan attached; blocks from a file are decoded.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tflite_fuse.model.schema import Model, Operator, SubGraph
 
 @dataclass(frozen=True)
 class Operands:
-    """The tensors of a fused block's operator.
+    """Tensors of a fused block's operator.
 
     Attributes:
-        inputs: of the block.
-        last: the state of the model's last block with one, where that is another; else empty.
-        state: of the block, or empty.
-        constants, scratch: its own.
-        outputs: of the block.
+        inputs: inputs of the block.
+        last: variable of the model's last block with a variable, if that is another block; else empty.
+        state: variable of the block, or empty.
+        constants, scratch: constant tensor and scratch tensor of the block.
+        outputs: outputs of the block.
     """
 
     inputs: tuple[int, ...]
@@ -41,7 +41,7 @@ class Operands:
 
 
 def operands_of(graph: SubGraph, operator: Operator) -> Operands:
-    """Told apart by what is a variable. Raises ModelError where constants or scratch are missing."""
+    """Return the operands of a fused block. Raises ModelError if constants or scratch are missing."""
     if not operator.inputs or not operator.outputs:
         raise ModelError("A fused block has no constants or no scratch memory.")
     *inputs, constants = operator.inputs
@@ -53,10 +53,10 @@ def operands_of(graph: SubGraph, operator: Operator) -> Operands:
 
 
 def with_plans(model: Model) -> Model:
-    """Return the model with the plan of every fused block on its operator, so that no block is decoded twice.
+    """Return the model with the plan of every fused block attached to its operator, so each is decoded only once.
 
     Raises:
-        ModelError: a block is damaged, or two read one source; names the operators.
+        ModelError: a block is damaged, or two read one source; the message names the operators.
     """
     plans = blocks_in(model)
     if all(model.main.operators[index].plan is plan for index, plan in plans.items()):
@@ -68,10 +68,10 @@ def with_plans(model: Model) -> Model:
 def blocks_in(model: Model) -> dict[int, BlockPlan]:
     """Return the fused blocks of the first subgraph by operator index.
 
-    Operators that carry a plan are not decoded.
+    Operators with a plan are not decoded.
 
     Raises:
-        ModelError: a block is damaged, or two read one source; names the operators.
+        ModelError: a block is damaged, or two read one source; the message names the operators.
     """
     found = dict[int, BlockPlan]()
     readers = dict[int, int]()
@@ -82,7 +82,7 @@ def blocks_in(model: Model) -> dict[int, BlockPlan]:
         for number in _sources(found[index]):
             if (first := readers.setdefault(number, index)) != index:
                 both = f"{operator_label(model, first)} and {operator_label(model, index)}"
-                raise ModelError(f"{both} both read source {number}, which hands out its picture once.")
+                raise ModelError(f"{both} both read source {number}, which delivers its image only once.")
     return found
 
 
@@ -98,15 +98,15 @@ def _decoded(model: Model, index: int) -> BlockPlan:
 
 
 def _sources(plan: BlockPlan) -> list[int]:
-    """Numbers of the sources a block reads its pixels from."""
+    """Return the numbers of the sources that a block reads."""
     return [number for index, number in plan.outside.items() if index in plan.block.sourced]
 
 
 def outside_reads(model: Model) -> dict[int, tuple[InputMode, int]]:
-    """What the fused blocks read from outside the arena, by number: how, and the bytes of the whole tensor.
+    """Return the mode and the bytes of each tensor that the fused blocks read from outside the arena, by number.
 
     Raises:
-        ModelError: a block is damaged; names the operator.
+        ModelError: a block is damaged; the message names the operator.
     """
     found: dict[int, tuple[InputMode, int]] = {}
     for plan in blocks_in(model).values():
@@ -118,12 +118,12 @@ def outside_reads(model: Model) -> dict[int, tuple[InputMode, int]]:
 
 
 def executed_macs(model: Model) -> tuple[int, ...]:
-    """Multiply-accumulates of one inference for each operator of the first subgraph.
+    """Return the multiply-accumulates of one inference for each operator of the first subgraph.
 
-    Those of fused blocks are included, what they recompute too.
+    Fused blocks count with everything that they recompute.
 
     Raises:
-        ModelError: a block is damaged; names the operator.
+        ModelError: a block is damaged; the message names the operator.
     """
     macs = list(operator_macs(model))
     for index, _, planned in _schedules(blocks_in(model)):
@@ -132,21 +132,21 @@ def executed_macs(model: Model) -> tuple[int, ...]:
 
 
 def block_overlaps(model: Model) -> tuple[Overlap, ...]:
-    """Return the guarantees of the first subgraph's blocks: how far outputs and scratch may lie over their inputs.
+    """Return the permitted overlaps of outputs and scratch with inputs, for the first subgraph's blocks.
 
-    The distances are worked out from the blocks' own options, not taken from the file.
+    The distances are computed from the blocks' options, not read from the file.
 
     Raises:
-        ModelError: a block is damaged; names the operator.
+        ModelError: a block is damaged; the message names the operator.
     """
     return _overlaps(model.main, blocks_in(model))
 
 
 def program_overlaps(program: Program) -> tuple[Overlap, ...]:
-    """Return the guarantees of a program's blocks, which carry their plans.
+    """Return the permitted overlaps of a program's blocks, which have their plans attached.
 
     Raises:
-        ModelError: a block cannot be run; names the operator.
+        ModelError: a block cannot be run; the message names the operator.
     """
     graph = program.origin[1]
     plans = {index: each.plan for index, each in enumerate(graph.operators) if each.plan is not None}
@@ -159,7 +159,7 @@ def _overlaps(graph: SubGraph, plans: Mapping[int, BlockPlan]) -> tuple[Overlap,
         inputs, outputs = _operands(graph, index, plan)
         for (source, target), distance in planned.overlaps.items():
             pair = inputs[source], outputs[target]
-            # A tensor may be given as several inputs of one block: the most demanding one counts.
+            # One tensor may be several inputs of a block: the largest distance counts.
             found[pair] = max(distance, found.get(pair, distance))
         found |= _scratch_overlaps(graph, index, plan, inputs)
     return tuple(Overlap(source, target, distance) for (source, target), distance in found.items())
@@ -168,10 +168,10 @@ def _overlaps(graph: SubGraph, plans: Mapping[int, BlockPlan]) -> tuple[Overlap,
 def _scratch_overlaps(
     graph: SubGraph, index: int, plan: BlockPlan, inputs: Mapping[int, int]
 ) -> dict[tuple[int, int], int]:
-    """How far a block's scratch must lie below the model's inputs it may lie over.
+    """Return the bytes by which a block's scratch must lie below the model's inputs that it may overlap.
 
-    What another block wrote lies as low as it can, often over what that block read: below it there is no room, and to
-    look for some would take most of the time.
+    Tensors of other blocks are excluded: they lie as low as possible, so there is no room below them, and testing them
+    would take most of the time.
     """
     known = [source for source, tensor in inputs.items() if tensor in graph.inputs]
     if not known:
@@ -192,13 +192,13 @@ def _schedules(plans: Mapping[int, BlockPlan]) -> Iterator[tuple[int, BlockPlan,
 
 
 def _operands(graph: SubGraph, index: int, plan: BlockPlan) -> tuple[dict[int, int], dict[int, int]]:
-    """The tensors behind the block's inputs and behind its outputs, by the block's tensor index."""
+    """Return the model's tensors of the block's inputs and of its outputs, by the block's tensor index."""
     found, block = operands_of(graph, graph.operators[index]), plan.block
     inputs, outputs = found.inputs, found.outputs
     if (len(inputs), len(outputs)) != (len(block.inputs), len(block.outputs)):
         raise ModelError(
             f"{_label(index)} has {len(inputs)} inputs and {len(outputs)} outputs beside constants and "
-            f"scratch; its options speak of {len(block.inputs)} and {len(block.outputs)}"
+            f"scratch; its options declare {len(block.inputs)} and {len(block.outputs)}"
         )
     return dict(zip(block.inputs, inputs, strict=True)), dict(zip(block.outputs, outputs, strict=True))
 

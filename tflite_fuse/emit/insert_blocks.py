@@ -1,13 +1,13 @@
-"""Blocks that go on together: what each keeps of a step becomes history when all that may fail in the step has not.
+"""Fused blocks in a model: operators replaced by custom operators, and states that advance together.
 
-TensorFlow Lite Micro calls each operator by itself, and tells none how the others fared. So a block with a state
-commits its step at the beginning of the next one, if the number of the *last* block has changed since: the last that
-keeps a state or reads from outside the arena, because only such reading fails in one run and not in another. That
-block's variable is one more input of the others; where it keeps no state it is four bytes in which the block counts.
+Each block becomes one custom operator with a constant tensor and a scratch tensor. ``with_lone_blocks`` also makes
+blocks of single operators, so the device library runs a model of which TFLM ran parts.
 
-Replace runs of operators by fused blocks: one custom operator each, with its constants and its scratch memory.
-
-Blocks of one operator each, for what is in no block: the device library then runs a model that TFLM ran parts of.
+TensorFlow Lite Micro calls operators one by one and does not report failures of the others to them. So a block with a
+state commits its step at the beginning of the next one, if the number of the *last* block has changed since. The last
+block is the last one that keeps a state or reads from outside the arena, because only such reads can fail in one
+inference and succeed in another. Its variable is an additional input of the other blocks; if it keeps no state, the
+variable is a counter of four bytes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
 from tflite_fuse.ops.lowering.operands import Shape, tensor_name
 
 Chosen = tuple[Sequence[int], OutsideExtraction]
-"""A block to be: the operators it replaces, and what they become."""
+"""A block to insert: the operators it replaces, and their extraction."""
 
 
 def kept_bytes(model: Model, blocks: Sequence[Chosen]) -> list[int]:
-    """Bytes of the variable of each block, 0 for none, as long as their order is not settled. Several blocks with one
-    know which step they have run for."""
+    """Return the bytes of each block's variable (0 for none), before the blocks are ordered.
+
+    Blocks include a step number in their variable if several have one.
+    """
     earlier = _variables(model)
     keeping = {i for operators, found in blocks if found.extraction.block.keeps_state for i in operators} | set(earlier)
     counts = [bool(keeping) and _may_be_last(model, each, keeping) for each in blocks]
@@ -52,11 +54,11 @@ def kept_bytes(model: Model, blocks: Sequence[Chosen]) -> list[int]:
 
 
 def following(model: Model, new: Collection[int]) -> Model:
-    """The model whose new blocks, but the last, see the variable of the last one; those that count in vain have none.
+    """Return the model with the last block's variable as an input of the other new blocks, without unneeded counters.
 
     Args:
-        model: its operators in their order.
-        new: which of them are new blocks.
+        model: a model with its operators in their final order.
+        new: indices of the new blocks.
     """
     variables = _variables(model)
     if not variables:
@@ -77,8 +79,7 @@ def following(model: Model, new: Collection[int]) -> Model:
 
 
 def _may_be_last(model: Model, block: Chosen, keeping: Collection[int]) -> bool:
-    """Whether a block without a state reads from outside, and no operator with a state depends on it: in some order all
-    of these stand before it."""
+    """Return whether a block without a state reads from outside, and may run behind all operators with a state."""
     replaced, found = block
     if found.extraction.block.keeps_state or not found.outside:
         return False
@@ -92,35 +93,35 @@ def _may_be_last(model: Model, block: Chosen, keeping: Collection[int]) -> bool:
 
 
 def _variables(model: Model) -> dict[int, tuple[int, ...]]:
-    """The variables of blocks by operator."""
+    """Return the variables of blocks by operator."""
     operators = model.main.operators
     fused = [i for i, operator in enumerate(operators) if operator_name(model, operator) == FUSED_OPERATOR]
     return {i: found.state for i in fused if (found := operands_of(model.main, operators[i])).state}
 
 
 def _counts(model: Model, variable: Sequence[int]) -> bool:
-    """Whether that is all a variable is for: rings and memories have something behind their number."""
+    """Return whether a variable is only a counter: rings and memories have bytes behind their number."""
     return all(model.main.tensors[tensor].dims == (MARK_BYTES,) for tensor in variable)
 
 
 _NO_CONSTANTS = bytes(1)
-"""What blocks of a program have in place of constants: an empty tensor would be an activation."""
+"""Constants of blocks in a program without bytes: an empty tensor would be an activation."""
 
 
 @dataclass(frozen=True)
 class InsertedBlock:
-    """A block as it stands in the rewritten model.
+    """A block in the rewritten model.
 
     Attributes:
-        choice: what was asked for, with what only renames its outputs.
-        place: the operator in whose place it stands, the last of what was asked for.
+        choice: the block requested, extended by the operators that only rename its outputs.
+        place: index of the operator that it replaces in the order: the last one requested.
         extraction: the block, and the model's tensors that are operands of the operator.
-        outside: for each input the block reads from outside the arena, its tensor → the model's.
-        plan: how it runs.
-        labels: of the operators it replaced.
+        outside: for each input that the block reads from outside the arena, its tensor → the model's.
+        plan: its schedule.
+        labels: labels of the replaced operators.
         writes: names of the first outputs of these operators.
         input, output: names of its first input, inside or outside the arena, and of its first output.
-        extra_macs: multiply-accumulates it executes beyond those of the operators it replaced.
+        extra_macs: multiply-accumulates that it executes beyond those of the replaced operators.
     """
 
     choice: BlockChoice
@@ -138,9 +139,9 @@ class InsertedBlock:
 def insert_blocks(
     model: Model, choices: Sequence[BlockChoice], mode: InputMode = InputMode.RESIDENT, moved: Sequence[int] = ()
 ) -> tuple[Model, tuple[InsertedBlock, ...]]:
-    """The model with each choice's operators replaced by one custom operator, and everything unused dropped.
+    """Return the model with each choice's operators replaced by one custom operator, without unused parts.
 
-    See ``BlockMaker``, which does this for many sets of choices.
+    ``BlockMaker`` does the same for many sets of choices.
 
     Raises:
         BlockError: a choice cannot be one operator, or the blocks cannot read a moved input.
@@ -152,14 +153,14 @@ def insert_blocks(
 
 
 class BlockMaker:
-    """Makes blocks of a model, each once, however many candidates hold it.
+    """Builder of a model's blocks; each block is made once and shared by all candidates that contain it.
 
-    Each choice's operators can run one after the other. The custom operator reads the block's inputs and one
-    constant tensor (weights, biases, tables) and writes the block's outputs and an unread tensor, its scratch
-    memory: so the arena planner, ours or the runtime's, places the scratch like any other tensor.
+    The operators of a choice can run one after the other. The custom operator reads the block's inputs and one constant
+    tensor (weights, biases, tables). It writes the block's outputs and a scratch tensor without readers, which any
+    arena planner places like other tensors.
 
-    A candidate is a ``Program``: its blocks have plans, but neither options nor constants. Its arena and its work
-    follow from sizes and schedules. ``emit`` makes the model of one.
+    A candidate is a ``Program`` whose blocks have plans, but neither options nor constants. Its arena and its work
+    follow from sizes and schedules. ``emit`` returns its model.
     """
 
     def __init__(
@@ -169,13 +170,14 @@ class BlockMaker:
         moved: Sequence[int] = (),
         lowerings: Lowerings | None = None,
     ) -> None:
-        """Start from a model without an offline memory plan, as tensor indices change.
+        """Start from a model without an offline memory plan, because tensor indices change.
 
         Args:
-            model: what to rewrite.
-            mode: where the inputs ``moved`` are from now on.
-            moved: tensors among the model's inputs. Unless resident they leave the model; its metadata tells of them.
-            lowerings: ``lower_model`` of the model, where that is known already.
+            model: the model to rewrite.
+            mode: place of the inputs ``moved`` in the rewritten model.
+            moved: tensors among the model's inputs. Unless resident they leave the model, and its metadata describes
+                them.
+            lowerings: ``lower_model`` of the model, if already computed.
         """
         self.model, self.mode = model, mode
         self.moved = () if mode is InputMode.RESIDENT else tuple(moved)
@@ -197,8 +199,8 @@ class BlockMaker:
         """Return the model's program with blocks in place of operators, and the blocks.
 
         Args:
-            choices: operators that become blocks, those of a block in the order of its stages.
-            order: all operators in an order in which those of each block stand together; empty for the model's own.
+            choices: operators of each block, in the order of its stages.
+            order: all operators in an order in which those of each block are neighbours; empty for the model's own.
 
         Raises:
             BlockError: a choice cannot be one operator, or the blocks cannot read a moved input.
@@ -239,10 +241,10 @@ class BlockMaker:
         return program, tuple(inserted)
 
     def emit(self, program: Program, inserted: Sequence[InsertedBlock]) -> Model:
-        """Return the model of a program, its steps perhaps in another order, with the bytes of its blocks.
+        """Return the model of a program, with the bytes of its blocks.
 
         Args:
-            program: of ``self.program``.
+            program: result of ``self.program``; its steps may be reordered.
             inserted: its blocks.
 
         Raises:
@@ -266,9 +268,9 @@ class BlockMaker:
         return following(prune(model), new)
 
     def _with_renames(self, choice: BlockChoice, taken: Set[int]) -> BlockChoice:
-        """With the RESHAPEs that alone read what the block writes: then it writes what they rename, under that name.
+        """Return the choice with the RESHAPEs that are the only readers of its outputs: the block writes their results.
 
-        Blocks are searched for by the tensor computed last, which a RESHAPE at the end would hide.
+        Blocks are found by the tensor computed last, which a RESHAPE at the end would hide.
         """
         operators, renames = self.model.main.operators, list[int]()
         waiting = [tensor for index in choice.operators for tensor in operators[index].outputs or ()]
@@ -294,9 +296,9 @@ class BlockMaker:
     def _add_operator(
         self, graph: SubGraph, choice: BlockChoice, extraction: Extraction, plan: BlockPlan, kept: int
     ) -> tuple[SubGraph, Operator]:
-        """The custom operator of a block; its constants, scratch and variable are added to the graph, in this order."""
+        """Return a block's custom operator, and the graph with its constants, scratch and variable, in this order."""
         ends = sorted({min(choice.operators), max(choice.operators)})
-        name = " to ".join(operator_label(self.model, index) for index in ends)  # what Netron shows
+        name = " to ".join(operator_label(self.model, index) for index in ends)  # name shown by viewers
         constants = len(graph.tensors)
         scratch, state = constants + 1, (constants + 2,) if kept else ()
         tensors = [
@@ -304,7 +306,7 @@ class BlockMaker:
             _bytes_tensor(f"{name}/scratch", plan.schedule.scratch_bytes, 0),
         ]
         if kept:
-            # The runtime fills variables that are neither int8 nor quantized with zeros in a reset.
+            # The runtime clears variables that are neither int8 nor quantized to zeros in a reset.
             variable = Tensor(shape=(kept,), type=TensorType.UINT8, buffer=0, name=f"{name}/state", is_variable=True)
             tensors.append(variable)
         operator = Operator(
@@ -325,7 +327,7 @@ class BlockMaker:
         return InsertedBlock(choice, place, found.extraction, found.outside, plan, labels, writes, *names, extra)
 
     def _images(self, inserted: Sequence[InsertedBlock]) -> dict[int, Shape]:
-        """How blocks read the moved inputs: rows, columns and channels."""
+        """Return rows, columns and channels of the moved inputs, as the blocks read them."""
         images = dict[int, Shape]()
         for block in inserted:
             for position, tensor in block.outside.items():
@@ -343,11 +345,11 @@ def _is_new(operator: Operator) -> bool:
 
 
 def _within(config: BlockConfig, block: Block) -> BlockConfig:
-    """Tiles no larger than what is computed by them: a RESHAPE inside may have given that other rows and columns.
+    """Return the configuration with tiles no larger than the driven tensor, which a RESHAPE inside may have changed.
 
-    One tile where several would leave holes in an output. The search counts on a reader inside for every pixel of it,
-    but a function of an output and of what that is made of becomes a table of the latter alone, and then it
-    has no reader inside.
+    One tile replaces several tiles that would leave holes in an output. The search expects a reader inside the block
+    for every pixel. But a function of an output and of that output's source becomes a table of the source alone, and
+    the output has no reader inside.
     """
     split = split_block(block)
     driven = block.tensors[split.driven]
@@ -367,16 +369,17 @@ def _bytes_tensor(name: str, nbytes: int, buffer: int) -> Tensor:
 
 
 _WHOLE = BlockConfig(2**31 - 1, 2**31 - 1)
-"""One tile, whatever the size."""
+"""A single tile of any size."""
 
 
 def with_lone_blocks(model: Model) -> tuple[Model, tuple[str, ...]]:
-    """Make a block of every operator that can be a stage and is in no block; one that only renames bytes stays.
+    """Return the model with every operator outside blocks that can be a stage as a block, and their labels.
 
-    Such a block computes what its operator did, from whole tensors to whole tensors; RESHAPEs behind it are part of it.
+    Such a block computes whole tensors from whole tensors and includes the RESHAPEs behind its operator. An operator
+    that only renames bytes stays.
 
     Args:
-        model: without an offline plan, as tensor indices change.
+        model: a model without an offline plan, because tensor indices change.
 
     Returns:
         The model, and labels of the operators that became blocks.
@@ -387,7 +390,7 @@ def with_lone_blocks(model: Model) -> tuple[Model, tuple[str, ...]]:
         if not isinstance(lowered, str) and lowered.stage is not None and not lowered.unit
     ]
     labels = []
-    for index in reversed(found):  # a block takes the place of its operator and of RESHAPEs behind it
+    for index in reversed(found):  # a block replaces its operator and the RESHAPEs behind it
         try:
             made, _ = insert_blocks(model, [BlockChoice((index,), _WHOLE, 0, 0, 0, "line-buffers")])
         except BlockError:

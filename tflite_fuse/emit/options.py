@@ -1,9 +1,9 @@
-"""The options of a fused block as bytes: the FlatBuffer of ``schemas/fused_block.fbs``, written and read.
+"""Options of a fused block as bytes: writing and reading the FlatBuffer of ``schemas/fused_block.fbs``.
 
-Reading takes versions 1 to 3: a struct of version 1 is one of version 2 whose new fields are 0 (the schema says why),
-and version 3 has a checksum over options and constants. It tells accidents: a damaged update, a half-written flash.
-Behind the FlatBuffer files have the block in words, which no reader of blocks reads.
-Whatever the bytes hold, the answer is the structs or a ``BlockError``; their numbers mean nothing yet.
+Versions 1 to 3 are read: a struct of version 1 is one of version 2 whose new fields are 0 (see the schema), and version
+3 has a checksum over options and constants. The checksum detects accidents, such as a damaged update or a half-written
+flash. A description for viewers follows the FlatBuffer; readers of blocks ignore it. The bytes are untrusted: the
+result is always the structs, with unchecked numbers, or a ``BlockError``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Desc = TypeVar("_Desc", BlockHeader, TensorDesc, StageDesc)
 
 
 class Options(NamedTuple):
-    """``FusedBlock`` without its version."""
+    """The fields of ``FusedBlock`` except its version."""
 
     header: BlockHeader
     tensors: tuple[TensorDesc, ...]
@@ -47,7 +47,7 @@ class Options(NamedTuple):
 
 
 def write_options(options: Options, constants: bytes) -> bytes:
-    """The FlatBuffer of a block's options, with the checksum of them and these constants."""
+    """Return the FlatBuffer of a block's options, with the checksum over them and the constants."""
     builder = flatbuffers.Builder(1024)
     stage_inputs = _vector(builder, [(index,) for index in options.stage_inputs])
     stages = _vector(builder, [_words(stage) for stage in options.stages])
@@ -65,27 +65,27 @@ def write_options(options: Options, constants: bytes) -> bytes:
 
 
 def sealed(options: bytes, constants: bytes) -> bytes:
-    """The options with the checksum of them and these constants; unchanged if their version has none.
+    """Return the options with the checksum over them and the constants; unchanged if their version has none.
 
     Raises:
-        BlockError: no options, or truncated ones.
+        BlockError: the bytes are no options, or truncated.
     """
     at = _Fields(options).checksum()
     return options if at is None else options[:at] + struct.pack("<I", _sum(options, at, constants)) + options[at + 4 :]
 
 
 def described(options: bytes, constants: bytes) -> bytes:
-    """Return the options with the block in words behind them, for viewers of models: see ``ir/description.py``.
+    """Return the options followed by a description for viewers of models: see ``ir/description.py``.
 
     Raises:
-        BlockError: no options.
+        BlockError: the bytes are no options.
     """
     found = read_options(options)
     return sealed(options + description(found.header, found.tensors, found.stages), constants)
 
 
 def _words(desc: BlockHeader | TensorDesc | StageDesc) -> tuple[int, ...]:
-    """A struct as the int32 it consists of, all of which are aligned."""
+    """Return a struct as int32 words; all its fields are aligned within them."""
     data = LAYOUTS[type(desc)].pack(*desc)
     return struct.unpack(f"<{len(data) // 4}i", data)
 
@@ -107,11 +107,11 @@ def _prepend(builder: flatbuffers.Builder, words: Sequence[int]) -> None:
 
 
 def read_options(data: bytes) -> Options:
-    """The structs in the options, their numbers unchecked.
+    """Return the structs in the options, with unchecked numbers.
 
     Raises:
-        BlockError: no FlatBuffer of this kind and these versions, truncated, or with something in it that a later
-            tflite-fuse wrote.
+        BlockError: the bytes are no FlatBuffer of this kind and these versions, truncated, or contain fields of a later
+            version.
     """
     fields = _Fields(data)
     if not OLDEST_VERSION <= fields.version <= VERSION or fields.holds_more():
@@ -130,10 +130,10 @@ def read_options(data: bytes) -> Options:
 
 
 def require_checksum(options: bytes, constants: bytes) -> None:
-    """Raises BlockError: the checksum, where there is one, is not that of these options and constants."""
+    """Raise BlockError if the options have a checksum that does not match them and the constants."""
     at = _Fields(options).checksum()
     if at is not None and _sum(options, at, constants) != int.from_bytes(options[at : at + 4], "little"):
-        raise BlockError("The fused block's options or constants are damaged: their checksum is another.")
+        raise BlockError("The fused block's options or constants are damaged: their checksum differs.")
 
 
 def _sum(options: bytes, at: int, constants: bytes) -> int:
@@ -141,12 +141,12 @@ def _sum(options: bytes, at: int, constants: bytes) -> int:
 
 
 def _structs(data: bytes, kind: type[_Desc]) -> tuple[_Desc, ...]:
-    """Structs one behind the other, all of whose bytes are understood."""
+    """Return consecutive structs; raise BlockError if a byte of them is unknown."""
     layout, later = LAYOUTS[kind], LATER[kind]
     found = tuple(kind(*row) for row in layout.iter_unpack(data))
     reserved = b"".join(layout.pack(*row) for row in found) != data
     if reserved or any(getattr(row, name) for row in found for name in later):
-        raise BlockError(f"A {kind.__name__} of the fused block has a field this tflite-fuse does not know.")
+        raise BlockError(f"A {kind.__name__} of the fused block has a field unknown to this tflite-fuse.")
     return found
 
 
@@ -173,32 +173,32 @@ class _Fields:
         return self.data[position : position + size]
 
     def _offset(self, number: int) -> int:
-        """Where a field lies in the table, 0 if it is absent."""
+        """Return the offset of a field in the table, 0 if it is absent."""
         slot = 4 + 2 * number
         return self._unpack("<H", self.vtable + slot) if slot + 2 <= self.vtable_size else 0
 
     def holds_more(self) -> bool:
-        """Whether there is a field that nothing fills yet, none we know, or none of this version."""
+        """Return whether there is a reserved field, an unknown one, or one of a later version."""
         known = {FIELDS.index("checksum")} if self.version >= CHECKED_VERSION else set()
         further = set(range(FIELDS.index("stage_inputs") + 1, self.vtable_size // 2)) - known
         return any(map(self._offset, further))
 
     def checksum(self) -> int | None:
-        """Where the checksum lies, None if this version has none."""
+        """Return the position of the checksum, None if this version has none."""
         if self.version < CHECKED_VERSION:
             return None
         self.inline("checksum", 4)
         return self.root + self._offset(FIELDS.index("checksum"))
 
     def inline(self, field: str, size: int) -> bytes:
-        """The bytes of a field in the table itself."""
+        """Return the bytes of a field in the table itself."""
         offset = self._offset(FIELDS.index(field))
         if offset < 4 or offset + size > self.table_size:
             raise BlockError(f"The fused block's options lack their {field}.")
         return self._bytes(self.root + offset, size)
 
     def vector(self, field: str, size: int) -> bytes:
-        """The elements of a vector, ``size`` bytes each."""
+        """Return the elements of a vector, ``size`` bytes each."""
         relative = struct.unpack("<I", self.inline(field, 4))[0]
         start = self.root + self._offset(FIELDS.index(field)) + relative
         count = self._unpack("<I", start)

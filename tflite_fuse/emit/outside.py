@@ -1,4 +1,4 @@
-"""Blocks that read a model's inputs from outside the arena, and which inputs can be read so."""
+"""Model inputs outside the arena: conditions, and blocks that read them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tflite_fuse.ops.lowering.operands import read_bytes, read_real, tensor_name
 from tflite_fuse.ops.lowering.view import Fit, Lowered
 
 MOST_OUTSIDE = 16
-"""``TFLITE_FUSE_MAX_OPERANDS`` of the C library."""
+"""Largest number of inputs outside: ``TFLITE_FUSE_MAX_OPERANDS`` of the C library."""
 
 
 @dataclass(frozen=True)
 class OutsideExtraction:
-    """An extraction whose block reads some of its inputs from outside the arena.
+    """An extraction whose block reads some inputs from outside the arena.
 
     Attributes:
-        extraction: its block's inputs are those that stayed in the arena.
+        extraction: the block's inputs are those that remain in the arena.
         outside: for each other input the block's tensor → the model's.
     """
 
@@ -41,18 +41,18 @@ class OutsideExtraction:
 def move_outside(
     extraction: Extraction, inputs: Collection[int], mode: InputMode, config: BlockConfig
 ) -> OutsideExtraction:
-    """The same block reading some of the model's inputs from outside the arena.
+    """Return the block with some of the model's inputs read from outside the arena.
 
-    A streamed input becomes a ring that a SOURCE stage fills, an external one is read where it lies.
+    A streamed input becomes a ring that a SOURCE stage fills; an external one is read at its address.
 
     Args:
         extraction: any block of the model.
-        inputs: the model's tensors that lie outside; those the block does not read are ignored.
-        mode: how they are read.
-        config: how the block will run.
+        inputs: the model's tensors outside the arena; those that the block does not read are ignored.
+        mode: streamed or external.
+        config: configuration of the block.
 
     Raises:
-        BlockError: a streamed input in a block of several tiles, which would ask for pixels again.
+        BlockError: a streamed input in a block of several tiles, which would request pixels twice.
     """
     pairs = zip(extraction.block.inputs, extraction.inputs, strict=True)
     moved = {position: tensor for position, tensor in pairs if tensor in inputs}
@@ -78,19 +78,19 @@ def move_outside(
 
 
 def _reading_bytes(block: Block, stage: Stage, moved: Collection[int]) -> Stage:
-    """A stage that reads an external uint8 tensor: a table, turned to begin with the answer to 0x80."""
+    """Return a stage that reads an external uint8 tensor: a table rotated to begin with the entry for 0x80."""
     unsigned = [i for i in stage.inputs if i in moved and block.tensors[i].element_type is ElementType.UINT8]
     if not unsigned:
         return stage
     if stage.kind is not StageKind.LOOKUP:
-        raise BlockError(f"{block.tensors[unsigned[0]].name} is uint8 and external, which tables alone can read")
+        raise BlockError(f"{block.tensors[unsigned[0]].name} is uint8 and external; only a table can read it")
     return replace(stage, parameters=lookup_parameters(np.roll(answers_of(stage), len(VALUES) // 2)))
 
 
 def lowerings_for(model: Model, mode: InputMode, lowerings: Lowerings | None = None) -> Lowerings:
-    """The operators of a model as stages where its inputs are ``mode``.
+    """Return the operators of a model as stages, for inputs in ``mode``.
 
-    External memory is not written: there a QUANTIZE of uint8 is a table even if it moves every value by 128 alone.
+    External memory is never written, so a QUANTIZE of uint8 becomes a table even if it only moves every value by 128.
     """
     lowerings = lower_model(model) if lowerings is None else lowerings
     if mode is not InputMode.EXTERNAL:
@@ -121,10 +121,10 @@ def _check_one_tile(block: Block, config: BlockConfig, streamed: Iterable[BlockT
 def inputs_to_move(
     model: Model, mode: InputMode, lowerings: Lowerings | None = None
 ) -> tuple[tuple[int, ...], tuple[Note, ...]]:
-    """The inputs that leave the arena, and a note for each other one that says why it stays.
+    """Return the inputs that leave the arena, and a note with the reason for each input that stays.
 
     Raises:
-        LimitError: none can, for the reason it gives.
+        LimitError: no input can leave; the message has the reasons.
     """
     if mode is InputMode.RESIDENT:
         return (), ()
@@ -146,9 +146,9 @@ def inputs_to_move(
 
 
 def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) -> str | None:
-    """Why an input must be in the arena, as a clause with what the user can do; None where blocks can read it.
+    """Return the reason why an input must be in the arena, as a clause with a remedy; None if blocks can read it.
 
-    That blocks can read it does not mean that one block can read all of it, which a streamed input asks for.
+    None does not mean that a single block can read all of it, which a streamed input requires.
     """
     graph = model.main
     readers = _readers(model, tensor)
@@ -178,7 +178,7 @@ def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: 
         lowered = lowerings[index]
         if isinstance(lowered, str):
             return f"{operator_label(model, index)} reads it and cannot be part of a block: {lowered}"
-        if lowered.stage is None:  # RESHAPE and its like: what counts is who reads the result
+        if lowered.stage is None:  # RESHAPE and its like: the readers of the result count
             renamed = lowered.output.index
             if renamed in model.main.outputs:
                 return f"{operator_label(model, index)} makes it an output of the model"
@@ -193,5 +193,5 @@ def _readers(model: Model, tensor: int) -> list[int]:
 
 
 def input_name(model: Model, tensor: int) -> str:
-    """How messages call an input."""
+    """Return the name of an input in messages."""
     return f"input {tensor_name(model, tensor)}"

@@ -1,4 +1,4 @@
-"""What a model that was turned into a stream says of itself: the window it stands for, and how many steps it takes.
+"""Metadata of a model rewritten as a stream: its window and the new steps in each call.
 
 It is one JSON object in the metadata entry ``tflite_fuse.stream``::
 
@@ -22,13 +22,13 @@ _MOST = 1 << 24
 
 @dataclass(frozen=True)
 class StreamTime:
-    """How a stream and its window go together.
+    """Relation between a stream and its window.
 
     Attributes:
         hop: new steps in each call.
         window: steps of the window.
-        axis: the dimension of every input that steps lie along.
-        each: elements of that dimension a step takes.
+        axis: dimension of every input along which steps lie.
+        each: elements of that dimension per step.
     """
 
     hop: int
@@ -38,23 +38,23 @@ class StreamTime:
 
     @property
     def calls(self) -> int:
-        """Calls until the window has been filled."""
+        """Return the number of calls that fill the window."""
         return -(-self.window // self.hop)
 
     def shape_of(self, window: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the stream's input, from the window's. Raises ModelError: they do not go together."""
+        """Return the shape of the stream's input for a window's shape. Raises ModelError if they do not match."""
         if self.axis >= len(window) or window[self.axis] != self.window * self.each:
             raise ModelError(f"it has no {self.window} steps along dimension {self.axis} of an input {list(window)}")
         return (*window[: self.axis], self.hop * self.each, *window[self.axis + 1 :])
 
 
 def with_stream_time(model: Model, found: StreamTime) -> Model:
-    """Notes it in a model."""
+    """Return the model with the metadata of a stream."""
     return set_metadata(model, STREAM_METADATA, json.dumps({"version": _VERSION, **asdict(found)}).encode())
 
 
 def stream_time(model: Model) -> StreamTime | None:
-    """What a model says of itself, None if it is no such stream. Raises ModelError: that makes no sense."""
+    """Return the stream metadata of a model, None without any. Raises ModelError if it is damaged."""
     data = get_metadata(model, STREAM_METADATA)
     if data is None:
         return None
@@ -67,7 +67,6 @@ def stream_time(model: Model) -> StreamTime | None:
             raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ModelError(
-            f"the metadata {STREAM_METADATA}, which tells what window a stream stands for, is damaged or of a newer "
-            "version"
+            f"the metadata {STREAM_METADATA}, which describes the window of a stream, is damaged or of a newer version"
         ) from error
     return StreamTime(hop, window, axis, each)

@@ -1,1 +1,1 @@
-"""What a model is between reading and writing: blocks, tensors with sizes and lifetimes, and who reads them."""
+"""Internal representation of a model: programs of steps and tensors, blocks, and liveness."""

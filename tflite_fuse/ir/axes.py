@@ -1,9 +1,9 @@
-"""What one axis of a tensor contributes to a block's cost, for many tilings at once.
+"""Ranges along one axis of a tensor, for many tilings at once.
 
-Rows and columns of a block's regions never mix: the region a tile needs of a tensor is a range of rows times a range
-of columns, each found from the driven tensor's range by the windows on the way. So the sizes of all regions of all
-tilings (tile heights times tile widths) follow from two one-dimensional tables, computed here with one numpy operation
-per layer however many tilings there are.
+Rows and columns of a block's regions are independent: the region of a tensor that a tile needs is a range of rows times
+a range of columns, and each follows from the driven tensor's range by the windows in between. The sizes of all regions
+of all tilings (tile heights times tile widths) therefore follow from two one-dimensional tables, computed with one
+numpy operation per layer.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tflite_fuse.units import Count
 IntArray = npt.NDArray[np.int64]
 
 NOWHERE = 1 << 40
-"""Start of an empty range (its end is −NOWHERE): larger than any position, so unions ignore it."""
+"""Start of an empty range, whose end is −NOWHERE: beyond any position, so unions ignore it."""
 
 
 @dataclass(frozen=True)
 class Tilings:
-    """Several ways to cut an axis into tiles, all tiles in one flat array.
+    """Several divisions of an axis into tiles, all tiles in one flat array.
 
     Attributes:
         sizes: tile extent of each option, [options].
@@ -42,7 +42,7 @@ class Tilings:
 
     @property
     def ranges(self) -> Ranges:
-        """The tiles themselves."""
+        """Return the tiles themselves."""
         return Ranges(self.low, self.high)
 
 
@@ -50,8 +50,8 @@ class Ranges(NamedTuple):
     """The part of one axis of one tensor that each tile needs.
 
     Attributes:
-        low, high: half-open, [tiles].
-        holes: whether some of them are empty (only what lies behind a PAD can be); those have low > high.
+        low, high: half-open ranges, [tiles].
+        holes: whether some of them are empty (possible only behind a PAD); those have low > high.
     """
 
     low: IntArray
@@ -60,11 +60,11 @@ class Ranges(NamedTuple):
 
 
 class AxisWindow(NamedTuple):
-    """How a stage looks at one axis of its input: the one place that says which positions a window covers.
+    """Window of a stage on one axis of its input. All positions under windows are computed here.
 
-    Counts before 0 are padding, as are those behind the input's last one. Where images are made larger, the input's
-    positions lie ``spread`` apart, and the window steps and reaches in units between them: the window of the output's
-    position p covers the input's position i if ``p * stride - padding <= i * spread < p * stride - padding + extent``.
+    Positions before 0 and behind the input's last one are padding. If images are enlarged, the input's positions lie
+    ``spread`` apart, and stride, padding and extent count in units between them: the window of output position p covers
+    input position i if ``p * stride - padding <= i * spread < p * stride - padding + extent``.
     """
 
     stride: int
@@ -73,61 +73,61 @@ class AxisWindow(NamedTuple):
     spread: int = 1
 
     def first(self, position: Count) -> Count:
-        """The first input position under the window of an output position."""
+        """Return the first input position under the window of an output position."""
         if self.spread == 1:
             return position * self.stride - self.padding
         return -((self.padding - position * self.stride) // self.spread)
 
     def end(self, end: Count) -> Count:
-        """Behind the last input position that output positions before ``end`` see, of which there is one at least."""
+        """Return the end of the input positions under the windows of output positions before ``end``."""
         behind = end * self.stride + (self.extent - self.stride - self.padding)
         return behind if self.spread == 1 else (behind - 1) // self.spread + 1
 
     def most(self, count: Count) -> Count:
-        """The most input positions that ``count`` neighbouring output positions span."""
+        """Return the largest number of input positions under ``count`` neighbouring windows."""
         covered = (count - 1) * self.stride + self.extent
         return covered if self.spread == 1 else -(-covered // self.spread)
 
     @property
     def ahead(self) -> int:
-        """How far behind where it stands a window ends, in the units it steps in."""
+        """Return the distance from a window's position to its end, in its own units."""
         return self.extent - 1 - self.padding
 
     @property
     def returns(self) -> bool:
-        """Whether the next output position may see all that this one sees."""
+        """Return whether the next window may cover all positions of this one."""
         return self.stride < self.spread
 
     def over(self, length: int) -> AxisWindow:
-        """The same for an output of so many positions."""
+        """Return the window for an output of ``length`` positions, of which one alone needs no stride."""
         if length > 1 or self.stride <= self.spread:
             return self
         return AxisWindow(self.spread, self.padding, self.extent, self.spread)
 
     def padded(self, more: int) -> AxisWindow:
-        """The same behind so many more input positions of padding."""
+        """Return the window with ``more`` additional input positions of padding before the input."""
         return AxisWindow(self.stride, self.padding + more * self.spread, self.extent, self.spread)
 
 
 PIXEL = AxisWindow(1, 0, 1)
-"""That of a stage that reads the pixel it writes."""
+"""Window of a stage that reads the pixel it writes."""
 
 SPOT = AxisWindow(0, 0, 1)
-"""That of a stage that reads an input's one pixel whatever pixel it writes."""
+"""Window of a stage that reads an input's single pixel for every pixel it writes."""
 
 Windows = tuple[AxisWindow, AxisWindow]
-"""On rows and columns."""
+"""Windows on rows and columns."""
 
 
 def stage_windows(stage: Stage) -> Windows:
-    """How a stage looks at its inputs' rows and columns."""
+    """Return the windows of a stage on its inputs' rows and columns."""
     axes = zip(stage.stride, stage.padding, stage.extent, stage.spread, strict=True)
     rows, columns = (AxisWindow(*axis) for axis in axes)
     return rows, columns
 
 
 def make_tilings(length: int, sizes: Iterable[int]) -> Tilings:
-    """All tilings of an axis of ``length`` positions into tiles of the given ``sizes`` (the last tile may be short)."""
+    """Return all tilings of an axis of ``length`` positions into tiles of the given sizes; the last may be short."""
     chosen = [min(size, length) for size in sizes]
     starts = [np.arange(0, length, size, dtype=np.int64) for size in chosen]
     ends = [np.minimum(start + size, length) for start, size in zip(starts, chosen, strict=True)]
@@ -136,12 +136,12 @@ def make_tilings(length: int, sizes: Iterable[int]) -> Tilings:
 
 
 def strip_sizes(length: int) -> tuple[int, ...]:
-    """The tile extents worth trying on an axis: for every number of tiles the smallest extent that needs no more."""
+    """Return the tile extents worth trying on an axis: the smallest extent for every number of tiles."""
     return tuple(sorted({-(-length // count) for count in range(1, length + 1)}, reverse=True))
 
 
 def needed(ranges: Ranges, window: AxisWindow, length: int) -> Ranges:
-    """What a stage needs of an input axis of ``length`` positions to compute ``ranges`` of its output, clipped."""
+    """Return the ranges of an input axis of ``length`` positions needed for ``ranges`` of the output, clipped."""
     low = np.maximum(window.first(ranges.low), 0)
     high = np.minimum(window.end(ranges.high), length)
     empty = low >= high
@@ -153,19 +153,19 @@ def needed(ranges: Ranges, window: AxisWindow, length: int) -> Ranges:
 
 
 def union(left: Ranges, right: Ranges) -> Ranges:
-    """The hull of two consumers' needs: a FIFO is filled without gaps."""
+    """Return the hull of two consumers' ranges: a ring is filled without gaps."""
     low, high = np.minimum(left.low, right.low), np.maximum(left.high, right.high)
     return Ranges(low, high, left.holes and right.holes)
 
 
 def longest(ranges: Ranges, tilings: Tilings) -> IntArray:
-    """The longest range of each option, [options]."""
+    """Return the longest range of each option, [options]."""
     found: IntArray = np.maximum.reduceat(_lengths(ranges), tilings.first)
     return found
 
 
 def total(ranges: Ranges, tilings: Tilings) -> IntArray:
-    """The sum of all ranges of each option, [options]."""
+    """Return the sum of all ranges of each option, [options]."""
     found: IntArray = np.add.reduceat(_lengths(ranges), tilings.first)
     return found
 
@@ -176,11 +176,11 @@ def _lengths(ranges: Ranges) -> IntArray:
 
 
 def total_in_runs(ranges: Ranges, tilings: Tilings, chunks: IntArray, run_costs: tuple[int, ...]) -> IntArray:
-    """What the ranges of each option cost, each cut into runs of a chunk and one of the rest, [chunks, options].
+    """Return the cost of the ranges of each option, divided into runs of a chunk and a rest, [chunks, options].
 
     Args:
         chunks: positions, [chunks, 1].
-        run_costs: of runs of 1, 2, … positions; as many as the largest chunk at least.
+        run_costs: costs of runs of 1, 2, … positions, up to at least the largest chunk.
     """
     lengths, costs = np.maximum(ranges.high - ranges.low, 0), _costs_from_0(run_costs)
     of_range = lengths // chunks * costs[chunks] + costs[lengths % chunks]
@@ -194,14 +194,14 @@ def _costs_from_0(run_costs: tuple[int, ...]) -> IntArray:
 
 
 def covers(ranges: Ranges, tilings: Tilings, length: int) -> npt.NDArray[np.bool_]:
-    """Whether an option's ranges, in order, leave no position of the axis out, [options].
+    """Return whether an option's ranges, in order, cover every position of the axis, [options].
 
-    A tile may need nothing (low >= high), wherever that range is said to lie; it leaves no gap.
+    A tile that needs nothing (low >= high) leaves no gap, whatever its range.
     """
     empty = ranges.low >= ranges.high
     low, high = np.where(empty, 0, ranges.low), np.where(empty, 0, ranges.high)
     counts = np.diff(np.append(tilings.first, len(low)))
-    # Lifted above all positions of the options before it, an option's maxima start anew in one pass over all.
+    # An offset per option makes its positions larger than all before, so one pass yields each option's own maxima.
     lift = np.repeat(np.arange(len(counts), dtype=np.int64) * (length + 1), counts)
     reached = np.maximum.accumulate(high + lift) - lift
     before = np.concatenate((np.zeros(1, dtype=np.int64), reached[:-1]))

@@ -1,8 +1,8 @@
-"""A fused block as plain data: tensors, stages, and the configuration it runs in.
+"""A fused block as data: tensors, stages, and the configuration in which it runs.
 
-A block is a small dataflow machine. Each inner tensor is a FIFO of pixels (a pixel = its channels) in raster order of
-the tile being computed; ``schedule.py`` says how many pixels each FIFO holds, ``encode.py`` how all this becomes the
-custom operator's options and constants, ``arduino/src`` runs it.
+Each inner tensor is a ring (FIFO) of pixels in raster order of the current tile; a pixel is its channels.
+``schedule.py`` computes the capacity of each ring, ``encode.py`` writes options and constants of the custom operator,
+``arduino/src`` runs it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Int32Array = npt.NDArray[np.int32]
 
 
 class WeightForm(str, Enum):
-    """How weights of convolutions are stored, by what users call it: a byte each, those of two channels in 16 bits, or
-    16 bits each. Cores with the DSP extension take fewer instructions for the last two; where kernels know neither, or
-    weights do not fit, it is bytes.
+    """Storage of convolution weights: one byte each, two channels in 16 bits, or 16 bits each.
+
+    The last two take fewer instructions on cores with the DSP extension. Bytes are used where kernels support
+    neither, or weights do not fit.
     """
 
     EIGHT = "8bit"
@@ -40,10 +41,10 @@ class BlockTensor:
     Attributes:
         name: the model's name for it.
         height, width, channels: extent in pixels and elements per pixel.
-        zero_point: of the int8 values the block computes with, −128…127.
-        storage: where it lives.
-        element_type: FLOAT32 of what QUANTIZE reads and DEQUANTIZE writes; else what the application sees of it, INT8
-            inside; see the schema.
+        zero_point: zero point of the int8 values inside the block, −128…127.
+        storage: memory of the tensor.
+        element_type: FLOAT32 for inputs of QUANTIZE and outputs of DEQUANTIZE; otherwise the type that the application
+            uses, INT8 inside the block; see the schema.
     """
 
     name: str
@@ -60,7 +61,7 @@ class BlockTensor:
 
     @property
     def is_real(self) -> bool:
-        """Whether its elements are float32."""
+        """Return whether its elements are float32."""
         return self.element_type is ElementType.FLOAT32
 
     @cached_property
@@ -75,7 +76,7 @@ class BlockTensor:
 
 @dataclass(frozen=True)
 class Requantization:
-    """From int32 accumulator to int8: ``clamp(multiply(acc, multiplier, shift) + zero_point_out)``.
+    """Parameters from int32 accumulator to int8: ``clamp(multiply(acc, multiplier, shift) + zero_point_out)``.
 
     ``multiply`` is TFLM's ``MultiplyByQuantizedMultiplier`` (rounds twice). ``multiplier`` and ``shift`` have one entry
     per output channel (per-tensor quantization repeats it). shift > 0 is a left shift, −31…30.
@@ -90,23 +91,23 @@ class Stage:
     """One step of a block: reads pixels of its inputs, writes pixels of its output.
 
     Attributes:
-        kind: what it computes.
+        kind: operation.
         inputs: tensor indices, as many as its kind takes.
         output: tensor index.
-        operator: index of the model's operator it came from (for reports).
+        operator: index of the model's operator from which it was made (for reports).
         kernel_size, stride, dilation: (height, width); (1, 1) where they do not apply.
         padding: (top, left); bottom and right follow from the output's extent. Taps outside the input contribute
             nothing (CONV, DEPTHWISE, pools) or ``pad_value`` (PAD).
-        spread: (height, width); of kinds that make images larger: the input's pixels lie so many rows and columns apart
-            under the window, with nothing between, and stride, padding and kernel count in those.
+        spread: (height, width); for kinds that enlarge images: distance in rows and columns of the input's pixels under
+            the window, with nothing between; stride, padding and kernel count in the same units.
         depth_multiplier: DEPTHWISE only: output channel c reads input channel c // depth_multiplier.
         activation_min, activation_max: output clamp, −128…127.
-        weight_form: how weights are stored where kernels can take any; what is computed is the same.
+        weight_form: storage of weights where kernels support several; the result is the same.
         weights: CONV [Cout, kh, kw, Cin]; DEPTHWISE [kh, kw, Cout]; FULLY_CONNECTED [Cout, H*W*Cin]; else None.
         bias: int32 [Cout] or None.
         requantization: CONV, DEPTHWISE, FULLY_CONNECTED; GLOBAL_AVERAGE from MEAN (one entry).
         pad_value: PAD only: the int8 value outside the input.
-        parameters: what its kind alone needs, of a type its entry defines; else None.
+        parameters: parameters of its kind, of a type defined by the kind's entry; else None.
     """
 
     kind: StageKind
@@ -130,7 +131,7 @@ class Stage:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """Rows and columns that one output pixel's window spans (dilation counted, the input spread out)."""
+        """Return the rows and columns under one output pixel's window, in units of the spread input."""
         return (
             (self.kernel_size[0] - 1) * self.dilation[0] + 1,
             (self.kernel_size[1] - 1) * self.dilation[1] + 1,
@@ -142,7 +143,7 @@ class Block:
     """Stages in topological order and their tensors.
 
     ``inputs`` and ``outputs`` list the tensors with storage INPUT and OUTPUT in the order of the custom operator's
-    operands (EXTERNAL tensors are no operands). Every tensor but INPUT and EXTERNAL ones is written by exactly one
+    operands (EXTERNAL tensors are no operands). Every tensor except INPUT and EXTERNAL ones is written by exactly one
     stage.
     """
 
@@ -153,27 +154,27 @@ class Block:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether it remembers something from run to run."""
+        """Return whether the block keeps a state between inferences."""
         return any(tensor.storage is Storage.PERSISTENT for tensor in self.tensors)
 
     @property
     def sourced(self) -> tuple[int, ...]:
-        """The tensors whose pixels a callback brings: what SOURCE stages write."""
+        """Return the outputs of SOURCE stages, whose pixels a callback delivers."""
         return tuple(stage.output for stage in self.stages if stage.kind is StageKind.SOURCE)
 
 
 @dataclass(frozen=True)
 class BlockConfig:
-    """How a block is run.
+    """Configuration of a block's execution.
 
     Attributes:
-        tile_height, tile_width: the block's last spatial tensor (the *driven* one) is computed in tiles of this many
-            rows and columns; FIFOs start empty in every tile and the halo is computed again. (full, full) is zero
-            recompute; (full, w) are strips of w columns; anything else is patches with full recompute.
-        chunk: output pixels a stage computes per step, ≥ 1.
-        longest_runs: of each stage that runs tile by tile the same, 0 where ``chunk`` holds, as for what writes the
-            driven tensor; without any it holds for all.
-        ahead: stages that compute as many pixels of a row as they may, asked for or not.
+        tile_height, tile_width: rows and columns of the tiles in which the block's last spatial tensor (the *driven*
+            one) is computed. Rings start empty in every tile and the halo is computed again. (full, full) recomputes
+            nothing; (full, w) are strips of w columns; other sizes are patches with full recompute.
+        chunk: output pixels that a stage computes per step, ≥ 1.
+        longest_runs: the same for each stage that runs tile by tile; 0 selects ``chunk``, as for the stage that writes
+            the driven tensor. ``chunk`` holds for all if it is empty.
+        ahead: stages that compute full runs of a row even if fewer pixels are requested.
     """
 
     tile_height: int
@@ -183,14 +184,14 @@ class BlockConfig:
     ahead: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        """What stages at the end have no entry for is 0, so that one way to run a block is one configuration."""
+        """Drop zeros at the end of ``longest_runs``, so equal executions have equal configurations."""
         runs = list(self.longest_runs)
         while runs and not runs[-1]:
             runs.pop()
         object.__setattr__(self, "longest_runs", tuple(runs))
 
     def longest_run(self, stage: int) -> int:
-        """Output pixels a stage computes per step at most."""
+        """Return the largest number of output pixels that a stage computes per step."""
         return (self.longest_runs[stage] if stage < len(self.longest_runs) else 0) or self.chunk
 
 
@@ -199,12 +200,12 @@ class BlockChoice:
     """One fused block.
 
     Attributes:
-        operators: indices of the model's operators it replaces, ascending.
-        config: tiles and chunk it runs in.
-        scratch_bytes: its FIFOs, accumulators and workspace.
+        operators: indices of the model's operators that it replaces, ascending.
+        config: tiles and chunk.
+        scratch_bytes: bytes of its rings, accumulators and workspace.
         work: in the graph's unit.
-        extra_work: ``work`` less that of its operators: what it recomputes less what it skips as it has no reader.
-        scheme: what the configuration amounts to: ``line-buffers`` (no recompute), ``strips`` or ``tiles``.
+        extra_work: ``work`` minus that of its operators: recomputed work minus skipped work without a reader.
+        scheme: kind of configuration: ``line-buffers`` (no recompute), ``strips`` or ``tiles``.
     """
 
     operators: tuple[int, ...]

@@ -1,12 +1,12 @@
-"""What a fused block is, in words that viewers of models show: a FlexBuffer map behind the structs of its options.
+"""Description of a fused block for viewers of models: a FlexBuffer map behind the structs of its options.
 
-Viewers such as Netron read the options of any custom operator as a FlexBuffer, whose root is at the end of the bytes,
-and readers of blocks begin at their start: neither sees the other's part. Nothing is computed from it; the proof writes
-it again from the structs and compares. The map::
+Viewers such as Netron read the options of a custom operator as a FlexBuffer, whose root is at the end of the bytes;
+readers of blocks begin at the start. Neither reads the other's part. The map has no effect on execution; the proof
+regenerates it from the structs and compares. Example::
 
     {"stages": ["CONV 3x3/2 48x48x8", ...], "ring bytes": [1152, ...], "scratch bytes": 9312, "tile": "1x48"}
 
-A stage is its kind, window and stride where it has some, and the output it computes; a ring is what is held of that.
+A stage is described by its kind, window and stride if any, and its output; a ring by its bytes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Protocol
 from tflite_fuse.ir.enums import ElementType, StageKind, Storage
 
 _UINT, _STRING, _VECTOR_INT, _MAP, _VECTOR, _VECTOR_KEY = 2, 5, 11, 9, 10, 14
-"""Types of FlexBuffers."""
+"""FlexBuffer types."""
 
 
 class Header(Protocol):
-    """Of ``BlockHeader``, what is described."""
+    """Described fields of ``BlockHeader``."""
 
     @property
     def tile_height(self) -> int: ...
@@ -33,7 +33,7 @@ class Header(Protocol):
 
 
 class Tensor(Protocol):
-    """Of ``TensorDesc``, what is described."""
+    """Described fields of ``TensorDesc``."""
 
     @property
     def height(self) -> int: ...
@@ -50,7 +50,7 @@ class Tensor(Protocol):
 
 
 class Stage(Protocol):
-    """Of ``StageDesc``, what is described."""
+    """Described fields of ``StageDesc``."""
 
     @property
     def kind(self) -> int: ...
@@ -102,21 +102,21 @@ def _window(stage: Stage) -> str:
 
 
 def _ring_bytes(tensor: Tensor) -> int:
-    """Bytes held of a tensor inside of the block; 0 where it is whole outside."""
+    """Return the bytes of a tensor's ring in the block; 0 if it is stored whole outside."""
     if tensor.storage not in (Storage.SCRATCH, Storage.PERSISTENT):
         return 0
     return tensor.capacity * tensor.channels * (4 if tensor.element_type == ElementType.FLOAT32 else 1)
 
 
 class _Writer:
-    """A FlexBuffer all of whose lengths, offsets and numbers have one width, 2 or 4 bytes."""
+    """Writer of a FlexBuffer in which all lengths, offsets and numbers have the same width of 2 or 4 bytes."""
 
     def __init__(self, width: int) -> None:
         self._width, self._layout = width, {2: "<H", 4: "<I"}[width]
         self._data = bytearray()
 
     def map(self, stages: Sequence[str], rings: Sequence[int], scratch: int, tile: str) -> bytes:
-        """The bytes. Raises struct.error: something does not fit the width."""
+        """Return the bytes. Raises struct.error if a number does not fit the width."""
         keys = [self._key(name) for name in ("ring bytes", "scratch bytes", "stages", "tile")]  # sorted, as maps are
         once = {text: self._string(text) for text in dict.fromkeys(stages)}
         texts = [once[text] for text in stages]

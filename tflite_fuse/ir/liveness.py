@@ -1,12 +1,12 @@
-"""Which tensors are live when, and how many bytes that makes: lifetimes, working sets, peak.
+"""Liveness of tensors: lifetimes, working sets and peak in bytes.
 
-Moments are operator indices in execution order; moment -1 is the one before the first operator, when the network's
-inputs have been filled in. The rules are those of TensorFlow Lite Micro's planner:
+Steps are operator indices in execution order; step -1 precedes the first operator, when the network's inputs have been
+filled in. The rules are those of TensorFlow Lite Micro's planner:
 
-- a network input is live from moment -1 to its last reader; one without a reader only at moment -1;
+- a network input is live from step -1 to its last reader; without a reader, only at step -1;
 - a network output is live from its producer to the end;
 - an output without a reader is live while its operator runs;
-- a resident tensor is live at every moment.
+- a resident tensor is live at every step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Lifetime = tuple[int, int]
 
 
 def lifetimes(graph: Program) -> list[Lifetime | None]:
-    """First and last moment (both inclusive) of each tensor; None for a tensor that is never live."""
+    """Return the first and last step (both inclusive) of each tensor; None for a tensor that is never live."""
     found: list[Lifetime | None] = [None] * len(graph.sizes)
     for tensor in graph.inputs:
         found[tensor] = (-1, -1)
@@ -38,14 +38,14 @@ def lifetimes(graph: Program) -> list[Lifetime | None]:
 
 
 def bytes_before_start(graph: Program) -> int:
-    """Bytes live before the first operator runs: the network's inputs and the resident tensors."""
+    """Return the bytes live before the first operator runs: the network's inputs and the resident tensors."""
     return sum(graph.sizes[tensor] for tensor in {*graph.inputs, *graph.resident})
 
 
 def working_sets(graph: Program, *, in_place: bool = False) -> list[int]:
-    """Bytes live while each operator runs, its inputs and outputs included, in execution order.
+    """Return the bytes live while each operator runs, its inputs and outputs included, in execution order.
 
-    With ``in_place``, an operator's output shares memory with an input that dies there, for the pairs the operator
+    With ``in_place``, an operator's output shares memory with an input that dies there, for the pairs that the operator
     lists: the smaller of the two is not counted (each tensor shares with at most one other).
     """
     alive = lifetimes(graph)
@@ -57,10 +57,10 @@ def working_sets(graph: Program, *, in_place: bool = False) -> list[int]:
 
 
 def covered_bytes(graph: Program, offsets: Sequence[int]) -> list[int]:
-    """Bytes that live tensors cover while each operator runs: what lies over something else is counted once.
+    """Return the bytes covered by live tensors while each operator runs; overlapping bytes count once.
 
     Args:
-        offsets: where each tensor lies; a negative one lies by itself.
+        offsets: offset of each tensor in bytes; a tensor with a negative one overlaps no other.
     """
     alive = lifetimes(graph)
     found = []
@@ -76,7 +76,7 @@ def covered_bytes(graph: Program, offsets: Sequence[int]) -> list[int]:
 
 
 def peak(graph: Program, *, in_place: bool = False) -> int:
-    """The peak memory usage in bytes: the largest working set, or the network's inputs if they alone are larger.
+    """Return the peak in bytes: the largest working set, or the network's inputs if they are larger.
 
     Without ``in_place`` it is also the lower bound of every arena plan for this order.
     """
@@ -84,7 +84,7 @@ def peak(graph: Program, *, in_place: bool = False) -> int:
 
 
 def sharing_pairs(graph: Program, alive: list[Lifetime | None], moment: int) -> tuple[tuple[int, int], ...]:
-    """The operator's ``in_place`` pairs that really may share: the input dies right here, the output is born here."""
+    """Return the operator's ``in_place`` pairs that may share memory: the input dies and the output is born here."""
     kept = {*graph.outputs, *graph.resident}
     pairs = []
     for source, target in graph.steps[moment].in_place:
@@ -97,7 +97,7 @@ def sharing_pairs(graph: Program, alive: list[Lifetime | None], moment: int) -> 
 
 
 def in_place_saving(sizes: tuple[int, ...], pairs: tuple[tuple[int, int], ...]) -> int:
-    """The most bytes that sharing saves when every tensor shares with at most one other.
+    """Return the most bytes that sharing saves if every tensor shares with at most one other.
 
     Operators list one or two pairs, so all choices are tried.
     """

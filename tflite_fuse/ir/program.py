@@ -1,7 +1,7 @@
-"""A program: steps in an order and the tensors between them. Planners, searches and reports query it.
+"""A program: steps in execution order and the tensors between them, for planners, searches and reports.
 
-A step is an operator of a file or a fused block. A candidate of the search is a program: it shares the file it began as
-with all others, and becomes a file of its own once, when it has been selected.
+A step is an operator of a file or a fused block. A candidate of the search is a program: all candidates share the
+original file, and only the selected one becomes a file of its own.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Step:
     """One operator or fused block.
 
     Attributes:
-        name: how messages and reports call it.
-        inputs: arena tensors it reads, in order, indices into ``Program.sizes``; the same tensor may repeat.
-        outputs: arena tensors it writes.
+        name: name in messages and reports.
+        inputs: arena tensors that it reads, in order, indices into ``Program.sizes``; a tensor may repeat.
+        outputs: arena tensors that it writes.
         ordered: True for an operator with effects beyond its outputs (variables, control flow, resources). Ordered
             operators keep their relative order.
         in_place: pairs (input tensor, output tensor) that may share memory under the kernel set in use: the kernel
@@ -40,19 +40,19 @@ class Step:
 class Program:
     """Steps in execution order and the arena tensors between them.
 
-    Weights have size 0: constants live in flash. A program need not come from a file: descriptions of graphs have
-    neither ``file`` nor ``graph``.
+    Constants have size 0, because they are in flash. Programs made from descriptions of graphs have neither ``file``
+    nor ``graph``.
 
     Attributes:
-        sizes: bytes of each tensor. Tensors that no step touches have an entry too: indices are those of ``graph``.
+        sizes: bytes of each tensor. Unused tensors have an entry too: indices are those of ``graph``.
         steps: in execution order (a valid topological order).
         inputs: network inputs: live from the start until their last use.
         outputs: network outputs: live from their producer until the end.
-        resident: tensors that are live all the time (variables). They count in every working set.
+        resident: tensors that are always live (variables). They count in every working set.
         names: one name per tensor, for messages.
-        file: what the program was read from: operator codes, constants, further subgraphs.
-        graph: the operators of the steps, in the same order, over the file's tensors and those of blocks behind them.
-        absent: tensors of ``graph`` that the program does not have, because blocks replace all that touch them.
+        file: source of the program: operator codes, constants, further subgraphs.
+        graph: operators of the steps, in the same order, over the file's tensors followed by those of blocks.
+        absent: tensors of ``graph`` that the program does not have, because blocks replace all their operators.
     """
 
     sizes: tuple[int, ...]
@@ -82,7 +82,7 @@ class Program:
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
-        """For each tensor the steps that read it, ascending."""
+        """Return for each tensor the steps that read it, ascending."""
         found: list[list[int]] = [[] for _ in self.sizes]
         for index, step in enumerate(self.steps):
             for tensor in dict.fromkeys(step.inputs):
@@ -91,7 +91,7 @@ class Program:
 
     @cached_property
     def producer(self) -> tuple[int, ...]:
-        """For each tensor the step that writes it, −1 for network inputs."""
+        """Return for each tensor the step that writes it; −1 for network inputs."""
         found = [-1] * len(self.sizes)
         for index, step in enumerate(self.steps):
             for tensor in step.outputs:
@@ -102,7 +102,7 @@ class Program:
         """Return the program with its steps in another order.
 
         Raises:
-            ModelError: a step reads what a later one writes.
+            ModelError: a step reads the output of a later one.
         """
         graph = self.graph
         if graph is not None:
@@ -110,12 +110,12 @@ class Program:
         return replace(self, steps=tuple(self.steps[index] for index in order), graph=graph)
 
     def with_steps(self, steps: Sequence[Step], graph: SubGraph, sizes: Sequence[int] = ()) -> Program:
-        """Return the program of a file with other steps. Tensors that nothing touches any more are absent.
+        """Return the program with other steps of the same file. Tensors without use are absent.
 
         Args:
             steps: in execution order.
-            graph: their operators, over the program's tensors and those of blocks behind them.
-            sizes: bytes of the tensors that are added.
+            graph: operators of the steps, over the program's tensors followed by those of blocks.
+            sizes: bytes of the added tensors.
         """
         assert self.file is not None
         touched = {*graph.inputs, *graph.outputs}
@@ -137,9 +137,9 @@ class Program:
 
     @property
     def origin(self) -> tuple[Model, SubGraph]:
-        """Return the file that the program began as, and its first subgraph as it is now.
+        """Return the file of the program, and its first subgraph in its current form.
 
-        Blocks have no bytes yet, and absent tensors are still there.
+        Blocks have no bytes yet, and absent tensors are still present.
         """
         assert self.file is not None and self.graph is not None, "a description of a graph has no file"
         return self.file, self.graph
@@ -153,18 +153,18 @@ class Program:
 
 @dataclass(frozen=True)
 class Overlap:
-    """An output may overlap an input of the operator that writes it.
+    """Permission for an output to overlap an input of the operator that writes it.
 
-    The input must not be read after that operator. What is promised is the operator's own behaviour: the order in
-    which its kernel reads the one and writes the other.
+    The input must not be read after that operator. The permission describes the operator's own behaviour: the order in
+    which its kernel reads the input and writes the output.
 
     Attributes:
         input: tensor read.
         output: tensor written.
-        distance: None: the two may start at the same byte, and overlap in no other way (in place). A number D of
-            bytes, negative ones included: they may overlap wherever ``offset(output) + D <= offset(input)``
-            ("diagonal"). A kernel that runs through both from the first byte to the last permits the largest D of
-            (bytes written so far) - (first input byte still to be read), taken over the whole run after each write.
+        distance: None: the two may start at the same byte and overlap in no other way (in place). A number D of bytes,
+            possibly negative: they may overlap wherever ``offset(output) + D <= offset(input)`` ("diagonal"). For a
+            kernel that reads and writes both from first to last byte, D is the largest value of (bytes written so far)
+            - (first input byte still to be read), taken over the whole run after each write.
     """
 
     input: int
@@ -173,7 +173,7 @@ class Overlap:
 
 
 def graph_overlaps(graph: Program) -> tuple[Overlap, ...]:
-    """The in-place pairs the graph's operators carry, as overlaps."""
+    """Return the in-place pairs of the graph's operators as overlaps."""
     return tuple(Overlap(read, written) for op in graph.steps for read, written in op.in_place)
 
 
@@ -181,7 +181,7 @@ def require_sound(graph: Program, overlaps: tuple[Overlap, ...]) -> None:
     """Check that every overlap joins an input and an output of one operator.
 
     Raises:
-        PlanError: it does not.
+        PlanError: an overlap does not.
     """
     pairs = {(read, written) for op in graph.steps for read in op.inputs for written in op.outputs}
     for overlap in overlaps:
@@ -197,10 +197,10 @@ def _name(graph: Program, tensor: int) -> str:
 
 
 CUSTOM_CODE = "TFLITE_FUSE"
-"""Of this project's own operator, a fused block."""
+"""Custom code of this project's operator, a fused block."""
 
 FUSED_OPERATOR = f"CUSTOM:{CUSTOM_CODE}"
-"""``operator_name`` of this project's own custom operator, which has no effect beyond its outputs."""
+"""``operator_name`` of this project's custom operator, which has no effect beyond its outputs."""
 
 _EFFECTS = frozenset(
     {
@@ -227,12 +227,12 @@ _UNSIZED = frozenset({TensorType.STRING, TensorType.RESOURCE, TensorType.VARIANT
 
 
 def is_constant(model: Model, graph: SubGraph, tensor: int) -> bool:
-    """True where the tensor's content is stored in the file (it lives in flash, not in the arena)."""
+    """Return whether the tensor's content is stored in the file (in flash, not in the arena)."""
     return bool(model.buffers[graph.tensors[tensor].buffer].data)
 
 
 def arena_tensors(model: Model, graph: SubGraph) -> frozenset[int]:
-    """Tensors the runtime's planner places in the arena's head: neither constants nor variables nor handles."""
+    """Return the tensors that the runtime's planner places in the arena's head: no constants, variables or handles."""
     return frozenset(
         index
         for index, tensor in enumerate(graph.tensors)
@@ -241,9 +241,9 @@ def arena_tensors(model: Model, graph: SubGraph) -> frozenset[int]:
 
 
 def has_effects(model: Model, graph: SubGraph, operator: Operator) -> bool:
-    """True for operators that must keep their order: control flow, variables, resources, foreign custom operators.
+    """Return whether an operator must keep its order: control flow, variables, resources, custom operators of others.
 
-    So must operators that meet in a string or a handle: it lies outside the arena, no step shows it.
+    Operators that share a string or a handle must keep it, too: these lie outside the arena, so no step shows them.
     """
     name = operator_name(model, operator)
     if name.startswith("CUSTOM:"):
@@ -253,7 +253,7 @@ def has_effects(model: Model, graph: SubGraph, operator: Operator) -> bool:
 
 
 def with_placed_variables(graph: Program, model: Model, offsets: Sequence[int]) -> Program:
-    """The graph with the variables that a plan places: these lie in the arena, too, and outlive the inference."""
+    """Return the graph with the variables that a plan places: they lie in the arena and outlive the inference."""
     placed = [t for t, tensor in enumerate(model.main.tensors) if tensor.is_variable and offsets[t] >= 0]
     sizes = list(graph.sizes)
     for tensor in placed:
@@ -262,20 +262,20 @@ def with_placed_variables(graph: Program, model: Model, offsets: Sequence[int]) 
 
 
 MOST_PARTS = 8192
-"""Operators and tensors of a model that its memory is worked out for: planners look at all pairs of tensors."""
+"""Largest number of operators or tensors in a model: planners compare all pairs of tensors."""
 
 
 def program_of(model: Model) -> Program:
     """Return the program of a model's first subgraph; tensor indices are the model's.
 
-    Tensors outside the arena have size 0. A tensor that is read but that nothing writes counts as a network input.
+    Tensors outside the arena have size 0. A tensor that is read but never written counts as a network input.
 
     Raises:
-        ModelError: an arena tensor has a dynamic shape or elements without a size; or there are too many.
+        ModelError: an arena tensor has a dynamic shape or elements without a size, or the model is too large.
     """
     graph = model.main
     if max(len(graph.operators), sum(len(each.tensors) for each in model.subgraphs)) > MOST_PARTS:
-        raise ModelError(f"it has more than {MOST_PARTS:,} operators or tensors, too many to work its memory out")
+        raise ModelError(f"it has more than {MOST_PARTS:,} operators or tensors, too many to plan its memory")
     arena = arena_tensors(model, graph)
     ops = tuple(
         Step(

@@ -1,4 +1,4 @@
-"""What a model's operators add to the tail of the arena, as numbers: memory works them out, the search weighs them."""
+"""Shares of a model's operators in the tail of the arena: computed by ``memory``, used as costs by the search."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class TailShares:
     """Bytes of the tail, as upper bounds.
 
     Attributes:
-        operators: for each operator of the first subgraph as it is: its structs, options and kernel data, the structs
-            of the tensors it writes and of the constants it reads. Empty: nothing is known, nothing counts.
-        block: of a fused block in place of operators, without its outputs; its constants and scratch included.
-        tensor: of each output of a block.
-        fixed: all the rest, such as the structs of the model's inputs and outputs.
+        operators: for each operator of the first subgraph: its structs, options and kernel data, and the structs of its
+            outputs and constants. Empty if unknown: then nothing counts.
+        block: bytes of a fused block in place of operators, with its constants and scratch, without its outputs.
+        tensor: bytes of each output of a block.
+        fixed: all other bytes, such as the structs of the model's inputs and outputs.
     """
 
     operators: tuple[int, ...] = ()
@@ -26,14 +26,14 @@ class TailShares:
         return self.operators[index] if self.operators else 0
 
     def of_block(self, results: int) -> int:
-        """Of a block that writes so many tensors."""
+        """Return the bytes of a block with ``results`` outputs."""
         return self.block + results * self.tensor
 
     @property
     def total(self) -> int:
-        """Of the model as it is."""
+        """Return the bytes of the tail of the unfused model."""
         return self.fixed + sum(self.operators)
 
 
 NO_TAIL = TailShares()
-"""Of a network whose tail is not known."""
+"""Shares of a network whose tail is unknown."""

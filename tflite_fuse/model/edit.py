@@ -1,4 +1,4 @@
-"""Edits of a model's parts. Each returns a new model; indices into the old one stay valid unless it says otherwise."""
+"""Edits of a model's parts. Each returns a new model; indices stay valid unless the docstring says otherwise."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _LARGEST_BYTE_CODE = 127
 
 
 def replace_main(model: Model, graph: SubGraph) -> Model:
-    """The model with another first subgraph."""
+    """Return the model with another first subgraph."""
     return replace(model, subgraphs=(graph, *model.subgraphs[1:]))
 
 
 def replace_operators(model: Model, operators: Sequence[Operator]) -> Model:
-    """The model with other operators in its first subgraph."""
+    """Return the model with other operators in its first subgraph."""
     return replace_main(model, replace(model.main, operators=tuple(operators)))
 
 
 def add_buffer(model: Model, data: bytes) -> tuple[Model, int]:
-    """Append a buffer; returns the model and the buffer's index."""
+    """Append a buffer; return the model and the buffer's index."""
     return replace(model, buffers=(*model.buffers, Buffer(data=data))), len(model.buffers)
 
 
 def add_tensor(model: Model, tensor: Tensor) -> tuple[Model, int]:
-    """Append a tensor to the first subgraph; returns the model and the tensor's index."""
+    """Append a tensor to the first subgraph; return the model and the tensor's index."""
     graph = replace(model.main, tensors=(*model.main.tensors, tensor))
     return replace_main(model, graph), len(graph.tensors) - 1
 
 
 def add_int32(model: Model, name: str, values: Sequence[int]) -> tuple[Model, int]:
-    """Append a constant of one dimension to the first subgraph; returns the model and the tensor's index."""
+    """Append a one-dimensional constant to the first subgraph; return the model and the tensor's index."""
     model, buffer = add_buffer(model, struct.pack(f"<{len(values)}i", *values))
     return add_tensor(model, Tensor((len(values),), TensorType.INT32, buffer, name))
 
 
 def drop_unread(model: Model, operators: Sequence[Operator], kinds: Collection[str]) -> list[Operator]:
-    """Operators for the first subgraph, without those of some kinds whose results have no reader."""
+    """Return operators for the first subgraph, without those of some kinds whose outputs have no reader."""
     wanted, kept = set(model.main.outputs), list[Operator]()
     for operator in reversed(operators):
         if operator_name(model, operator) not in kinds or wanted.intersection(operator.outputs or ()):
@@ -53,7 +53,7 @@ def drop_unread(model: Model, operators: Sequence[Operator], kinds: Collection[s
 def add_operator_code(
     model: Model, *, builtin: str | None = None, custom: str | None = None, version: int = 1
 ) -> tuple[Model, int]:
-    """Find or append an operator code; returns the model and the code's index."""
+    """Find or append an operator code; return the model and the code's index."""
     number = CUSTOM if custom is not None else BUILTIN_CODES[builtin or ""]
     wanted = OperatorCode(min(number, _LARGEST_BYTE_CODE), custom, version, number)
     for index, code in enumerate(model.operator_codes):
@@ -63,7 +63,7 @@ def add_operator_code(
 
 
 def get_metadata(model: Model, name: str) -> bytes | None:
-    """The content of a metadata entry, or None."""
+    """Return the content of a metadata entry, or None."""
     for entry in model.metadata or ():
         if entry.name == name:
             return model.buffers[entry.buffer].data or b""
@@ -78,7 +78,7 @@ def set_metadata(model: Model, name: str, data: bytes) -> Model:
 
 
 def remove_metadata(model: Model, name: str) -> Model:
-    """Drop a metadata entry; its buffer goes too if it is the last one and nothing else uses it."""
+    """Drop a metadata entry; its buffer is removed if it is the last one, else emptied, unless it is in use."""
     dropped = [entry for entry in model.metadata or () if entry.name == name]
     if not dropped:
         return model
@@ -98,15 +98,15 @@ def _used_buffers(model: Model) -> set[int]:
 
 
 def prune(model: Model) -> Model:
-    """Drop what the first subgraph no longer uses: its unreferenced tensors, then unused buffers and operator codes.
+    """Drop unreferenced tensors of the first subgraph, then unused buffers and operator codes.
 
-    Tensor, buffer and operator code indices change. An offline memory plan is indexed by tensor: drop it first.
+    Indices of tensors, buffers and operator codes change. An offline memory plan is indexed by tensor: drop it first.
     """
     return _prune_operator_codes(_prune_buffers(_prune_tensors(model, used_tensors(model))))
 
 
 def used_tensors(model: Model) -> tuple[int, ...]:
-    """Return the tensors of the first subgraph that ``prune`` leaves, ascending: those that anything names."""
+    """Return the tensors of the first subgraph that ``prune`` keeps, ascending: all that are referenced."""
     graph = model.main
     used = {*graph.inputs, *graph.outputs}
     for operator in graph.operators:

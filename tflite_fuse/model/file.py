@@ -1,7 +1,4 @@
-"""Consistency of a model: every index points somewhere, every operator reads what was written before it.
-
-A .tflite file from and to bytes, losslessly.
-"""
+"""Reading, validating and writing a .tflite file, losslessly."""
 
 from __future__ import annotations
 
@@ -19,20 +16,20 @@ from tflite_fuse.model.types import operator_name, tensor_nbytes
 from tflite_fuse.model.wire import Reader, Writer
 
 MAX_ELEMENTS = 2**31 - 1
-"""Elements a tensor may have; TFLM counts them in an int."""
+"""Largest number of elements of a tensor; TFLM counts them in an int."""
 
 MAX_DIMENSIONS = 32
-"""Dimensions a tensor may have: as many as an array of numpy before 2.0. TFLM's kernels know up to 6."""
+"""Largest number of dimensions of a tensor, as in numpy before 2.0. TFLM's kernels support up to 6."""
 
 COMPRESSION_METADATA = "COMPRESSION_METADATA"
-"""Metadata of a model whose constants TFLM unpacks: they have fewer bytes than their shapes say."""
+"""Metadata of a model whose constants TFLM unpacks: they have fewer bytes than their shapes need."""
 
 
 def validate(model: Model) -> None:
-    """Check a model's indices, shapes and dataflow.
+    """Check a model's indices, shapes and dataflow: every operator reads tensors that were written before it.
 
     Raises:
-        ModelError: names the first inconsistent place.
+        ModelError: the message names the first inconsistent place.
     """
     if not model.subgraphs:
         raise ModelError("it has no subgraph")
@@ -60,7 +57,7 @@ def _check_tensors(model: Model, graph: SubGraph, number: int) -> None:
 
 
 def _check_constants(model: Model, graph: SubGraph, number: int) -> None:
-    """A runtime reads as many bytes of a constant as its shape says, even those behind the end of the file."""
+    """A runtime reads as many bytes of a constant as its shape needs, even beyond the end of the file."""
     if any(entry.name == COMPRESSION_METADATA for entry in model.metadata or ()):
         return
     for index, tensor in enumerate(graph.tensors):
@@ -73,7 +70,7 @@ def _check_constants(model: Model, graph: SubGraph, number: int) -> None:
 
 
 def _needed(tensor: Tensor) -> int:
-    """Bytes of a constant, 0 where its shape does not tell."""
+    """Return the bytes that a constant's shape needs; 0 if it does not determine them."""
     try:
         return tensor_nbytes(tensor)
     except ModelError:
@@ -141,11 +138,11 @@ _ZIP_ENTRY = b"PK\x03\x04"
 
 
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
-"""A path, or a file's bytes."""
+"""A path, or the bytes of a file."""
 
 
 def read_source(source: Source) -> bytes:
-    """The bytes, read once: what a pipe has given is gone. Raises UsageError."""
+    """Return the bytes of a source, read only once, because a pipe cannot be read again. Raises UsageError."""
     return bytes(source) if isinstance(source, (bytes, bytearray, memoryview)) else read_file(Path(source))
 
 
@@ -154,10 +151,10 @@ def load_model(source: Source, name: str | None = None) -> Model:
 
     Args:
         source: a path, or the file's bytes.
-        name: what messages call it; the path, if that is given, or "the model".
+        name: name in messages; by default the path or "the model".
 
     Raises:
-        ModelError: not a TensorFlow Lite file, damaged, or using parts that would be lost on writing.
+        ModelError: not a TensorFlow Lite file, damaged, or with parts that would be lost on writing.
         UsageError: the path cannot be read.
     """
     if name is None:
@@ -190,7 +187,7 @@ def _refuse_outside_data(model: Model) -> None:
 
 
 def serialize_model(model: Model) -> bytes:
-    """The bytes of a .tflite file. Every buffer starts at a multiple of 16."""
+    """Return the bytes of a .tflite file. Every buffer starts at a multiple of 16."""
     size = sum(len(buffer.data or b"") + 64 for buffer in model.buffers)
     writer = Writer(size + 65536, write_options)
     writer.builder.Finish(writer.table(model), IDENTIFIER)
@@ -198,7 +195,7 @@ def serialize_model(model: Model) -> bytes:
 
 
 def save_model(model: Model | bytes, path: str | os.PathLike[str]) -> None:
-    """Write a model so that the path holds either the old content or the whole new one, never a part.
+    """Write a model atomically: the path holds either its old content or the whole new one.
 
     Raises:
         UsageError: the path cannot be written.

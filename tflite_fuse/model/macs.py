@@ -1,9 +1,10 @@
-"""Multiply-accumulates of every operator.
+"""Multiply-accumulates (MACs) of every operator.
 
-Conventions: one MAC = one multiplication of an activation by a weight (or by another activation) and its addition.
-Every tap of a window counts, those that fall on padding too. Bias additions, requantization, activations, pooling and
-element-wise operators count nothing. Grouped convolutions count the channels their filters have. A depthwise
-convolution whose int8 weights are all 1 only adds and counts nothing: fused blocks run QUANTIZE and its like as one.
+One MAC is one multiplication of an activation by a weight (or by another activation) and its addition. Every tap of a
+window counts, including taps on padding. Bias additions, requantization, activations, pooling and element-wise
+operators count nothing. Grouped convolutions count the channels of their filters. A depthwise convolution whose int8
+weights are all 1 only adds, so it counts nothing: fused blocks run QUANTIZE and similar operators as such a
+convolution.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _LSTM_PEEPHOLES_AND_PROJECTION = (9, 10, 11, 16)
 
 
 def operator_macs(model: Model, custom: Callable[[Operator], int] | None = None) -> tuple[int, ...]:
-    """MACs of one inference, for each operator of the first subgraph.
+    """Return the MACs of one inference for each operator of the first subgraph.
 
     Args:
         model: a model as loaded.
-        custom: answers for custom operators; without it they count 0.
+        custom: function that returns the MACs of a custom operator; by default they count 0.
     """
     return tuple(_macs(model, model.main, operator, custom) for operator in model.main.operators)
 
@@ -40,7 +41,7 @@ def _macs(model: Model, graph: SubGraph, operator: Operator, custom: Callable[[O
 
 
 def _only_adds(model: Model, graph: SubGraph, operator: Operator) -> bool:
-    """Whether it is depthwise, if only by having one input channel per group, and its int8 weights are all 1."""
+    """Return whether a convolution is depthwise, or has one input channel per group, with int8 weights of 1."""
     weights, source = graph.read_by(operator, 1), graph.read_by(operator, 0)
     if not weights or not source or weights.type != TensorType.INT8 or not weights.dims or not source.dims:
         return False
@@ -62,7 +63,7 @@ def _depthwise(graph: SubGraph, operator: Operator) -> int:
 
 
 def _transposed(graph: SubGraph, operator: Operator) -> int:
-    """Filter [Cout, kh, kw, Cin]: of its taps every output pixel meets one in so many as the strides say."""
+    """Filter [Cout, kh, kw, Cin]: each output pixel uses one in ``stride_h * stride_w`` of its taps."""
     weights, output = graph.read_by(operator, 1), graph.written_by(operator)
     options = get_options(operator)
     steps = int(prod(step for name in ("stride_h", "stride_w") if isinstance(step := options.get(name, 1), int)))

@@ -1,8 +1,8 @@
-"""Options tables of built-in operators: kept whole, read and made by field name where a pass needs them.
+"""Options tables of built-in operators: stored losslessly, read and made by field name.
 
-Most tables hold nothing but inline scalars, so their bytes can be carried without knowing their fields. The few that
-refer to vectors or strings are listed in ``_REFERENCES``. Numbers and field orders are facts of the TensorFlow Lite
-schema.
+Most tables contain only inline scalars, so their bytes can be copied without knowledge of their fields. Those with
+references to vectors or strings are listed in ``_REFERENCES``. Numbers and field orders are facts of the TensorFlow
+Lite schema.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _ZEROS: dict[str, Value] = {"b": 0, "i": 0, "f": 0.0, "?": False, "*": ()}
 
 
 def _fields(declared: str) -> tuple[tuple[str, str, Value], ...]:
-    """(field, struct format or *, default) of each field."""
+    """Return (field, struct format or *, default) of each field."""
     found = []
     for entry in declared.split():
         name, _, form = entry.partition(":")
@@ -123,9 +123,9 @@ _BY_MEMBER = dict(_FIELDS.values())
 
 
 def get_options(operator: Operator) -> dict[str, Value]:
-    """The built-in options of an operator by schema name, defaults filled in.
+    """Return the built-in options of an operator by schema name, defaults filled in.
 
-    Empty where the operator has none or they are of a kind no pass needs to read.
+    Empty if the operator has none or no pass reads options of their kind.
     """
     table = operator.builtin_options
     if table is None or table.type not in _BY_MEMBER:
@@ -148,7 +148,7 @@ def get_options(operator: Operator) -> dict[str, Value]:
 
 
 def make_options(name: str, **values: Value) -> OptionsTable:
-    """An options table by schema name, e.g. ``make_options("Conv2DOptions", padding=0, stride_w=1, stride_h=1)``."""
+    """Return an options table by schema name: ``make_options("Conv2DOptions", padding=0, stride_w=1, stride_h=1)``."""
     member, declared = _FIELDS[name]
     unknown = values.keys() - {field for field, _, _ in declared}
     if unknown:
@@ -187,7 +187,7 @@ def read_options(reader: Reader, member: int, position: int, kind: Kind) -> Opti
 
 
 def _inline_size(start: int, following: int) -> int:
-    """Bytes an inline scalar can have: a power of two, aligned, not into the next field (padding may be included)."""
+    """Return the bytes of an inline scalar: a power of two, aligned, before the next field (with padding)."""
     size = 8
     while size > 1 and (size > following - start or start % size):
         size //= 2
@@ -195,7 +195,7 @@ def _inline_size(start: int, following: int) -> int:
 
 
 def write_options(builder: flatbuffers.Builder, table: OptionsTable) -> int:
-    """Write an options table (``wire.OptionsWriter``). Large fields first, so that no padding ends inside."""
+    """Write an options table (``wire.OptionsWriter``), large fields first, which avoids padding at the end."""
     offsets: dict[int, int] = {}
     for number, element_size, data in table.vectors:
         if (table.type, number) in _STRINGS:

@@ -1,7 +1,7 @@
-"""Model inputs that lie outside the arena: what they were, and how the model's fused blocks read them now.
+"""Metadata of model inputs outside the arena: their original tensors and the images that blocks read.
 
-A model rewritten for a streamed or external input has no such tensor any more. What its users must know about it is
-kept in the metadata entry ``tflite_fuse.outside``, one JSON object::
+A model rewritten for a streamed or external input no longer has this tensor. Its description is the metadata entry
+``tflite_fuse.outside``, one JSON object::
 
     {"version": 1, "inputs": [{"position": 0, "name": "image", "shape": [1, 96, 96, 3], "type": "int8", "scale": 0.0078,
       "zero_point": -1, "mode": "streamed", "number": 0, "rows": 96, "columns": 96, "channels": 3}]}
@@ -24,7 +24,7 @@ from tflite_fuse.model.types import TensorType, operator_label, type_name
 OUTSIDE_METADATA = "tflite_fuse.outside"
 
 OUTSIDE_TYPES = {TensorType.INT8: (-128, 127), TensorType.UINT8: (0, 255), TensorType.FLOAT32: (0, 0)}
-"""Types such an input may have, with the least and the greatest zero point of each."""
+"""Types of inputs outside the arena, with the least and the greatest zero point of each."""
 
 _VERSION = 1
 _MOST_INPUTS = 256
@@ -32,30 +32,30 @@ _LARGEST = 2**31 - 1
 
 
 class InputMode(str, Enum):
-    """Where a model's inputs are while it runs."""
+    """Memory of a model's inputs while it runs."""
 
     RESIDENT = "resident"
     """In the arena, as long as they are needed."""
     STREAMED = "streamed"
-    """Nowhere: the block that reads one pulls its pixels through a function, each once, top to bottom."""
+    """In no memory: the block that reads one pulls its pixels through a function, each once, top to bottom."""
     EXTERNAL = "external"
-    """In memory of the user's that blocks may read at any time."""
+    """In the caller's memory, which blocks may read at any time."""
 
 
 @dataclass(frozen=True)
 class OutsideInput:
-    """An input of the model as it was that its blocks now read from outside the arena.
+    """An input of the original model that its blocks now read from outside the arena.
 
     Attributes:
-        position: its place among the inputs the model had.
-        name: of its tensor.
-        shape: of its tensor.
-        scale, zero_point: its quantization; 1 and 0 of float32, and where values stand for themselves.
+        position: its index among the original model's inputs.
+        name: name of its tensor.
+        shape: shape of its tensor.
+        scale, zero_point: its quantization; 1 and 0 for float32 and unquantized values.
         mode: streamed or external.
-        number: which of the sources (streamed) or external tensors given to the runtime serves it. The model's inputs
-            outside are counted together, whatever their mode.
-        rows, columns, channels: the image the blocks read; its bytes are those of the tensor in the same order.
-        type: of its elements, one of ``OUTSIDE_TYPES``.
+        number: index among the sources (streamed) or external tensors given to the runtime. Inputs outside are counted
+            together in both modes.
+        rows, columns, channels: the image that the blocks read; its bytes are those of the tensor in the same order.
+        type: element type, one of ``OUTSIDE_TYPES``.
     """
 
     position: int
@@ -79,7 +79,7 @@ class OutsideInput:
         return self.rows * self.columns * self.channels * (4 if self.type == TensorType.FLOAT32 else 1)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that metadata, reports and inspections hold."""
+        """Return the JSON object used in metadata, reports and inspections."""
         quantization = {"scale": self.scale, "zero_point": self.zero_point}
         image = {"rows": self.rows, "columns": self.columns, "channels": self.channels}
         tensor = {"position": self.position, "name": self.name, "shape": list(self.shape)}
@@ -88,7 +88,7 @@ class OutsideInput:
 
 
 def outside_inputs(model: Model) -> tuple[OutsideInput, ...]:
-    """The inputs a model reads from outside the arena, by position; none where the file says nothing.
+    """Return the inputs that a model reads from outside the arena, by position; none without metadata.
 
     Raises:
         ModelError: the metadata entry is damaged.
@@ -106,7 +106,7 @@ def outside_inputs(model: Model) -> tuple[OutsideInput, ...]:
         _check_together(entries, len(model.main.inputs))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ModelError(
-            f"the metadata {OUTSIDE_METADATA}, which tells what the model reads from outside the arena, is damaged "
+            f"the metadata {OUTSIDE_METADATA}, which lists the inputs read from outside the arena, is damaged "
             f"({error}); rewrite the original model again"
         ) from error
     return entries
@@ -166,7 +166,7 @@ def _check_together(entries: Sequence[OutsideInput], inside: int) -> None:
 
 
 def set_outside_inputs(model: Model, entries: Sequence[OutsideInput]) -> Model:
-    """Note which inputs a model reads from outside the arena; the entry goes where there are none."""
+    """Return the model with the given inputs as its metadata; without an entry if there are none."""
     if not entries:
         return remove_metadata(model, OUTSIDE_METADATA)
     found = {"version": _VERSION, "inputs": [entry.to_json() for entry in entries]}
@@ -174,7 +174,7 @@ def set_outside_inputs(model: Model, entries: Sequence[OutsideInput]) -> Model:
 
 
 def outside_numbers(model: Model, moved: Sequence[int]) -> dict[int, int]:
-    """The number each of the inputs ``moved`` gets, behind those that are outside already.
+    """Return the number of each of the inputs ``moved``, after the inputs that are already outside.
 
     Raises:
         ModelError: the metadata entry is damaged.
@@ -184,12 +184,12 @@ def outside_numbers(model: Model, moved: Sequence[int]) -> dict[int, int]:
 
 
 def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mode: InputMode) -> Model:
-    """The model without some of its inputs, which its blocks read from outside the arena; the metadata tells of them.
+    """Return the model without some of its inputs, which its blocks read from outside the arena, and their metadata.
 
     Args:
-        model: its blocks know the numbers of ``outside_numbers``.
+        model: a model whose blocks use the numbers of ``outside_numbers``.
         images: for each input that leaves, in the order of their numbers, rows, columns and channels as blocks read it.
-        mode: how they are read.
+        mode: streamed or external.
 
     Raises:
         ModelError: an operator reads one of them, or the metadata entry is damaged.
@@ -200,7 +200,7 @@ def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mo
     for index, operator in enumerate(graph.operators):
         for tensor in set(operator.inputs or ()) & images.keys():
             label = operator_label(model, index)
-            raise ModelError(f"{label} reads input {graph.tensors[tensor].name}, which then has to be in the arena")
+            raise ModelError(f"{label} reads input {graph.tensors[tensor].name}, which must therefore be in the arena")
     positions = iter(sorted(set(range(len(graph.inputs) + len(before))) - {entry.position for entry in before}))
     entries = [
         _entry(graph.tensors[tensor], position, mode, numbers[tensor], images[tensor])
@@ -221,7 +221,7 @@ def _entry(tensor: Tensor, position: int, mode: InputMode, number: int, image: t
 
 
 def forget_in_signatures(model: Model, tensors: Collection[int]) -> Model:
-    """Return the model with signatures that do not name some inputs of its first subgraph."""
+    """Return the model with some inputs of its first subgraph removed from its signatures."""
     if model.signature_defs is None or not tensors:
         return model
     signatures = tuple(
@@ -234,9 +234,9 @@ def forget_in_signatures(model: Model, tensors: Collection[int]) -> Model:
 
 
 def with_inputs_inside(model: Model) -> Model:
-    """The model with all inputs it was rewritten from, in their order: those outside as tensors no operator reads.
+    """Return the model with all inputs of the original, in their order; those outside are tensors without readers.
 
-    What feeds a model, or compares the inputs of two, looks at this one.
+    It is used to feed a model and to compare the inputs of two models.
 
     Raises:
         ModelError: the metadata entry is damaged.

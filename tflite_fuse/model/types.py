@@ -1,6 +1,6 @@
-"""Element types and operator names of the TensorFlow Lite schema.
+"""Element types and operator names of the TensorFlow Lite schema, and quantization as in TFLM.
 
-Real numbers as 8-bit integers: what QUANTIZE and DEQUANTIZE compute in TFLM, to the bit.
+QUANTIZE and DEQUANTIZE between float32 and int8 are bit-exact.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _BITS = {
 }
 
 CUSTOM = 32
-"""The built-in operator number that stands for a custom operator."""
+"""The built-in operator number of custom operators."""
 
 
 def _builtin_codes() -> dict[str, int]:
-    """The numbers in the package ``tflite``, from their one file: the package itself takes a quarter of a second."""
+    """Return the numbers from one file of the package ``tflite``; importing all of it takes a quarter of a second."""
     package = find_spec("tflite")
     assert package is not None and package.origin is not None
     file = Path(package.origin).with_name("BuiltinOperator.py")
@@ -83,17 +83,17 @@ _BUILTIN_NAMES = {value: name for name, value in BUILTIN_CODES.items()}
 
 
 def element_bits(number: int) -> int:
-    """Bits of an element of a type, 0 for a type without a fixed size."""
+    """Return the bits of an element of a type, 0 for a type without a fixed size."""
     return _BITS.get(TensorType(number), 0) if number in TensorType.__members__.values() else 0
 
 
 def type_name(number: int) -> str:
-    """``int8`` for 9; ``type 99`` for a number the schema does not know."""
+    """Return ``int8`` for 9, and ``type 99`` for a number that is not in the schema."""
     return TensorType(number).name.lower() if number in TensorType.__members__.values() else f"type {number}"
 
 
 def tensor_nbytes(tensor: Tensor) -> int:
-    """Bytes of a tensor's data. Packed types round up to whole bytes.
+    """Return the bytes of a tensor's data. Packed types round up to whole bytes.
 
     Raises:
         ModelError: a dimension is negative, or the element type has no fixed size.
@@ -106,7 +106,7 @@ def tensor_nbytes(tensor: Tensor) -> int:
 
 
 def operator_name(model: Model, operator: Operator) -> str:
-    """``CONV_2D`` for a built-in operator, ``CUSTOM:name`` for a custom one, ``BUILTIN_999`` for an unknown number."""
+    """Return ``CONV_2D`` for a built-in operator, ``CUSTOM:name`` for a custom one, ``BUILTIN_999`` if unknown."""
     code = model.operator_codes[operator.opcode_index]
     if code.code == CUSTOM:
         return f"CUSTOM:{code.custom_code or ''}"
@@ -114,7 +114,7 @@ def operator_name(model: Model, operator: Operator) -> str:
 
 
 def operator_label(model: Model, index: int) -> str:
-    """How messages name operator ``index`` of the main subgraph: kind and position, ``CONV_2D_7``."""
+    """Return the name in messages of operator ``index`` of the main subgraph: kind and position, ``CONV_2D_7``."""
     return f"{operator_name(model, model.main.operators[index]).replace('CUSTOM:', '')}_{index}"
 
 
@@ -124,7 +124,7 @@ _LOW, _HIGH = -128, 127
 
 
 def affine_parameters(tensor: Tensor) -> tuple[float, int] | None:
-    """Scale and zero point of an int8 tensor quantized as a whole, None for any other tensor."""
+    """Return scale and zero point of an int8 tensor quantized as a whole, None for any other tensor."""
     quantization = tensor.quantization
     if tensor.type != TensorType.INT8 or quantization is None:
         return None
@@ -133,7 +133,7 @@ def affine_parameters(tensor: Tensor) -> tuple[float, int] | None:
 
 
 def is_other_sign(signed: Tensor, unsigned: Tensor) -> bool:
-    """Whether an int8 tensor and a uint8 one stand for the same numbers: values are 128 apart, and nothing else."""
+    """Return whether an int8 and a uint8 tensor represent the same numbers with values that differ by 128."""
     parameters, other = affine_parameters(signed), unsigned.quantization
     if parameters is None or unsigned.type != TensorType.UINT8 or other is None:
         return False
@@ -142,13 +142,13 @@ def is_other_sign(signed: Tensor, unsigned: Tensor) -> bool:
 
 
 def with_other_sign(values: Array) -> Array:
-    """uint8 values as the int8 ones of 128 less, and back."""
+    """Return uint8 values as int8 values minus 128, and the inverse."""
     flipped: Array = np.ascontiguousarray(values).view(np.uint8) ^ np.uint8(128)
     return flipped.view(np.uint8 if values.dtype == np.int8 else np.int8)
 
 
 def quantize(values: Array, scale: float, zero_point: int) -> Array:
-    """float32 values as int8: divided in single precision, halves rounded away from zero, clamped."""
+    """Return float32 values as int8: divided in single precision, halves rounded away from zero, clamped."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ratio = (np.asarray(values, np.float32) / np.float32(scale)).astype(np.float64)
     rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
@@ -157,7 +157,7 @@ def quantize(values: Array, scale: float, zero_point: int) -> Array:
 
 
 def dequantize(values: Array, scale: float, zero_point: int) -> Array:
-    """int8 values as float32: multiplied in double precision, rounded once."""
+    """Return int8 values as float32: multiplied in double precision, rounded once."""
     steps = np.asarray(values, np.int64) - zero_point
     with np.errstate(over="ignore", invalid="ignore"):
         real: Array = (np.float64(np.float32(scale)) * steps).astype(np.float32)
@@ -165,7 +165,7 @@ def dequantize(values: Array, scale: float, zero_point: int) -> Array:
 
 
 def is_reversible(scale: float, zero_point: int) -> bool:
-    """Whether each of the 256 values is a float of its own that is quantized to the same value again."""
+    """Return whether each of the 256 values has a distinct float that quantizes to the same value again."""
     every = np.arange(_LOW, _HIGH + 1, dtype=np.int8)
     real = dequantize(every, scale, zero_point)
     if not np.isfinite(real).all() or not (np.diff(real) > 0).all():

@@ -1,8 +1,8 @@
 """Dataclasses to and from FlatBuffers, with every read checked.
 
-A dataclass field declared with ``slot(number, kind)`` is one field of a FlatBuffer table. The generated accessors that
-exist for this format read past ends without noticing and drop what they do not know; here a damaged file raises
-``ModelError`` and a field this package does not know is refused instead of lost.
+A dataclass field declared with ``slot(number, kind)`` is one field of a FlatBuffer table. The generated accessors of
+this format read beyond ends without an error and drop unknown fields. Here a damaged file raises ``ModelError``, and a
+file with an unknown field is rejected, so nothing is lost.
 
 Wire format (FlatBuffers internals, https://flatbuffers.dev/internals): a table starts with a signed offset back to its
 vtable ``[vtable bytes, table bytes, offset of slot 0, ...]`` (uint16 each, 0 = absent); vectors, strings and tables are
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Kind(Enum):
-    """How a field is stored. Scalars and scalar vectors carry their ``struct`` format character."""
+    """Storage of a field. Scalars and scalar vectors have their ``struct`` format character."""
 
     BOOL = "?"
     INT8 = "b"
@@ -46,7 +46,7 @@ class Kind(Enum):
     OPTIONS = "options"
     OPTIONS_2 = "options2"
 
-    __hash__ = object.__hash__  # each kind is one object; Enum's own hash of the name took a tenth of the writing time
+    __hash__ = object.__hash__  # each kind is one object; Enum's hash of the name took a tenth of the writing time
 
 
 _SCALARS = frozenset({Kind.BOOL, Kind.INT8, Kind.INT32, Kind.UINT32, Kind.UINT64})
@@ -55,7 +55,7 @@ _UNIONS = frozenset({Kind.UNION, Kind.OPTIONS, Kind.OPTIONS_2})
 
 @dataclass(frozen=True)
 class _Slot:
-    """Where and how a dataclass field is stored. A union takes two slots: its type, then its value."""
+    """Slot of a dataclass field. A union takes two slots: its type, then its value."""
 
     name: str
     number: int
@@ -94,7 +94,7 @@ def slot(
 
 @dataclass(frozen=True)
 class _Form:
-    """How a dataclass is stored: its slots, and the numbers they take."""
+    """The slots of a dataclass, and the slot numbers that they take."""
 
     slots: tuple[_Slot, ...]
     numbers: frozenset[int]
@@ -118,12 +118,12 @@ OptionsWriter = Callable[[flatbuffers.Builder, Any], int]
 
 @lru_cache(maxsize=1024)
 def _nan(bits: bytes) -> float:
-    """One object for each NaN: it is not equal to itself, but tuples that hold the same object are equal."""
+    """Return one object for each NaN, because tuples with the same object are equal although NaN is not."""
     return float(struct.unpack("<f", bits)[0])
 
 
 class Reader:
-    """Reads tables from untrusted bytes; remembers how far the FlatBuffer reaches (``end``).
+    """Reader of tables from untrusted bytes; ``end`` is the end of the FlatBuffer in bytes.
 
     The work is bounded by the size of the file even if its parts refer to each other many times.
     """
@@ -147,7 +147,7 @@ class Reader:
         return position + int(self.scalar("I", position))
 
     def span(self, position: int, element_size: int) -> tuple[int, int]:
-        """First byte and number of elements of the vector at ``position``."""
+        """Return the first byte and the number of elements of the vector at ``position``."""
         count = int(self.scalar("I", position))
         nbytes = count * element_size
         if position + 4 + nbytes > len(self.data):
@@ -163,7 +163,7 @@ class Reader:
         return self.data[start : start + count]
 
     def vtable(self, position: int) -> tuple[dict[int, int], int]:
-        """Present slots of the table at ``position`` as {slot: absolute position}, and the table's end."""
+        """Return the present slots of the table at ``position`` as {slot: absolute position}, and the table's end."""
         self._tables_left -= 1
         if self._tables_left < 0:
             raise ModelError("the file refers to the same table too many times")
@@ -227,18 +227,18 @@ class Reader:
 
 
 class Writer:
-    """Writes dataclasses into one FlatBuffer. Byte vectors get the alignment their field declares."""
+    """Writer of dataclasses into one FlatBuffer. Byte vectors get the alignment declared by their field."""
 
     def __init__(self, size_hint: int, write_options: OptionsWriter) -> None:
         self.builder = flatbuffers.Builder(size_hint)
         self._write_options = write_options
 
     def blob(self, data: bytes, align: int = 4) -> int:
-        """A byte vector whose first byte lies at a multiple of ``align`` in the finished file."""
+        """Write a byte vector whose first byte lies at a multiple of ``align`` in the finished file."""
         return self.raw_vector(data, 1, align)
 
     def raw_vector(self, data: bytes, element_size: int, align: int) -> int:
-        """A vector of ``len(data) / element_size`` little-endian elements."""
+        """Write a vector of ``len(data) / element_size`` little-endian elements."""
         b = self.builder
         b.StartVector(element_size, len(data) // element_size, align)
         b.head -= len(data)

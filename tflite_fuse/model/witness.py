@@ -1,13 +1,13 @@
-"""What passes chose when they rewrote a model, as data that the proof checks.
+"""Choices of the passes that rewrote a model, as data for the proof.
 
-A proof that knows the choices has nothing to find again: it works out, with code of its own, whether they change any
-byte. So a witness that is wrong or missing makes a proof fail and never succeed. It travels in the metadata entry
-``tflite_fuse.witness`` of the rewritten file, one JSON object::
+With the choices given, the proof need not search: it checks, with code of its own, that they change no byte. A wrong or
+missing witness can make a proof fail, but never succeed. It is the metadata entry ``tflite_fuse.witness`` of the
+rewritten file, one JSON object::
 
     {"version": 1, "kept": [{"tensors": [4, 7], "channels": "f0f"}]}
 
-Tensors are those of the original's first subgraph. Bit c of the hexadecimal number ``channels`` is set if channel c is
-left of each of them; a tensor that is not listed has all.
+Tensors are those of the original's first subgraph. Bit c of the hexadecimal number ``channels`` is set if channel c of
+each of them is kept; a tensor that is not listed keeps all channels.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ WITNESS_METADATA = "tflite_fuse.witness"
 
 _VERSION = 1
 _MOST_BYTES = 1 << 20
-"""Of the entry: one that is longer is not read."""
+"""Limit of the entry's bytes: a longer one is rejected."""
 
 
 @dataclass(frozen=True)
 class Witness:
-    """The choices of one pass or of several.
+    """The choices of one or several passes.
 
     Attributes:
-        kept: by tensor of the model before, the channels that are left of it, ascending.
+        kept: by tensor of the original model, its kept channels, ascending.
     """
 
     kept: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def set_witness(model: Model, witness: Witness) -> Model:
-    """Return a model with a witness as its only one; without an entry where there is nothing to say."""
+    """Return a model with a witness as its only one; without an entry if the witness is empty."""
     tensors: dict[tuple[int, ...], list[int]] = {}
     for tensor, channels in sorted(witness.kept.items()):
         tensors.setdefault(channels, []).append(tensor)
@@ -51,12 +51,12 @@ def set_witness(model: Model, witness: Witness) -> Model:
 
 
 def has_witness(model: Model) -> bool:
-    """Return whether a file has the entry, sound or not."""
+    """Return whether a file has the entry, valid or not."""
     return get_metadata(model, WITNESS_METADATA) is not None
 
 
 def read_witness(model: Model, original: Model) -> Witness:
-    """Return the witness in a rewritten file; an empty one where there is none.
+    """Return the witness in a rewritten file; an empty one without an entry.
 
     Raises:
         ModelError: it is damaged, or names tensors or channels that ``original`` does not have.
