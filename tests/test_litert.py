@@ -144,7 +144,7 @@ def test_what_cannot_be_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pyt
         tflite_fuse.litert.interpreter(tmp_path / "absent.tflite")
     with monkeypatch.context() as played:
         played.setattr(sys, "platform", "win32")
-        with pytest.raises(RuntimeUnavailableError, match="Linux and macOS alone"):
+        with pytest.raises(RuntimeUnavailableError, match="only on Linux and macOS"):
             tflite_fuse.litert.interpreter(data)
     for name in ("ai_edge_litert.interpreter", "tensorflow.lite.python.interpreter", "tflite_runtime.interpreter"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -170,7 +170,7 @@ def test_inputs_that_do_not_fit_are_refused(model: Callable[[], bytes], given: l
 
 
 def test_a_function_for_an_input_in_the_arena_is_refused() -> None:
-    with pytest.raises(UsageError, match="only streamed ones can be"):
+    with pytest.raises(UsageError, match="only streamed ones may"):
         make_feed(load_model(network()), [lambda y, x, count: b""])
 
 

@@ -1,1 +1,1 @@
-"""Models executed on this machine, in confined processes, and their outputs compared."""
+"""Runs models on this machine in confined processes and compares their outputs."""

@@ -1,4 +1,4 @@
-"""Arrays out of a stranger's .npz or .npy file, a pipe's too: nothing in it asks for more memory than it has bytes."""
+"""Reads arrays from an untrusted .npz or .npy file or pipe, without allocating more memory than it has bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ _LARGEST_ARCHIVE = 1 << 30
 
 
 def read_arrays(path: str | Path) -> dict[str, Array]:
-    """By name; an .npy file's is ``arr_0``. Raises UsageError."""
+    """Return the arrays by name; an .npy file's array is ``arr_0``.
+
+    Raises:
+        UsageError: the file cannot be read, or holds more than 1 GiB.
+    """
     try:
         with Path(path).open("rb") as file:
             stream = file if file.seekable() else io.BytesIO(file.read(_LARGEST_ARCHIVE + 1))  # a pipe is read once
@@ -35,7 +39,7 @@ def read_arrays(path: str | Path) -> dict[str, Array]:
         raise
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror or error})") from error
-    except Exception as error:  # zipfile and numpy trust what they read: damaged bytes raise what they hit
+    except Exception as error:  # damaged bytes can raise any exception in zipfile and numpy
         why = str(error) or type(error).__name__
         hint = "numpy.savez writes such a file, also of a single array"
         raise UsageError(f"{path} cannot be read as an .npz file ({why}); {hint}") from error
@@ -46,7 +50,7 @@ def _too_many(path: str | Path) -> UsageError:
 
 
 def _archived(path: str | Path, stream: IO[bytes]) -> dict[str, Array]:
-    """Of an .npz file."""
+    """Return the arrays of an .npz file."""
     with zipfile.ZipFile(stream) as archive:
         entries = archive.infolist()
         if sum(entry.file_size for entry in entries) > _LARGEST_ARCHIVE:
@@ -55,7 +59,7 @@ def _archived(path: str | Path, stream: IO[bytes]) -> dict[str, Array]:
 
 
 def _read_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
-    """One array; its shape is believed only as far as the entry has bytes, so that no header can ask for all memory."""
+    """Return one array, whose shape must fit the entry's bytes, so no header can allocate all memory."""
     with archive.open(entry) as stream:
         _check_header(stream, entry.filename, entry.file_size)
     with archive.open(entry) as stream:
@@ -63,7 +67,7 @@ def _read_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
 
 
 def _one_array(stream: IO[bytes], size: int) -> Array:
-    """Of an .npy file."""
+    """Return the array of an .npy file."""
     _check_header(stream, "it", size)
     stream.seek(0)
     return np.asarray(npy.read_array(stream, allow_pickle=False))

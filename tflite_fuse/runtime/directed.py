@@ -1,9 +1,12 @@
-"""Inputs that are searched for: those under which the original shows values it has not shown before.
+"""Searches for inputs under which the original shows values that it has not shown before.
 
-Random inputs drive many a classifier to one saturated answer, and equal saturated answers say nothing of what was
-computed on the way. So the last third of the inputs is chosen: for each, a few candidates are run through the original
-(a random one; one of less contrast; a mixture of two; the place between two inputs with other outputs where the output
-turns), and the one that shows most new values, in the outputs and at the borders of blocks, is kept.
+Random inputs drive many classifiers to one saturated output, and equal saturated outputs say little about the
+computation. So
+the last third of the inputs is chosen: for each, a few candidates run through the original (a random one, one of less
+contrast,
+a mixture of two, a point between two inputs where the output changes), and the one with the most new values in the
+outputs
+and at the borders of blocks is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
 
 WORK = 120_000_000
-"""Multiply-accumulates the search may spend for each input there is, half a second or less."""
+"""Multiply-accumulates of the search for each input: at most half a second."""
 
 _HALVINGS = 4
 _SAMPLED = 4096
@@ -34,17 +37,18 @@ Results = list[Array]
 
 
 def directed(model: Model, given: Sequence[Sequence[Array]], watch: Sequence[int] = (), seed: int = 0) -> list[Inputs]:
-    """The given inputs, the last third of them replaced by better ones; all as they were if a model
-    computes too much, or does not run.
+    """Return the inputs with the last third replaced by better ones.
+
+    The inputs are unchanged if the model computes too much or does not run.
 
     Args:
         model: the original.
         given: inputs as ``generate_inputs`` makes them.
-        watch: tensors between operators, whose values count beside the outputs'.
+        watch: tensors between operators whose values count beside the outputs'.
         seed: of the search.
 
     Raises:
-        RuntimeUnavailableError: there is no runtime.
+        RuntimeUnavailableError: no runtime is installed.
     """
     kept, random = (list(map(list, part)) for part in (given[: -(len(given) // 3)], given[-(len(given) // 3) :]))
     runs = WORK * len(given) // max(1, sum(operator_macs(model)))
@@ -59,12 +63,12 @@ def directed(model: Model, given: Sequence[Sequence[Array]], watch: Sequence[int
 
             search = _Search(run, input_specs(model), np.random.default_rng(seed), kept)
             return kept + [search.best_of(each) if search.runs < runs else each for each in random]
-    except ModelError:  # comparing on them says why
+    except ModelError:  # the comparison reports it
         return list(map(list, given))
 
 
 class _Search:
-    """What was seen so far, and inputs to make others of."""
+    """Values seen so far, and a pool of inputs to derive others from."""
 
     def __init__(
         self,
@@ -81,7 +85,7 @@ class _Search:
             self._keep(arrays, self._tried(arrays))
 
     def best_of(self, random: Inputs) -> Inputs:
-        """The best of a few candidates."""
+        """Return the best of a few candidates."""
         tried = [(each, self._tried(each)) for each in self._candidates(random)]
         best = max(tried, key=lambda each: self._news(each[1]))
         self._keep(*best)
@@ -101,7 +105,7 @@ class _Search:
         yield self._turning_point()
 
     def _between(self, a: Sequence[Array], b: Sequence[Array], part: float) -> Inputs:
-        """As far from a to b as ``part`` says, value by value."""
+        """Return the mixture of a and b, value by value; ``part`` is b's share."""
         mixed = []
         for spec, x, y in zip(self._specs, a, b, strict=True):
             values = np.asarray(x, np.float64) * (1 - part) + np.asarray(y, np.float64) * part
@@ -109,7 +113,7 @@ class _Search:
         return mixed
 
     def _turning_point(self) -> Inputs:
-        """Between two inputs of different outputs, near where the output turns from one to the other."""
+        """Return a point between two inputs of different outputs, near where the output changes."""
         number = int(self._rng.integers(0, len(self._pool)))
         low, at_low = self._pool[number]
         distances = [_distance(at_low[0], results[0]) for _, results in self._pool]
@@ -132,7 +136,7 @@ class _Search:
             seen[np.arange(len(each)), each] = True
 
     def _news(self, results: Results) -> float:
-        """Which part of the outputs' elements, and of each other tensor's, has a value it has not had."""
+        """Return the sum over outputs and watched tensors of the share of elements with a new value."""
         values = [_bytes(each) for each in results]
         pairs = zip(self._seen, values, strict=True)
         return float(sum(1 - seen[np.arange(len(each)), each].mean() for seen, each in pairs if len(each)))
@@ -143,7 +147,7 @@ def _distance(a: Array, b: Array) -> float:
 
 
 def _bytes(array: Array) -> npt.NDArray[np.uint8]:
-    """One byte for each of some elements: an int8 value, or the part of a longer one that changes with it."""
+    """Return one byte of each sampled element: an int8 value, or the byte of a longer one that varies most."""
     values: npt.NDArray[Any] = np.ascontiguousarray(array).ravel()
     values = np.ascontiguousarray(values[:: max(1, -(-len(values) // _SAMPLED))])
     parts = values.view(np.uint8).reshape(len(values), -1)

@@ -1,6 +1,6 @@
-"""What verification feeds a model: edge values, impulses, gradients, noise, smooth images, or the user's own data.
+"""Inputs for verification: edge values, impulses, gradients, noise, smooth images, or the user's own data.
 
-Every input is a list with one array per model input, of that tensor's exact shape and type.
+An input is a list of one array per model input, of that tensor's exact shape and type.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NUMPY_TYPES: dict[int, type[np.generic]] = {
     TensorType.INT64: np.int64,
     TensorType.BOOL: np.bool_,
 }
-# Operators whose integer input says where to look; a value that is out of range there is a user's error.
+# Operators with indices as an integer input, where values out of range are errors.
 _INDEXED = frozenset({"GATHER", "GATHER_ND", "EMBEDDING_LOOKUP", "DYNAMIC_UPDATE_SLICE", "SLICE", "STRIDED_SLICE"})
 _PLAIN_INTEGER = 1000
 _FLOAT_MARGIN = 0.05
@@ -48,15 +48,16 @@ _FLOAT_MARGIN = 0.05
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A model input and the values it plausibly takes.
+    """A model input and its range of plausible values.
 
     Attributes:
         name, shape, dtype: of the tensor.
-        low, high: least and greatest value fed to it. 8 and 16 bit integers take their whole range, wider ones, mostly
-            counts and indices, −1000…1000, or 0…1 if an operator looks something up with them; a float tensor
-            that is quantized by the model takes that quantization's range and a little more on both sides, so that
-            clamping is exercised; other floats their recorded range, else −1…1.
-        rest: the value that stands for real zero.
+        low, high: least and greatest generated value. Integers of 8 and 16 bits use their whole range; wider ones,
+            mostly
+            counts and indices, −1000…1000, or 0…1 if an operator uses them as indices. A float input that the model
+            quantizes uses the quantization's range and a margin, so clamping is exercised; other floats their recorded
+            range, else −1…1.
+        rest: the value that represents 0.
     """
 
     name: str
@@ -68,17 +69,17 @@ class InputSpec:
 
 
 def input_specs(model: Model) -> tuple[InputSpec, ...]:
-    """The inputs of the main subgraph, those that lie outside the arena among them, in their original order.
+    """Return the inputs of the main subgraph in their original order, including those outside the arena.
 
     Raises:
-        ModelError: one cannot be fed (dynamic shape, strings), or the file does not say soundly what lies outside.
+        ModelError: an input cannot be generated (dynamic shape, strings), or the metadata of outside inputs is damaged.
     """
     model = with_inputs_inside(model)
     return tuple(_spec(model, index) for index in model.main.inputs)
 
 
 def output_arrays(model: Model, outputs: Sequence[bytes]) -> list[Array]:
-    """Outputs of the main subgraph, of their bytes.
+    """Return the outputs of the main subgraph as arrays, from their bytes.
 
     Raises:
         ModelError: numpy has no such type.
@@ -148,13 +149,14 @@ def _quantized_range(tensor: Tensor) -> tuple[float, float] | None:
 
 
 def generate_inputs(model: Model, count: int = 16, seed: int = 0) -> list[list[Array]]:
-    """Make inputs for a model; the same ones for the same model signature, count and seed.
+    """Return inputs for a model; the same for the same model signature, count and seed.
 
-    The edge values come first: all lowest, all highest, the zero point, an impulse at each corner and in the centre, a
-    gradient. At least a third (and at least one) are uniform noise and smooth images, in turn.
+    Edge values come first: all lowest, all highest, the zero point, an impulse at each corner and in the centre, a
+    gradient. At
+    least a third (and at least one) are uniform noise and smooth images, in turn.
 
     Raises:
-        ModelError: the model has an input that cannot be fed.
+        ModelError: the model has an input that cannot be generated.
         UsageError: count is below 1.
     """
     if count < 1:
@@ -170,7 +172,7 @@ Pattern = Callable[[InputSpec, np.random.Generator], Array]
 
 
 def _values(spec: InputSpec, field: Field) -> Array:
-    """Spread a field of 0…1 over the spec's range, each integer equally often."""
+    """Return a field of 0…1 spread over the spec's range, each integer equally often."""
     if spec.dtype.kind == "f":
         return (spec.low + field * (spec.high - spec.low)).astype(spec.dtype)
     steps = spec.high - spec.low + 1
@@ -190,7 +192,7 @@ def _rest(spec: InputSpec, randomness: np.random.Generator) -> Array:
 
 
 def _impulse(row: float, column: float) -> Pattern:
-    """All channels of one position at the highest value, the rest at the zero point. Positions are 0…1 per axis."""
+    """Return a pattern: one position at the highest value, the rest at the zero point. Positions are 0…1 per axis."""
 
     def pattern(spec: InputSpec, randomness: np.random.Generator) -> Array:
         values = _rest(spec, randomness)
@@ -207,7 +209,7 @@ def _impulse(row: float, column: float) -> Pattern:
 
 
 def _spatial_axes(rank: int) -> range:
-    """Axes that are neither batch nor channels; the only axis of a vector."""
+    """Return the axes that are neither batch nor channels; the only axis of a vector."""
     return range(1, rank - 1) if rank > 2 else range(max(0, rank - 1), rank)
 
 
@@ -221,7 +223,7 @@ def _uniform(spec: InputSpec, randomness: np.random.Generator) -> Array:
 
 
 def _smooth(spec: InputSpec, randomness: np.random.Generator) -> Array:
-    """A few waves of random direction over the spatial axes, another mixture in every channel."""
+    """Return a few waves of random direction over the spatial axes, in another mixture for every channel."""
     axes = _spatial_axes(len(spec.shape))
     channels = spec.shape[-1] if len(spec.shape) > 2 else 1
     field = np.zeros(spec.shape)
@@ -253,13 +255,15 @@ _RANDOM: tuple[Pattern, ...] = (_uniform, _smooth)
 def load_inputs(path: str | Path, model: Model) -> list[list[Array]]:
     """Read a user's samples from an .npz file, or from an .npy file if the model has one input.
 
-    Arrays are named as the inputs' tensors or a signature call them, or ``arr_0``, ``arr_1``, … in their order (any
-    name will do for the array of a single input). The leading dimension counts samples: for a tensor
-    [1, 96, 96, 3] either [samples, 96, 96, 3] or [samples, 1, 96, 96, 3].
+    Arrays have the names of the inputs' tensors or of a signature, or ``arr_0``, ``arr_1``, … in order (a single
+    input's array may have
+    any name). The leading dimension counts samples: for a tensor [1, 96, 96, 3] either [samples, 96, 96, 3] or
+    [samples, 1, 96,
+    96, 3].
 
     Raises:
         UsageError: the file cannot be read, or an array is missing, unknown, of another shape, type or sample count.
-        ModelError: the model has an input that cannot be fed.
+        ModelError: the model has an input that cannot be generated.
     """
     specs = input_specs(model)
     arrays = _by_input(path, read_arrays(path), specs, signature_input_names(model))

@@ -1,7 +1,8 @@
-"""Run models in LiteRT, a second, independent runtime that must accept every file this package writes.
+"""Runs models in LiteRT, a second, independent runtime that must accept every file this package writes.
 
-LiteRT is no bit oracle: several of its kernels round otherwise than TensorFlow Lite Micro's. Fused blocks run there by
-the C library, and compute what they compute on a device.
+LiteRT does not define bit-exactness: several of its kernels round differently from TensorFlow Lite Micro's. Fused
+blocks run in
+it through the C library, with the bytes of a device.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ RUNTIME_NAME = "litert"
 
 
 def available() -> bool:
-    """Whether LiteRT is installed."""
+    """Return whether LiteRT is installed."""
     return importlib.util.find_spec("ai_edge_litert") is not None
 
 
 def runtime_version() -> str | None:
-    """Version of the installed LiteRT, None without one."""
-    from importlib import metadata  # loads a mail reader, which no rewrite needs
+    """Return the version of the installed LiteRT, None without one."""
+    from importlib import metadata  # slow to import, and no rewrite needs it
 
     try:
         return metadata.version("ai_edge_litert")
@@ -38,7 +39,7 @@ def runtime_version() -> str | None:
 
 @contextlib.contextmanager
 def session(model_bytes: bytes, name: str = "the model") -> Iterator[Worker]:
-    """A worker with the model loaded.
+    """Return a context with a worker that has loaded the model.
 
     Raises:
         ModelError: the runtime refuses the model; with its reason.
@@ -50,7 +51,7 @@ def session(model_bytes: bytes, name: str = "the model") -> Iterator[Worker]:
 
 
 def _kind(model: Model) -> WorkerKind:
-    """With the operator of fused blocks where the model has any."""
+    """Return a worker kind with the operator of fused blocks if the model has any."""
     if not any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators):
         return WorkerKind("litert")
     return WorkerKind("litert", (str(litert_library()),), (REGISTERER,))
@@ -63,10 +64,10 @@ def run(
     reset: bool = True,
     timeout: float | None = None,
 ) -> RunResult:
-    """Like ``tflm.run``, in LiteRT with its reference kernels. ``allocations`` of the result is None.
+    """Run a model as ``tflm.run`` does, in LiteRT with its reference kernels. ``allocations`` of the result is None.
 
     Raises:
-        ModelError: the runtime refuses the model, breaks on it, or an array does not fit.
+        ModelError: the runtime refuses the model or fails, or an array does not fit.
         RuntimeUnavailableError: LiteRT is not installed.
     """
     with session(model_bytes) as loaded:

@@ -1,7 +1,7 @@
-"""A slow, clear reference of a fused block: every stage computed on whole tensors with numpy.
+"""Slow, clear numpy reference of a fused block: every stage is computed on whole tensors.
 
-It is the first witness of what a block must compute. It shares no code with the C executor and knows nothing of tiles,
-FIFOs or chunks; its arithmetic is that of TFLM's reference int8 kernels, byte for byte.
+It is the first witness of a block's result. It shares no code with the C executor and uses no tiles, rings or runs; its
+arithmetic is that of TFLM's reference int8 kernels, byte for byte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tflite_fuse.ops.entry import Operand
 from tflite_fuse.ops.table import KINDS
 
 Values = npt.NDArray[Any]
-"""int8, or float32 where a tensor is."""
+"""int8, or float32 for float32 tensors."""
 
 
 def run_block_reference(
@@ -29,7 +29,7 @@ def run_block_reference(
     Args:
         block: any valid block.
         inputs: one int8 array per ``block.inputs``, NHWC with N = 1; any shape with the right number of values.
-        external: the int8 image behind EXTERNAL tensors and SOURCE stages, where the block has one.
+        external: the int8 image of EXTERNAL tensors and SOURCE stages, if the block has one.
 
     Returns:
         One int8 array [1, H, W, C] per ``block.outputs``.
@@ -44,14 +44,14 @@ def run_block_reference(
 def run_block_tensors(
     block: Block, inputs: Sequence[npt.ArrayLike], external: npt.ArrayLike | None = None
 ) -> dict[int, Values]:
-    """As ``run_block_reference``, but return every tensor by its index: int8 [1, H, W, C]."""
+    """Run a block as ``run_block_reference`` does, but return every tensor by its index: int8 [1, H, W, C]."""
     if len(inputs) != len(block.inputs):
         raise BlockError(f"The block has {len(block.inputs)} inputs but {len(inputs)} arrays were given.")
     values = {index: _whole(block.tensors[index], array) for index, array in zip(block.inputs, inputs, strict=True)}
     for index, tensor in enumerate(block.tensors):
         if tensor.storage is Storage.EXTERNAL:
             values[index] = _whole(tensor, external)
-        elif tensor.storage is Storage.PERSISTENT:  # Memories are empty; what STATE stages write comes over the others.
+        elif tensor.storage is Storage.PERSISTENT:  # LSTM memories start at zero; STATE stages overwrite the others.
             values[index] = np.zeros((1, tensor.height, tensor.width, tensor.channels), np.int8)
     for stage in block.stages:
         output = block.tensors[stage.output]
@@ -64,10 +64,10 @@ def run_block_tensors(
 
 
 def run_stage(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
-    """Compute one stage (any kind but SOURCE): int8 [H, W, C].
+    """Return the int8 [H, W, C] result of one stage (any kind but SOURCE).
 
     Raises:
-        BlockError: the stage computes another shape than its output tensor has, or lacks a parameter.
+        BlockError: the result's shape differs from the output tensor's, or the stage lacks a parameter.
     """
     result = KINDS[stage.kind].reference(stage, operands, output)
     if result.shape != (output.height, output.width, output.channels):

@@ -1,4 +1,4 @@
-"""What a model's signatures call its inputs: names of who wrote it, where tensors have a converter's own."""
+"""Names that a model's signatures give its inputs: the author's names, where tensors have a converter's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tflite_fuse.model.schema import Model
 
 
 def signature_input_names(model: Model) -> tuple[tuple[str, ...], ...]:
-    """Of each signature of the main subgraph that names all its inputs, once each: the names, in the inputs' order."""
+    """Return the input names, in order, of each signature of the main subgraph that names all inputs uniquely."""
     found = []
     for signature in model.signature_defs or ():
         names = {entry.tensor_index: entry.name or "" for entry in signature.inputs or ()}

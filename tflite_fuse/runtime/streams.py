@@ -1,4 +1,4 @@
-"""Inputs outside the arena as Python objects: arrays, and functions that hand out pixels."""
+"""Inputs outside the arena as Python objects: arrays, and functions that return pixels."""
 
 from __future__ import annotations
 
@@ -29,31 +29,42 @@ PixelSource = Callable[[int, int, int], Any]
 
 @dataclass(frozen=True)
 class Stream:
-    """A source, the rows, columns and channels of the image it hands out, and the type of its elements."""
+    """A source of pixels.
+
+    Attributes:
+        read: the function.
+        image: rows, columns and channels.
+        dtype: type of its elements.
+    """
 
     read: PixelSource
     image: tuple[int, int, int]
     dtype: np.dtype[Any] = INT8
 
     def pixels(self, y: int, x: int, count: int) -> bytes:
-        """Ask the source. Raises what it raises, and UsageError for another type or too few or too many bytes."""
+        """Return the bytes of ``count`` pixels; raises as ``pixel_bytes`` does."""
         return pixel_bytes(self.read, y, x, count, self.image[2], self.dtype)
 
 
 Outside = Array | Stream
-"""What one number of a model's external tensors or sources is served by; an array serves both."""
+"""Data of one of a model's external tensors or sources; an array serves both."""
 
 
 @dataclass(frozen=True)
 class Feed:
-    """What a model is given for one inference: arrays for the inputs it has, and the others by their numbers."""
+    """The data of one inference: arrays for the model's inputs, and data outside the arena by number."""
 
     inputs: tuple[Array, ...]
     outside: tuple[Outside, ...]
 
 
 def pixel_bytes(read: PixelSource, y: int, x: int, count: int, channels: int, dtype: np.dtype[Any] = INT8) -> bytes:
-    """As ``Stream.pixels``."""
+    """Return the bytes of ``count`` pixels of row y from column x on.
+
+    Raises:
+        UsageError: the source returned another type or number of bytes.
+        Exception: whatever the source raises.
+    """
     given = read(y, x, count)
     if not isinstance(given, (bytes, bytearray, memoryview)):
         given = np.asarray(given)
@@ -69,18 +80,19 @@ def pixel_bytes(read: PixelSource, y: int, x: int, count: int, channels: int, dt
 
 
 def make_feed(model: Model, inputs: Sequence[Array | PixelSource], name: str = "the model") -> Feed:
-    """Sort what the user gives to where the model reads it.
+    """Divide the arrays and functions for a model's inputs among those inside and outside the arena.
 
     Args:
         model: any model.
-        inputs: one per input of the model, in the order of the model it was rewritten from. An input that is streamed
-            may be an array or a function, all others are arrays.
-        name: what messages call the model.
+        inputs: one per input of the model, in the order of the model it was rewritten from. A streamed input may be an
+            array
+            or a function, all others are arrays.
+        name: of the model in messages.
 
     Raises:
         UsageError: another number of inputs, a function for an input that is not streamed, or an array that does not
             fit an input outside the arena.
-        ModelError: the model does not say soundly what it reads from outside the arena.
+        ModelError: the metadata of inputs outside the arena is damaged.
     """
     entries = outside_inputs(model)
     total = len(model.main.inputs) + len(entries)
@@ -98,7 +110,7 @@ def make_feed(model: Model, inputs: Sequence[Array | PixelSource], name: str = "
     positions = {entry.position for entry in entries}
     inside = [given for position, given in enumerate(inputs) if position not in positions]
     if any(callable(given) for given in inside):
-        raise UsageError(f"{name} has an input in the arena that was given as a function; only streamed ones can be")
+        raise UsageError(f"{name} has an input in the arena that was given as a function; only streamed ones may")
     return Feed(tuple(np.asarray(given) for given in inside), tuple(outside[number] for number in sorted(outside)))
 
 

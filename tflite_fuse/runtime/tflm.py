@@ -1,8 +1,10 @@
-"""Run models in a real TensorFlow Lite Micro, the ``tflite-micro`` wheel, and read its arena.
+"""Runs models in TensorFlow Lite Micro, the ``tflite-micro`` wheel, and reads its arena.
 
-Its reference kernels are the definition of *bit-exact* in this package. The wheel is optional, in the extra ``verify``,
-and there is one for Linux on x86-64 alone. The head it reports equals a device's head (same planner); its tail is that
-of a 64-bit machine and larger than a device's.
+Its reference kernels define *bit-exact* in this package. The wheel is optional (extra ``verify``) and exists only for
+Linux on
+x86-64. The head that it reports equals a device's (same planner); its tail is that of a 64-bit machine and larger than
+a
+device's.
 """
 
 from __future__ import annotations
@@ -29,13 +31,13 @@ _SECTION = re.compile(r"'([^']+)' used (\d+) bytes")
 
 @dataclass(frozen=True)
 class Allocations:
-    """What TensorFlow Lite Micro uses of its arena, in bytes, on this 64-bit machine.
+    """Bytes that TensorFlow Lite Micro uses of its arena on this 64-bit machine.
 
     Attributes:
         head_bytes: planned, reusable part: activations and scratch. Equal on every machine.
-        tail_bytes: what the runtime keeps for itself.
-        arena_used_bytes: both.
-        sections: parts of the tail by the runtime's own names, such as ``Persistent buffer data``.
+        tail_bytes: the part that the runtime keeps for itself.
+        arena_used_bytes: head and tail.
+        sections: bytes of parts of the tail by the runtime's names, such as ``Persistent buffer data``.
     """
 
     head_bytes: int
@@ -46,32 +48,32 @@ class Allocations:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Outputs of a run, ``outputs[input index][output index]``, and the arena it took (None where there is none)."""
+    """Outputs of a run, ``outputs[input index][output index]``, and the arena's allocations (None for LiteRT)."""
 
     outputs: list[list[Array]]
     allocations: Allocations | None
 
 
 def available() -> bool:
-    """Whether the wheel is installed."""
+    """Return whether the wheel is installed."""
     return importlib.util.find_spec("tflite_micro") is not None
 
 
 def built_for_this_machine() -> bool:
-    """Return whether there is a wheel that could be installed here."""
+    """Return whether the wheel exists for this machine."""
     return (sys.platform, platform.machine()) == ("linux", "x86_64")
 
 
 def how_to_get() -> str:
-    """Return the command that installs the wheel, or why there is none for this machine."""
+    """Return the command that installs the wheel, or the reason why there is none for this machine."""
     if built_for_this_machine():
         return how_to_install("verify")
     return f"its package is for Linux on x86-64, and this is {platform.system()} on {platform.machine()}"
 
 
 def runtime_version() -> str | None:
-    """Version of the installed wheel, None without one."""
-    from importlib import metadata  # loads a mail reader, which no rewrite needs
+    """Return the version of the installed wheel, None without one."""
+    from importlib import metadata  # slow to import, and no rewrite needs it
 
     try:
         return metadata.version("tflite_micro")
@@ -80,19 +82,19 @@ def runtime_version() -> str | None:
 
 
 def unconfined() -> str:
-    """Which rights a model that runs here keeps although it needs none, in words; empty where it has none."""
+    """Return the needless rights that a model running here keeps, in words; empty if it keeps none."""
     with worker(idle_kind("tflm")) as any_worker:
         return any_worker.unconfined
 
 
 @contextlib.contextmanager
 def session(model_bytes: bytes, name: str = "the model", *, sanitize: bool = False) -> Iterator[Worker]:
-    """A worker with the model loaded, and with our operator where the model has fused blocks.
+    """Return a context with a worker that has loaded the model, with our operator if the model has fused blocks.
 
     Args:
         model_bytes: a .tflite file.
-        name: what messages call it.
-        sanitize: see ``shim.tflm_kind``.
+        name: of the model in messages.
+        sanitize: see ``tflm_kind``.
 
     Raises:
         ModelError: the runtime cannot load the model; with its reason.
@@ -107,7 +109,7 @@ def session(model_bytes: bytes, name: str = "the model", *, sanitize: bool = Fal
 
 
 def _with_custom_names(error: ModelError, model_bytes: bytes) -> ModelError:
-    """The runtime calls every operator it does not know CUSTOM; say which there are."""
+    """Add the names of custom operators to the error; the runtime calls each of them CUSTOM."""
     names: list[str] = []
     if "op code CUSTOM" in str(error):
         with contextlib.suppress(TfliteFuseError):
@@ -128,18 +130,20 @@ def run(
 
     Args:
         model_bytes: a .tflite file.
-        inputs: what to run it on.
-        outside: for each inference, what the model's blocks read from outside the arena, by number. An int8 array
-            [rows, columns, channels] serves an external tensor as well as a source; a source hands out each pixel once,
-            in raster order.
-        reset: bring variable tensors back to their start before every inference; False runs a stream.
-        timeout: seconds one inference may take; None for what is generous for the model's multiply-accumulates, 10 to
-            120 (see ``patience.inference_seconds``).
-        sanitize: see ``shim.tflm_kind``.
+        inputs: arrays of each inference.
+        outside: for each inference, the data that the model's blocks read from outside the arena, by number. An int8
+            array
+            [rows, columns, channels] serves an external tensor as well as a source; a source returns each pixel once,
+            in
+            raster order.
+        reset: reset variable tensors before every inference; False runs a stream.
+        timeout: seconds of one inference; None for a limit by the model's multiply-accumulates, 10 to 120 (see
+            ``patience.inference_seconds``).
+        sanitize: see ``tflm_kind``.
 
     Raises:
-        ModelError: the runtime refuses the model, breaks on it, or an array does not fit.
-        UsageError: a stream gives too few or too many pixels.
+        ModelError: the runtime refuses the model or fails, or an array does not fit.
+        UsageError: a stream returns too few or too many pixels.
         RuntimeUnavailableError: the wheel is not installed, or a fused model has no C compiler to run with.
     """
     with session(model_bytes, sanitize=sanitize) as loaded:
@@ -151,7 +155,7 @@ def run(
 
 
 def measure(model_bytes: bytes) -> Allocations:
-    """The arena a model takes, without running it.
+    """Return the arena allocations of a model without running it.
 
     Raises:
         ModelError: the runtime cannot load the model; with its reason.
@@ -162,7 +166,11 @@ def measure(model_bytes: bytes) -> Allocations:
 
 
 def parse_allocations(text: str) -> Allocations:
-    """Read what ``RecordingMicroAllocator`` prints. Raises ModelError if head, tail or total is missing."""
+    """Return the allocations that ``RecordingMicroAllocator`` prints.
+
+    Raises:
+        ModelError: head, tail or total is missing.
+    """
     totals = {name: int(number) for name, number in _TOTAL.findall(text)}
     if set(totals) != {"total", "head", "tail"}:
         raise ModelError("TensorFlow Lite Micro printed no head, tail and total for the model's arena")

@@ -1,1 +1,1 @@
-"""Inputs, the witnesses that run them, and where outputs differ."""
+"""Witnesses that run an original and its rewrite, and the differences between their outputs."""

@@ -1,8 +1,10 @@
-"""Where no TensorFlow Lite Micro is: each block of a rewritten model run by itself, as C and as numpy.
+"""Runs each block of a rewritten model alone, in C and in numpy, where TensorFlow Lite Micro is not available.
 
-The proof says that the blocks, decoded from the written bytes, are the original's operators. This compares what the C
-library computes for them on this machine with the numpy reference of this package. The two share no code, but both are
-ours: it is no witness for TensorFlow Lite Micro, and is called by its name.
+The proof shows that the written blocks are the original's operators. Here the C library's results on this machine are
+compared
+with this package's numpy reference. The two share no code, but both are ours: this does not replace TensorFlow Lite
+Micro as
+a witness, and reports name it differently.
 """
 
 from __future__ import annotations
@@ -20,16 +22,17 @@ from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.reference import run_block_reference
 
 MOST_MACS = 100_000_000
-"""Multiply-accumulates of the blocks that are run; the numpy reference takes about a second for so many."""
+"""Most multiply-accumulates of the blocks that are run: about a second in the numpy reference."""
 
 
 def blocks_beside_reference(model: Model, seed: int) -> tuple[Note, ...]:
-    """Run a model's blocks on random inputs, as C and as numpy, and say how many were.
+    """Run a model's blocks on random inputs in C and in numpy, and return notes with their number.
 
-    Blocks that stream, remember or read from outside of the arena are left out, and those beyond ``MOST_MACS`` in all.
+    Blocks that stream, keep a state or read from outside the arena are left out, and those beyond ``MOST_MACS`` in
+    total.
 
     Raises:
-        VerificationError: the C library computes other bytes than the reference.
+        VerificationError: the C library's bytes differ from the reference's.
     """
     plans = blocks_in(model)
     if not plans:

@@ -1,4 +1,4 @@
-"""Do two models compute the same bytes? Run both in the real TFLM and look at every element."""
+"""Runs two models in TensorFlow Lite Micro and compares every output element."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tflite_fuse.runtime.processes.patience import inference_seconds
 from tflite_fuse.runtime.processes.worker import Array, Worker
 from tflite_fuse.runtime.streams import Feed, make_feed
 
-# Custom operators keep what state they like, so a model with one is run as a stream too, except for ours.
+# Foreign custom operators may keep a state, so a model with one also runs as a stream.
 _STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
 _STATELESS_CUSTOM = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:TFLite_Detection_PostProcess"})
 
 
 class Runtime(Protocol):
-    """A runtime models are compared in: one of the modules beside this one."""
+    """A runtime that runs models: one of the modules beside this one."""
 
     RUNTIME_NAME: str
 
     def runtime_version(self) -> str | None:
-        """Version of what is installed."""
+        """Return the installed version."""
 
     def session(self, model_bytes: bytes, name: str) -> AbstractContextManager[Worker]:
-        """A worker with the model loaded."""
+        """Return a context with a worker that has loaded the model."""
 
 
 def compare(
@@ -49,22 +49,26 @@ def compare(
 ) -> Comparison:
     """Run two models on the same inputs, each in its own process, and compare all output bytes.
 
-    A model whose inputs lie outside the arena is given them there: an external one as memory, a streamed one by a
-    source that hands out each pixel once. Every input starts from fresh state. Models with state (variable tensors,
-    resources) are run once more over the whole sequence without a reset in between, then reset and run over half of it.
+    A model whose inputs lie outside the arena reads them there: an external one from memory, a streamed one from a
+    source that
+    returns each pixel once. Every input starts from fresh state. Models with state (variable tensors, resources) run
+    once more
+    over the whole sequence without a reset in between, then over half of it after a reset.
 
-    One model may take or give float32 where the other has int8 of known scale and zero point: its input is what
-    QUANTIZE makes of the floats, its output is compared after DEQUANTIZE.
+    One model may have float32 inputs or outputs where the other has int8 of known scale and zero point: the int8 input
+    is
+    the QUANTIZE of the floats, the int8 output is compared after DEQUANTIZE.
 
     Args:
         a, b: two .tflite files with the same input and output shapes and types.
         inputs: one list per inference, with one array per input of the first model, inside the arena or not.
-        names: what messages call the two models.
-        models: the two as loaded, where the caller has them.
+        names: of the two models in messages.
+        models: the two as loaded, if available.
         progress: called with (inferences done, inferences in all).
-        runtime: what runs them.
-        watch: where the second was made of the first, tensors at and in its blocks: they are compared, too, in copies
-            of both models that give them as outputs.
+        runtime: the runtime.
+        watch: if the second was made from the first, tensors at and in its blocks that are compared, too, in copies of
+            both
+            models that have them as outputs.
 
     Raises:
         ModelError: a model cannot be loaded or run, with the runtime's reason.
@@ -81,13 +85,13 @@ def compare(
         inside = [_tensor_name(models[0], tensor) for tensor in watch.first]
         try:
             return _Comparing(models, copies, names, runtime, inside).run(inputs, progress)
-        except ModelError:  # perhaps a copy needs more than there is: then outputs alone are compared
+        except ModelError:  # a copy may need too much memory: then only outputs are compared
             pass
     return _Comparing(models, (a, b), names, runtime).run(inputs, progress)
 
 
 class _Comparing:
-    """Two models, and perhaps copies that give more, each in a process of its own."""
+    """Two models, and optional copies with more outputs, each in a process of its own."""
 
     def __init__(
         self,
@@ -97,14 +101,14 @@ class _Comparing:
         runtime: Runtime,
         inside: Sequence[str] = (),
     ) -> None:
-        """What is compared.
+        """Store the models and prepare the copies.
 
         Args:
             models: the two.
-            files: theirs; or a copy of the first that gives more, the second, and such a copy of it.
-            names: what messages call the two.
-            runtime: what runs them.
-            inside: names of what the copies give beside the outputs.
+            files: theirs; or a copy of the first with more outputs, the second, and such a copy of it.
+            names: of the two models in messages.
+            runtime: the runtime.
+            inside: names of the copies' additional outputs.
         """
         second = models[1]
         self._models, self._files, self._runtime = (*models, second)[: len(files)], files, runtime
@@ -115,10 +119,10 @@ class _Comparing:
         self._inside = list(inside)
 
     def run(self, inputs: Sequence[Sequence[Array]], progress: Callable[[int, int], None] | None) -> Comparison:
-        """As ``compare``."""
+        """Run and compare as ``compare`` describes."""
         stateful = any(keeps_state(model) for model in self._models)
         steps = [(False, index, True) for index in range(len(inputs))]
-        if stateful:  # once more as a stream, which then starts over and is half as long
+        if stateful:  # once more as a stream, then half of it after a reset
             lengths = (len(inputs), -(-len(inputs) // 2))
             steps += [(True, index, index == 0) for length in lengths for index in range(length)]
         seen, difference, done = Seen(), None, 0
@@ -149,7 +153,7 @@ class _Comparing:
     def _results(
         self, pool: ThreadPoolExecutor, workers: Sequence[Worker], arrays: Sequence[Array], reset: bool
     ) -> list[list[Array]]:
-        """Outputs, then what copies give beside them, of both models, of equal types."""
+        """Return the outputs, then the copies' additional ones, of both models in equal types."""
         second = self._ends.inputs_of_second(arrays)
         given = (arrays, second, second)[: len(workers)]
         feeds = [make_feed(model, x, name) for model, x, name in zip(self._models, given, self._names, strict=True)]
@@ -171,7 +175,7 @@ def _tensor_name(model: Model, index: int) -> str:
 
 
 def keeps_state(model: Model) -> bool:
-    """Whether what a model computes may depend on earlier inferences."""
+    """Return whether a model's results may depend on earlier inferences."""
     if any(tensor.is_variable for graph in model.subgraphs for tensor in graph.tensors):
         return True
     kinds = {operator_name(model, operator) for graph in model.subgraphs for operator in graph.operators}

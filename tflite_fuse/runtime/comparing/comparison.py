@@ -1,7 +1,4 @@
-"""What was run of a rewritten model beside its original, and what not, for which reason.
-
-What comparing two models found, as data: it is there without what compares.
-"""
+"""Results of comparing a rewritten model with its original, as data, and why a comparison was not made."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from tflite_fuse.runtime.comparing.difference import Difference
 
 @dataclass(frozen=True)
 class Testimony:
-    """What was run.
+    """The comparisons that were made.
 
     Attributes:
-        oracle: the comparison in TensorFlow Lite Micro; None where it was not made, for the reason ``why_not``.
-        second: the comparison in LiteRT, where the first was not made and this one could be.
-        notes: what else is to be said.
+        oracle: the comparison in TensorFlow Lite Micro; None if it was not made, for the reason ``why_not``.
+        second: the comparison in LiteRT, if the first was not possible and this one was.
+        notes: further notes.
     """
 
     oracle: Comparison | None
@@ -31,10 +28,10 @@ class Testimony:
 
 
 def unheard(wanted: bool | None) -> Testimony | None:
-    """What there is to say where nothing is to be run, or cannot be; None where something is.
+    """Return the result if nothing is to be run or can be; None if a comparison is to be made.
 
     Args:
-        wanted: whether models must be run; None where a runtime is installed.
+        wanted: whether models must be run; None: only if a runtime is installed.
     """
     if wanted is False:
         return Testimony(None, "not asked for (--no-verify)")
@@ -44,21 +41,21 @@ def unheard(wanted: bool | None) -> Testimony | None:
 
 
 _TOO_FEW_TO_VARY = 4
-"""Inputs: fewer are asked for by who knows that they say little."""
+"""Inputs below which no warning is given: so few are a deliberate choice."""
 _VARYING = 0.5
-"""Part of the output elements that should vary."""
+"""Share of the output elements that should vary."""
 
 
 @dataclass(frozen=True)
 class MutationScore:
-    """Weights changed by one, drawn from all blocks alike.
+    """Results of changing weights by one, drawn from all blocks alike.
 
     Attributes:
-        inputs: on how many inputs each was tried.
-        altered: changes under which the operator's own output differs for some input.
-        caught: those of them that show in what is compared: the outputs of the block and what it gives when open.
-        constant: changes that altered nothing, in a channel that had one value throughout.
-        silent: other changes that altered nothing.
+        inputs: number of inputs on which each change was tried.
+        altered: changes that alter the operator's own output for some input.
+        caught: those that also show in a compared tensor: outputs of the block, or tensors of the opened block.
+        constant: changes without effect in a channel of constant value.
+        silent: other changes without effect.
     """
 
     inputs: int
@@ -69,11 +66,11 @@ class MutationScore:
 
     @property
     def share(self) -> float | None:
-        """Caught of altered; None where nothing was altered."""
+        """Return caught / altered; None if nothing was altered."""
         return self.caught / self.altered if self.altered else None
 
     def __str__(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         part = "" if self.share is None else f" ({100 * self.share:.1f} %)"
         return (
             f"of {self.altered + self.constant + self.silent} weights of blocks changed by one, {self.altered} alter a "
@@ -82,7 +79,7 @@ class MutationScore:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As ``schemas/comparison.schema.json`` has it."""
+        """Return the object that ``schemas/comparison.schema.json`` describes."""
         return {**asdict(self), "share": self.share}
 
 
@@ -90,13 +87,21 @@ class MutationScore:
 class Comparison:
     """Result of comparing two models; ``first_difference`` is None exactly if they are bit-exact.
 
-    ``inputs`` is the number of inputs both models were run on (up to the first difference); 0 where they could not be
-    run, for the reason ``not_run``. Of the ``elements`` of all outputs ``varied`` took more than one value over these
-    inputs; one that never does says nothing about what was computed on the way to it. ``certificate`` is there where
-    the second model is a rewrite of the first: what was proven without running them. ``inside`` is the number of
-    tensors at and in blocks that were compared beside the outputs, ``calls`` how many calls each of two sequences had
-    that models with state were run over as well, ``seed`` that of the inputs if they were drawn,
-    ``unconfined`` says which rights the runtime kept, ``score`` what changes of weights the run would have noticed.
+    Attributes:
+        bit_exact: whether all compared bytes are equal.
+        inputs: number of inputs that both models ran on (up to the first difference); 0 if they could not run.
+        first_difference: the first difference.
+        runtime, version: of the runtime.
+        certificate: the proof, if the second model is a rewrite of the first.
+        not_run: why the models could not run.
+        varied: output elements with more than one value over these inputs; a constant one says nothing about the
+            computation.
+        elements: output elements in all.
+        inside: number of tensors at and in blocks that were compared beside the outputs.
+        calls: calls of each of two sequences that models with state ran over, too.
+        seed: of generated inputs.
+        unconfined: needless rights that the runtime kept.
+        score: changes of weights that the run would have noticed.
     """
 
     bit_exact: bool
@@ -116,24 +121,24 @@ class Comparison:
 
     @property
     def warning(self) -> str | None:
-        """Says so where the outputs hardly vary, as those of a saturated model: equal bytes then mean little."""
+        """Return a warning if the outputs hardly vary, as those of a saturated model: equal bytes then mean little."""
         if self.inputs < _TOO_FEW_TO_VARY or self.varied >= _VARYING * self.elements:
             return None
         return (
             f"only {self.varied:,} of {self.elements:,} output values varied over {self.inputs} inputs: that they are "
-            "equal says little; inputs of your own (verify --data) may say more"
+            "equal says little; verify with your own inputs (verify --data)"
         )
 
     @property
     def fault(self) -> str | None:
-        """What is wrong, in words: in what was computed, in what the second model asks for; None if nothing is."""
+        """Return the difference and the failed proof in words; None if there is neither."""
         faults = [] if self.first_difference is None else [str(self.first_difference)]
         if self.certificate is not None and not self.certificate.proven:
             faults.append(self.certificate.sentence())
         return "; ".join(faults) or None
 
     def to_json(self) -> dict[str, Any]:
-        """As ``schemas/comparison.schema.json`` has it."""
+        """Return the object that ``schemas/comparison.schema.json`` describes."""
         return {
             "schema": "tflite-fuse/comparison/1",
             "runtime": self.runtime,

@@ -1,4 +1,4 @@
-"""Where two models' results differ, and which results took more than one value at all."""
+"""First difference between two models' results, and the elements that took more than one value."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Difference:
     """The first element in which two models differ.
 
     Attributes:
-        input_index: which of the inputs.
+        input_index: number of the input.
         output_name: the output tensor's name in the first model.
         element: index in that tensor.
-        value_a, value_b: what the two models computed.
+        value_a, value_b: the two models' values.
         differing: number of elements of that tensor that differ for that input.
-        streamed: whether state was carried over from the input before.
-        inside: whether the tensor is none of the models' outputs, but one between operators.
+        streamed: whether state was kept from the input before.
+        inside: whether the tensor is between operators instead of an output.
     """
 
     input_index: int
@@ -35,7 +35,7 @@ class Difference:
     inside: bool = False
 
     def __str__(self) -> str:
-        """One sentence for the user."""
+        """Return one sentence."""
         place = ", ".join(str(index) for index in self.element)
         what = "tensor" if self.inside else "output"
         return (
@@ -48,12 +48,12 @@ class Difference:
 def first_difference(
     results: Sequence[Sequence[Array]], names: Sequence[str], input_index: int, streamed: bool, outputs: int
 ) -> Difference | None:
-    """The first element that differs.
+    """Return the first element that differs, None if all are equal.
 
     Args:
-        results: what each of the two models computed, a list of arrays.
+        results: list of arrays of each of the two models.
         names: of these arrays.
-        input_index, streamed: for the answer.
+        input_index, streamed: for the result.
         outputs: how many of the arrays are outputs; the others are tensors between operators.
     """
     for number, (name, a, b) in enumerate(zip(names, *results, strict=True)):
@@ -76,7 +76,7 @@ def first_difference(
 def bits(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return uint8 [elements, bytes per element]: −0 is not 0, and every NaN is the same one.
 
-    Which bits a NaN has is up to the order in which a compiler adds; that one stays none is not.
+    The bits of a NaN depend on the order in which a compiler adds.
     """
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), np.asarray(np.nan, array.dtype), array)
@@ -84,14 +84,14 @@ def bits(array: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 class Seen:
-    """Which elements of the outputs took more than one value."""
+    """Records which elements of the outputs took more than one value."""
 
     def __init__(self) -> None:
         self._first: list[Array] = []
         self._varied: list[Array] = []
 
     def note(self, outputs: Sequence[Array]) -> None:
-        """The outputs for one more input."""
+        """Add the outputs for one more input."""
         values = [bits(output) for output in outputs]
         if not self._first:
             self._first, self._varied = values, [np.zeros(len(each), bool) for each in values]

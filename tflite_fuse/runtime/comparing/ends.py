@@ -1,4 +1,4 @@
-"""Inputs and outputs of two models that may be float32 or uint8 in one and int8 in the other."""
+"""Inputs and outputs of two models that are float32 or uint8 in one and int8 in the other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ from tflite_fuse.runtime.processes.worker import Array
 
 
 def check_signatures(models: tuple[Model, Model], names: tuple[str, str]) -> None:
-    """Raises VerificationError if the inputs or outputs of two models cannot be compared."""
+    """Check that the inputs and outputs of two models can be compared.
+
+    Raises:
+        VerificationError: they differ in number, shape or type.
+    """
     whole = [with_inputs_inside(model).main for model in models]
     for what, indices_a, indices_b in (
         ("inputs", whole[0].inputs, whole[1].inputs),
@@ -46,7 +50,7 @@ def _signature(tensor: Tensor) -> str:
 
 
 class Ends:
-    """Where one model has float32 or uint8 and the other int8: what each is given, and how outputs are compared."""
+    """Conversion of inputs and outputs where one model has float32 or uint8 and the other int8."""
 
     def __init__(self, models: tuple[Model, Model]) -> None:
         graphs = [with_inputs_inside(model).main for model in models]
@@ -54,13 +58,13 @@ class Ends:
         self._outputs = [[graph.tensors[index] for index in graph.outputs] for graph in graphs]
 
     def inputs_of_second(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        """The second model's inputs, given the first one's."""
+        """Return the second model's inputs, given the first one's."""
         if len(arrays) != len(self._inputs[0]):
-            return arrays  # what is wrong with them is said where they are sorted
+            return arrays  # make_feed reports the error
         return [_as_other(*each) for each in zip(arrays, *self._inputs, strict=True)]
 
     def comparable(self, outputs: list[list[Array]]) -> list[list[Array]]:
-        """Both models' outputs, of equal types."""
+        """Return both models' outputs in equal types."""
         pairs = [(0, 1), (1, 0)]
         return [
             [
@@ -72,7 +76,7 @@ class Ends:
 
 
 def _as_other(array: Array, here: Tensor, there: Tensor) -> Array:
-    """What an array of one model's tensor is in the other model's type."""
+    """Return an array of one model's tensor in the other model's type."""
     if here.type == there.type:
         return array
     if _differ_in_sign(here, there):
@@ -89,7 +93,7 @@ def _differ_in_sign(a: Tensor, b: Tensor) -> bool:
 
 
 def _same_meaning(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors can be compared: of one type, or int8 that stands for the float32 or uint8 of the other."""
+    """Return whether two tensors are of one type, or int8 that represents the float32 or uint8 of the other."""
     if a.dims != b.dims:
         return False
     if a.type == b.type or _differ_in_sign(a, b):

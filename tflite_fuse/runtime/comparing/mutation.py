@@ -1,7 +1,8 @@
-"""How much running two models says: of the weights that might be wrong by one, how many would it have noticed?
+"""Strength of a comparison: the share of single-step weight errors that the run would have noticed.
 
-A rewrite with one wrong weight is not made: the original gets it, which is the same, as both compute the same. What is
-run is the piece of the original that a block replaces, on what it was fed by each input.
+A change of the original's weight stands for one of the rewrite's, because both compute the same. Only the piece of the
+original
+that a block replaces is run, on the values it reads for each input.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _CHANNEL_AXIS = {"CONV_2D": 0, "FULLY_CONNECTED": 0, "DEPTHWISE_CONV_2D": -1}
 
 @dataclass(frozen=True)
 class _Piece:
-    """What a block replaces: operators of the original, its tensors that they are fed with, and that are compared."""
+    """The operators that a block replaces, the tensors they read, and their tensors that are compared."""
 
     operators: tuple[int, ...]
     inputs: tuple[int, ...]
@@ -42,18 +43,18 @@ class _Piece:
 def mutation_score(
     models: tuple[Model, Model], certificate: Certificate, inputs: Sequence[Sequence[Array]], count: int, seed: int = 0
 ) -> MutationScore:
-    """Change weights one at a time and look whether what is compared at and in blocks shows it.
+    """Change weights one at a time and count the changes that show in tensors at and in blocks.
 
     Args:
         models: an original without state, and a rewrite that computes the same.
         certificate: of the two.
         inputs: of the original.
-        count: how many weights.
-        seed: which ones.
+        count: number of weights.
+        seed: of their choice.
 
     Raises:
         ModelError: the runtime refuses the original.
-        RuntimeUnavailableError: there is none.
+        RuntimeUnavailableError: no runtime is installed.
     """
     original = remove_plan(models[0])
     rng = np.random.default_rng(seed)
@@ -95,7 +96,7 @@ def _pieces(original: Model, rewritten: Model, origin: dict[int, int], seen: set
 
 
 def _weights(model: Model, index: int) -> npt.NDArray[np.int8] | None:
-    """The int8 weights of an operator, in their shape."""
+    """Return the int8 weights of an operator in their shape."""
     operator = model.main.operators[index]
     if operator_name(model, operator) not in _CHANNEL_AXIS or len(operator.inputs or ()) < 2:
         return None
@@ -109,7 +110,7 @@ def _weights(model: Model, index: int) -> npt.NDArray[np.int8] | None:
 def _feeds(
     model: Model, inputs: Sequence[Sequence[Array]], pieces: Sequence[_Piece]
 ) -> dict[_Piece, list[list[Array]]]:
-    """What each piece reads for each input."""
+    """Return the arrays that each piece reads for each input."""
     read = sorted({t for piece in pieces for t in piece.inputs} - set(model.main.inputs))
     fed: dict[_Piece, list[list[Array]]] = {piece: [] for piece in pieces}
     with tflm.session(exposed(model, read)) as worker:
@@ -125,7 +126,7 @@ def _feeds(
 def _of_operator(
     model: Model, piece: _Piece, index: int, fed: Sequence[Sequence[Array]], number: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Altered, caught, constant, silent among some weights of one operator."""
+    """Return the counts of altered, caught, constant and silent changes of some weights of one operator."""
     weights = _weights(model, index)
     assert weights is not None
     axis = _CHANNEL_AXIS[operator_name(model, model.main.operators[index])]
@@ -151,7 +152,7 @@ def _of_operator(
 
 
 def _cut(model: Model, piece: _Piece, index: int, weights: npt.NDArray[np.int8]) -> bytes:
-    """The operators of a piece with other weights in one of them; that one's output comes last, whatever it is."""
+    """Return a model of a piece's operators with other weights in one of them, whose output is the last output."""
     graph = model.main
     operators: list[Operator] = [graph.operators[each] for each in piece.operators]
     own = (graph.operators[index].outputs or ())[0]

@@ -1,8 +1,9 @@
-"""Do two models compute the same bytes over time? Sequences of calls, with silence, edge values and resets.
+"""Compares two models over sequences of calls, with silence, edge values and resets.
 
 Two interpreters of each model run side by side, call by call in turn, each pair on a sequence of its own; one pair is
-reset in the middle. Where the second model is the stream of the first one's window, the first is given the window that
-ends with the steps the second is given; before the first call and after a reset it is full of the input's zero point.
+reset
+in the middle. If the second model is a stream of the first one's window, the first reads the window that ends with the
+time steps that the second reads; before the first call and after a reset it is full of the input's zero point.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from tflite_fuse.runtime.processes.worker import Array, Worker
 from tflite_fuse.runtime.streams import make_feed
 
 STEPS = 64
-"""Calls of each interpreter, if a window is not longer."""
+"""Calls of each interpreter, unless a window is longer."""
 
 _MOODS = ("noise", "quiet", "silence", "loud", "lowest", "noise", "highest", "edges")
 
 
 @dataclass(frozen=True)
 class OverTime:
-    """What was found.
+    """Results of a comparison over time.
 
     Attributes:
         calls: of each of the two interpreters of a model, up to the first difference.
         first_difference: None if there is none; its input is the number of the call.
-        varied, elements: how many of the output's elements took more than one value.
+        varied, elements: output elements with more than one value, and in all.
     """
 
     calls: int
@@ -60,15 +61,15 @@ def compare_over_time(
 
     Args:
         files, models: the two.
-        stream: where the second is the stream of the first one's window; None where both keep a state or none.
-        calls: at least so many; more where a window is longer.
+        stream: relation of a stream to the first model's window; None if both keep a state or none.
+        calls: least number of calls; more if a window is longer.
         seed: of the sequences.
-        progress: told of every call.
+        progress: called after every call.
 
     Raises:
         ModelError: a model cannot be loaded or run.
-        VerificationError: their inputs do not go together.
-        RuntimeUnavailableError: there is no runtime.
+        VerificationError: their inputs do not fit each other.
+        RuntimeUnavailableError: no runtime is installed.
     """
     calls = max(calls, 0 if stream is None else 2 * stream.calls)
     names = [models[0].main.tensors[tensor].name or f"tensor {tensor}" for tensor in models[0].main.outputs]
@@ -115,7 +116,7 @@ def also_over_time(
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
-    """What was found on single inputs, and over time where one of the models keeps a state. Raises as the above."""
+    """Add a comparison over time if one of the models keeps a state; raises as ``compare_over_time`` does."""
     if not found.bit_exact or not any(keeps_state(model) for model in models):
         return found
     over = compare_over_time(files, models, seed=seed, progress=progress)
@@ -129,7 +130,7 @@ def _run(model: Model, worker: Worker, arrays: Sequence[Array], reset: bool) -> 
 
 
 def _check_shapes(models: tuple[Model, Model], stream: StreamTime) -> None:
-    """Raises VerificationError."""
+    """Raise VerificationError unless the second model's ends are time steps of the first one's."""
     try:
         wanted = [(stream.shape_of(spec.shape), spec.dtype) for spec in input_specs(models[0])]
     except ModelError as error:
@@ -138,13 +139,13 @@ def _check_shapes(models: tuple[Model, Model], stream: StreamTime) -> None:
     outputs = [[model.main.tensors[tensor].dims for tensor in model.main.outputs] for model in models]
     if wanted != found or outputs[0] != outputs[1]:
         raise VerificationError(
-            "the second model is no stream of the first: their inputs or outputs do not go together"
+            "the second model is no stream of the first: their inputs or outputs do not fit each other"
         )
 
 
 @dataclass
 class _Pair:
-    """Two interpreters, one of each model, that see the same."""
+    """Two interpreters, one of each model, on the same sequence."""
 
     workers: tuple[Worker, ...]
     sequence: list[list[Array]]
@@ -153,12 +154,12 @@ class _Pair:
     windows: list[Array] = field(default_factory=list)
 
     def resets(self, call: int) -> tuple[bool, bool]:
-        """Which of the two start over before a call; a model over a window always does."""
+        """Return which of the two are reset before a call; a model over a window always is."""
         starts = call in (0, self.reset_at)
         return starts or self.stream is not None, starts
 
     def given(self, call: int) -> tuple[list[Array], list[Array]]:
-        """What each of the two is given."""
+        """Return the inputs of each of the two."""
         steps = self.sequence[call]
         if self.stream is None:
             return steps, steps
@@ -171,10 +172,11 @@ class _Pair:
 
 
 def _sequence(model: Model, stream: StreamTime | None, calls: int, seed: int) -> list[list[Array]]:
-    """What is given call by call; of a stream there is one entry more, a window of zero points.
+    """Return the inputs of every call; for a stream followed by a window of zero points.
 
-    A part of the calls each is noise, nearly silent, silent, loud, at the edges; in between are the inputs that are
-    made for single runs, of a stream step by step.
+    The calls cycle through noise, near silence, silence, loud and edge values; in between are the inputs generated for
+    single
+    runs, for a stream step by step.
     """
     specs, rng = input_specs(model), np.random.default_rng(seed)
     found: list[list[Array]] = []

@@ -1,9 +1,9 @@
-"""Copies of two models that give, beside their outputs, what is between operators, and inside blocks.
+"""Copies of two models with more outputs: tensors between operators and inside blocks.
 
-A block keeps its inner tensors in rings, a few rows of each at a time. In the copy it is *open*: its own stages with
-its own constants, run over the whole map, with every inner tensor that the original has as an output. So each stage's
-kernel and constants are compared by themselves; the schedule is that of the model as it is, whose outputs are compared
-as well.
+A block keeps its inner tensors in rings of a few rows. In the copy it is *open*: the same stages with the same
+constants run over
+the whole map, and every inner tensor that the original has, too, is an output. So each stage's kernel and constants are
+compared by themselves; the schedule is tested by the unchanged model, whose outputs are compared as well.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tflite_fuse.model.types import TensorType, tensor_nbytes
 
 _MOST_BYTES = 1 << 27
 _MOST_OPERANDS = 16
-"""Of a block; the runtime's glue takes no more."""
+"""Most operands of a block in the runtime's glue."""
 _TYPES = (TensorType.INT8, TensorType.UINT8, TensorType.INT16, TensorType.INT32, TensorType.FLOAT32)
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What can be compared beside the outputs.
+    """Tensors that can be compared beside the outputs.
 
     Attributes:
         first: tensors of the original.
@@ -47,11 +47,11 @@ class Watched:
 
 
 def watched(models: tuple[Model, Model], certificate: Certificate | None) -> Watched:
-    """Tensors at and in the blocks of a rewritten model; none where they are more than memory may hold.
+    """Return the tensors at and in the blocks of a rewritten model; none if they exceed ``_MOST_BYTES``.
 
     Args:
-        models: an original, and what was made of it.
-        certificate: says which tensors of the two belong together.
+        models: an original and its rewrite.
+        certificate: pairs of tensors that hold the same bytes.
     """
     nothing = Watched((), models[1], ())
     if certificate is None:
@@ -67,13 +67,13 @@ def watched(models: tuple[Model, Model], certificate: Certificate | None) -> Wat
 
 
 def exposed(model: Model, tensors: Sequence[int]) -> bytes:
-    """The model with more outputs. It has no arena plan: with one, others would have overwritten them by the end."""
+    """Return the file of the model with more outputs, without its arena plan, which would overwrite them."""
     model = remove_plan(model)
     return serialize_model(replace_main(model, replace(model.main, outputs=(*model.main.outputs, *tensors))))
 
 
 def _at_borders(models: tuple[Model, Model], certificate: Certificate) -> Iterable[tuple[int, int]]:
-    """Tensors that blocks read or write, and that are outputs of neither model."""
+    """Return pairs of tensors that blocks read or write and that are outputs of neither model."""
     blocks = [each for each in models[1].main.operators if operator_name(models[1], each) == FUSED_OPERATOR]
     at_blocks = {t for each in blocks for t in (*(each.inputs or ())[:-1], *(each.outputs or ())[:-1])}
     inside = [_between(model) for model in models]
@@ -85,12 +85,12 @@ def _at_borders(models: tuple[Model, Model], certificate: Certificate) -> Iterab
 
 
 def _between(model: Model) -> set[int]:
-    """What operators write and the model does not give anyway."""
+    """Return the tensors that operators write and that are no outputs."""
     return {t for each in model.main.operators for t in each.outputs or ()} - set(model.main.outputs)
 
 
 def _opened(original: Model, model: Model, certificate: Certificate) -> tuple[Model, list[tuple[int, int]]]:
-    """The model with open blocks, and which tensors of the original their further outputs are."""
+    """Return the model with open blocks, and pairs of an original's tensor and the further output with its bytes."""
     proofs = {proof.operator: dict(proof.values) for proof in certificate.blocks}
     between, pairs = _between(original), list[tuple[int, int]]()
     operators = list(model.main.operators)
@@ -131,7 +131,7 @@ def _is_inner(block: Block, tensor: int, named: Tensor) -> bool:
 
 
 def _open_plan(plan: BlockPlan, inner: list[int]) -> BlockPlan | None:
-    """The block with inner tensors as outputs, run whole; None where it cannot be run so."""
+    """Return the block run as a whole, with inner tensors as outputs; None if that cannot be encoded."""
     block = plan.block
     tensors = [replace(t, storage=Storage.OUTPUT) if i in inner else t for i, t in enumerate(block.tensors)]
     opened = replace(block, tensors=tuple(tensors), outputs=(*block.outputs, *inner))

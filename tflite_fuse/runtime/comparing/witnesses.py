@@ -1,7 +1,8 @@
-"""Who has run a rewritten model beside its original: TensorFlow Lite Micro, or, where it refuses the original, LiteRT.
+"""Runs a rewritten model beside its original: in TensorFlow Lite Micro or, where it refuses the original, LiteRT.
 
-LiteRT is a second witness and no more: some of its kernels round otherwise. Blocks in it compute what they compute on a
-device, so equal bytes are those of the original there, and other bytes of a model with blocks say nothing.
+LiteRT is only a second witness: some of its kernels round differently. Blocks in it compute a device's bytes, so equal
+bytes
+confirm the rewrite, and different bytes of a model with blocks prove nothing.
 """
 
 from __future__ import annotations
@@ -39,22 +40,23 @@ def hear(
     watch: Certificate | None = None,
     stream: StreamTime | None = None,
 ) -> Testimony:
-    """Run an original and what was made of it.
+    """Run an original and its rewrite, and return the comparisons.
 
     Args:
         models: the two.
         files: theirs.
-        wanted: whether they must be run, or only where the runtime runs the original.
-        inputs: on how many inputs.
-        seed: of the random ones among them, and of the search for telling ones.
-        progress: told of every one.
-        watch: what is known of tensors of both (see ``watched``).
-        stream: where the second is a stream of the first one's window: they are run over a sequence of calls.
+        wanted: whether they must be run, or only if the runtime accepts the original.
+        inputs: number of inputs.
+        seed: of generated inputs, and of the search for better ones.
+        progress: called after every inference.
+        watch: the certificate, for tensors in blocks (see ``watched``).
+        stream: relation of a stream to the first model's window: the two run over a sequence of calls.
 
     Raises:
-        VerificationError: they differ, the rewritten one does not run where the original does, or they must be run and
+        VerificationError: they differ, the rewritten one does not run although the original does, or they must be run
+            and
             the original cannot.
-        RuntimeUnavailableError: they must be run and there is no runtime.
+        RuntimeUnavailableError: they must be run and no runtime is installed.
     """
     given: Sequence[Sequence[Array]] = ()
     try:
@@ -100,7 +102,7 @@ def _over_time(
     progress: Callable[[int, int], None] | None,
     stream: StreamTime,
 ) -> Testimony:
-    """A stream beside the model over its window."""
+    """Compare a stream with the model over its window."""
     found = compare_over_time(files, models, stream=stream, seed=seed, progress=progress)
     if found.first_difference is not None:
         raise VerificationError(
@@ -114,7 +116,7 @@ def _over_time(
 
 
 def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:
-    """Whether the runtime takes a model by itself."""
+    """Return whether the runtime runs a model."""
     try:
         feeds = [make_feed(model, arrays) for arrays in given]
         tflm.run(file, [feed.inputs for feed in feeds], [feed.outside for feed in feeds])
@@ -126,7 +128,7 @@ def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:
 def elsewhere(
     heard: Testimony, models: tuple[Model, Model], files: tuple[bytes, bytes], inputs: int, seed: int
 ) -> Testimony:
-    """Add what LiteRT says of a file that was run as what it stands for; arguments as for ``hear``."""
+    """Add a comparison in LiteRT for a file that TensorFlow Lite Micro ran in another form; arguments of ``hear``."""
     found = _second(models, files, generate_inputs(models[0], inputs, seed), heard.why_not or "")
     return replace(heard, second=found.second, notes=(*heard.notes, *found.notes))
 
@@ -134,7 +136,7 @@ def elsewhere(
 def _second(
     models: tuple[Model, Model], files: tuple[bytes, bytes], given: Sequence[Sequence[Array]], why_not: str
 ) -> Testimony:
-    """What LiteRT says of a model the oracle refuses."""
+    """Compare in LiteRT the models that TensorFlow Lite Micro refuses."""
     if not litert.available() or not given:
         return Testimony(None, why_not)
     try:
@@ -142,7 +144,7 @@ def _second(
     except (ModelError, RuntimeUnavailableError) as error:
         return Testimony(None, why_not, notes=(note("warned", "no second witness", why=str(error)),))
     if second.first_difference is not None and any(map(_has_blocks, models)):
-        why = f"its kernels round otherwise than those of blocks: {second.first_difference}"
+        why = f"its kernels round differently from those of blocks: {second.first_difference}"
         return Testimony(None, why_not, notes=(note("warned", "no second witness", why=why),))
     _refuse_difference(second)
     return Testimony(None, why_not, second)

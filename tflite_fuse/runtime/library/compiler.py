@@ -1,8 +1,9 @@
-"""Compile C of this package into shared libraries for this machine, once per source text, compiler and flags.
+"""Compiles C of this package into shared libraries for this machine, once per source text, compiler and flags.
 
-Libraries are cached in ``$TFLITE_FUSE_CACHE``, else ``$XDG_CACHE_HOME/tflite-fuse``, else ``~/.cache/tflite-fuse``;
-where none of them can be written, or others can write there, in a directory that lives as long as this process. What
-is loaded from there is code, so a library counts only if it is this user's and as long and sound as it was built.
+Libraries are cached in ``$TFLITE_FUSE_CACHE``, else ``$XDG_CACHE_HOME/tflite-fuse``, else ``~/.cache/tflite-fuse``; if
+the folder cannot be
+written, or others can write there, in a directory that lives as long as this process. A cached library is loaded as
+code, so it must belong to this user and match the checksum behind it.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ _TIMEOUT = 1800.0
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler: the command that runs it and what it says about its version."""
+    """A C compiler: the command that runs it and its version text."""
 
     command: tuple[str, ...]
     version: str
 
 
 def find_compiler() -> Compiler:
-    """The compiler in ``$CC``, else the first of cc, gcc, clang.
+    """Return the compiler in ``$CC``, else the first of cc, gcc, clang.
 
     Raises:
-        RuntimeUnavailableError: there is none.
+        RuntimeUnavailableError: none works.
     """
     return _find_compiler(os.environ.get("CC", ""), os.environ.get("PATH", ""))
 
@@ -58,7 +59,7 @@ def find_compiler() -> Compiler:
 def _find_compiler(preferred: str, path: str) -> Compiler:
     try:
         candidates = [tuple(shlex.split(preferred))] if preferred.strip() else [(name,) for name in _NAMES]
-    except ValueError as error:  # a quotation without an end
+    except ValueError as error:  # an unclosed quotation
         raise RuntimeUnavailableError(f"the C compiler in CC is no command, {preferred}: {error}") from error
     for command in candidates:
         if command and shutil.which(command[0], path=path):
@@ -75,7 +76,7 @@ def _find_compiler(preferred: str, path: str) -> Compiler:
 
 def _output(command: Sequence[str]) -> str:
     environment = {**os.environ, "LC_ALL": "C"}
-    # What a compiler says may be in any encoding, of a folder's name for one.
+    # A compiler's output may have any encoding, as names of folders have.
     found = subprocess.run(
         command, check=True, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, env=environment
     )
@@ -85,17 +86,16 @@ def _output(command: Sequence[str]) -> str:
 def build_library(
     name: str, sources: Sequence[Path], include: Sequence[Path], *, sanitize: bool = False, flags: Sequence[str] = ()
 ) -> Path:
-    """Compile C11 sources into one shared library, or find it in the cache.
+    """Compile C11 sources into one shared library, or find it in the cache, and return its path.
+
+    The library is complete whenever it exists, also if several processes build it at once.
 
     Args:
         name: start of the library's file name.
-        sources: the .c files. They may include any .h file in ``include``, whose texts count for the cache too.
-        include: directories to look for headers in.
+        sources: the .c files. They may include any .h file in ``include``, whose texts are part of the cache's key.
+        include: directories of headers.
         sanitize: with AddressSanitizer and UndefinedBehaviorSanitizer; loading it needs ``sanitizer_environment``.
         flags: more compiler flags.
-
-    Returns:
-        Path of the library. It is complete whenever it exists, also if several processes build it at once.
 
     Raises:
         RuntimeUnavailableError: no compiler, or it refuses the sources (with its first error).
@@ -114,11 +114,11 @@ def build_library(
 
 @contextlib.contextmanager
 def _turn(library: Path) -> Iterator[None]:
-    """Until a process that builds the same has ended, because one library needs no two compilers."""
+    """Wait until another process that builds the same library has ended."""
     lock = library.with_suffix(".lock")
     try:
         descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
-    except OSError:  # the compiler will say what is wrong with the folder
+    except OSError:  # the compiler reports the folder's error
         yield
         return
     try:
@@ -149,7 +149,7 @@ def _compile(
         with Path(unfinished).open("r+b") as file:
             if not (content := file.read()):
                 raise OSError(f"the C compiler {compiler.command[0]} wrote nothing")
-            file.write(hashlib.sha256(content).digest())  # behind what is loaded, where loaders do not look
+            file.write(hashlib.sha256(content).digest())  # loaders ignore bytes behind the image
             file.flush()
             os.fsync(file.fileno())
         Path(unfinished).chmod(0o700)
@@ -171,7 +171,7 @@ def _compile(
 
 
 def _is_whole(library: Path) -> bool:
-    """Whether it holds what was built, and only this user can have changed it."""
+    """Return whether a library matches its checksum and only this user can have changed it."""
     try:
         if not stat.S_ISREG(library.lstat().st_mode) or not _is_private(library):
             return False
@@ -183,7 +183,7 @@ def _is_whole(library: Path) -> bool:
 
 
 def _is_private(path: Path) -> bool:
-    """Whether it is this user's, and no other user can write to it."""
+    """Return whether a path belongs to this user and no other user can write to it."""
     found = path.stat()
     return not hasattr(os, "geteuid") or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
 
@@ -207,7 +207,7 @@ def _process_directory() -> tempfile.TemporaryDirectory[str]:
 
 @functools.cache
 def sanitizer_environment() -> tuple[tuple[str, str], ...]:
-    """Variables a process needs to load a library built with ``sanitize``.
+    """Return the environment variables that a process needs to load a library built with ``sanitize``.
 
     Raises:
         RuntimeUnavailableError: the compiler has no shared AddressSanitizer library (only gcc's is supported).
@@ -217,7 +217,7 @@ def sanitizer_environment() -> tuple[tuple[str, str], ...]:
     if not library.is_absolute() or not library.exists():
         raise RuntimeUnavailableError(f"the C compiler {compiler.command[0]} has no shared AddressSanitizer library")
     return (
-        # The wheel's exceptions pass through AddressSanitizer, which looks for libstdc++ when the process starts.
+        # The wheel's exceptions pass through AddressSanitizer, which looks for libstdc++ at process start.
         ("LD_PRELOAD", f"{library.resolve()} libstdc++.so.6"),
         ("ASAN_OPTIONS", "detect_leaks=0:halt_on_error=1:allocator_may_return_null=1"),
         ("UBSAN_OPTIONS", "halt_on_error=1:print_stacktrace=0"),

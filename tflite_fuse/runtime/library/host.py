@@ -1,9 +1,10 @@
-"""Fused blocks run by the C library itself, compiled for this machine: the second witness.
+"""Runs fused blocks in the C library compiled for this machine: the second witness.
 
     outputs = load_library(host_library()).run(encoded.options, encoded.constants, [image])
 
-Every operand gets memory of its exact size from the C allocator, so that in a build with sanitizers each access outside
-of it is seen. Scratch and outputs are filled with junk before each run.
+Every operand has memory of its exact size from the C allocator, so a build with sanitizers reports each access outside
+of it.
+Scratch and outputs are filled with junk before each run.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tflite_fuse.runtime.streams import PixelSource, pixel_bytes
 _INPUT, _OUTPUT, _EXTERNAL, _SOURCE = 1, 2, 3, 4
 _JUNK = 0xA5
 _DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.int8), 2: np.dtype(np.uint8), 3: np.dtype(np.float32)}
-"""By ``tflite_fuse_type``, which is one more than an ``ElementType``."""
+"""numpy type by ``tflite_fuse_type``, which is one more than an ``ElementType``."""
 _REAL = 3
 _READ = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
@@ -66,22 +67,23 @@ class _Io(ctypes.Structure):
 
 @dataclass(frozen=True)
 class HostLibrary:
-    """The compiled C library. ``load_library`` makes one."""
+    """The compiled C library, as ``load_library`` returns it."""
 
     functions: Any
 
     def message(self, status: int) -> str:
-        """What a status means, one clause."""
+        """Return the meaning of a status, one clause."""
         return str(self.functions.tflite_fuse_message(status).decode())
 
     def prepare(self, options: bytes, constants: bytes) -> int:
-        """Status of ``tflite_fuse_prepare``: 0 if the block is sound."""
+        """Return the status of ``tflite_fuse_prepare``: 0 if the block is sound."""
         with _Memory() as memory:
             return self._prepare(_Block(), memory, options, constants)
 
     def operand_sizes(self, options: bytes, constants: bytes) -> dict[str, list[int]]:
-        """Bytes of every operand of a sound block: lists for input, output, external, source; one number for scratch
-        and for state.
+        """Return the bytes of every operand of a sound block.
+
+        Lists for input, output, external, source; a single number for scratch and for state.
 
         Raises:
             BlockError: the library refuses the block.
@@ -112,11 +114,11 @@ class HostLibrary:
 
         Args:
             options, constants: as encoded.
-            inputs: values of each input of the block, int8 or uint8, any shape.
+            inputs: values of each input of the block, int8, uint8 or float32, any shape.
             externals: of each EXTERNAL tensor.
             sources: one function for each SOURCE stage.
-            overlap: bytes that the first output lies below the first input, maybe over it.
-            scratch_below: the same of the scratch memory; at most one of the two is given.
+            overlap: bytes that the first output lies below the first input; the two may overlap.
+            scratch_below: the same for the scratch memory; at most one of the two is given.
 
         Raises:
             BlockError: the library refuses the block, or operands do not fit it.
@@ -131,7 +133,7 @@ class HostLibrary:
                 if number != len(sizes):
                     raise BlockError(f"The block reads {len(sizes)} operands of kind {kind}, {number} were given.")
                 types = [_DTYPES.get(self._type(block, kind, n)) for n in range(number)]
-                # None: a number the block has no operand with, as all blocks of a model share them.
+                # None: another block's number; all blocks of a model share the numbers.
                 dtypes = [np.asarray(array).dtype for array in arrays.get(kind, ())]
                 if any(asked not in (None, got) for asked, got in zip(types, dtypes, strict=False)):
                     raise BlockError(f"The block takes arrays of {types} as operands of kind {kind}.")
@@ -205,7 +207,8 @@ class _Memory:
         return allocation
 
     def overlaid(self, size: int, data: bytes, distance: int) -> tuple[int, int]:
-        """Memory of ``size`` bytes, and a copy of ``data`` that starts ``distance`` bytes behind its start."""
+        """Return the address of ``size`` bytes, and of a copy of ``data`` that starts ``distance`` bytes behind their
+        start."""
         low, high = max(0, -distance), max(0, distance)
         start = self.junk(max(low + size, high + len(data)))
         ctypes.memmove(start + high, data, len(data))
@@ -216,7 +219,7 @@ class _Memory:
 
 
 class _Readers:
-    """Sources as C functions. What a source raises ends the run and is kept in ``error``."""
+    """Sources as C functions. An exception in a source ends the run and is kept in ``error``."""
 
     def __init__(self, sources: Sequence[PixelSource], options: bytes) -> None:
         self.error: Exception | None = None
@@ -255,7 +258,7 @@ def _bytes(array: npt.ArrayLike) -> bytes:
 
 @functools.cache
 def load_library(path: Path) -> HostLibrary:
-    """The library at ``path``, built by ``host_library``."""
+    """Return the library at ``path``, built by ``host_library``."""
     functions = ctypes.CDLL(str(path))
     functions.tflite_fuse_message.restype = ctypes.c_char_p
     functions.tflite_fuse_prepare.argtypes = [
@@ -272,7 +275,7 @@ def load_library(path: Path) -> HostLibrary:
 
 
 def host_library(*, sanitize: bool = False, flags: Sequence[str] = ()) -> Path:
-    """The compiled library, from the cache if it is there.
+    """Return the path of the compiled library, from the cache if it is there.
 
     Args:
         sanitize: with AddressSanitizer and UndefinedBehaviorSanitizer; only for processes started with

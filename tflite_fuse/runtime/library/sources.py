@@ -1,8 +1,6 @@
-"""Where the C sources are: beside the package in a checkout, inside it once installed.
+"""C sources of the device library, in a checkout or installed, and the library as an operator of desktop runtimes.
 
-The C library as custom operator TFLITE_FUSE of the TensorFlow Lite Micro wheel.
-
-The shared library is made of ``arduino/src`` and ``runtime/shim``, compiled on first use and cached.
+The operator's shared library is built from ``arduino/src`` and ``runtime/shim`` on first use and cached.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def library_directory() -> Path:
-    """The C library's ``src`` directory, the one source for this machine and for devices.
+    """Return the C library's ``src`` directory, the single source for this machine and for devices.
 
     Raises:
         RuntimeUnavailableError: the package was installed without it.
@@ -30,12 +28,12 @@ def library_directory() -> Path:
 
 
 def library_sources() -> list[Path]:
-    """The C library's .c files, sorted. Raises RuntimeUnavailableError if they are missing."""
+    """Return the C library's .c files, sorted. Raises RuntimeUnavailableError if they are missing."""
     return sorted(library_directory().rglob("*.c"))
 
 
 def shim_directory() -> Path:
-    """The sources that make the C library an operator of the TensorFlow Lite Micro wheel."""
+    """Return the sources that make the C library an operator of desktop runtimes."""
     return _PACKAGE / "runtime" / "shim"
 
 
@@ -48,12 +46,12 @@ _OPERATOR = ("guard.c", "operator.c", "outside.c")
 
 
 def shim_library(*, sanitize: bool = False) -> Path:
-    """The library for TensorFlow Lite Micro. Raises RuntimeUnavailableError without a C compiler or the C sources."""
+    """Return the library for TensorFlow Lite Micro. Raises RuntimeUnavailableError without C compiler or sources."""
     return _shim("tflm", (), sanitize)
 
 
 def litert_library(*, sanitize: bool = False) -> Path:
-    """The library for LiteRT's interpreter. Raises RuntimeUnavailableError without a C compiler or the C sources."""
+    """Return the library for LiteRT's interpreter. Raises RuntimeUnavailableError without C compiler or sources."""
     return _shim("litert", ("-DTFLITE_FUSE_LITERT",), sanitize)
 
 
@@ -64,12 +62,12 @@ def _shim(runtime: str, flags: tuple[str, ...], sanitize: bool) -> Path:
 
 
 def tflm_kind(model_bytes: bytes, *, sanitize: bool = False) -> WorkerKind:
-    """What a child process needs to run this model: our operator where the model has fused blocks.
+    """Return the worker kind that runs a model: with our operator if the model has fused blocks.
 
     Args:
         model_bytes: a .tflite file.
         sanitize: run our operator with AddressSanitizer and UndefinedBehaviorSanitizer, on copies of exact size of
-            every tensor, so that each access outside one is reported. For tests: several times slower.
+            every tensor, so each access outside one is reported. For tests: several times slower.
 
     Raises:
         RuntimeUnavailableError: the model has fused blocks, and there is no C compiler or no C source.

@@ -54,11 +54,11 @@ class _Worker(ctypes.Structure):
 
 
 class HostWorker:
-    """One worker with a buffer of its own, full of junk.
+    """A worker with its own buffer, initially full of junk.
 
     Args:
         fragment: its fragment.
-        library: the compiled library, for this process as it is if none is given.
+        library: path of the compiled library; default: the one of ``host_library``.
 
     Raises:
         BlockError: the library refuses the fragment.
@@ -80,34 +80,34 @@ class HostWorker:
         self._check(status)
 
     def begin(self) -> None:
-        """The next inference."""
+        """Begin the next inference."""
         self._library.tflite_fuse_worker_begin(ctypes.byref(self._worker))
 
     def next(self) -> WorkerEvent:
-        """What comes next."""
+        """Return the next event."""
         event = self._library.tflite_fuse_worker_next(ctypes.byref(self._worker))
         return WorkerEvent(event.kind, event.peer, event.bytes, event.sequence, event.step)
 
     def payload(self) -> bytes:
-        """Of the message to send. Raises BlockError: none comes next."""
+        """Return the bytes of the message to send. Raises BlockError if the next event is no message to send."""
         payload = ctypes.create_string_buffer(max(1, self.next().nbytes))
         self._check(self._library.tflite_fuse_worker_payload(ctypes.byref(self._worker), payload))
         return payload.raw
 
     def sent(self) -> None:
-        """The message is on its way. Raises BlockError: none comes next."""
+        """Report that the message was sent. Raises BlockError if the next event is no message to send."""
         self._check(self._library.tflite_fuse_worker_sent(ctypes.byref(self._worker)))
 
     def received(self, payload: bytes) -> None:
-        """The message is here. Raises BlockError: none comes next, or it has another size."""
+        """Hand over a received message. Raises BlockError if none is expected, or its size differs."""
         self._check(self._library.tflite_fuse_worker_received(ctypes.byref(self._worker), payload, len(payload)))
 
     def compute(self) -> None:
-        """Run what comes next. Raises BlockError: a message comes next."""
+        """Compute the next step. Raises BlockError if the next event is a message."""
         self._check(self._library.tflite_fuse_worker_compute(ctypes.byref(self._worker)))
 
     def inputs(self, arrays: Sequence[bytes]) -> None:
-        """Of a coordinator's fragment, behind ``begin``. Raises BlockError: there are others."""
+        """Set the inputs of a coordinator's fragment after ``begin``. Raises BlockError if number or sizes differ."""
         for number, array in enumerate(arrays):
             place, size = self._end("input", number)
             if size != len(array):
@@ -115,7 +115,7 @@ class HostWorker:
             ctypes.memmove(place, array, size)
 
     def output(self, number: int) -> bytes:
-        """Of a coordinator's fragment, when the inference is finished. Raises BlockError: there is none."""
+        """Return an output of a coordinator's fragment after the inference. Raises BlockError if it does not exist."""
         return ctypes.string_at(*self._end("output", number))
 
     def _end(self, kind: str, number: int) -> tuple[int, int]:

@@ -1,14 +1,15 @@
-"""The child process that holds an inference runtime, and the frames spoken with it.
+"""The child process that holds an inference runtime, and the frames exchanged with it.
 
-A damaged model can abort the process it is loaded in, and TensorFlow Lite Micro reports on file descriptor 2; so
-models are loaded here, without rights (``confinement.py``), and never in the user's process. ``worker.py`` starts this
-file as a script, gives it one end of a socket, and a file as stdout and stderr. Nothing printed can therefore mix with
-the frames.
+A damaged model can abort the process that loads it, and TensorFlow Lite Micro prints to file descriptor 2; so models
+are loaded
+here, without rights (``confinement.py``), never in the user's process. ``worker.py`` starts this file as a script with
+one end of
+a socket, and a file as stdout and stderr, so printed text cannot mix with the frames.
 
 A frame: magic ``TFW1``, uint32 length of the header, uint64 length of the body (little-endian), the header (JSON), the
 body (raw bytes of the header's ``arrays``, one after another, or of a model).
 
-At module level only the standard library is imported: the parent imports this module for the frames.
+Only the standard library is imported at module level: the parent imports this module for the frames.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any, Protocol
 _PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"TFW1"
 _LONGEST_HEADER, _LONGEST_BODY = 1 << 24, 1 << 30
-"""Bytes of a frame: the largest file or arena, and what is said of it."""
+"""Most bytes of a frame's header, and of its body: the largest model file or arena."""
 _LOG_FILE = 2
 _LOG_LIMIT = 1 << 20
 _MALLOPT_PERTURB = -6
@@ -50,11 +51,11 @@ def send_frame(connection: socket.socket, header: dict[str, Any], body: Sequence
 
 
 def receive_frame(connection: socket.socket, seconds: float | None = None) -> tuple[dict[str, Any], bytes] | None:
-    """Read one frame; None if the other side closed the connection between or inside frames, or sends no frames.
+    """Return (header, body) of one frame; None if the other side closed the connection or sends no frames.
 
     Args:
         connection: to the other side.
-        seconds: all that the frame may take, however it trickles in; TimeoutError once they are over. None for ever.
+        seconds: limit for the whole frame; raises TimeoutError. None: no limit.
     """
     end = None if seconds is None else time.monotonic() + seconds
     prefix = _receive_exactly(connection, _PREFIX.size, end)
@@ -132,7 +133,7 @@ class _TflmBackend:
         return [self._interpreter.get_output(index) for index in range(self._outputs)]
 
     def _set_outside(self, inputs: list[_OutsideInput]) -> None:
-        """Also for none: what was set before refers to memory that is gone."""
+        """Set the inputs outside the arena; also if there are none, because earlier ones refer to freed memory."""
         described = (_OutsideInput * len(inputs))(*inputs)
         setters = [each for library in self._libraries if (each := getattr(library, _OUTSIDE_SETTER, None))]
         if any(setter(described, len(inputs)) != 0 for setter in setters) or (inputs and not setters):
@@ -143,7 +144,7 @@ class _TflmBackend:
 
 
 _TYPES = {"int8": 1, "uint8": 2, "float32": 3}
-"""``tflite_fuse_type`` by numpy's names."""
+"""``tflite_fuse_type`` by numpy type name."""
 
 _Read = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
@@ -184,7 +185,7 @@ class _OutsideInput(ctypes.Structure):
 
 
 class _LitertBackend:
-    """LiteRT's interpreter with its reference kernels, and operators of libraries."""
+    """LiteRT's interpreter with its reference kernels, and operators of shared libraries."""
 
     def __init__(self) -> None:
         from ai_edge_litert import interpreter
@@ -209,7 +210,7 @@ class _LitertBackend:
 
     def infer(self, arrays: list[Any], outside: list[_OutsideInput], reset: bool) -> list[Any]:
         if outside:
-            raise ValueError("LiteRT knows no inputs outside the model")
+            raise ValueError("LiteRT supports no inputs outside the arena")
         if reset:
             self._interpreter.reset_all_variables()
         for detail, array in zip(self._interpreter.get_input_details(), arrays, strict=True):
@@ -222,19 +223,19 @@ class _LitertBackend:
 
 
 def _registerer(libraries: Sequence[ctypes.CDLL], name: str) -> Callable[[int], None]:
-    """A function that adds operators to LiteRT's resolver, given by its address."""
+    """Return a function that adds operators to LiteRT's resolver, given by its address."""
     function = next(getattr(library, name) for library in libraries if hasattr(library, name))
     function.restype, function.argtypes = ctypes.c_bool, (ctypes.c_void_p,)
 
     def register(resolver: int) -> None:
         if not function(resolver):
-            raise RuntimeError("its operator resolver is laid out otherwise than in the versions known")
+            raise RuntimeError("the layout of its operator resolver differs from the known versions")
 
     return register
 
 
 class _JunkFilledMemory:
-    """While active, fresh memory is full of junk, so a kernel that reads what it never wrote does not find zeros."""
+    """While active, fresh memory is full of junk, so a kernel that reads memory it never wrote finds no zeros."""
 
     def __init__(self, active: bool) -> None:
         self._mallopt: Any = getattr(ctypes.CDLL(None), "mallopt", None) if active else None
@@ -264,8 +265,8 @@ def _detail(detail: dict[str, Any]) -> dict[str, Any]:
 
 
 def log_of(descriptor: int) -> str:
-    """The end of what was printed into a file that others still write to: its place in the file is theirs."""
-    if sys.platform == "win32":  # where no child is started, see ``worker.py``
+    """Return the end of the text in a file that other processes still write to; their position does not move."""
+    if sys.platform == "win32":  # no child is started there, see ``worker.py``
         return ""
     size = os.fstat(descriptor).st_size
     return os.pread(descriptor, _LOG_LIMIT, max(0, size - _LOG_LIMIT)).decode("utf-8", "replace")
@@ -308,7 +309,7 @@ def _answer(backend: _Backend, fetch: Fetch, header: dict[str, Any], body: bytes
 
 
 def _outside(images: list[Any], arrays: list[Any], fetch: Fetch) -> list[_OutsideInput]:
-    """The inputs outside the arena: ``images`` has extents and type where the parent hands out pixels, else None."""
+    """Return the inputs outside the arena; ``images`` has extents and type of streams, None for arrays."""
     remaining = iter(arrays)
     return [
         _OutsideInput.of_array(next(remaining)) if image is None else _OutsideInput.of_stream(number, image, fetch)
@@ -317,13 +318,13 @@ def _outside(images: list[Any], arrays: list[Any], fetch: Fetch) -> list[_Outsid
 
 
 def _fetch_from(connection: socket.socket) -> Fetch:
-    """Asks the parent, which is waiting for an inference to end, for pixels."""
+    """Return a function that requests pixels from the parent, which waits for an inference to end."""
 
     def fetch(number: int, y: int, x: int, count: int) -> bytes | None:
         try:
             send_frame(connection, {"wanted": [number, y, x, count]})
             frame = receive_frame(connection)
-        except OSError:  # the parent is gone, which is noticed at the next request
+        except OSError:  # the parent is gone; the next request ends this process
             return None
         return None if frame is None or "failure" in frame[0] else frame[1]
 
@@ -344,7 +345,7 @@ def serve(connection: socket.socket, runtime: str) -> None:
         confinement["allow_seconds"](frame[0].get("seconds", 0))
         try:
             header, parts = _answer(backend, _fetch_from(connection), *frame)
-        except Exception as error:  # the runtime raises what it likes; all of it goes back as text
+        except Exception as error:  # a runtime may raise anything; all of it is returned as text
             header, parts = {"failure": type(error).__name__, "message": str(error), "log": _read_log()}, []
         send_frame(connection, header, parts)
 

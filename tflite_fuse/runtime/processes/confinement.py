@@ -1,13 +1,16 @@
-"""Take a process's rights away, before it loads what a stranger wrote.
+"""Drops a process's rights before it loads an untrusted model.
 
-Afterwards it computes and answers on the connections it has: it opens no file to write and no socket, starts no
-process, touches no other one, changes no name, owner or mode of a file and locks none, and its memory is bounded; so is
-its processor time, as long as it does not resist: then its parent ends it. What it may still do is read files, and tell
-its parent. The threads it has are bound by the same.
+Afterwards it computes and replies on its open connections: it opens no file for writing and no socket, starts no
+process,
+affects no other one, changes no name, owner or mode of a file, locks none, and its memory is bounded. Its processor
+time is
+bounded, too; if it resists, its parent kills it. It can still read files and report to its parent. All of its threads
+are
+bound by the same rules.
 
-``child.py`` runs this file as a script runs another: the standard library is all it imports. System calls are refused
-by a filter (seccomp) that Linux has on x86-64, the one machine TensorFlow Lite Micro's wheel is built for; elsewhere,
-and where the kernel does not take it, limits are all there is, and ``confine`` says so.
+``child.py`` runs this file as a script: it imports only the standard library. System calls are refused by a filter
+(seccomp) that Linux has on x86-64, the only machine that TensorFlow Lite Micro's wheel supports; elsewhere, and where
+the kernel refuses the filter, only limits apply, and ``confine`` reports it.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ import struct
 import sys
 
 MEMORY = 3 << 30
-"""Bytes a runtime may take beyond its own code: the largest arena, the largest file three times, and air."""
+"""Bytes a runtime may use beyond its own code: the largest arena, the largest file three times, and a margin."""
 LOG = 1 << 24
-"""Bytes of a file it may write: what it prints goes to one."""
+"""Most bytes of a file it may write: its log."""
 
 _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP, _SET_MODE_FILTER, _OF_ALL_THREADS = 317, 1, 1
@@ -67,11 +70,11 @@ _REFUSED = (
     *_SHARED,
     *_MEMORY_FILES,
 )
-_UNKNOWN = (425, 426, 427, 435)  # io_uring_* clone3: as on an older kernel, so that libraries do without
-_NEWER_THAN_KNOWN = 437  # openat2 and whatever kernels learn after it: likewise
+_UNKNOWN = (425, 426, 427, 435)  # io_uring_* clone3: missing as on an older kernel, so libraries do without
+_NEWER_THAN_KNOWN = 437  # openat2 and all later calls: likewise
 _OPEN, _OPENAT, _CLONE, _KILL_CALL, _TGKILL, _FCNTL, _IOCTL = 2, 257, 56, 62, 234, 72, 16
 _PRCTL, _SET_LIMIT, _LIMITS = 157, 160, 302
-_NAMING = (15, 16, 0x53564D41)  # PR_SET_NAME PR_GET_NAME PR_SET_VMA: what libraries ask for
+_NAMING = (15, 16, 0x53564D41)  # PR_SET_NAME PR_GET_NAME PR_SET_VMA: used by libraries
 _SET_OWNER = (8, 10, 15, 1024, 1026)  # F_SETOWN F_SETSIG F_SETOWN_EX F_SETLEASE F_NOTIFY: files that send signals
 _SET_LOCK = (6, 7, 37, 38)  # F_SETLK F_SETLKW F_OFD_SETLK F_OFD_SETLKW
 _CPU_SECONDS = 0  # RLIMIT_CPU
@@ -79,21 +82,21 @@ _ASKING = (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD
 
 
 def confine() -> str:
-    """Give up what this process needs no more; it cannot be had back.
+    """Drop all rights that this process no longer needs, for good.
 
     Returns:
-        What is missing on this machine, in words; empty where nothing is.
+        The protections that are missing on this machine, in words; empty if there are none.
     """
     _limit_resources()
     if sys.platform != "linux" or platform.machine() != "x86_64":
-        return f"no filter of system calls is known for {platform.machine()} with {platform.system()}"
+        return f"there is no filter of system calls for {platform.machine()} with {platform.system()}"
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         return f"the kernel refuses to drop rights ({os.strerror(ctypes.get_errno())})"
     code = _filter()
     program = ctypes.create_string_buffer(code, len(code))
     described = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(program))
-    # Of all threads: one that a library began before would go on with all rights.
+    # All threads: one that a library started before would keep all rights.
     done = library.syscall(*map(ctypes.c_long, (_SECCOMP, _SET_MODE_FILTER, _OF_ALL_THREADS)), described)
     if done != 0:
         reason = os.strerror(ctypes.get_errno()) if done < 0 else f"thread {done} has another one"
@@ -102,12 +105,13 @@ def confine() -> str:
 
 
 def _limit_resources() -> None:
-    if sys.platform == "win32":  # where no process is confined, see ``worker.py``
+    if sys.platform == "win32":  # no process is confined there, see ``worker.py``
         return
+
     import resource
 
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: LOG, resource.RLIMIT_NOFILE: 256}
-    # AddressSanitizer reserves terabytes of addresses, and only Linux says how many a process has.
+    # AddressSanitizer reserves terabytes of addresses, and only Linux reports a process's count.
     if sys.platform == "linux" and "ASAN_OPTIONS" not in os.environ:
         limits[resource.RLIMIT_AS] = _address_space() + MEMORY
     for what, most in limits.items():
@@ -120,9 +124,10 @@ def _address_space() -> int:
 
 
 def allow_seconds(seconds: float) -> None:
-    """End this process once it has computed so much longer."""
-    if sys.platform == "win32":  # where no process is confined, see ``worker.py``
+    """End this process after so many more seconds of processor time."""
+    if sys.platform == "win32":  # no process is confined there, see ``worker.py``
         return
+
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -131,7 +136,7 @@ def allow_seconds(seconds: float) -> None:
 
 
 def _filter() -> bytes:
-    """Classic BPF: eight bytes an instruction; the first rule that fits a call decides."""
+    """Return classic BPF, eight bytes an instruction; the first rule that fits a call decides."""
     refuse, unknown = _ERROR | errno.EPERM, _ERROR | errno.ENOSYS
     code = [
         _instruction(_LOAD, _MACHINE_AT),
@@ -162,19 +167,20 @@ def _filter() -> bytes:
 
 
 def _only(number: int, argument: int, tests: list[bytes], refused: int) -> list[bytes]:
-    """For one call, by the low half of one argument: a test that falls through allows it, one that skips asks on."""
+    """Return rules for one call: allowed if one of the tests on the low half of an argument holds, else refused."""
     answers = [line for test in tests for line in (test, _instruction(_RETURN, _ALLOW))]
     return _of_call(number, argument, [*answers, _instruction(_RETURN, refused)])
 
 
 def _never(number: int, argument: int, values: tuple[int, ...], refused: int) -> list[bytes]:
-    """For one call: refused where the low half of one argument has one of these values."""
+    """Return rules for one call: refused if the low half of an argument has one of these values."""
     answers = [line for value in values for line in (_instruction(_EQUAL, value, 0, 1), _instruction(_RETURN, refused))]
     return _of_call(number, argument, [*answers, _instruction(_RETURN, _ALLOW)])
 
 
 def _limits(refused: int) -> list[bytes]:
-    """For prlimit64, of this process alone: asking for a limit is allowed, changing that of processor time, too."""
+    """Return rules for prlimit64 of this process alone: reading limits and setting that of processor time are
+    allowed."""
 
     def argument(at: int, high: bool = False) -> bytes:
         return _instruction(_LOAD, _ARGUMENTS_AT + 8 * at + 4 * high)

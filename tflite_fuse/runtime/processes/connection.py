@@ -1,4 +1,4 @@
-"""One child process and what is said to it: start, ask, time out, and turn its death into a sentence."""
+"""The connection to one child process: start, request, time-out, and the cause of its end as a sentence."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Answer = TypeVar("Answer")
 _SOURCE_FILE = re.compile(r"^\S+\.(cc|h)(:\d+)?:?\s+")
 _LONGEST_DETAIL = 500
 
-# The child computes nothing in numpy; without this, importing it starts threads that wait for work.
+# The child computes nothing in numpy; without this, its import starts idle threads.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 _FOR_OTHERS = ("MALLOC_TRIM_THRESHOLD_",)
-"""Variables that are not handed on: Dask gives one to its workers that makes a runtime ask the system for memory anew
-with every inference, which takes as long as all the rest."""
+"""Environment variables that children do not inherit: with Dask's, a runtime requests memory from the system for every
+inference, which doubles its time."""
 
-# The directory of a script heads its sys.path, and this one holds modules with common names: hence run_path. That of a
-# command is the one it is started in, whose owner may have put a json.py beside a model.
+# A script's directory is first in its sys.path, and this one holds modules with common names: hence run_path. For -c it
+# is the working directory, where an attacker may have put a json.py beside a model.
 _LAUNCHER = (
     "import sys; sys.path[:] = filter(None, sys.path); "
     "import json,runpy; sys.path[:] = json.loads(sys.argv.pop(1)); "
@@ -63,14 +63,14 @@ class ChildError(Exception):
 
 
 class Pixels:
-    """Answers a child that asks for pixels while a model runs. What a source raises ends the inference."""
+    """Serves pixels to a child while it runs a model. An exception in a source ends the inference."""
 
     def __init__(self, outside: Sequence[Outside]) -> None:
         self._outside = outside
         self.error: BaseException | None = None
 
     def answer(self, wanted: object) -> tuple[dict[str, Any], list[bytes]]:
-        """The pixels of [number, y, x, count]. Raises ValueError for what no source has."""
+        """Return the reply for [number, y, x, count]. Raises ValueError for a malformed request."""
         if not isinstance(wanted, list) or len(wanted) != 4 or any(type(each) is not int for each in wanted):
             raise ValueError(wanted)
         number, y, x, count = wanted
@@ -88,19 +88,19 @@ class Pixels:
 
 
 class Child:
-    """A child process that answers one request after the other. Not for use by two threads at once.
+    """A child process that handles one request after the other. Not for use by two threads at once.
 
     Attributes:
         healthy: whether it still runs, as far as is known.
     """
 
     def __init__(self, runtime: str, environment: Mapping[str, str], search_path: Sequence[str]) -> None:
-        """Start it.
+        """Start the child.
 
         Args:
-            runtime: what it imports before it says its first word.
+            runtime: the module it imports before its first frame.
             environment: variables added to its environment.
-            search_path: where it looks for modules.
+            search_path: its module search path.
         """
         self.healthy = True
         self._connection, theirs = socket.socketpair()
@@ -130,18 +130,17 @@ class Child:
         read: Callable[[dict[str, Any], bytes], Answer],
         pixels: Pixels | None = None,
     ) -> Answer:
-        """Send a request and wait for its answer, handing out pixels while the child asks for some.
+        """Send a request and return its reply, serving pixels meanwhile.
 
         Args:
             header, body: the request.
-            timeout: seconds the child may take, without those that sources take.
-            doing: what it does, in words.
-            read: makes of the answer's header and body what is wanted of them; a child that was taken over may answer
-                anything.
-            pixels: what is handed out.
+            timeout: seconds for the child, without the time of sources.
+            doing: the activity, in words.
+            read: converts the reply's header and body; a compromised child may send anything.
+            pixels: the sources.
 
         Raises:
-            ChildError: the runtime refused, the child died, answered what is no answer, or took longer than that.
+            ChildError: the runtime refused, the child died, its reply is malformed, or the time is over.
         """
         self._send({**header, "seconds": timeout}, body, timeout)
         left = timeout
@@ -155,16 +154,16 @@ class Child:
                 self._send(*pixels.answer(answer[0]["wanted"]), timeout)
         except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError):
             self._end(grace=0.0)
-            raise ChildError("the runtime gave an answer that is none", self._read_log(), crashed=True) from None
+            raise ChildError("the runtime's reply is malformed", self._read_log(), crashed=True) from None
 
     def _send(self, header: dict[str, Any], body: Sequence[bytes], timeout: float) -> None:
         self._connection.settimeout(timeout)
-        # If the child died, _receive finds out and says why.
+        # If the child died, ``receive`` reports the cause.
         with contextlib.suppress(OSError):
             send_frame(self._connection, header, body)
 
     def receive(self, timeout: float, doing: str, left: float | None = None) -> tuple[dict[str, Any], bytes]:
-        """Wait for what the child says next, while some of ``timeout`` is left. Raises ChildError as ``ask`` does."""
+        """Return the child's next frame within the rest of ``timeout``. Raises ChildError as ``ask`` does."""
         try:
             frame = receive_frame(self._connection, timeout if left is None else left)
         except TimeoutError:
@@ -182,7 +181,7 @@ class Child:
         self._end(grace=5.0)
         code = self._process.returncode
         if -code == getattr(signal, "SIGXCPU", None):
-            return "the runtime took more processor time than it is given"
+            return "the runtime exceeded its limit of processor time"
         if code < 0:
             with contextlib.suppress(ValueError):
                 return f"the runtime crashed with {signal.Signals(-code).name}"

@@ -1,8 +1,9 @@
-"""How long one inference may take, by how much a model computes.
+"""Time limit of one inference, from a model's amount of work.
 
-A damaged model may keep a runtime busy for as long as it is let. The limit is meant never to end an honest inference:
-TensorFlow Lite Micro's reference kernels do 200 to 450 million multiply-accumulates per second on a desktop core and
-tens of millions on a slow or busy one, so 2 million are asked for, on top of ten seconds for everything else.
+A damaged model may keep a runtime busy for ever. The limit must never end an honest inference: TensorFlow Lite Micro's
+reference kernels do 200 to 450 million multiply-accumulates per second on a desktop core and tens of millions on a slow
+or
+busy one; the limit assumes 2 million, plus ten seconds for everything else.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 
 SHORTEST_SECONDS = 10
-"""What every inference is given."""
+"""Least limit of an inference."""
 STEPS_PER_SECOND = 2_000_000
-"""Multiply-accumulates and values written that the slowest machine is taken to do."""
+"""Multiply-accumulates and written values per second of the slowest machine."""
 LONGEST_SECONDS = 120
-"""More is never given; all of it is where the work is not known."""
+"""Greatest limit, and the limit if the work is unknown."""
 
 
 def inference_seconds(model: Model | bytes) -> float:
-    """Seconds one inference may take, between SHORTEST_SECONDS and LONGEST_SECONDS.
+    """Return the limit of one inference in seconds, from SHORTEST_SECONDS to LONGEST_SECONDS.
 
-    The latter for models with further subgraphs (loops) or custom operators of others, and for what is no sound model.
+    The latter holds for models with further subgraphs (loops) or foreign custom operators, and for damaged models.
 
     Args:
         model: a model, or a .tflite file.
@@ -48,6 +49,6 @@ def _is_known(model: Model) -> bool:
 
 
 def _steps(model: Model) -> int:
-    """Multiply-accumulates, and values of all tensors that operators write."""
+    """Return the multiply-accumulates plus the values of all tensors that operators write."""
     written = {tensor for operator in model.main.operators for tensor in operator.outputs or ()}
     return sum(executed_macs(model)) + sum(prod(model.main.tensors[tensor].dims) for tensor in written)

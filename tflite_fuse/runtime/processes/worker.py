@@ -1,7 +1,8 @@
 """Runtimes in child processes: load models, run inferences, turn refusals into sentences.
 
-A ``Worker`` is one child process with at most one model loaded. Starting one costs about 0.3 s (Python and numpy), so
-workers that completed every request are kept for the next model; one that failed is ended.
+A ``Worker`` is one child process with at most one model loaded. Its start takes about 0.3 s (Python and numpy), so
+workers that
+completed every request are kept for the next model; one that failed is ended.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 
 @dataclass(frozen=True)
 class TensorDetail:
-    """A model input or output as the runtime sees it: shape and numpy type name."""
+    """Shape and numpy type name of a model input or output in the runtime."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -52,12 +53,13 @@ class TensorDetail:
 
 @dataclass(frozen=True)
 class WorkerKind:
-    """What a child process runs. Workers of equal kind can replace each other, and one without libraries gets some
-    where another is wanted.
+    """The configuration of a child process.
+
+    Workers of equal kind are interchangeable; one without libraries can load them later.
 
     Attributes:
-        runtime: which runtime.
-        libraries: shared libraries loaded with their symbols visible, before the model.
+        runtime: the runtime.
+        libraries: shared libraries loaded with visible symbols before the model.
         registerers: functions in them that register custom operators.
         environment: variables added to the child's environment.
     """
@@ -79,8 +81,8 @@ class Worker:
         """Start the child.
 
         Args:
-            kind: what it runs.
-            search_path: where the child looks for modules; this process's ``sys.path`` if None.
+            kind: its configuration.
+            search_path: the child's module search path; this process's ``sys.path`` if None.
 
         Raises:
             RuntimeUnavailableError: the runtime cannot be imported.
@@ -109,12 +111,12 @@ class Worker:
 
     @property
     def healthy(self) -> bool:
-        """Whether the child still runs, as far as is known."""
+        """Return whether the child still runs, as far as is known."""
         return self._child.healthy
 
     @property
     def process_id(self) -> int:
-        """Of the child, for those who must look at it from outside."""
+        """Return the child's process id, for monitoring."""
         return self._child.process_id
 
     def load(self, model: bytes, name: str = "the model", timeout: float = LOAD_TIMEOUT) -> None:
@@ -122,11 +124,11 @@ class Worker:
 
         Args:
             model: a .tflite file.
-            name: what messages call it.
+            name: of the model in messages.
             timeout: seconds.
 
         Raises:
-            ModelError: the runtime refuses the model or breaks on it; with the runtime's own words.
+            ModelError: the runtime refuses the model or fails; with the runtime's own words.
         """
         self.name, self._model, self._seconds = name, model, None
         arena_size = _FIRST_ARENA
@@ -144,7 +146,7 @@ class Worker:
                     self._start()
 
     def _load(self, model: bytes, arena_size: int, timeout: float) -> tuple[tuple[TensorDetail, ...], ...]:
-        """Inputs and outputs."""
+        """Return the details of inputs and outputs."""
         request = {
             "request": "load",
             "arena_size": arena_size,
@@ -161,18 +163,21 @@ class Worker:
         reset: bool = True,
         timeout: float | None = None,
     ) -> list[Array]:
-        """Run the loaded model once. After an error the next inference works, unless the runtime crashed.
+        """Run the loaded model once and return its outputs.
+
+        After an error the next inference works, unless the runtime crashed.
 
         Args:
             inputs: one array per model input, of its shape and type.
-            outside: what the model's blocks read from outside the arena, by number: int8 arrays, or streams, whose
-                functions are called while the model runs.
-            reset: bring variable tensors and operator state back to the start before running.
+            outside: data that the model's blocks read from outside the arena, by number: arrays, or streams, whose
+                functions are
+                called while the model runs.
+            reset: reset variable tensors and operator state before the run.
             timeout: seconds; None for ``patience.inference_seconds``.
 
         Raises:
-            ModelError: an array does not fit its input, or the runtime fails, crashes or takes longer than timeout.
-            UsageError: a stream's function gives too few or too many pixels, or others than int8.
+            ModelError: an array does not fit its input, or the runtime fails, crashes or exceeds the timeout.
+            UsageError: a stream's function returns too few or too many pixels, or another type.
             Exception: whatever such a function raises.
         """
         arrays = [*inputs, *(each for each in outside if not isinstance(each, Stream))]
@@ -203,7 +208,7 @@ class Worker:
 
     def _check(self, inputs: Sequence[Array], outside: Sequence[Array]) -> None:
         if any(array.dtype not in (np.int8, np.uint8, np.float32) for array in outside):
-            raise ModelError(f"what {self.name} reads from outside the arena must be int8, uint8 or float32")
+            raise ModelError(f"inputs of {self.name} outside the arena must be int8, uint8 or float32")
         if len(inputs) != len(self.inputs):
             raise ModelError(f"{self.name} has {len(self.inputs)} inputs but {len(inputs)} arrays were given")
         for index, (array, detail) in enumerate(zip(inputs, self.inputs, strict=True)):
@@ -214,7 +219,7 @@ class Worker:
                 )
 
     def allocations_text(self) -> str:
-        """What TensorFlow Lite Micro prints about the arena of the loaded model. Raises ModelError if it fails."""
+        """Return TensorFlow Lite Micro's printed report on the loaded model's arena. Raises ModelError if it fails."""
         try:
             return self._child.ask({"request": "allocations"}, [], LOAD_TIMEOUT, "measuring the arena", _text)
         except ChildError as failure:
@@ -228,15 +233,15 @@ class Worker:
 
 
 def _require_few_rights(kind: WorkerKind) -> None:
-    """Raises RuntimeUnavailableError where a process cannot be started as these are."""
+    """Raise RuntimeUnavailableError where no confined process can be started."""
     if sys.platform == "win32":
         raise RuntimeUnavailableError(
-            f"{kind.title} runs in a process of few rights, which this package makes on Linux and macOS alone"
+            f"{kind.title} runs in a confined process, which this package supports only on Linux and macOS"
         )
 
 
 def _ends(header: dict[str, Any], _: bytes) -> tuple[tuple[TensorDetail, ...], ...]:
-    """Inputs and outputs, as the answer to ``load`` has them."""
+    """Return inputs and outputs from the reply to ``load``."""
     return tuple(
         tuple(TensorDetail(_shape(each["shape"]), _dtype(each["dtype"]).name) for each in header[kind])
         for kind in ("inputs", "outputs")
@@ -244,7 +249,7 @@ def _ends(header: dict[str, Any], _: bytes) -> tuple[tuple[TensorDetail, ...], .
 
 
 def _outputs(header: dict[str, Any], body: bytes) -> list[Array]:
-    """What a model computed, as the answer to ``infer`` has it."""
+    """Return a model's outputs from the reply to ``infer``."""
     outputs, offset = list[Array](), 0
     for name, extents in header["arrays"]:
         shape = _shape(extents)
@@ -258,14 +263,14 @@ def _text(header: dict[str, Any], _: bytes) -> str:
 
 
 def _shape(extents: Sequence[Any]) -> tuple[int, ...]:
-    """Raises ValueError for what is no shape."""
+    """Return a shape. Raises ValueError for anything else."""
     if any(type(extent) is not int or extent < 0 for extent in extents):
         raise ValueError(extents)
     return tuple(extents)
 
 
 def _dtype(name: object) -> np.dtype[Any]:
-    """Of numbers; raises ValueError for any other."""
+    """Return a numeric type. Raises ValueError for any other."""
     dtype = np.dtype(name if isinstance(name, str) and name.isalnum() else "O")
     if dtype.kind not in "biufc":
         raise ValueError(name)
@@ -279,7 +284,7 @@ _idle_owner = os.getpid()
 
 @contextlib.contextmanager
 def worker(kind: WorkerKind) -> Iterator[Worker]:
-    """A worker of this kind, new or kept from before. It is ended if anything goes wrong inside the block."""
+    """Return a context with a worker of this kind, new or reused. It is ended if an exception leaves the context."""
     borrowed = _take(kind) or Worker(kind)
     try:
         yield borrowed
@@ -290,14 +295,14 @@ def worker(kind: WorkerKind) -> Iterator[Worker]:
 
 
 def idle_kind(runtime: RuntimeName) -> WorkerKind:
-    """The kind of a worker of this runtime that waits for something to do; without libraries where none does."""
+    """Return the kind of an idle worker of this runtime; without libraries if there is none."""
     with _idle_lock:
         return next((idle.kind for idle in _idle if idle.kind.runtime == runtime), WorkerKind(runtime))
 
 
 def _take(kind: WorkerKind) -> Worker | None:
     with _idle_lock:
-        if os.getpid() != _idle_owner:  # a forked process must not speak on its parent's sockets
+        if os.getpid() != _idle_owner:  # a forked process must not use its parent's sockets
             return None
         for index, idle in enumerate(_idle):
             if idle.kind == kind:
