@@ -173,7 +173,7 @@ def test_a_rewrite_that_needs_more_is_not_written(monkeypatch: pytest.MonkeyPatc
     assert result.model == data and report.before == report.after and not report.blocks
     assert report.unchanged is not None and f"{report.before.arena_bytes:,} as it is" in report.unchanged
     assert "the file is as it was" in report.claim() and report.unverified is None
-    with pytest.raises(LimitError, match=r"would need an arena of .* as it is; what was asked for"):
+    with pytest.raises(LimitError, match=r"would need an arena of .* as it is; the requested inputs"):
         tflite_fuse.rewrite(data, int8_io=True)
 
 

@@ -1,1 +1,1 @@
-"""Tables, JSON and sentences about results. Knows nothing of how results were found."""
+"""Tables, JSON and sentences about results, independent of how they were computed."""

@@ -1,4 +1,4 @@
-"""Where everything lies in the head of the arena, step by step: tensors, scratch, and the rings inside blocks."""
+"""Map of the arena's head over time: tensors, scratch, and the rings inside blocks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tflite_fuse.report.notebook import printable
 
 @dataclass(frozen=True)
 class Box:
-    """Bytes that are taken for some steps.
+    """Bytes that are in use for some steps.
 
     Attributes:
-        name: of the tensor, or whose scratch it is.
+        name: of the tensor, or of the scratch's operator.
         kind: ``tensor``, ``scratch``, or ``ring`` for a part of a block's scratch.
-        first, last: steps, both inclusive; −1 is the moment before the first operator.
+        first, last: steps, both inclusive; −1 is the time before the first operator.
         offset, nbytes: in the head.
     """
 
@@ -39,9 +39,9 @@ class ArenaMap:
     """The head over time.
 
     Attributes:
-        steps: names of the operators in the order they run.
-        head_bytes: its height.
-        boxes: everything in it, rings behind the scratch they are in.
+        steps: names of the operators in execution order.
+        head_bytes: its size.
+        boxes: its contents; rings come after the scratch that holds them.
     """
 
     steps: tuple[str, ...]
@@ -49,7 +49,7 @@ class ArenaMap:
     boxes: tuple[Box, ...]
 
     def taken_bytes(self) -> list[int]:
-        """Bytes taken at each step, the moment before the first one included; what several share counts once."""
+        """Return the bytes in use at each step, beginning with the time before the first; shared bytes count once."""
         taken: list[list[tuple[int, int]]] = [[] for _ in range(len(self.steps) + 1)]
         for box in self.boxes:
             for step in range(box.first + 1, box.last + 2 if box.kind != "ring" else 0):
@@ -58,7 +58,7 @@ class ArenaMap:
 
 
 def _covered(intervals: Sequence[tuple[int, int]]) -> int:
-    """Bytes in at least one of some intervals, sorted."""
+    """Return the bytes in at least one of the sorted intervals."""
     total, end = 0, 0
     for first, last in intervals:
         total += max(0, last - max(first, end))
@@ -67,9 +67,9 @@ def _covered(intervals: Sequence[tuple[int, int]]) -> int:
 
 
 def arena_map(model: Model) -> ArenaMap:
-    """The head as the runtime's planner lays it out, offsets in the file kept.
+    """Return the head as the runtime's planner lays it out, with the file's offsets.
 
-    Steps are operators of the first subgraph; what other subgraphs do happens in the step that calls them.
+    Steps are operators of the first subgraph; other subgraphs run in the step that calls them.
 
     Raises:
         PlanError: the runtime refuses the file's plan.
@@ -93,7 +93,11 @@ def _shown(buffer: BufferRequest, count: int) -> bool:
 
 
 def _box(model: Model, labels: tuple[str, ...], buffer: BufferRequest, offset: int, owners: Mapping[int, int]) -> Box:
-    """Args: owners: from the scratch tensors of blocks to their operators."""
+    """Return the box of a buffer.
+
+    Args:
+        owners: scratch tensors of blocks → their operators.
+    """
     last = min(buffer.last, len(labels)) - 1
     owner = buffer.operator if buffer.tensor is None else owners.get(buffer.tensor)
     if owner is not None:
@@ -103,7 +107,7 @@ def _box(model: Model, labels: tuple[str, ...], buffer: BufferRequest, offset: i
 
 
 def _rings(model: Model, blocks: Mapping[int, BlockPlan], at: Mapping[int, int]) -> Iterator[Box]:
-    """The line buffers inside the scratch tensors of blocks."""
+    """Yield the rings inside the scratch tensors of blocks."""
     for index, plan in blocks.items():
         scratch = (model.main.operators[index].outputs or (-1,))[-1]
         if scratch not in at:

@@ -1,4 +1,4 @@
-"""The Pareto front of a model as JSON, CSV and a table, with the points users ask for marked."""
+"""The Pareto front of a model as JSON, CSV and a table, with the points that meet common goals marked."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FRONT_SCHEMA = "tflite-fuse/front/1"
 
 @dataclass(frozen=True)
 class FrontRow:
-    """One point.
+    """One point of the front.
 
     Attributes:
         ram_bytes: the arena to allocate for it, as ``rewrite`` reports it.
         work: in the report's unit.
-        compute_factor: ``work`` over that of the model as its file has it.
-        blocks: for each fused block its first and last operator, how many operators it has and its strip width.
-        marks: what this point is the answer to, such as ``least RAM``.
+        compute_factor: ``work`` over that of the model in the file.
+        blocks: for each fused block its first and last operator, number of operators and strip width.
+        marks: goals that this point meets best, such as ``least RAM``.
     """
 
     ram_bytes: int
@@ -41,13 +41,16 @@ class FrontReport:
     """All points of a model, RAM ascending.
 
     Attributes:
-        claim: what is proven about the point of least RAM.
-        target: the core whose predicted instructions or cycles are counted; None: multiply-accumulates are.
-        error: how far such predictions are off; None without a target.
-        state_bytes: of the least RAM, what outlives a run; in other cuts it can be a few bytes more.
-        runtime: the one on the device for which the arenas suffice, by name.
-        trimmed_work: of the model that blocks are made of: dead channels are left out.
-        in_cycles: whether cycles of the target are counted, and not instructions.
+        model: its name.
+        unfused_ram_bytes, unfused_work: of the model without blocks.
+        rows: the points.
+        claim: the proven bound on the point of least RAM.
+        target: the core whose predicted instructions or cycles are counted; None: multiply-accumulates.
+        error: prediction error of the target; None without a target.
+        state_bytes: part of the least RAM that outlives a run; for other points it can be a few bytes more.
+        runtime: name of the runtime on the device for which the arenas suffice.
+        trimmed_work: work of the model that blocks are made from, without dead channels.
+        in_cycles: whether ``work`` is in cycles of the target instead of instructions.
     """
 
     model: str
@@ -64,11 +67,11 @@ class FrontReport:
 
     @property
     def unit(self) -> str:
-        """What compute is counted in."""
+        """Return the unit of ``work``: macs, instructions or cycles."""
         return "macs" if self.target is None else "cycles" if self.in_cycles else "instructions"
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``pareto --json`` prints."""
+        """Return the object that ``pareto --json`` prints."""
         trimmed = {} if self.trimmed_work is None else {f"trimmed_{self.unit}": self.trimmed_work}
         return {
             "schema": FRONT_SCHEMA,
@@ -103,7 +106,7 @@ class FrontReport:
         return html_table(sentence, ("the answer to", "RAM (bytes)", self.unit, "F"), rows)
 
     def to_csv(self) -> str:
-        """One line per point: ram_bytes,macs,compute_factor,blocks,marks."""
+        """Return CSV with one line per point: ram_bytes, work by its unit, compute_factor, number of blocks, marks."""
         lines = [f"ram_bytes,{self.unit},compute_factor,blocks,marks"]
         lines += [
             f"{row.ram_bytes},{row.work},{row.compute_factor:.6f},{len(row.blocks)},{'; '.join(row.marks)}"
@@ -112,7 +115,7 @@ class FrontReport:
         return "\n".join(lines) + "\n"
 
     def table(self) -> Table:
-        """For a terminal."""
+        """Return a table for a terminal."""
         from rich.table import Table
 
         caption = f"RAM is the arena to allocate for {runtime_named(self.runtime)}. The least RAM is {self.claim}."

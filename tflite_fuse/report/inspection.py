@@ -1,4 +1,4 @@
-"""What a model needs today, operator by operator, and the verdict a user reads first."""
+"""A model's current memory, operator by operator, and a one-sentence verdict."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class OperatorRow:
         name: label, such as ``CONV_2D_7``.
         output: name of its first output.
         shape: shape of its first output.
-        working_set_bytes: bytes that must be live while it runs.
+        working_set_bytes: bytes live while it runs.
         macs: multiply-accumulates.
         bottleneck: whether its working set is the model's peak.
-        blocked: why it cannot be part of a fused block; None where it can, or is replaced before blocks are made.
+        blocked: why it cannot be part of a fused block; None if it can, or is replaced before blocks are made.
     """
 
     index: int
@@ -42,7 +42,7 @@ class OperatorRow:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A model's figures, its memory table, and the inputs it reads from outside the arena."""
+    """A model's figures, its memory table, and its inputs outside the arena."""
 
     model: str
     figures: Figures
@@ -53,12 +53,12 @@ class Inspection:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences of ``records``."""
+        """Return the sentences of ``records``."""
         return sentences_of(self.records)
 
     @property
     def bottleneck(self) -> OperatorRow | None:
-        """The first operator whose working set is the peak."""
+        """Return the first operator whose working set is the peak."""
         return next((row for row in self.operators if row.bottleneck), None)
 
     def unfused(self) -> tuple[Note, ...]:
@@ -70,7 +70,7 @@ class Inspection:
         )
 
     def verdict(self) -> str:
-        """One sentence: the arena to allocate and the operator that makes it so."""
+        """Return one sentence: the arena to allocate and the operator of the peak."""
         figures = self.figures
         sentence = f"needs an arena of {figures.arena_bytes:,} bytes with {runtime_named(self.runtime)}"
         if self.bottleneck is None:
@@ -85,7 +85,7 @@ class Inspection:
         return html_table(f"{self.model}: {self.verdict()}", ("operator", "output", "live bytes", "MACs"), rows)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``inspect --json`` prints."""
+        """Return the object that ``inspect --json`` prints."""
         bottleneck = self.bottleneck.name if self.bottleneck else None
         return {
             "schema": INSPECTION_SCHEMA,

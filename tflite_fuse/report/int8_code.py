@@ -1,4 +1,4 @@
-"""The lines that quantize a Keras model to int8: for models that need them before anything else helps."""
+"""Python lines that quantize a Keras model to int8, offered for models that are not."""
 
 CODE = """\
 import numpy as np

@@ -1,7 +1,4 @@
-"""Text out of strange hands, made fit for a terminal.
-
-Results as a notebook shows them: a sentence and a table.
-"""
+"""Results in a notebook as a sentence and a table, and untrusted text made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -9,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 
 def printable(text: str) -> str:
-    """The text in one line, with an escape in place of each character that is not seen as itself.
+    """Return the text in one line, with an escape in place of each character that is not visible as itself.
 
-    Such are control characters (``\\x1b`` starts commands to a terminal), line ends, marks that turn the direction of
-    writing, and bytes that were no UTF-8.
+    Those are control characters (``\\x1b`` starts terminal commands), line ends, marks that change the direction of
+    writing, and
+    bytes that were no UTF-8.
     """
     if text.isprintable():
         return text
@@ -20,7 +18,7 @@ def printable(text: str) -> str:
 
 
 def html_table(sentence: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """All texts are escaped; numbers, which are all columns but the first, stand to the right."""
+    """Return a sentence and a table as HTML, escaped; all columns but the first are numbers, aligned to the right."""
 
     def cells(tag: str, texts: Sequence[str]) -> str:
         left = f'<{tag} style="text-align: left">{_safe(texts[0])}</{tag}>'

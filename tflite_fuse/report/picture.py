@@ -1,4 +1,4 @@
-"""The arena as a picture for a notebook: one self-contained SVG, no library needed."""
+"""The arena as a picture for a notebook: one self-contained SVG."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from tflite_fuse.report.arena_map import ArenaMap, Box
 _WIDTH, _HEIGHT = 640, 220
 _COLOURS = {"tensor": "#4c78a8", "scratch": "#bab0ac", "ring": "#f58518"}
 _MOST_BOXES = 4000
-"""A picture of more boxes shows a grey area."""
+"""Most boxes of a picture; more would be one grey area."""
 
 
 def arena_picture(found: ArenaMap) -> str:
     """Return the head of an arena over the steps of an inference, as an ``<svg>`` element.
 
-    Steps go from left to right, bytes from the bottom up; every part says its name and bytes under a pointer.
-    Empty where there is nothing to show, or too much.
+    Steps go from left to right, bytes from the bottom up; every part has a tooltip with its name and bytes. Empty if
+    there are no
+    boxes, or more than ``_MOST_BOXES``.
     """
     steps, head = len(found.steps) + 1, found.head_bytes
     if not head or not found.boxes or len(found.boxes) > _MOST_BOXES:

@@ -1,7 +1,4 @@
-"""Sentences about inputs that lie outside the arena.
-
-What a rewrite did, as data and as the JSON object of ``schemas/report.schema.json``.
-"""
+"""The result of a rewrite as data and as the JSON object of ``schemas/report.schema.json``."""
 
 from __future__ import annotations
 
@@ -20,11 +17,11 @@ from tflite_fuse.report.wording import sentences_of
 
 
 def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[InputMode, int]]) -> Iterator[Note]:
-    """One note per input outside the arena, and one per number where the file and its blocks disagree.
+    """Yield a note per input outside the arena, and one per number where the file's metadata and its blocks disagree.
 
     Args:
-        entries: what the file's metadata says.
-        read: what the blocks read by number: how, and its bytes.
+        entries: the file's metadata.
+        read: number → mode and bytes that the blocks read.
     """
     for entry in entries:
         how = f"source {entry.number}" if entry.mode is InputMode.STREAMED else f"external tensor {entry.number}"
@@ -70,7 +67,7 @@ FIGURE_ROWS = (
     ("operators", "operators"),
     ("file", "file_bytes"),
 )
-"""What a report says of a model before and after: the figures."""
+"""(label, field of ``Figures``) of the rows of a report."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +75,21 @@ class Figures:
     """The memory and compute figures of one model.
 
     Attributes:
-        peak_bytes: largest working set: bytes live while one operator runs, those of tensors that a plan lays over each
-            other counted once.
-        lower_bound_bytes: no arena plan of this order needs less: the peak with every tensor rounded up to 16 bytes, or
-            less in a planned model whose fused blocks may write over their input.
-        head_bytes: what TFLM's planner uses of the arena for activations and scratch.
-        head_source: ``tflite-micro`` where the head was measured in the runtime, ``computed`` where it was calculated.
-        tail_bytes: what TFLM keeps for itself at the arena's other end.
-        arena_bytes: what must be allocated for the runtime on the device: the larger of ``arena_used_bytes`` and
+        peak_bytes: largest working set: bytes live while one operator runs; bytes that a plan shares between tensors
+            count
+            once.
+        lower_bound_bytes: least head of any arena plan of this order: the peak with every tensor rounded up to 16
+            bytes, or
+            less in a planned model whose fused blocks may overwrite their input.
+        head_bytes: part of the arena for activations and scratch.
+        head_source: ``tflite-micro`` if the head was measured in the runtime, ``computed`` if it was calculated.
+        tail_bytes: part of the arena that TFLM keeps for itself.
+        arena_bytes: bytes to allocate for the runtime on the device: the larger of ``arena_used_bytes`` and
             ``loading_bytes``, a multiple of 16.
-        arena_used_bytes: head + tail, which the runtime's own ``arena_used_bytes()`` returns.
-        loading_bytes: what the runtime needs for a moment while it loads the model.
-        persistent_bytes, activations_bytes: what must be allocated where the arena is two arrays: what TFLM keeps for
-            itself, and the rest.
+        arena_used_bytes: head + tail, the result of the runtime's ``arena_used_bytes()``.
+        loading_bytes: bytes that the runtime needs temporarily while it loads the model.
+        persistent_bytes, activations_bytes: bytes to allocate if the arena is two arrays: TFLM's own data, and the
+            rest.
         macs: multiply-accumulates of one inference.
         operators: number of operators of the main subgraph.
         file_bytes: size of the .tflite file.
@@ -113,7 +112,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Verified:
-    """That two models gave the same bytes in a real runtime."""
+    """Result of running two models in a real runtime on the same inputs."""
 
     runtime: str
     version: str
@@ -123,13 +122,13 @@ class Verified:
 
 @dataclass(frozen=True)
 class Proven:
-    """That the written file asks for what the original does, found by decoding it again; nothing was run for it.
+    """The proof that the written file implements the original, by decoding it again without running it.
 
     Attributes:
         blocks: fused blocks decoded and compared.
-        operators: operators found as they were.
-        compared: how many weights, table entries, options and so on were compared.
-        notes: what limits the claim.
+        operators: unchanged operators.
+        compared: number of compared weights, table entries, options and so on.
+        notes: limits of the claim.
     """
 
     blocks: int
@@ -147,11 +146,12 @@ class BlockReport:
         input, output: names of its first input and output tensor.
         scheme: name of the fusion scheme that chose it.
         strip_width: columns per strip; the output's width means one strip and no recompute.
-        band_height: rows after which the strips start over; the output's height means one band.
-        scratch_bytes: line buffers, accumulators and executor state.
+        band_height: rows per band; the output's height means one band.
+        scratch_bytes: rings, accumulators and executor state.
         macs: multiply-accumulates executed.
-        extra_macs: ``macs`` less those of the operators it replaced: what it recomputes less what it skips because no
-            operator reads it.
+        extra_macs: ``macs`` less those of the operators it replaced: recomputed ones less those skipped because no
+            operator
+            reads their result.
     """
 
     operators: tuple[str, ...]
@@ -167,14 +167,15 @@ class BlockReport:
 
 @dataclass(frozen=True)
 class StreamReport:
-    """What a model over a window became as a stream.
+    """A model over a window that was converted to a stream.
 
     Attributes:
-        hop, window: new steps in a call, and those of the window.
-        valid_after: calls until the window is full; before, it is as if the input's zero point had been fed.
-        state_bytes, scratch_bytes, tail_bytes: of the arena: what outlives a call; the head, which other models may use
-            between calls; the rest.
-        macs_of_window, macs_of_call: multiply-accumulates for each window, before and after.
+        hop, window: new time steps per call, and time steps of the window.
+        valid_after: calls until the window is full; until then the missing steps count as the input's zero point.
+        state_bytes: part of the arena that outlives a call.
+        scratch_bytes: the head, which other models may use between calls.
+        tail_bytes: the rest of the arena.
+        macs_of_window, macs_of_call: multiply-accumulates per window, before and after.
     """
 
     hop: int
@@ -197,21 +198,30 @@ class StreamReport:
 
 @dataclass(frozen=True)
 class Report:
-    """Before and after, what was proven, and why.
+    """Figures before and after a rewrite, its proof, and notes. A rewrite without a proof raises an error instead.
 
-    ``estimate_bytes`` is the arena that the search for blocks expected of the blocks it chose, by their working sets;
-    None where it did not run. ``after.arena_bytes`` is the truth, mostly a little less: the search counts in closed
-    form and rounds up, while planning may also fail to fit everything into the largest working set.
-    ``optimal`` maps ``order``, ``plan`` and ``fusion`` to what was proven of the result; a step that did not run is
-    absent. ``outside`` are the inputs the rewritten model reads from outside the arena. ``prediction`` is there
-    where blocks were made. ``reproducible`` is false where a clock, not counted work, ended a
-    search: another machine may then answer otherwise. A rewrite that is not proven is not reported but refused.
-    ``unverified`` says why ``verified`` is None; ``second_witness`` is a runtime other than TensorFlow Lite Micro that
-    ran both models instead. ``unchanged`` says why the written file is the one that was read.
-    ``advice`` are sentences about what other options would bring, where they were asked for.
-    ``runtime`` is the one on the device for which the arenas suffice, by name.
-    ``stream`` is there where a model over a window became a stream: then ``proven`` is that blocks are those of the
-    stream's operators, ``verified`` that the stream gives what the window's model gives on every window of a sequence.
+    Attributes:
+        before, after: figures of both models; ``after.arena_bytes`` is exact.
+        estimate_bytes: arena that the search estimated for its blocks, in closed form, usually a little more than the
+            exact
+            one; None if no search ran.
+        compute_factor: multiply-accumulates after over before.
+        optimal: ``order``, ``plan`` and ``fusion`` → the proven claim; a step that did not run is absent.
+        proven: the proof.
+        verified: result of running both models in TensorFlow Lite Micro; None for the reason ``unverified``.
+        records: notes as data.
+        blocks: the fused blocks.
+        outside: inputs that the rewritten model reads from outside the arena.
+        prediction: predicted instructions or cycles, if blocks were made.
+        reproducible: False if a clock, not counted work, ended a search: results may differ on another machine.
+        unverified: why ``verified`` is None.
+        second_witness: result of another runtime that ran both models instead.
+        unchanged: why the written file equals the original.
+        advice: sentences about other options, if requested.
+        stream: the stream, if requested: then ``proven`` compares blocks with the stream's operators, and ``verified``
+            the stream's
+            outputs with the original's on every window of a sequence.
+        runtime: name of the runtime on the device for which the arenas suffice.
     """
 
     before: Figures
@@ -235,11 +245,11 @@ class Report:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences of ``records``."""
+        """Return the sentences of ``records``."""
         return sentences_of(self.records)
 
     def claim(self) -> str:
-        """What was proven and what was tested."""
+        """Return one clause: what was proven and what was tested."""
         if self.unchanged is not None:
             return "the file is as it was"
         proven = "constants, options and schedule proven equal"
@@ -257,7 +267,7 @@ class Report:
         return html_table(f"{self.claim()}.", ("", "before", "after", "change"), rows)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``--json`` prints."""
+        """Return the object that ``--json`` prints."""
         expected = None if self.prediction is None else asdict(self.prediction) | {"factor": self.prediction.factor}
         outside = [entry.to_json() for entry in self.outside]
         told = {"records": [each.to_json() for each in self.records], "notes": list(self.notes)}
@@ -265,7 +275,7 @@ class Report:
 
 
 def change(before: int, after: int) -> str:
-    """In percent; nothing where there is nothing to compare with."""
+    """Return the change in percent; empty if there is nothing to compare with."""
     if before == after:
         return "="
     return f"{100 * (after - before) / before:+.1f} %" if before else ""

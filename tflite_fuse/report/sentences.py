@@ -13,7 +13,7 @@ from tflite_fuse.report.wording import grouped, sentences_of
 
 
 def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
-    """Return five lines: RAM before and after, RAM to allocate, boards that have it, what was checked, the next step.
+    """Return five lines: RAM before and after, RAM to allocate, boards that have it, the checks, the next step.
 
     Args:
         report: of a rewrite.
@@ -39,15 +39,16 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
 def inspection_headline(
     found: Inspection, tried: tuple[Report | None, int | None] | None, typed: str, fit: str, *, fits: bool = True
 ) -> tuple[str, ...]:
-    """Return five lines: RAM now and after a rewrite, RAM to allocate, boards, what was checked, the next step.
+    """Return five lines: RAM now and after a rewrite, RAM to allocate, boards, the checks, the next step.
 
     Args:
-        found: in a model as it is.
-        tried: the report of a rewrite, None where none was possible, and the bytes that must be allocated after it,
-            None where it saves nothing; None where no rewrite was tried.
+        found: inspection of the model.
+        tried: (report of a trial rewrite, None if it was impossible; bytes to allocate after it, None if it saves
+            nothing).
+            None if no rewrite was tried.
         typed: its options.
         fit: clause about boards.
-        fits: whether the board that was named has the RAM and the flash.
+        fits: whether the named board has the RAM and the flash.
     """
     now = found.figures.arena_bytes
     step, checked = (
@@ -76,7 +77,7 @@ def inspection_headline(
 
 
 def _quantize(records: Sequence[Note]) -> str:
-    """The next step of a model that is not of int8; empty for all others."""
+    """Return the next step for a model that is not of int8; empty for all others."""
     found = next((note for note in records if note.reason == "full int8"), None)
     if found is None:
         return ""
@@ -84,7 +85,7 @@ def _quantize(records: Sequence[Note]) -> str:
 
 
 def int8_lines(records: Sequence[Note]) -> Iterator[str]:
-    """Yield the code that quantizes a Keras model, where a note offers that."""
+    """Yield the code that quantizes a Keras model if a note offers it."""
     if _quantize(records):
         yield "- to quantize the model it was converted from, with typical inputs as its representative data set:"
         yield from (f"    {line}".rstrip() for line in CODE.splitlines())
@@ -103,7 +104,7 @@ def _allocate(figures: Figures, runtime: str) -> str:
 
 
 def details(report: Report) -> Iterator[str]:
-    """Yield what was done at each site and the reasons, what is proven to be the least, and advice."""
+    """Yield the notes, the claims of optimality, and advice."""
     yield from (f"- {each}" for each in grouped(report.records))
     yield from (f"- {name} {claim}" for name, claim in report.optimal.items())
     if report.estimate_bytes is not None:

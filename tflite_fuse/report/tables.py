@@ -10,7 +10,7 @@ from tflite_fuse.report.report import FIGURE_ROWS, Report, change
 
 
 def report_table(report: Report) -> Table:
-    """Before and after, with the change in percent."""
+    """Return the figures before and after, with the change in percent."""
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("")
     for heading in ("before", "after", "change"):
@@ -22,7 +22,7 @@ def report_table(report: Report) -> Table:
 
 
 def inspection_table(inspection: Inspection) -> Table:
-    """One row per operator; the bottleneck is marked and its bar is full."""
+    """Return one row per operator; the bottleneck is marked and its bar is full."""
     table = Table(show_edge=False, pad_edge=False)
     table.add_column("#", justify="right")
     table.add_column("operator", no_wrap=True)

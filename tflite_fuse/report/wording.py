@@ -1,4 +1,4 @@
-"""The sentence of every note, and notes of one reason as one."""
+"""The sentence of every note, and one sentence for notes that share a reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tflite_fuse.notes import Note
 
 _ORDERS = ("order of operators", "order of operators by arena")
-"""Reasons of notes about the order: it is searched several times, the last search is that of the written model."""
+"""Reasons of notes about the order, of which only the last is shown: earlier ones are of intermediate models."""
 
 
 def sentence(note: Note) -> str:
@@ -54,12 +54,12 @@ def _group(note: Note) -> tuple[str, str, str]:
 
 
 def general(why: str, tensor: str) -> str:
-    """Return a reason with "a tensor" in place of the named one: what sites have in common."""
+    """Return a reason with "a tensor" in place of the named one, to group sites."""
     return why.replace(f"tensor {tensor}", "a tensor", 1) if tensor else why
 
 
 def _together(notes: Sequence[Note]) -> str:
-    """Return one sentence for sites that differ in nothing but their operators and tensors."""
+    """Return one sentence for sites that differ only in their operators and tensors."""
     kinds: Counter[str] = Counter()
     for note in notes:
         alone = len(note.operators) == 1
@@ -259,4 +259,4 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("warned", "runtime refuses"): "{why}",
     ("warned", "no second witness"): "LiteRT cannot stand in as a witness: {why}",
 }
-"""A template over ``details``, ``site`` (``A`` or ``A to B``) and ``operators``, or a function, by fate and reason."""
+"""(fate, reason) → a template over ``details``, ``site`` (``A`` or ``A to B``) and ``operators``, or a function."""

@@ -1,1 +1,1 @@
-"""The way of a model through the rooms: rewrite, prove, run, report, and what other options would bring."""
+"""The steps of one model: rewrite, prove, run, report, and figures of other options."""

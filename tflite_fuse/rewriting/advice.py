@@ -1,7 +1,4 @@
-"""What other options would bring: arenas worked out in the same run, by the same passes, neither proven nor run.
-
-The passes are those of a rewrite with the option, orders of operators among them, so that it leads to the arena told.
-"""
+"""Advice on other options of ``rewrite``: their arenas, computed by the same passes, neither proven nor run."""
 
 from __future__ import annotations
 
@@ -26,15 +23,15 @@ from tflite_fuse.rewriting.figures import arena_in_file, memory_table
 from tflite_fuse.rewriting.rewrite import Counter, rewrite_model
 
 MOST_OPERATORS = 120
-"""Of a model about which such questions are asked: beyond that the answers take too long."""
+"""Most operators of a model with advice: larger ones take too long."""
 
 _WORTHWHILE = 0.95
-"""Of today's arena, what an option must stay below to be worth a line."""
+"""Share of the current arena below which an option is mentioned."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """An option of ``rewrite``, as it is typed, and the arena it leads to."""
+    """An option of ``rewrite`` as typed, and the arena in bytes with it."""
 
     option: str
     arena_bytes: int
@@ -49,7 +46,12 @@ def rewrite_with_advice(
     seed: int | None,
     progress: Counter | None,
 ) -> tuple[bytes, Report]:
-    """``rewrite_model``, its report with advice; a limit that is out of reach with what would keep it."""
+    """Return ``rewrite_model``'s result with advice in the report.
+
+    Raises:
+        LimitError: a limit is out of reach; the message names options that would reach it.
+        Other errors: as ``rewrite_model``.
+    """
     try:
         output, report = rewrite_model(model, data, options, verify, inputs, seed, progress)
     except LimitError as error:
@@ -59,11 +61,11 @@ def rewrite_with_advice(
 
 
 def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report) -> tuple[str, ...]:
-    """At most three sentences about a rewrite, each with figures of this run.
+    """Return at most three sentences about a rewrite, each with figures of this run.
 
     Args:
-        model: as it was.
-        rewritten: what came of it.
+        model: the original.
+        rewritten: the rewritten model.
         options: of the rewrite.
         report: about it.
     """
@@ -75,7 +77,7 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
 
 
 def way_out(model: Model, options: FuseOptions) -> str:
-    """How a limit on RAM that was refused could be kept, or what comes nearest to it; nothing if no option is left."""
+    """Return a clause on the option that keeps a refused limit on RAM, or comes nearest; empty if there is none."""
     limit = options.wanted.max_ram
     if limit is None or len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None:
         return ""
@@ -90,7 +92,7 @@ def way_out(model: Model, options: FuseOptions) -> str:
 
 
 def _ways(model: Model, options: FuseOptions) -> Iterator[Offer]:
-    """What each option leads to, and two of them together."""
+    """Yield the arena with each option, and with two of them together."""
     yield from offers(model, options)
     both = replace(options, int8_io=True, input_mode=InputMode.STREAMED)
     if options.input_mode is InputMode.RESIDENT and not options.int8_io and Int8Borders().run(model).changed:
@@ -98,7 +100,7 @@ def _ways(model: Model, options: FuseOptions) -> Iterator[Offer]:
 
 
 def offers(model: Model, options: FuseOptions) -> Iterator[Offer]:
-    """What options that ask something of the application lead to, those that change nothing left out."""
+    """Yield options that need a change of the application, with their arenas; options without effect are left out."""
     bare = Int8Borders().run(model)
     if bare.changed and not options.int8_io:
         yield from _offer("--int8-io", model, replace(options, int8_io=True))
@@ -124,8 +126,10 @@ def _offer(option: str, model: Model, options: FuseOptions) -> Iterator[Offer]:
 
 
 def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterator[str]:
-    """That inputs outside the arena save none of it: where they lie in it a block's output may come over them, and what
-    is read from a source needs line buffers."""
+    """Yield a sentence if inputs outside the arena save none of it.
+
+    In the arena a block's output may overlap its input, and a streamed input needs line buffers.
+    """
     if options.input_mode is InputMode.RESIDENT:
         return
     for found in _offer("--input resident", model, replace(options, input_mode=InputMode.RESIDENT)):
@@ -146,7 +150,7 @@ def _about_inputs(rewritten: Model, report: Report, worth: Sequence[Offer]) -> I
 
 
 def _about_operators(rewritten: Model, report: Report) -> Iterator[str]:
-    """Operators outside blocks that need as much as anything does."""
+    """Yield sentences about operators outside blocks with the largest working set."""
     rows = [row for row in memory_table(rewritten)[0] if row.blocked is not None and "TFLITE_FUSE" not in row.name]
     most = max((row.working_set_bytes for row in rows), default=0)
     if most < _WORTHWHILE * report.after.head_bytes:

@@ -1,4 +1,4 @@
-"""A model's memory and compute figures, and its memory table."""
+"""Memory and compute figures of a model, and its memory table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tflite_fuse.search.from_model import graph_from_model
 
 
 def measured_head(data: bytes) -> int | None:
-    """Head bytes that a real TFLM uses for a model; None where it is not installed or cannot load the model."""
+    """Return the head bytes that TFLM uses for a model; None if it is not installed or cannot load the model."""
     if not tflm.available():
         return None
     try:
@@ -37,7 +37,7 @@ def measured_head(data: bytes) -> int | None:
 
 
 def refusal(data: bytes) -> str | None:
-    """Why a real TFLM cannot load a model, in its words; None where it can, or is not installed."""
+    """Return TFLM's reason for refusing a model; None if it loads it, or is not installed."""
     if not tflm.available():
         return None
     try:
@@ -50,7 +50,7 @@ def refusal(data: bytes) -> str | None:
 
 
 def arena_in_file(model: Model, data: bytes, runtime: str = DEFAULT_RUNTIME) -> Arena:
-    """Return what a model as its file ``data`` has it needs, measured where that runtime is installed here.
+    """Return the arena of a model with the offsets in its file, measured if that runtime is installed here.
 
     Args:
         model: a model as loaded.
@@ -66,12 +66,12 @@ def arena_in_file(model: Model, data: bytes, runtime: str = DEFAULT_RUNTIME) -> 
 
 
 def figures(model: Model, data: bytes, arena: Arena, runtime: str = DEFAULT_RUNTIME) -> Figures:
-    """Figures of a model.
+    """Return the figures of a model.
 
     Args:
         model: a model as loaded.
         data: its file.
-        arena: what it needs.
+        arena: of the model.
         runtime: name of the runtime on the device.
 
     Raises:
@@ -97,7 +97,7 @@ def figures(model: Model, data: bytes, arena: Arena, runtime: str = DEFAULT_RUNT
 
 
 def _live_bytes(model: Model) -> list[int]:
-    """Bytes live while each operator runs; where a plan lays one tensor over another, as it does."""
+    """Return the bytes live while each operator runs; bytes that a plan shares between tensors count once."""
     graph = program_of(model)
     with suppress(PlanError):
         offsets = read_plan(model)
@@ -106,13 +106,13 @@ def _live_bytes(model: Model) -> list[int]:
 
 
 def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...]]:
-    """One row per operator of the main subgraph, and notes about what the table leaves out.
+    """Return one row per operator of the main subgraph, and notes about the table's limits.
 
     Args:
         model: a model as loaded.
 
     Raises:
-        ModelError: a block, or what the file says about inputs outside the arena, is damaged.
+        ModelError: a block, or the metadata of inputs outside the arena, is damaged.
     """
     graph, reasons = program_of(model), fusability(model)
     sets, macs = _live_bytes(model), executed_macs(model)
@@ -142,17 +142,18 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...
 
 
 def without_replaced(model: Model, found: Inspection) -> Inspection:
-    """What was found of a model, with nothing called blocked that a rewrite replaces before it makes blocks.
+    """Return an inspection without the blocked mark on operators that a rewrite replaces before it makes blocks.
 
-    A shuffle of channels by way of five dimensions becomes a GATHER, variables of a stream become rings. What blocks
-    cannot hold of the model that is left then is known by the names of its outputs; operators without one, or without a
-    name for it, stay blocked as long as one of these does.
+    A shuffle of channels over five dimensions becomes a GATHER, variables of a stream become rings. Operators of the
+    prepared model
+    that stay outside blocks are matched by the names of their outputs; operators without a named output stay
+    blocked as long as one of the prepared model's is.
     """
     if not any(row.blocked for row in found.operators):
         return found
     try:
         left = prepared(model, states=True)
-    except TfliteFuseError:  # a budget: nothing is replaced then
+    except TfliteFuseError:  # out of budget: nothing is replaced
         return found
     tensors, operators = left.main.tensors, left.main.operators
     names = [(tensors[each.outputs[0]].name or "") if each.outputs else "" for each in operators]
@@ -162,7 +163,7 @@ def without_replaced(model: Model, found: Inspection) -> Inspection:
 
 
 def expected_instructions(model: Model, target: Target) -> int:
-    """Predicted for one inference: of blocks as they are, of other operators as if the device library ran them.
+    """Return the predicted instructions of one inference: blocks as they are, other operators in the device library.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape, or a block is damaged.

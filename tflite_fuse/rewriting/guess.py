@@ -1,6 +1,6 @@
-"""The proof of files that carry no witness, as those of versions up to 0.4: today's passes give one.
+"""Proof of files without a witness, as versions up to 0.4 wrote them: today's passes supply one.
 
-What is guessed here is checked like any witness, so that a wrong guess proves nothing.
+The guess is checked like any witness, so a wrong guess proves nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every trade of RAM for compute worth having, each point placed as a rewrite would place it."""
+"""The Pareto front of RAM and work whose points are placed exactly as a rewrite places them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
 
 FACTORS = (1.0, 1.1, 1.3, 1.5)
-"""Compute factors whose least arena is looked for."""
+"""Compute factors for each of which the least arena is searched."""
 
 SPREAD = 8
-"""Points placed beside those that meet a goal, evenly from the front."""
+"""Number of further points that are placed, evenly spaced on the front of estimates."""
 
 
 @dataclass(frozen=True)
 class PlacedFront:
-    """Points nothing placed beats, arena ascending, compute descending.
+    """Points that no other placed point dominates, arena ascending, compute descending.
 
     Attributes:
-        model: what blocks number the operators of.
-        unfused: the model as it is, its inputs resident.
-        claim: what is proven about the point of the least arena.
+        model: the model whose operator numbers the blocks use.
+        points: the points.
+        unfused: the model without blocks, its inputs resident.
+        claim: the proven bound on the point of the least arena.
     """
 
     model: Model
@@ -41,12 +42,12 @@ class PlacedFront:
 
 
 def placed_front(model: Model, options: FuseOptions, given: Model | None = None) -> PlacedFront:
-    """What the usual goals reach, and what was placed on the way there.
+    """Return the non-dominated points among those placed for the usual goals.
 
     Args:
         model: without an offline plan.
-        options: how to fuse it; their goal is of no importance.
-        given: the model whose work compute factors are multiples of; None for the one that is fused.
+        options: of fusing; their goal is ignored.
+        given: the model whose work is compute factor 1; default: ``model``.
 
     Raises:
         LimitError: no input can leave the arena.
@@ -67,12 +68,12 @@ def placed_front(model: Model, options: FuseOptions, given: Model | None = None)
 
 
 def keeps_states(front: PlacedFront) -> bool:
-    """Whether its blocks remember something from run to run: then the model they were made of runs in no other form."""
+    """Return whether blocks keep states between runs; then the prepared model cannot run without them."""
     return any(block.plan.block.keeps_state for point in front.points for block in point.blocks)
 
 
 def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
-    """Arena and compute of a model without blocks. Raises: as ``placed_front``."""
+    """Return (arena bytes, compute) of a model without blocks. Raises: as ``placed_front``."""
     given, model = model, prepared(model)
     plain = replace(options, goal=Goal(least_ram=True), stream_time=None, stream_axis=None)
     site = Fuse(plain, given=given).start(model).site
@@ -80,13 +81,13 @@ def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
 
 
 def common_limits(arenas: Sequence[int]) -> tuple[int, ...]:
-    """RAM limits people have (powers of two from 8 KiB on) that lie within a front's range."""
+    """Return the common RAM limits in bytes (powers of two from 8 KiB on) within a front's range."""
     sizes = (1024 * 2**power for power in range(3, 12))
     return tuple(size for size in sizes if arenas and min(arenas) <= size < max(arenas))
 
 
 def _unbeaten(pool: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidates that no other beats in both arena and compute, arena ascending."""
+    """Yield the candidates that no other dominates in arena and compute, arena ascending."""
     least: int | None = None
     for each in sorted(pool, key=lambda each: (each.arena, each.compute)):
         if least is None or each.compute < least:

@@ -1,7 +1,8 @@
-"""The proof of a rewrite, and which operators have to stay outside of blocks where it fails.
+"""The proof of a rewrite, and the operators that must stay outside of blocks if it fails.
 
-A rule that is missing must not refuse a model. A failed proof names stages; the operators they were made of stay
-outside of blocks, and the model is rewritten again.
+A missing rule must not refuse a model. A failed proof names stages; their operators stay outside of blocks, and the
+model
+is rewritten again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Unproven:
 
 
 class UnprovenError(VerificationError):
-    """A rewritten model could not be proven; ``operators`` are those of its blocks that the proof failed for."""
+    """A rewritten model could not be proven; ``operators`` are those of the blocks whose proof failed."""
 
     def __init__(self, message: str, operators: Sequence[Unproven]) -> None:
         super().__init__(message)
@@ -46,21 +47,21 @@ class UnprovenError(VerificationError):
 
 
 def prove(original: Model, output: bytes, rewritten: Model, inserted: Sequence[InsertedBlock]) -> Certificate:
-    """Decode what will be written and compare it with the original.
+    """Decode the file to be written, compare it with the original and return the certificate.
 
     Args:
         original: the model that was rewritten.
         output: the file.
         rewritten: the model in it.
-        inserted: the blocks it was given.
+        inserted: its blocks.
 
     Raises:
-        ModelError: the original cannot be followed, not even beside itself.
-        UnprovenError: it is not what the original asks for, or its blocks do not run as was chosen.
+        ModelError: the original cannot be compared even with itself.
+        UnprovenError: the file differs from the original, or its blocks differ from those selected.
     """
     certificate = validate(original, output)
     if not certificate.proven and not (own := validate(original, original)).proven:
-        raise ModelError(f"the model does not say soundly what it computes: {own.findings[0]}; nothing was written")
+        raise ModelError(f"the results of the model are not well defined: {own.findings[0]}; nothing was written")
     if not certificate.proven:
         raise UnprovenError(
             f"the rewritten model is {certificate.sentence()}",
@@ -81,14 +82,14 @@ def prove(original: Model, output: bytes, rewritten: Model, inserted: Sequence[I
 
 
 def _as_chosen(inserted: InsertedBlock) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:
-    """Version, tile and runs a block is to be written with, a run for every stage, and the stages that run ahead."""
+    """Return (version, tile height, tile width, run, run of each stage, stages that run ahead) of a selected block."""
     config, stages = inserted.plan.schedule.config, len(inserted.plan.block.stages)
     runs = (*config.longest_runs, *[0] * (stages - len(config.longest_runs)))
     return VERSION, config.tile_height, config.tile_width, config.chunk, runs, tuple(sorted(config.ahead))
 
 
 def _unproven(rewritten: Model, findings: Sequence[Finding], inserted: Sequence[InsertedBlock]) -> Iterator[Unproven]:
-    """The operators of stages that findings name; where none is named, all operators of the blocks they name."""
+    """Yield the operators of the stages that findings name; without stages, all operators of the named blocks."""
     by_name = {block.output: block for block in inserted}
     blocks = dict[str, InsertedBlock]()
     for index, operator in enumerate(rewritten.main.operators):

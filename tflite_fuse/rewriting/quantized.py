@@ -1,4 +1,4 @@
-"""Whether a model is of int8 inside: fused blocks are, and a microcontroller has little room for anything else."""
+"""Detects models that are not quantized to int8, which save little by fused blocks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
 
 _DATA = {"TRANSPOSE_CONV": 2}
-"""Position of the operand that holds the data; the first one elsewhere."""
+"""Position of the data operand; default 0."""
 
 _WEIGHTS = 1
 
 
 def quantization_offer(model: Model) -> tuple[Note, ...]:
-    """Return a note where most multiply-accumulates are not of int8, with the kind the model is of; else none.
+    """Return a note with the model's kind if most multiply-accumulates are not of int8; else none.
 
-    ``hybrid`` computes on float32 with weights in fewer bits, ``uint8`` in the older quantization.
+    ``hybrid`` computes in float32 with weights of fewer bits, ``uint8`` in the older quantization.
 
     Raises:
         ModelError: a fused block is damaged.
@@ -33,7 +33,7 @@ def quantization_offer(model: Model) -> tuple[Note, ...]:
 
 
 def _kind(model: Model, operator: Operator) -> str:
-    """What an operator computes in; empty for int8 and for what has no weights."""
+    """Return the arithmetic of an operator; empty for int8 and for operators without weights."""
     name, graph = operator_name(model, operator), model.main
     data, weights = graph.read_by(operator, _DATA.get(name, 0)), graph.read_by(operator, _WEIGHTS)
     if data is None or weights is None:

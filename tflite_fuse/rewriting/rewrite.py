@@ -1,4 +1,4 @@
-"""A rewrite from a model and options to a file and a report: run the passes, prove the result, say what was done."""
+"""Rewrites a model to a file and a report: runs the passes, proves the result, runs it, and collects notes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 Counter = Callable[[int, int], None]
-"""Told of every input compared: (done, in all)."""
+"""Called after every compared input with (done, in all)."""
 
 
 def rewrite_model(
@@ -56,16 +56,16 @@ def rewrite_model(
     seed: int | None,
     progress: Counter | None,
 ) -> tuple[bytes, Report]:
-    """The file of a rewritten model, and what to tell about it.
+    """Return the file of a rewritten model and the report about it.
 
     Args:
         model: a model as loaded.
         data: its file.
-        options: how.
-        verify: whether to run both in TFLM; None where it is installed and runs the original.
-        inputs: on how many inputs.
-        seed: of the random ones; None for one that the file gives, so that the same file has the same report.
-        progress: told of every one.
+        options: of the passes.
+        verify: whether to run both in TFLM; None: if it is installed and runs the original.
+        inputs: number of inputs.
+        seed: of generated inputs; None: derived from the file, so that the same file gives the same report.
+        progress: called after every input.
 
     Raises: as ``api.rewrite``.
     """
@@ -76,7 +76,7 @@ def rewrite_model(
         return _as_it_was(model, data, before, options, note("kept", "file", why=untouchable))
     original, mended = model, Dilate().run(model) if "fuse" in options.passes else PassResult(model, False)
     if mended.changed:
-        # The file asks for bytes that the runtime leaves unwritten: what follows is measured against what it means.
+        # The runtime leaves bytes that the file reads unwritten: compare with the intended model from here on.
         model = mended.model
     try:
         made = _made(model, options, budget)
@@ -115,15 +115,15 @@ def rewrite_model(
 
 @dataclass(frozen=True)
 class _Made:
-    """A rewritten model, proven to be what the original asks for.
+    """A rewritten model, proven to match the original.
 
     Attributes:
-        model: it.
+        model: the rewritten model.
         file: its bytes.
-        streamed: how the original became a stream, if that was asked for.
+        streamed: the stream that the original was converted to, if requested.
         results: of the passes.
         certificate: of the proof.
-        arena: its plan, and what it needs beyond.
+        arena: its plan and arena bytes.
         after: its figures.
         unproven: a note for each operator that stays outside of blocks because a block with it was not proven.
     """
@@ -148,22 +148,22 @@ class _Made:
 
 
 _MOST_ATTEMPTS = 8
-"""Rewrites of one model, each with more operators outside of blocks than the one before."""
+"""Most rewrites of one model, each with more operators outside of blocks than the one before."""
 
 _Accepts = Callable[[Model, Model], bool]
-"""Whether channels may be left out, from the model with and without them."""
+"""(model with channels, model without them) → whether the channels may be left out."""
 
 
 def _made(model: Model, options: FuseOptions, budget: Budget) -> _Made:
-    """Run the passes and prove what they made.
+    """Run the passes and prove the result; if the proof fails, rewrite with fewer changes.
 
-    Where that cannot be proven they run again. First no channel is left out without a proof of its own: one before the
-    other proof would take as long for every model, and hardly any needs it. Then operators whose blocks cannot be
-    proven stay outside of blocks, at last all of them.
+    The second attempt proves each removal of channels by itself: doing so at once would double the time for every
+    model, and few
+    need it. Further attempts keep operators of unproven blocks outside, finally all of them.
 
     Raises:
-        LimitError: of a stream, the search gave up before all states were in blocks.
-        ModelError: the original cannot be followed.
+        LimitError: the search gave up before all states of a stream were in blocks.
+        ModelError: the original cannot be compared.
         UnprovenError: not even a model without blocks can be proven.
     """
     outside = dict[str, Unproven]()
@@ -181,7 +181,7 @@ def _made(model: Model, options: FuseOptions, budget: Budget) -> _Made:
                     break
                 outside |= more
     if options.input_mode is not InputMode.RESIDENT or options.stream is not None:
-        raise LimitError(f"no block can read the input where it is to be: {refused}")
+        raise LimitError(f"no block can read the input from outside the arena or as a stream: {refused}")
     bare = replace(options, passes=tuple(name for name in options.passes if name != "fuse"))
     made = _attempt(model, bare, budget, accepts, {})
     return replace(made, unproven=(note("limited", "no proof of blocks", why=str(refused)),))
@@ -216,7 +216,7 @@ def _attempt(
 
     rewritten, results = passed(meant, states=True)
     if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):
-        # A search that gave up has left states outside of blocks, where nothing runs them.
+        # The search gave up and left states outside of blocks, where no runtime runs them.
         if streamed is not None:
             raise LimitError("the search for blocks gave up before all states of the stream were in blocks")
         rewritten, results = passed(model, states=False)
@@ -247,11 +247,14 @@ def _keep_limit(after: Figures, options: FuseOptions) -> None:
 
 
 def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[Note], runtime: str) -> Report:
-    """What there is to tell of a rewrite, notes aside.
+    """Return the report of a rewrite without its notes.
 
     Args:
-        mended: what was mended before anything was compared: part of what is proven.
-        runtime: for which the arenas suffice.
+        made: the rewritten model.
+        before: figures of the original.
+        heard: the comparisons that were run.
+        mended: notes on repairs before the comparison, which limit the proof.
+        runtime: the runtime for which the arenas suffice.
     """
     fused, after, certificate = made.fused, made.after, made.certificate
     limits = (*certificate.notes, *sentences_of(mended))
@@ -275,14 +278,14 @@ def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[Not
 
 
 def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions, kept: Note) -> tuple[bytes, Report]:
-    """The file unchanged.
+    """Return the unchanged file and its report.
 
     Raises:
-        LimitError: other inputs or outputs, or less RAM, were asked for.
+        LimitError: other inputs or outputs, or less RAM, were requested.
     """
     limit, reason = options.wanted.max_ram, sentence(kept)
     if options.input_mode is not InputMode.RESIDENT or options.int8_io or options.stream is not None:
-        raise LimitError(f"{reason}; what was asked for its inputs and outputs cannot be had")
+        raise LimitError(f"{reason}; the requested inputs and outputs are not possible")
     if limit is not None and before.arena_bytes > limit:
         raise LimitError(
             f"{reason}; an arena of {limit:,} bytes cannot be reached", limit=limit, reached=before.arena_bytes
@@ -295,7 +298,8 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
 
 
 def _beside_what_it_means(heard: Testimony, mended: PassResult, wanted: bool | None) -> Testimony:
-    """What was run tells nothing of the file: it was compared with what the file stands for.
+    """Return the testimony of a repaired model: the runs compared the rewrite with the repaired model, not with the
+    file.
 
     Raises:
         VerificationError: the file was to be verified.
@@ -330,7 +334,7 @@ def _verified(found: Comparison | None) -> Verified | None:
 
 
 def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
-    """Of several runs of a pass the last one counts, the order of operators with blocks among them being the last."""
+    """Return the claims by name; the last run of a pass counts, and the order found with blocks is the last order."""
     claims = {result.proves: result.claim for result in results if result.claim is not None}
     for result in results:
         if isinstance(result, FuseResult) and result.ordered is not None:
@@ -339,7 +343,7 @@ def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
 
 
 def _about_arena(arena: Arena) -> Iterator[Note]:
-    """What small models need beyond head and tail."""
+    """Yield a note if loading needs more than head and tail, as with small models."""
     if arena.while_loading > arena.total:
         yield note("expected", "loading", loading_bytes=arena.while_loading, used_bytes=arena.total)
 

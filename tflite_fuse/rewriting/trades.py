@@ -1,4 +1,4 @@
-"""A model's trades of RAM for compute, with the usual questions answered."""
+"""The Pareto front of RAM and work as a report, with the points that meet common goals marked."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from tflite_fuse.search.schemes import Scheme
 
 
 def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
-    """The front of a model as loaded. Raises: as ``api.pareto``.
+    """Return the front of a model as loaded. Raises: as ``api.pareto``.
 
     Args:
-        options: how to fuse it; their goal is of no importance.
+        model: the model.
+        options: of fusing; their goal is ignored.
         name: of the model.
     """
     model = remove_plan(model)
@@ -44,20 +45,20 @@ def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
 def front_report(
     name: str, front: PlacedFront, target: Core | None = None, as_it_is: tuple[int, int] | None = None
 ) -> FrontReport:
-    """A front with the points marked that answer the usual questions.
+    """Return the report of a front, with the points that meet common goals marked.
 
     Args:
         name: of the model.
-        front: what was found.
+        front: the points.
         target: the core whose instructions or cycles are counted.
-        as_it_is: arena and compute of the model, where what was searched is not it but what keeps its states.
+        as_it_is: (arena bytes, compute) of the model itself, if the search ran on a form of it that keeps its states.
     """
     marks: dict[int, list[str]] = {0: ["least RAM"]}
     ram, whole = as_it_is or (front.unfused.arena, front.unfused.site.own_compute)
     trimmed = front.unfused.compute
     for factor in reversed(FACTORS) if as_it_is is None else ():
         allowed = [at for at, point in enumerate(front.points) if point.compute <= factor * whole]
-        # Under a scheme that always recomputes, no point may be so cheap.
+        # A scheme that always recomputes may have no point this cheap.
         if allowed:
             plain = factor == 1.0 and target is None and front.points[allowed[0]].compute <= trimmed
             marks.setdefault(allowed[0], []).insert(0, "no recompute" if plain else f"F <= {factor:g}")
@@ -79,7 +80,7 @@ def front_report(
 
 
 def _rounded_up(factor: float) -> float:
-    """A compute factor of six digits that, as a limit, allows the exact one."""
+    """Return a compute factor of six digits that is no less than the exact one."""
     short = round(factor, 6)
     return short if short >= factor else round(short + 1e-6, 6)
 
