@@ -250,9 +250,6 @@ def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[Not
     """Return the report of a rewrite without its notes.
 
     Args:
-        made: the rewritten model.
-        before: figures of the original.
-        heard: the comparisons that were run.
         mended: notes on repairs before the comparison, which limit the proof.
         runtime: the runtime for which the arenas suffice.
     """
