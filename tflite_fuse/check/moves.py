@@ -38,12 +38,12 @@ def add_gathers(original: Original) -> None:
     kept = looked_up = 0
     for step in tuple(original.steps):
         source = step.operand(1 if step.name == "SPLIT" else 0)
-        if source < 0 or original.activation(source) is None or not is_followed(original.tensors[source].dims):
+        if source < 0 or original.stands_for(source) is None or not is_followed(original.tensors[source].dims):
             continue
         dims = original.tensors[source].dims
         parts = parts_of(original, step, np.arange(prod(dims)).reshape(dims))
         shapes = [original.tensors[tensor].dims for tensor in step.outputs]
-        alike = all(original.activation(tensor) == original.activation(source) for tensor in step.outputs)
+        alike = all(original.stands_for(tensor) == original.stands_for(source) for tensor in step.outputs)
         if parts is None or [part.shape for part in parts] != shapes or not alike:
             continue
         for tensor, part in zip(step.outputs, parts, strict=True):

@@ -14,6 +14,7 @@ from tflite_fuse.ops.floats.elementwise import OPERATIONS, FloatCurve, FloatOper
 from tflite_fuse.ops.floats.library import FloatSoftmax, LibraryCurve
 from tflite_fuse.ops.floats.resize import FloatPlaces, bilinear, nearest, window_of
 from tflite_fuse.ops.floats.weighted import FloatWeights
+from tflite_fuse.ops.kinds.moves import ChannelParameters
 
 _BOUNDS = (ANY, (-3.4028234663852886e38, 3.4028234663852886e38), (0.0, 6.0), (-1.0, 1.0), (0.0, np.inf))
 
@@ -114,6 +115,12 @@ class FloatMaker(BlockMaker):
         super().padding()
         self.stages[-1] = replace(self.stages[-1], pad_value=0)
 
+    def some_channels(self) -> None:
+        super().channels()
+        found = self.stages[-1].parameters
+        assert isinstance(found, ChannelParameters)
+        self.stages[-1] = replace(self.stages[-1], parameters=replace(found, fill=0))
+
     def joined(self) -> None:
         newest, shape = self.newest, self.extent
         partner = self.add_input((*shape[:2], self.rng.randint(1, 4)))
@@ -141,7 +148,7 @@ def float_block(rng: Random, *, largest: int = 10, plain_inputs: bool = False) -
     """A block of one to about nine stages on float32."""
     maker = FloatMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.convolution, maker.convolution, maker.residual, maker.pool, maker.operation, maker.by_channel]
-    steps += [maker.curve, maker.zeros, maker.joined, maker.library, maker.resizing]
+    steps += [maker.curve, maker.zeros, maker.joined, maker.library, maker.resizing, maker.some_channels, maker.squares]
     maker.convolution()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

@@ -16,14 +16,16 @@ from hypothesis import strategies as st
 import tflite_fuse
 from scripts.zoo.float_twin import float_twin
 from tests.builders import random_models
-from tests.drawing import raw_elementwise, raw_larger
+from tests.drawing import raw_elementwise, raw_larger, raw_moves
 from tests.drawing import raw_models as raw
 from tests.drawing.random_blocks import random_reals
+from tests.drawing.steps import slices
 from tests.drawing.witness import assert_same_bytes
 from tests.runtime.reference.test_on_random_graphs import blocks
-from tflite_fuse.errors import ModelError
+from tflite_fuse.errors import LimitError, ModelError
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Buffer
 from tflite_fuse.model.types import TensorType
@@ -143,6 +145,37 @@ def test_operations_with_constants(name: str, one: bool, first: bool, seed: int)
 @given(raw_larger.resizes(), raw.seeds)
 def test_resizes(model: Model, seed: int) -> None:
     assert_same_floats(model, seed)
+
+
+def moves_something(model: Model) -> bool:
+    """Whether an operator moves values, as one that leaves all in their places does not, and fills with no others."""
+    before, after = (model.main.tensors[tensors[0]].dims for tensors in (model.main.inputs, model.main.outputs))
+    return before != after and operator_name(model, model.main.operators[0]) != "PADV2"
+
+
+@thorough
+@given(
+    (raw_moves.channel_moves() | slices.slices() | slices.squares() | raw_larger.mirrored()).filter(moves_something),
+    raw.seeds,
+)
+def test_operators_that_move_values(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(
+    raw_moves.moves_everywhere() | slices.slices_everywhere() | slices.channels_first(),
+    st.sampled_from(["resident", "streamed"]),
+    raw.seeds,
+)
+def test_moves_in_rewritten_models_are_proven_and_bit_exact(model: Model, mode: str, seed: int) -> None:
+    try:
+        result = tflite_fuse.rewrite(serialize_model(twin(model, seed)), input_mode=mode, inputs=3, verify=True)
+    except LimitError:
+        assert mode != "resident"  # so small a model need not gain anything
+        return
+    assert result.report.proven is not None and result.report.verified is not None
+    assert result.report.proven.notes == ()
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))

@@ -82,7 +82,13 @@ def block_program(options: Options) -> BlockProgram:
 FLOATS = tuple(kind for kind in StageKind if kind.name.startswith("FLOAT_"))
 """Kinds that read and write float32."""
 
-MOVES = (StageKind.PAD, StageKind.CONCATENATION)
+MOVES = (
+    StageKind.PAD,
+    StageKind.CONCATENATION,
+    StageKind.CHANNELS,
+    StageKind.SPACE_TO_DEPTH,
+    StageKind.DEPTH_TO_SPACE,
+)
 """Kinds whose output has the type of their inputs."""
 
 FULLY_CONNECTED = (StageKind.FULLY_CONNECTED, StageKind.FLOAT_FULLY_CONNECTED)

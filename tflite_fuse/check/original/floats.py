@@ -15,6 +15,7 @@ from math import ceil, floor, inf, prod
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.check.original import larger
 from tflite_fuse.check.original.larger import PIXEL, window_of
 from tflite_fuse.check.original.meaning import Meaning, of_first, own_padding
 from tflite_fuse.check.original.operators import reduced
@@ -295,21 +296,26 @@ def _place(at: int, length: int, size: int, corners: bool, centres: bool, betwee
 
 
 def _pad(original: Original, step: Step) -> Meaning | None:
-    """Return the stage of a PAD or PADV2 of rows and columns with 0."""
+    """Return the stage of a PAD or PADV2 with 0, of rows and columns or of channels alone."""
     source, output = original.image(step.operand(0)), original.image(step.outputs[0])
     rank, amounts = len(original.tensors[step.inputs[0]].dims), original.numbers(step.operand(1))
     if not _is_computed(original, step.operand(0)) or source is None or output is None:
         return None
-    if len(amounts) != 2 * rank or min(amounts) < 0 or any(amounts[:2] if rank > 1 else ()) or any(amounts[-2:]):
+    if len(amounts) != 2 * rank or min(amounts) < 0 or any(amounts[:2] if rank > 1 else ()):
         return None
     if step.operand(2) >= 0:
         value = _constant(original, step.operand(2))
         if value is None or value.size != 1 or any(value.tobytes()):
             return None
     pairs = [amounts[at : at + 2] for at in range(0, len(amounts), 2)]
-    rows, columns = ([0, 0], [0, 0], *(pairs[1:] or pairs))[-3:-1]
-    if (source[0] + sum(rows), source[1] + sum(columns), source[2]) != output:
+    rows, columns, channels = ([0, 0], [0, 0], *(pairs[1:] or pairs))[-3:]
+    if (source[0] + sum(rows), source[1] + sum(columns), source[2] + sum(channels)) != output:
         return None
+    if any(channels):
+        taken = (*[-1] * channels[0], *range(source[2]), *[-1] * channels[1])
+        return None if any((*rows, *columns)) else of_first(
+            step, StageKind.CHANNELS, (source,), output, channels=taken, pad=0
+        )  # fmt: skip
     return of_first(step, StageKind.PAD, (source,), output, padding=(rows[0], columns[0]), pad=0)
 
 
@@ -327,15 +333,33 @@ def _concatenation(original: Original, step: Step) -> Meaning | None:
     return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], found, output)
 
 
+def _moved(rule: Callable[[Original, Step], Meaning | None]) -> Callable[[Original, Step], Meaning | None]:
+    """Return a rule for operators that move values; a RESIZE of whole pixels is the FLOAT_RESIZE that copies them."""
+
+    def moved(original: Original, step: Step) -> Meaning | None:
+        meaning = rule(original, step) if _is_computed(original, step.operand(0)) else None
+        if meaning is None or meaning.kind is not StageKind.RESIZE:
+            return meaning
+        places = (struct.pack("<2if", place // PIXEL, place // PIXEL, 0.0) for place in meaning.places)
+        return replace(
+            meaning, kind=StageKind.FLOAT_RESIZE, places=(), table=struct.pack("<i", 0) + b"".join(places)
+        )  # fmt: skip
+
+    return moved
+
+
 RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     **dict.fromkeys(OPERATIONS, _operation),
     "AVERAGE_POOL_2D": _pool(StageKind.FLOAT_AVERAGE_POOL),
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _depthwise,
+    "DEPTH_TO_SPACE": _moved(larger.squares(StageKind.DEPTH_TO_SPACE)),
     "FULLY_CONNECTED": _fully_connected,
+    "GATHER": _moved(larger.gathered),
     "MAX_POOL_2D": _pool(StageKind.FLOAT_MAX_POOL),
     "MEAN": _mean,
+    "MIRROR_PAD": _moved(larger.mirrored),
     "PAD": _pad,
     "PADV2": _pad,
     "ELU": _library(2),
@@ -346,7 +370,11 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "RELU6": _curve(0, 0.0, 6.0),
     "RESIZE_BILINEAR": _resized(interpolates=True),
     "RESIZE_NEAREST_NEIGHBOR": _resized(interpolates=False),
+    "SLICE": _moved(larger.sliced),
     "SOFTMAX": _of_one(StageKind.FLOAT_SOFTMAX, lambda step: struct.pack("<f", _single(step, "beta"))),
+    "SPACE_TO_DEPTH": _moved(larger.squares(StageKind.SPACE_TO_DEPTH)),
+    "STRIDED_SLICE": _moved(larger.sliced),
     "TANH": _library(1),
+    "TRANSPOSE": _moved(larger.planes),
 }
 """Operators on float32 that are stages of their own."""

@@ -210,6 +210,14 @@ class Original:
         """Return scale and zero point of an int8 activation, or of a uint8 one with 128 subtracted; else None."""
         return None if tensor < 0 or self.content(tensor) else self.affine(tensor)
 
+    def stands_for(self, tensor: int) -> tuple[float, int] | TensorType | None:
+        """What the bytes of a computed tensor stand for, which operators that move values keep: its quantization, or
+        FLOAT32; None of any other."""
+        real = tensor >= 0 and self.tensors[tensor].type == TensorType.FLOAT32
+        if real and not self.content(tensor) and not self.tensors[tensor].is_variable:
+            return TensorType.FLOAT32
+        return self.activation(tensor)
+
     def zero_point(self, tensor: int) -> int | None:
         """Return the representation of 0 in a computed tensor: 0 for float32; None if it is not quantized either."""
         if tensor >= 0 and self.tensors[tensor].type == TensorType.FLOAT32:

@@ -14,7 +14,7 @@ from tflite_fuse.ops.entry import Layout, Numbers
 from tflite_fuse.ops.kinds.real import ACTIVATIONS
 from tflite_fuse.ops.lowering.operands import Activation, read_constant
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
-from tflite_fuse.ops.lowering.view import OperatorView
+from tflite_fuse.ops.lowering.view import OperatorView, four_dimensional
 
 Floats = npt.NDArray[np.float32]
 
@@ -64,11 +64,7 @@ def float_image(view: OperatorView) -> tuple[Activation, Activation]:
     Raises:
         BlockError: they are not float32, not computed, or of other dimensions.
     """
-    source, output = view.same()
-    for activation in (source, output):
-        if len(activation.dims) != 4:
-            raise BlockError(f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4", activation.name)
-    return source, output
+    return four_dimensional(*view.same())
 
 
 def float_weights(view: OperatorView, rank: int) -> Floats:

@@ -1,4 +1,7 @@
-"""FLOAT_RESIZE: RESIZE_NEAREST_NEIGHBOR copies pixels, RESIZE_BILINEAR interpolates between four in TFLM's order."""
+"""FLOAT_RESIZE: RESIZE_NEAREST_NEIGHBOR copies pixels, RESIZE_BILINEAR interpolates between four in TFLM's order.
+
+Slices of every n'th row or column and MIRROR_PAD copy pixels, too.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ from tflite_fuse.ops.entry import (
 )
 from tflite_fuse.ops.floats.common import Floats, float_image, outside
 from tflite_fuse.ops.kinds import resize
-from tflite_fuse.ops.kinds.resize import PARTS, smallest_window
+from tflite_fuse.ops.kinds.moves import CHANNELS
+from tflite_fuse.ops.kinds.resize import PARTS, ResizeParameters, smallest_window
 from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 
@@ -153,6 +157,24 @@ def _lower(
     return Lowered(stage, (source,), output, output.shape)
 
 
+def _copying(lower: Callable[[OperatorView], Lowered]) -> Callable[[OperatorView], Lowered]:
+    """An operator that moves values: where it becomes a RESIZE of whole pixels, the FLOAT_RESIZE that copies them."""
+
+    def lower_real(view: OperatorView) -> Lowered:
+        lowered = lower(view)
+        stage = lowered.stage
+        if stage is None or stage.kind is not StageKind.RESIZE:
+            return lowered
+        found = parameters_of(stage, ResizeParameters)
+        rows, columns = (
+            tuple((place // PARTS, place // PARTS, 0.0) for place in places) for places in (found.rows, found.columns)
+        )
+        stage = replace(stage, kind=StageKind.FLOAT_RESIZE, parameters=FloatPlaces(0, rows, columns))
+        return replace(lowered, stage=stage)
+
+    return lower_real
+
+
 FLOAT_RESIZE = Kind(
     StageKind.FLOAT_RESIZE,
     window=Window.SPREAD,
@@ -169,6 +191,8 @@ FLOAT_RESIZE = Kind(
 KINDS = (FLOAT_RESIZE,)
 
 LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
+    **{name: _copying(lower) for name, lower in CHANNELS.lowerings.items()},
+    "MIRROR_PAD": _copying(resize.mirror_pad),
     "RESIZE_BILINEAR": partial(_lower, bilinear, 1),
     "RESIZE_NEAREST_NEIGHBOR": partial(_lower, nearest, 0),
 }

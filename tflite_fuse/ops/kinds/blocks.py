@@ -16,7 +16,7 @@ from tflite_fuse.ir.limits import MAX_WINDOW
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import Kind, Operand, StageCheck, Window, each_value
 from tflite_fuse.ops.lowering.movement import moved
-from tflite_fuse.ops.lowering.view import Lowered, OperatorView
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView, four_dimensional
 
 MOST_PLANES = 32
 """That a TRANSPOSE joins: there is a pointer for each."""
@@ -91,7 +91,7 @@ def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowere
     """The operator copies bytes, whatever they stand for."""
 
     def lower(view: OperatorView) -> Lowered:
-        source, output = view.image()
+        source, output = four_dimensional(*view.moved())
         size = view.option("block_size")
         if not 2 <= size <= MAX_WINDOW:
             raise BlockError(f"its option block_size is {size}")
@@ -107,8 +107,8 @@ def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowere
 
 def _lower_transpose(view: OperatorView) -> Lowered:
     """From channels first to channels last, of an input of the model; one that moves no byte only renames its input."""
-    output = view.write()
     source, (indices,) = moved("TRANSPOSE", view, (view.output,))
+    _, output = view.moved()
     order = indices.reshape(output.shape)
     if np.array_equal(order.ravel(), np.arange(source.elements)):
         return Lowered(None, (source,), output)
@@ -125,6 +125,7 @@ def _lower_transpose(view: OperatorView) -> Lowered:
 SPACE_TO_DEPTH = Kind(
     StageKind.SPACE_TO_DEPTH,
     window=Window.SLIDING,
+    moves=True,
     check=_check(_to_depth),
     reference=_gather,
     work=_MOVED,
@@ -134,6 +135,7 @@ SPACE_TO_DEPTH = Kind(
 DEPTH_TO_SPACE = Kind(
     StageKind.DEPTH_TO_SPACE,
     window=Window.SPREAD,
+    moves=True,
     check=_check(_to_space),
     reference=_scatter,
     work=_MOVED,

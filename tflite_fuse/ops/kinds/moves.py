@@ -70,7 +70,7 @@ def _decode_pad(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
 
 def _lower_pad(view: OperatorView) -> Lowered:
     """PAD and PADV2 of rows and columns, or of channels; one that adds nothing only renames its input."""
-    source, output = view.same() if view.is_real else (view.read(), view.write())
+    source, output = view.moved()
     paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
     amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
     grown = tuple(dim + before + after for dim, (before, after) in zip(source.dims, amounts, strict=False))
@@ -85,8 +85,6 @@ def _lower_pad(view: OperatorView) -> Lowered:
     if len(amounts) > 1 and any(amounts[0]):
         raise BlockError("it pads the batch")
     if any(channels):
-        if source.is_real:
-            raise BlockError("it pads channels of float32")
         if any((*rows, *columns)):
             raise BlockError("it pads channels, and rows or columns besides")
         sources = (*repeat(FILLED, channels[0]), *range(source.shape[2]), *repeat(FILLED, channels[1]))
@@ -190,7 +188,7 @@ class ChannelParameters:
 
     Attributes:
         sources: the input channel of each output channel, or FILLED.
-        fill: int8 value of channels that come from none.
+        fill: int8 value of channels that come from none, 0 of float32.
     """
 
     sources: tuple[int, ...]
@@ -203,13 +201,14 @@ def _check(check: StageCheck) -> None:
     check.require(channels <= MAX_WINDOW, f"reads more than {MAX_WINDOW} channels")
     check.require(len(found.sources) == check.output.channels, f"makes {len(found.sources)} channels")
     check.require(all(FILLED <= source < channels for source in found.sources), "reads a channel that is not there")
-    check.require(-128 <= found.fill <= 127, f"fills with {found.fill}")
+    least, most = (0, 0) if check.output.is_real else (-128, 127)
+    check.require(least <= found.fill <= most, f"fills with {found.fill}")
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((_, values),) = operands
     found = parameters_of(stage, ChannelParameters)
-    filled = np.full((*values.shape[:2], 1), found.fill, np.int64)
+    filled = np.full((*values.shape[:2], 1), found.fill, values.dtype)
     return np.concatenate([values, filled], axis=2)[:, :, list(found.sources)]
 
 
@@ -222,7 +221,7 @@ def _lowered_by(name: str) -> Callable[[OperatorView], Lowered]:
     """An operator that moves whole channels, or takes every n'th row and column; one that does neither is a name."""
 
     def lower(view: OperatorView) -> Lowered:
-        output = view.write()
+        _, output = view.moved()
         source, (indices,) = moved(name, view, (view.output,))
         sources = channels_of(indices, source.shape, output.shape)
         if sources is None:
@@ -245,6 +244,7 @@ def _lowered_by(name: str) -> Callable[[OperatorView], Lowered]:
 
 CHANNELS = Kind(
     StageKind.CHANNELS,
+    moves=True,
     check=_check,
     reference=_reference,
     encode_table=_LAYOUT.encode,

@@ -187,9 +187,9 @@ _EDGES: dict[int, Literal["reflect", "symmetric"]] = {0: "reflect", 1: "symmetri
 """Numbers of the schema's ``MirrorPadMode``, as numpy calls them: without the edge itself, and with it."""
 
 
-def _lower_mirror_pad(view: OperatorView) -> Lowered:
+def mirror_pad(view: OperatorView) -> Lowered:
     """MIRROR_PAD of rows and columns: each lies at one of the image."""
-    source, output = view.read(), view.write()
+    source, output = view.moved()
     paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
     amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
     mode = _EDGES.get(view.option("mode", default=0))
@@ -216,7 +216,7 @@ RESIZE = Kind(
     decode_table=LAYOUT.decode,
     work=each_value({"other values": 4, "other outputs": 1}),
     lowerings={
-        "MIRROR_PAD": _lower_mirror_pad,
+        "MIRROR_PAD": mirror_pad,
         "RESIZE_BILINEAR": _lowered_by(bilinear),
         "RESIZE_NEAREST_NEIGHBOR": _lowered_by(nearest),
     },

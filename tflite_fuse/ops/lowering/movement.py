@@ -21,7 +21,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.ops.lowering.operands import Activation, Shape, read_activation, read_constant
+from tflite_fuse.ops.lowering.operands import Activation, Shape, read_constant, read_moved
 from tflite_fuse.ops.lowering.view import OperatorView
 
 Indices = npt.NDArray[np.int32]
@@ -42,9 +42,9 @@ def moved(name: str, view: OperatorView, outputs: Sequence[int]) -> tuple[Activa
 
     Raises:
         BlockError: its operands are no constants, out of range, or do not lead to its outputs' shapes; or its tensors
-            are no int8 activations of one quantization.
+            are no activations of one type and quantization.
     """
-    source = read_activation(view.model, view.operand(_SOURCES.get(name, 0)))
+    source = read_moved(view.model, view.operand(_SOURCES.get(name, 0)))
     if source.elements > MOST_VALUES:
         raise BlockError(f"it moves more than {MOST_VALUES:,} values")
     values = np.arange(source.elements, dtype=np.int32).reshape(source.dims)
@@ -52,12 +52,12 @@ def moved(name: str, view: OperatorView, outputs: Sequence[int]) -> tuple[Activa
     if len(parts) != len(outputs):
         raise BlockError(f"it has {len(outputs)} outputs where its operands ask for {len(parts)}")
     for tensor, part in zip(outputs, parts, strict=True):
-        output = read_activation(view.model, tensor)
+        output = read_moved(view.model, tensor)
         if part.shape != output.dims:
             raise BlockError(
                 f"its output {output.name} has the shape {list(output.dims)} instead of {list(part.shape)}"
             )
-        if (output.scale, output.zero_point) != (source.scale, source.zero_point):
+        if (output.type, output.scale, output.zero_point) != (source.type, source.scale, source.zero_point):
             raise BlockError(f"its output {output.name} is quantized differently from its input")
     return source, tuple(parts)
 
@@ -117,7 +117,7 @@ def _one_axis(view: OperatorView, position: int, rank: int) -> int:
 
 
 def _reshape(view: OperatorView, values: Indices, count: int) -> list[Indices]:
-    dims = read_activation(view.model, view.output).dims
+    dims = read_moved(view.model, view.output).dims
     if np.prod(dims) != values.size:
         raise BlockError(f"it maps {values.size} values to the shape {list(dims)}")
     return [values.reshape(dims)]

@@ -129,6 +129,18 @@ def read_activation(model: Model, index: int, type_: TensorType = TensorType.INT
     return Activation(index, tensor_name(model, index), tensor.dims, *affine)
 
 
+def read_moved(model: Model, index: int) -> Activation:
+    """Return an int8 or float32 activation: what an operator that moves values reads and writes.
+
+    Raises:
+        BlockError: as ``read_activation``.
+    """
+    if index < 0 or model.main.tensors[index].type != TensorType.FLOAT32:
+        return read_activation(model, index)
+    tensor = _checked(model, index, TensorType.FLOAT32)
+    return Activation(index, tensor_name(model, index), tensor.dims, 1.0, 0, TensorType.FLOAT32)
+
+
 def _checked(model: Model, index: int, type_: TensorType) -> Tensor:
     """A tensor of this type that is computed anew in every inference."""
     if index < 0:

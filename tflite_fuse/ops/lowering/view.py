@@ -14,7 +14,15 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Stage
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.ops.lowering.operands import Activation, Shape, read_activation, read_border, read_operand, read_real
+from tflite_fuse.ops.lowering.operands import (
+    Activation,
+    Shape,
+    read_activation,
+    read_border,
+    read_moved,
+    read_operand,
+    read_real,
+)
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION, activation_range
 
 SAME = 0
@@ -111,13 +119,11 @@ class OperatorView:
 
     def image(self, position: int = 0) -> tuple[Activation, Activation]:
         """Input and output of an operator that TFLM runs on [1, H, W, C] tensors alone."""
-        source, output = self.read(position), self.write()
-        for activation in (source, output):
-            if len(activation.dims) != 4:
-                raise BlockError(
-                    f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4", activation.name
-                )
-        return source, output
+        return four_dimensional(self.read(position), self.write())
+
+    def moved(self) -> tuple[Activation, Activation]:
+        """Input and output of an operator that moves values, int8 or float32."""
+        return read_moved(self.model, self.operand(0)), read_moved(self.model, self.output)
 
     def elementwise(self) -> tuple[Activation, Activation]:
         """Input and output of an operator that maps value by value."""
@@ -200,6 +206,14 @@ class OperatorView:
 def by_value(*activations: Activation) -> tuple[Activation, ...]:
     """Activations of an operator that goes value by value, whatever their dimensions."""
     return tuple(replace(each, by_value=True) for each in activations)
+
+
+def four_dimensional(source: Activation, output: Activation) -> tuple[Activation, Activation]:
+    """Both. Raises BlockError: one of them is no [1, H, W, C] tensor."""
+    for activation in (source, output):
+        if len(activation.dims) != 4:
+            raise BlockError(f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4", activation.name)
+    return source, output
 
 
 def one_to_one(source: Activation, output: Activation) -> tuple[Activation, Activation]:

@@ -34,7 +34,7 @@ from tflite_fuse.notes import note
 from tflite_fuse.ops.kinds.resize import PARTS, nearest
 from tflite_fuse.ops.lowering.lower import Lowerings, absorb, lower_model
 from tflite_fuse.ops.lowering.movement import MOVES, Indices, channels_of, moves_in, places_of
-from tflite_fuse.ops.lowering.operands import Activation, read_activation
+from tflite_fuse.ops.lowering.operands import Activation, read_moved
 from tflite_fuse.passes.base import PassResult
 
 _PADDING = ("PAD", "PADV2")
@@ -174,7 +174,7 @@ class _Ways:
         for find in (_as_channels, _as_part, _as_larger):
             for steps, (source, indices) in sorted(enumerate(ways, 1), key=lambda way: -way[0]):
                 try:
-                    found = find(source, read_activation(self.model, tensor), indices, steps)
+                    found = find(source, read_moved(self.model, tensor), indices, steps)
                 except BlockError:
                     continue
                 if found is not None:

@@ -16,19 +16,19 @@ static void space_to_depth(const tflite_fuse_call* call) {
     int8_t* to = call->outputs[i];
     for (int32_t y = 0; y < stage->kernel_height; ++y, row += call->columns) {
       for (int32_t x = 0; x < stage->kernel_width; ++x) {
-        to = copy(to, row[x], call->inputs[0]->channels);
+        to = copy(to, row[x], tflite_fuse_pixel_bytes(call->inputs[0]));
       }
     }
   }
 }
 
 static void depth_to_space(const tflite_fuse_call* call) {
-  const int32_t size = call->stage->kernel_width, channels = call->output->channels;
+  const int32_t size = call->stage->kernel_width, bytes = tflite_fuse_pixel_bytes(call->output);
   const int32_t row = call->y / size - call->first_row, part = call->y % size * size;
   for (int32_t i = 0; i < call->count; ++i) {
     const int32_t x = call->x + i;
     const int8_t* pixel = call->windows[0][row * call->columns + x / size - call->first_column];
-    (void)copy(call->outputs[i], pixel + (part + x % size) * channels, channels);
+    (void)copy(call->outputs[i], pixel + (part + x % size) * bytes, bytes);
   }
 }
 
@@ -71,6 +71,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_space_to_depth = {
     .max_inputs = 1,
     .operands = 1,
     .has_window = true,
+    .moves = true,
     .fits = fits_depth,
     .compute = space_to_depth,
 };
@@ -82,6 +83,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_depth_to_space = {
     .has_window = true,
     .has_padding = true,
     .spreads = true,
+    .moves = true,
     .fits = fits_space,
     .compute = depth_to_space,
 };

@@ -2,16 +2,21 @@
 #include "../../executor/tflite_fuse_checks.h"
 
 /* The table: what fills, then the input channel of each output channel. One that is not there, -1 among them, is
- * filled. */
+ * filled, byte by byte. */
 static void channels(const tflite_fuse_call* call) {
   const int16_t* table = (const int16_t*)call->table;
-  const int32_t there = call->inputs[0]->channels;
+  const int32_t there = call->inputs[0]->channels, size = tflite_fuse_pixel_bytes(call->inputs[0]) / there;
+  const int8_t fill = (int8_t)table[0], filled[4] = {fill, fill, fill, fill};
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* from = call->windows[0][i];
     int8_t* to = call->outputs[i];
-    for (int32_t c = 0; c < call->output->channels; ++c) {
+    for (int32_t c = 0; c < call->output->channels; ++c, to += size) {
       const int32_t source = table[1 + c];
-      to[c] = source >= 0 && source < there ? from[source] : (int8_t)table[0];
+      const int8_t* value = source >= 0 && source < there ? from + source * size : filled;
+      to[0] = value[0];
+      if (size > 1) { /* float32 */
+        to[1] = value[1], to[2] = value[2], to[3] = value[3];
+      }
     }
   }
 }
@@ -27,6 +32,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_channels = {
     .max_inputs = 1,
     .operands = 1,
     .keeps_extent = true,
+    .moves = true,
     .table_is_sound = table_is_sound,
     .compute = channels,
 };
