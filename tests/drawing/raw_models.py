@@ -49,7 +49,7 @@ class RawModel:
     def constant(self, values: npt.ArrayLike, scales: Sequence[float] = (), axis: int = 0, zero_point: int = 0) -> int:
         """A constant of int8, int32 or any numpy type of the schema; its index."""
         array = np.asarray(values)
-        types = {name: TensorType[name.upper()] for name in ("int8", "int32", "int64", "float32")}
+        types = {name: TensorType[name.upper()] for name in ("int8", "int32", "int64", "float32", "float16")}
         self.buffers.append(Buffer(array.tobytes()))
         quantization = None
         if scales:

@@ -108,3 +108,50 @@ def test_arithmetic_of_shapes_gives_the_runtimes_numbers() -> None:
         folded = FoldConstants().run(raw.build([x], [flat])).model
         tensor = folded.main.tensors[(folded.main.operators[-1].inputs or ())[0]]
         assert np.frombuffer(folded.buffers[tensor.buffer].data or b"", "<i4").tolist() == truth.ravel().tolist()
+
+
+def of_halves(*, widened: bool) -> Model:
+    """A convolution on float32 with constants of float16: behind a DEQUANTIZE each, or as the float32 they are."""
+    rng, raw = np.random.default_rng(5), RawModel()
+    source, output = (raw.tensor((1, 6, 6, 3), type_=TensorType.FLOAT32, quantization=None) for _ in range(2))
+    operands = [source]
+    odd = [2.0**-24, -0.0, 65504.0]  # the least above zero, a zero below, the largest
+    for shape in ((3, 3, 3, 3), (3,)):
+        values = rng.normal(0, 1, shape).astype(np.float16)
+        values.flat[:3] = odd
+        if widened:
+            operands.append(raw.constant(values.astype(np.float32)))
+            continue
+        operands.append(raw.tensor(shape, type_=TensorType.FLOAT32, quantization=None))
+        raw.operator("DEQUANTIZE", [raw.constant(values)], [operands[-1]], None)
+    options = make_options("Conv2DOptions", stride_h=1, stride_w=1, dilation_h_factor=1, dilation_w_factor=1)
+    raw.operator("CONV_2D", operands, [output], options)
+    return raw.build([source], [output])
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_weights_of_float16_become_the_float32_they_are() -> None:
+    """The runtime loads no such model; what is made of it computes what float32 weights of the same values do."""
+    result = api.rewrite(serialize_model(of_halves(widened=False)), inputs=1)
+    assert result.report.proven is not None and result.report.proven.blocks == 1
+    assert result.report.verified is None and "DEQUANTIZE" in (result.report.unverified or "")
+    images = [[np.random.default_rng(6).normal(0, 1, (1, 6, 6, 3)).astype(np.float32)]]
+    before, after = (tflm.run(m, images) for m in (serialize_model(of_halves(widened=True)), result.model))
+    assert before.outputs[0][0].tobytes() == after.outputs[0][0].tobytes()
+
+
+def test_float16_that_a_model_gives_out_is_still_widened_by_the_runtime() -> None:
+    raw = RawModel()
+    output = raw.tensor((4,), type_=TensorType.FLOAT32, quantization=None)
+    raw.operator("DEQUANTIZE", [raw.constant(np.ones(4, np.float16))], [output], None)
+    assert names(FoldConstants().run(raw.build([], [output])).model) == ["DEQUANTIZE"]
+
+
+def test_a_file_rewritten_from_other_float16_weights_is_not_proven() -> None:
+    data = serialize_model(of_halves(widened=False))
+    rewritten = api.rewrite(data, verify=False).model
+    assert validate(data, rewritten).proven
+    mine, others = (np.array([least, -0.0, 65504], "<f2").tobytes() for least in (2.0**-24, 0))
+    other = data.replace(mine, others)
+    assert other != data
+    assert not validate(other, rewritten).proven

@@ -211,8 +211,10 @@ class Original:
         return None if tensor < 0 or self.content(tensor) else self.affine(tensor)
 
     def stands_for(self, tensor: int) -> tuple[float, int] | TensorType | None:
-        """What the bytes of a computed tensor stand for, which operators that move values keep: its quantization, or
-        FLOAT32; None of any other."""
+        """Return how a computed tensor's bytes are read, the same before and behind an operator that moves values.
+
+        That is scale and zero point, or FLOAT32; None for constants, variables and other types.
+        """
         real = tensor >= 0 and self.tensors[tensor].type == TensorType.FLOAT32
         if real and not self.content(tensor) and not self.tensors[tensor].is_variable:
             return TensorType.FLOAT32

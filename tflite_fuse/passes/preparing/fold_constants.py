@@ -5,6 +5,11 @@
 Shapes do not change at run time, so operators on whole numbers that start from shapes and constants compute the same
 in every inference. The operators behind them read a constant instead, those without a reader are gone, and with
 them what the runtime keeps for each.
+
+    DEQUANTIZE of float16 weights   =   float32 weights
+
+Each float16 is a float32, too. TensorFlow Lite Micro refuses to load such an operator, and other runtimes keep what it
+writes in RAM.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
 from tflite_fuse.model.edit import add_buffer, prune, replace_main, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model
-from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.notes import note
 from tflite_fuse.passes.base import PassResult
 
@@ -42,26 +47,48 @@ class FoldConstants:
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
         known: dict[int, Whole] = {}
+        stored: dict[int, bytes] = {}
         for index in range(len(model.main.operators)):
-            known |= _result(model, index, known)
-        folded = [i for i, op in enumerate(model.main.operators) if any(t in known for t in op.outputs or ())]
+            found = _result(model, index, known)
+            known |= found
+            stored |= {tensor: each.astype(_DTYPES[_type(model, tensor)]).tobytes() for tensor, each in found.items()}
+            stored |= _widened(model, index)
+        folded = [i for i, op in enumerate(model.main.operators) if any(t in stored for t in op.outputs or ())]
         if not folded:
             return PassResult(model, False)
         rewritten = remove_plan(model) if has_plan(model) else model
-        for tensor, values in known.items():
-            rewritten = _with_values(rewritten, tensor, values)
+        for tensor, content in stored.items():
+            rewritten = _with_content(rewritten, tensor, content)
         kept = [op for index, op in enumerate(rewritten.main.operators) if index not in folded]
         labels = (operator_label(model, index) for index in folded)
         rewritten = prune(replace_operators(rewritten, kept))
         return PassResult(rewritten, True, (note("changed", "constants", *labels),))
 
 
-def _with_values(model: Model, tensor: int, values: Whole) -> Model:
+def _type(model: Model, tensor: int) -> int:
+    return model.main.tensors[tensor].type
+
+
+def _with_content(model: Model, tensor: int, content: bytes) -> Model:
     graph = model.main
-    dtype = _DTYPES[graph.tensors[tensor].type]
-    model, buffer = add_buffer(model, values.astype(dtype).tobytes())
+    model, buffer = add_buffer(model, content)
     tensors = (*graph.tensors[:tensor], replace(graph.tensors[tensor], buffer=buffer), *graph.tensors[tensor + 1 :])
     return replace_main(model, replace(graph, tensors=tensors))
+
+
+def _widened(model: Model, index: int) -> dict[int, bytes]:
+    """What a DEQUANTIZE of a float16 constant writes, by its tensor; nothing of any other operator."""
+    operator, graph = model.main.operators[index], model.main
+    read, written = operator.inputs or (), operator.outputs or ()
+    if operator_name(model, operator) != "DEQUANTIZE" or not len(read) == len(written) == 1 or min(read) < 0:
+        return {}
+    source, output = graph.tensors[read[0]], graph.tensors[written[0]]
+    data = model.buffers[source.buffer].data or b""
+    plain = source.sparsity is None and not source.is_variable and len(data) == tensor_nbytes(source)
+    types = (source.type, output.type) == (TensorType.FLOAT16, TensorType.FLOAT32)
+    if not data or not plain or not types or source.dims != output.dims or written[0] in graph.outputs:
+        return {}
+    return {written[0]: np.frombuffer(data, "<f2").astype("<f4").tobytes()}
 
 
 def _result(model: Model, index: int, known: Mapping[int, Whole]) -> dict[int, Whole]:

@@ -1,4 +1,4 @@
-"""Integers of the original that are the same in every inference: shapes, and results computed from them.
+"""Numbers of the original that are the same in every inference: shapes, results computed from them, widened float16.
 
 A rewritten model may hold such a tensor as a constant. Its numbers are computed here, one tensor at a time.
 """
@@ -34,6 +34,8 @@ def add_known_numbers(original: Original) -> None:
         if len(step.outputs) != 1 or step.outputs[0] in original.model.main.outputs:
             continue
         output = original.tensors[step.outputs[0]]
+        if step.name == "DEQUANTIZE" and (wide := _widened(original, step)):
+            original.know(step.outputs[0], wide)
         found = _numbers(original, step) if output.type in _FORMS and not output.is_variable else None
         if found is None or found.size != prod(output.dims) or not 0 < found.size <= _MOST:
             continue
@@ -51,6 +53,17 @@ def _read(original: Original, tensor: int) -> Numbers | None:
     if min(described.dims, default=1) < 1 or size > _MOST or len(content) != size * np.dtype(form).itemsize:
         return None
     return np.frombuffer(content, form).astype(np.int64).reshape(described.dims)
+
+
+def _widened(original: Original, step: Step) -> bytes:
+    """Return a float16 constant as float32, little-endian; empty if the operand is none."""
+    described = original.tensors[step.operand(0)] if step.operand(0) >= 0 else None
+    if described is None or described.type != TensorType.FLOAT16 or described.sparsity or described.is_variable:
+        return b""
+    content, output = original.content(step.operand(0)), original.tensors[step.outputs[0]]
+    if output.type != TensorType.FLOAT32 or output.dims != described.dims or len(content) != 2 * prod(output.dims):
+        return b""
+    return np.frombuffer(content, "<f2").astype("<f4").tobytes()
 
 
 def _numbers(original: Original, step: Step) -> Numbers | None:
