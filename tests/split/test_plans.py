@@ -94,7 +94,7 @@ def test_a_device_without_what_it_reads_fails() -> None:
     model = branching_model()
     arrays = generate_inputs(model, 1)[0]
     assert tflm.run(serialize_model(model), [arrays]).outputs
-    with pytest.raises(PlanError, match="is read where"):
+    with pytest.raises(PlanError, match="is read by a device"):
         PlanRun(network(), plan).outputs([np.asarray(a) for a in arrays])
 
 

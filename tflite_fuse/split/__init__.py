@@ -1,1 +1,1 @@
-"""One model over several microcontrollers: who holds and computes what, what travels, and that it is the same bytes."""
+"""One model over several microcontrollers: division of storage and work, transfers, and bit-exactness."""

@@ -1,7 +1,6 @@
-"""What a plan needs of every worker: instructions, RAM and flash, from the program it really runs.
+"""Instructions, RAM and flash that a plan needs of every worker, from its actual program.
 
-RAM is one buffer for all, in which everything has its place (``memory``), beside it the messages and what our worker
-keeps.
+RAM is one buffer in which everything is placed (``memory``), the messages, and the state of our worker.
 """
 
 from __future__ import annotations
@@ -22,32 +21,31 @@ from tflite_fuse.split.fragments.program import device_program, parts_of
 from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES, TAG_BYTES
 
 STACK_BYTES = 2560
-"""Of the device library's worker with its link, whatever they do: the tests measure it on an emulated Cortex-M7."""
+"""Most stack bytes of the device library's worker with its link, measured by the tests on an emulated Cortex-M7."""
 
 STATE_BYTES = 512
-"""What a worker remembers between two calls, its link and a serial line's packets of 48 bytes included."""
+"""Bytes of a worker's state between two calls, including its link and a serial line's packets of 48 bytes."""
 
 WORKER_BYTES = PAYLOAD_BYTES + HEADER_BYTES + TAG_BYTES + STACK_BYTES + STATE_BYTES
-"""RAM of the worker itself: a message, which comes or goes, stack and state. What the board's network takes comes on
-top."""
+"""RAM of the worker itself: one message, stack and state, without the board's network."""
 
 LIBRARY_BYTES = 46 * 1024
-"""Flash of the library with worker, link and serial line; a test holds it there. The board's own code comes on top."""
+"""Most flash of the library with worker, link and serial line, checked by a test, without the board's own code."""
 
 SUMS_BYTES = 896
-"""Flash of the kernels that only workers have whose layers are cut by input channels."""
+"""Flash of the kernels for layers cut by input channels."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Of one worker.
+    """Resources that a plan needs of one worker.
 
     Attributes:
-        ram_bytes, flash_bytes: the worker's own allowance included.
+        ram_bytes, flash_bytes: including the worker's own.
         instructions: of one inference.
-        largest: the phase whose memory is the most.
+        largest: the phase with most memory.
         by_phase: instructions of each of its tasks, by phase.
-        live_by_phase: most bytes of values, copies and scratch at once in each phase, nothing lying over anything.
+        live_by_phase: most bytes of values, copies and scratch live at once in each phase, without overlaps.
     """
 
     ram_bytes: int
@@ -59,7 +57,7 @@ class Needs:
 
 
 class Accountant:
-    """Remembers the blocks of tasks: many workers of many plans run the same ones."""
+    """Computes resources of tasks; keeps their blocks, because many workers of many plans run the same ones."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -70,27 +68,27 @@ class Accountant:
         self._larger: dict[tuple[Summed, ...], Accountant] = {(): self}
 
     def over(self, sums: tuple[Summed, ...]) -> Accountant:
-        """Of the network with layers cut by their input channels, as a plan says."""
+        """Return the accountant of the network with layers cut by input channels as a plan says."""
         if sums not in self._larger:
             self._larger[sums] = Accountant(extended(self.network, sums).network)
         return self._larger[sums]
 
     def parts(self, task: Task) -> tuple[Part, ...]:
-        """Its blocks. Raises BlockError: a piece cannot be one."""
+        """Return a task's blocks. Raises BlockError if a piece cannot be one."""
         key = _key(task)
         if key not in self._parts:
             self._parts[key] = task_parts(self.network, task, self._plans)
         return self._parts[key]
 
     def instructions(self, task: Task, target: Target) -> float:
-        """What a task takes, operators that only run whole counted as nothing: their work is not known."""
+        """Return a task's instructions, without operators that only run whole, whose work is unknown."""
         key = _key(task), target
         if key not in self._work:
             self._work[key] = sum(self.part_instructions(part, target) for part in self.parts(task))
         return self._work[key]
 
     def part_instructions(self, part: Part, target: Target) -> float:
-        """What one block takes."""
+        """Return the instructions of one block."""
         key = id(part.plan), target
         if key not in self._counts:
             counts = block_counts(part.plan.block, part.plan.schedule, target.kernels)
@@ -98,15 +96,15 @@ class Accountant:
         return self._counts[key]
 
     def of_plan(self, plan: Plan, cluster: Cluster) -> tuple[Needs, ...]:
-        """What each worker needs. Raises BlockError: a piece cannot be a block."""
+        """Return the needs of each worker. Raises BlockError if a piece cannot be a block."""
         return tuple(self.of_worker(plan, cluster, worker) for worker in range(plan.workers))
 
     def ram_of(self, plan: Plan, worker: int) -> int:
-        """The RAM of ``of_worker``, in a fraction of the time."""
+        """Return the RAM bytes of ``of_worker``, in a fraction of the time."""
         return DeviceBuffer(self.network, plan, worker, self.parts).placed().height + WORKER_BYTES
 
     def of_worker(self, plan: Plan, cluster: Cluster, worker: int) -> Needs:
-        """What one worker needs. Raises BlockError: a piece cannot be a block."""
+        """Return the needs of one worker. Raises BlockError if a piece cannot be a block."""
         memory = DeviceBuffer(self.network, plan, worker, self.parts)
         program = device_program(memory)
         work = {

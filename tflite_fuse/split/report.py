@@ -13,7 +13,7 @@ SCHEMA = "tflite-fuse/split/1"
 
 
 def split_json(split: Split) -> dict[str, Any]:
-    """What ``--json`` prints; ``schemas/split.schema.json`` describes it."""
+    """Return the object that ``--json`` prints; ``schemas/split.schema.json`` describes it."""
     verified = split.verified
     return {
         "schema": SCHEMA,
@@ -49,7 +49,7 @@ def split_json(split: Split) -> dict[str, Any]:
 
 
 def _layer_json(split: Split, number: int) -> dict[str, Any]:
-    """Bytes that one phase of the plan moves, and memory and work of each worker in it."""
+    """Return the bytes that one phase of the plan moves, and memory and work of each worker in it."""
     phase = split.plan.phases[number]
     travels = (*phase.transfers, *phase.returned)
     return {
@@ -69,7 +69,7 @@ def _layer_json(split: Split, number: int) -> dict[str, Any]:
 
 
 def split_table(split: Split) -> Table:
-    """A row per worker."""
+    """Return a table with a row per worker."""
     table = Table("worker", "RAM", "most for", "flash", "instructions", "computes")
     for device, needs, busy in zip(split.cluster.workers, split.needs, split.timeline.busy, strict=True):
         ram, flash = f"{needs.ram_bytes:,} B", f"{needs.flash_bytes:,} B"
@@ -79,7 +79,7 @@ def split_table(split: Split) -> Table:
 
 
 def split_verdict(split: Split) -> str:
-    """One sentence."""
+    """Return one sentence."""
     period = split.timeline.period
     ratio = split.timeline.seconds / split.one_seconds if split.one_seconds else 1.0
     verified = split.verified

@@ -1,4 +1,4 @@
-"""From a model and a cluster to a split: plan, what it needs, how long it takes, and whether it computes the same."""
+"""Splits a model over a cluster: plan, resources, predicted time, and comparison with the whole model."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from tflite_fuse.tuning import TUNING, Tuning
 STRATEGIES = ("auto", "paper", "even", "frequency")
 
 FEW = 4
-"""Workers up to which what the search expects is near enough."""
+"""Fewest workers for a second search among fewer workers."""
 
 _ROUNDS = 12
-"""Searches until a plan fits what the workers have."""
+"""Most searches until a plan fits the workers' memory."""
 
 _SPARED = 10
-"""One part of so many of their memory that workers do without in one more search."""
+"""Divisor of the memory that workers give up in one more search."""
 
 _PLENTY = 1 << 40
-"""Bytes."""
+"""Bytes of a practically unlimited memory."""
 
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """What is asked for.
+    """Options of a split.
 
     Attributes:
         strategy: one of STRATEGIES.
         objective: one of OBJECTIVES, for ``auto``.
-        max_ram, max_flash: bytes each worker may use, instead of the file's.
+        max_ram, max_flash: limit in bytes for each worker, instead of the file's.
         verify: inputs to compare on; 0 for none.
-        seed: of the random ones among them.
+        seed: of generated inputs.
         tuning: rules of thumb of the search.
     """
 
@@ -68,15 +68,15 @@ class SplitOptions:
 
 @dataclass(frozen=True)
 class Split:
-    """What came out.
+    """A split model.
 
     Attributes:
         network, cluster, plan: as planned; the network is the plan's, with layers cut as its ``sums`` say.
         accountant: of that network, with the blocks of the plan's tasks.
         needs: of each worker.
         timeline: of one inference on simulated devices.
-        one_seconds: of the fastest worker alone with memory without limit, input and output brought by the coordinator.
-        verified: None where nothing was run.
+        one_seconds: of the fastest worker alone with unlimited memory, with transfers of input and output.
+        verified: None if nothing was run.
         notes: sentences for the user.
     """
 
@@ -99,9 +99,9 @@ def split_model(
     Raises:
         UsageError: an unknown strategy.
         ModelError: the model cannot be split.
-        LimitError: it does not fit: who lacks how much for which layer.
+        LimitError: it does not fit; the message names worker, layer and missing bytes.
         PlanError: the plan contradicts itself (a defect of this package).
-        RuntimeUnavailableError: verification was asked for and TFLM or a C compiler is missing.
+        RuntimeUnavailableError: verification was requested and TFLM or a C compiler is missing.
     """
     require_known(options)
     cluster = _limited(cluster, options)
@@ -125,7 +125,7 @@ def split_model(
 
 
 def require_known(options: SplitOptions) -> None:
-    """Raises UsageError: an unknown strategy or objective."""
+    """Raise UsageError for an unknown strategy or objective."""
     if options.strategy not in STRATEGIES:
         raise UsageError(f"{options.strategy!r} is no strategy; choose from {', '.join(STRATEGIES)}")
     if options.objective not in OBJECTIVES:
@@ -133,7 +133,7 @@ def require_known(options: SplitOptions) -> None:
 
 
 def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) -> float:
-    """Of the fastest worker with memory without limit, input and output included."""
+    """Return the seconds of the fastest worker with unlimited memory, including input and output."""
     roomy = replace(cluster, workers=tuple(replace(worker, ram=None, flash=None) for worker in cluster.workers))
     seconds = {
         worker: timeline_of(one_worker(network, len(cluster.workers), worker), cluster, accountant).seconds
@@ -156,9 +156,9 @@ def _limited(cluster: Cluster, options: SplitOptions) -> Cluster:
 def _searched(
     network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning
 ) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]:
-    """The best plan of the search, by what its plans really need and take; what the search says about it.
+    """Return the search's best plan by its actual needs and time, and notes on the search.
 
-    The search estimates memory; where its plans need more it is repeated for workers with as much less.
+    The search estimates memory; if its plans need more, it is repeated with lower limits.
     """
     measure = Measure(cluster, accountant, objective)
     limited = has_flash_limit(cluster) and len(cluster.workers) <= MANY
@@ -167,7 +167,7 @@ def _searched(
     other = _other(network, cluster, accountant, objective, tuning)
     sparing = [plan for each in (search, other) if each is not None for plan in _sparing(each)]
     known = [soonest(plan, measure.seconds, by_phase=False) for plan in (*_alone(network, cluster), *sparing)]
-    if objective == "ram":  # so that no other objective, nor one worker alone, needs less each
+    if objective == "ram":  # no other objective's plan, nor one worker alone, may need less
         known = [measure.thriftier(plan) for plan in (*known, *_rivals(network, cluster, accountant, tuning))]
     allowed, beyond = cluster, Beyond(cluster)
     for number in range(_ROUNDS):
@@ -206,7 +206,7 @@ def _searched(
 
 
 def _kinds(cluster: Cluster) -> list[int]:
-    """The first worker of each kind."""
+    """Return the first worker of each kind."""
     kinds: dict[object, int] = {}
     for index, each in enumerate(cluster.workers):
         kinds.setdefault((each.target, each.mhz, each.link), index)
@@ -214,13 +214,13 @@ def _kinds(cluster: Cluster) -> list[int]:
 
 
 def _alone(network: Network, cluster: Cluster) -> list[Plan]:
-    """Everything on one worker, for one of each kind: nothing found is slower."""
+    """Return plans with everything on one worker, for one of each kind: the result is never slower."""
     plans = [(index, one_worker(network, len(cluster.workers), index)) for index in _kinds(cluster)]
     return [replace(plan, strategy=f"whole on {cluster.workers[index].name}") for index, plan in plans]
 
 
 def _other(network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning) -> Search | None:
-    """For time, a search among fewer workers: so more are not slower, because a search expects and does not measure."""
+    """Return a search among fewer workers for the objective time, as estimates could make more workers slower."""
     among = fewer(len(cluster.workers))
     if objective == "time" and among is not None and among >= FEW:
         return Search(network, cluster, accountant, objective, fastest_first(cluster)[:among], tuning)
@@ -228,7 +228,7 @@ def _other(network: Network, cluster: Cluster, accountant: Accountant, objective
 
 
 def _rivals(network: Network, cluster: Cluster, accountant: Accountant, tuning: Tuning) -> Iterator[Plan]:
-    """What is found for the other objectives than RAM."""
+    """Yield the plans found for all objectives but RAM."""
     for objective in OBJECTIVES:
         if objective != "ram":
             with suppress(LimitError):
@@ -236,9 +236,9 @@ def _rivals(network: Network, cluster: Cluster, accountant: Accountant, tuning: 
 
 
 def _sparing(search: Search) -> tuple[Plan, ...]:
-    """Plans for less memory, which serve workers that have more, too: a beam may have found worse ones for them.
+    """Return plans for less memory, which may be better than those that the beam found with all of it.
 
-    Where flash is not limited it is in this search, beyond what is needed: more kinds of ways are kept then.
+    Where flash is unlimited, this search limits it above the need: more kinds of ways are kept then.
     """
     cluster = search.cluster
     if len(cluster.workers) > MANY or (search.objective == "ram" and not has_flash_limit(cluster)):
@@ -256,7 +256,7 @@ def _sparing(search: Search) -> tuple[Plan, ...]:
 def _of_least_ram(
     network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning
 ) -> tuple[Plan, ...]:
-    """Plans found as if RAM were what counts, and none were limited: they may fit where no other one does."""
+    """Return plans found for the objective RAM without limits: they may fit where no other does."""
     if objective == "ram" or all(worker.ram is None for worker in cluster.workers):
         return ()
     roomy = replace(cluster, workers=tuple(replace(worker, ram=None) for worker in cluster.workers))
@@ -264,7 +264,7 @@ def _of_least_ram(
 
 
 def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[Plan, ...]:
-    """The plans of such a search."""
+    """Return the plans of a search; none if nothing fits."""
     try:
         plans = search.within(cluster).run().plans if search is not None else ()
     except LimitError:

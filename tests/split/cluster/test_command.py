@@ -176,7 +176,7 @@ def changed(document: str, old: str, new: str) -> str:
         ("plan.json", '"node": ', '"node": 9', "a step that the model does not have"),
         ("plan.json", '"thrift": 0', '"thrift": 4', "it is damaged"),
         ("plan.json", '"model_sha256": "', '"model_sha256": "0', "the plan of another model"),
-        ("plan.json", "input", "unput", "other things about the model"),
+        ("plan.json", "input", "unput", "divides the model differently"),
         ("plan.json", '"to": 0', '"to": 77', "there is no device 77"),
         ("workers.toml", "left", "loft", "is for other workers"),
         ("workers.toml", "mhz", "mzh", "unknown key 'mzh'"),

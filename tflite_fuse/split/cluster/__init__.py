@@ -1,1 +1,1 @@
-"""Which devices there are and how they are joined."""
+"""Devices of a cluster and their links."""

@@ -1,13 +1,13 @@
-"""``workers.toml``: which devices there are. What is not understood is an error, with the nearest thing that would be.
+"""Reads ``workers.toml``, the description of a cluster. Unknown keys are errors, with the nearest known key.
 
 [[worker]]
 name = "left"
-target = "cortex-m7"                 # or a board's or a chip's name; board alone suffices where it is known
+target = "cortex-m7"                 # or a board's or a chip's name; with a known board it may be left out
 mhz = 600
 ram = "512kB"
 flash = "1500kB"
-address = "192.168.1.5:7000"         # optional: where it listens, or a serial line: "/dev/ttyACM0@115200"
-board = "teensy41"                   # optional: which one an exported project is for
+address = "192.168.1.5:7000"         # optional: host:port, or a serial line: "/dev/ttyACM0@115200"
+board = "teensy41"                   # optional: board of an exported project
 [worker.link]
 kilobytes_per_second = 12500
 delay_ms_per_message = 0.2
@@ -15,9 +15,9 @@ delay_ms_per_message = 0.2
 [coordinator]                        # optional, the same keys
 
 [[link]]
-between = ["left", "right"]          # two or more: each with each
+between = ["left", "right"]          # two or more: all pairs
 direct = true                        # not through the coordinator
-shared = false                       # true: one medium for all of them, which a message at a time occupies
+shared = false                       # true: one medium, which carries one message at a time
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tflite_fuse.split.devices import COORDINATOR, Cluster, Device, Link
 MOST_WORKERS = 1000
 
 _MOST = 1e9
-"""Megahertz, kilobytes a second, milliseconds: beyond, sums of times are no numbers any more."""
+"""Largest value in megahertz, kilobytes per second or milliseconds, so that sums of times stay finite."""
 
 _LONGEST_NAME = 100
 """Characters."""
@@ -52,10 +52,10 @@ _PAIR_KEYS = ("between", "direct", "shared")
 
 
 def cluster_of_file(data: bytes, path: str | Path) -> Cluster:
-    """Return the cluster that a file of these bytes describes.
+    """Return the cluster that a file with these bytes describes.
 
     Raises:
-        UsageError: it is no TOML, or says something that is not understood; where, and what.
+        UsageError: it is no TOML, or has an unknown or wrong entry, which the message names.
     """
     document = parse_toml(data, path)
     try:
@@ -65,7 +65,7 @@ def cluster_of_file(data: bytes, path: str | Path) -> Cluster:
 
 
 def cluster_of(document: Mapping[str, Any]) -> Cluster:
-    """The cluster of a parsed file. Raises UsageError."""
+    """Return the cluster of a parsed file. Raises UsageError."""
     only(document, ("worker", "coordinator", "link"), "the file")
     tables = _tables(document, "worker")
     if not tables:
@@ -122,7 +122,7 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
 
 
 def _named(table: Mapping[str, Any], name: str, board: str, default: Device | None) -> Named:
-    """The core whose instructions are predicted: the target's, else the board's."""
+    """Return the core whose instructions are predicted: the target's, else the board's."""
     if "target" in table:
         return _target(table["target"], f"the target of {name!r}")
     if default is not None:
@@ -145,7 +145,7 @@ def _link(table: Mapping[str, Any], name: str) -> Link:
 
 
 def _joined(table: Mapping[str, Any], names: list[str], computer: str) -> tuple[frozenset[int], bool, bool]:
-    """Who is joined by a link, whether directly, and whether they share one medium."""
+    """Return the devices that a link joins, whether directly, and whether they share one medium."""
     only(table, _PAIR_KEYS, "a link")
     between, known = table.get("between"), [*names, computer]
     if not isinstance(between, list) or len(between) < 2:

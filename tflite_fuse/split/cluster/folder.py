@@ -1,4 +1,4 @@
-"""What ``tflite-fuse split -o DIR`` wrote, as the commands of ``tflite-fuse cluster`` read it."""
+"""Reads the folder that ``tflite-fuse split -o DIR`` writes, for the commands of ``tflite-fuse cluster``."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tflite_fuse.split.verify.validate import check_plan
 
 @dataclass(frozen=True)
 class Deployment:
-    """A plan with all it is about.
+    """A plan with its model, cluster and fragments.
 
     Attributes:
         network, plan, cluster: as they were split; the network is the plan's.
-        fragments: what its devices hold.
+        fragments: of all devices.
     """
 
     network: Network
@@ -42,53 +42,53 @@ class Deployment:
 
     @property
     def number(self) -> int:
-        """By which devices know the plan."""
+        """Return the plan's number, by which devices identify it."""
         return self.fragments.plan
 
     @cached_property
     def operators(self) -> WholeOperators:
-        """What runs at the coordinator."""
+        """Return the operators that run at the coordinator."""
         return operators_of(self.network)
 
     @cached_property
     def pairs(self) -> frozenset[tuple[int, int]]:
-        """Devices between which something travels, the smaller number first."""
+        """Return the pairs of devices with transfers between them, the smaller number first."""
         return frozenset(
             (min(each.source, each.target), max(each.source, each.target)) for each in plan_transfers(self.plan)
         )
 
     @property
     def dials(self) -> tuple[tuple[int, int], ...]:
-        """Workers that talk to each other: who opens the connection, to whom."""
+        """Return the pairs of workers with a connection: (the one that opens it, the other)."""
         return tuple(sorted(pair for pair in self.pairs if COORDINATOR not in pair))
 
     @property
     def taking_part(self) -> tuple[int, ...]:
-        """Workers with something to do, ascending."""
+        """Return the workers with something to do, ascending."""
         return tuple(sorted({device for pair in self.pairs for device in pair} - {COORDINATOR}))
 
     @property
     def summing(self) -> frozenset[int]:
-        """Workers that compute layers cut by their input channels."""
+        """Return the workers that compute layers cut by their input channels."""
         stages = {index: node.stage for index, node in enumerate(self.network.nodes) if node.stage is not None}
         tasks = [task for phase in self.plan.phases for task in phase.tasks]
         steps = [(task.worker, stages.get(step.node)) for task in tasks for step in task.steps]
         return frozenset(worker for worker, stage in steps if stage is not None and stage.kind in OF_SUMS)
 
     def coordinator(self) -> Machine:
-        """The coordinator's machine."""
+        """Return the coordinator's machine."""
         return Machine(decode(self.fragments.coordinator), self.operators)
 
     def machine(self, device: int) -> HostWorker:
-        """A worker's machine. Raises RuntimeUnavailableError: there is no C compiler."""
+        """Return a worker's machine. Raises RuntimeUnavailableError without a C compiler."""
         return HostWorker(self.fragments.workers[device])
 
     def peers(self, device: int) -> frozenset[int]:
-        """Workers a worker talks to."""
+        """Return the workers that a worker has connections with."""
         return frozenset(other for pair in self.dials for other in pair if device in pair) - {device}
 
     def worker(self, name: str) -> int:
-        """A worker's number by its name. Raises UsageError: there is none."""
+        """Return a worker's number by its name. Raises UsageError if there is none."""
         names = [worker.name for worker in self.cluster.workers]
         if name not in names:
             raise UsageError(f"the plan has no worker {name!r}; it has {', '.join(names)}{nearest(name, names)}")
@@ -96,7 +96,11 @@ class Deployment:
 
 
 def read_deployment(folder: Path) -> Deployment:
-    """Raises UsageError: the folder lacks a file, or one is damaged or belongs to something else."""
+    """Return the deployment in a folder.
+
+    Raises:
+        UsageError: the folder lacks a file, or one is damaged or belongs to another plan.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder}: is no folder; tflite-fuse split -o writes one")
     content = read_file(folder / "model.tflite")
@@ -122,7 +126,7 @@ def read_deployment(folder: Path) -> Deployment:
 
 
 def fragment_files(fragments: Fragments) -> dict[str, bytes]:
-    """Names inside the folder, and contents."""
+    """Return names inside the folder → contents."""
     workers = {_fragment_name(device): data for device, data in enumerate(fragments.workers)}
     return {**workers, _fragment_name(COORDINATOR): fragments.coordinator}
 
@@ -150,10 +154,10 @@ def _read_fragments(folder: Path, workers: int) -> Fragments:
 
 
 def addresses(deployment: Deployment, given: Mapping[str, str]) -> dict[int, str]:
-    """Where each worker that takes part listens: as given by name, else as ``workers.toml`` says.
+    """Return the address of each worker with something to do: from ``given`` by name, else from ``workers.toml``.
 
     Raises:
-        UsageError: nothing was said about a worker, or about one that does not exist.
+        UsageError: a worker has no address, or ``given`` names one that does not exist.
     """
     by_number = {deployment.worker(name): address for name, address in given.items()}
     found = {}

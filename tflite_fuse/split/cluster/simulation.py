@@ -1,4 +1,4 @@
-"""A deployment on simulated devices."""
+"""Simulates a deployment."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tflite_fuse.split.simulate.devices import Course, acts_of, run_devices
 
 
 def simulated(deployment: Deployment, inferences: int = 1, accountant: Accountant | None = None) -> Course:
-    """Return the course of inferences of the fragments as they are, blocks taking their predicted instructions.
+    """Return the course of inferences of the fragments as they are; blocks take their predicted instructions.
 
     Args:
-        deployment: what runs.
-        inferences: how many, as many at a time as the workers can have.
-        accountant: of the deployment's network, if it knows the plan's blocks.
+        deployment: the devices and their fragments.
+        inferences: their number; as many overlap as the workers allow.
+        accountant: of the deployment's network, if it already has the plan's blocks.
     """
     accountant = accountant or Accountant(deployment.network)
     acts = {COORDINATOR: tuple(acts_of(decode(deployment.fragments.coordinator), ()))}

@@ -1,4 +1,4 @@
-"""Time, bytes and RAM over the number of workers: the model of a deployment split anew, and simulated."""
+"""Time, bytes and RAM over the number of workers: splits the model of a deployment again for each, and simulates it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tflite_fuse.split.splitting import SplitOptions, split_model
 
 @dataclass(frozen=True)
 class Point:
-    """So many workers.
+    """Results for one number of workers.
 
     Attributes:
-        workers, working: how many there are, and how many of them have something to do.
-        seconds: of one inference of the simulated devices.
+        workers, working: number of workers, and of those with something to do.
+        seconds: of one inference on simulated devices.
         payload_bytes: of values, moved over all links.
         ram_bytes, flash_bytes: of the worker that needs most.
         reason: why there is no split; the figures are 0 then.
@@ -38,14 +38,14 @@ class Point:
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What ``--json`` prints."""
+        """Return the object that ``--json`` prints."""
         return asdict(self)
 
 
 def sweep(
     deployment: Deployment, counts: Iterable[int], options: SplitOptions, progress: Callable[[int], None]
 ) -> list[Point]:
-    """A point for every number of workers."""
+    """Return a point for every number of workers."""
     points = []
     for count in counts:
         progress(count)
@@ -67,10 +67,12 @@ def _point(deployment: Deployment, count: int, options: SplitOptions) -> Point:
 
 
 def _with_workers(cluster: Cluster, count: int) -> Cluster:
-    """The cluster's workers in turns; all joined directly, or by one medium, exactly if all of the cluster's are.
+    """Return the cluster with so many workers, repeating its own in turn.
+
+    They are joined directly, or by one medium, exactly if all workers of the cluster are.
 
     Raises:
-        UsageError: some of the workers share a medium.
+        UsageError: only some of the workers share a medium.
     """
     known = cluster.workers
     workers = tuple(replace(known[index % len(known)], name=f"worker {index + 1}") for index in range(count))
@@ -79,14 +81,14 @@ def _with_workers(cluster: Cluster, count: int) -> Cluster:
     everyone = frozenset(range(len(known)))
     if not all(everyone <= members for members in cluster.media):
         raise UsageError(
-            "a shared link joins some of the workers, not all: it says nothing about other numbers of them"
+            "a shared link joins some of the workers, not all: it cannot be extended to other numbers of them"
         )
     media = tuple(frozenset(range(count)) | (members & {COORDINATOR}) for members in cluster.media)
     return Cluster(workers, cluster.coordinator, direct, media)
 
 
 def draw_sweep(points: Sequence[Point], path: Path) -> None:
-    """Three curves over the number of workers.
+    """Write a picture of three curves over the number of workers.
 
     Raises:
         RuntimeUnavailableError: matplotlib is not installed.

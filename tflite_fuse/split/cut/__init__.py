@@ -1,1 +1,1 @@
-"""What cutting a model apart means: regions of tensors, what they need, and a plan of who does what."""
+"""Division of a model: regions of tensors, their receptive fields, and plans of transfers and tasks."""

@@ -1,4 +1,4 @@
-"""Which device holds what, and what has to travel so that another holds it, too."""
+"""Which device holds which part of a value, and the transfers that give another device a part."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from tflite_fuse.split.cut.regions import NOTHING, Region, intersect, subtract, 
 from tflite_fuse.split.devices import COORDINATOR, Cluster
 
 Held = Mapping[int, Region]
-"""Of one value: what each device holds of it; devices that hold nothing may be missing."""
+"""Device → the region of one value that it holds; devices without any may be missing."""
 
 
 def transfers(cluster: Cluster, value: int, held: Held, needed: Mapping[int, Region]) -> tuple[Transfer, ...]:
-    """What to send, in this order, so that every device holds what it needs.
+    """Return the transfers, in order, after which every device holds what it needs of a value.
 
-    Each missing part comes from a device that holds it and is joined directly, from the one that has sent least so far.
-    What only others hold goes through the coordinator, once for all who need it.
+    Each missing part comes from a directly joined device that holds it, the one that has sent least so far. Parts that
+    only others
+    hold go through the coordinator, once for all devices that need them.
 
     Raises:
         ValueError: no device holds a part.
@@ -43,18 +44,18 @@ def transfers(cluster: Cluster, value: int, held: Held, needed: Mapping[int, Reg
             send(COORDINATOR, target, part)
             missing = subtract(missing, part)
         if missing:
-            raise ValueError(f"nobody holds {missing} of value {value}")
+            raise ValueError(f"no device holds {missing} of value {value}")
     return tuple(found)
 
 
 def _sources(target: int, held: Held, sent: Mapping[int, int]) -> Iterable[int]:
-    """Devices that may have something: the coordinator first, as it needs no device between."""
+    """Return the devices that may hold a part: the coordinator first, because it needs no other device between."""
     others = [device for device in held if device != target and held[device]]
     return sorted(others, key=lambda each: (each != COORDINATOR, sent.get(each, 0), each))
 
 
 def with_transfers(held: Held, moved: Iterable[Transfer]) -> dict[int, Region]:
-    """Who holds what after some transfers of a value."""
+    """Return device → region after some transfers of a value."""
     after = dict(held)
     for transfer in moved:
         after[transfer.target] = union(after.get(transfer.target, NOTHING), transfer.region)

@@ -1,7 +1,7 @@
-"""A model as it is cut apart: stages with their weights, and operators that only run whole, over values with shapes.
+"""A model prepared for cutting: stages with their weights, and operators that only run whole, over values with shapes.
 
-The stages are those of fused blocks, so that what a RESHAPE renames and a PAD before a convolution adds is gone, and
-whatever a worker computes is a block the device library can run.
+The stages are those of fused blocks, so RESHAPEs and PADs before convolutions are merged, and every worker's part is a
+block that the device library can run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tflite_fuse.report.wording import sentences_of
 from tflite_fuse.runtime.comparing.compare import keeps_state
 
 _MOST_NOTES = 8
-"""Sentences about operators that run whole."""
+"""Most sentences about operators that run whole."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Node:
     """One step of a network.
 
     Attributes:
-        name: how messages call it.
+        name: in messages.
         inputs, outputs: values.
         stage: with ``inputs`` and ``output`` as values; None for an operator that no block holds: it runs whole, at the
             coordinator.
-        operator: the prepared model's operator, the last one of those the stage does.
+        operator: the prepared model's operator, the last one of those that the stage computes.
         reason: why it has no stage, a clause.
     """
 
@@ -60,12 +60,12 @@ class Network:
     """Nodes in topological order.
 
     Attributes:
-        model: as it was given.
-        prepared: the same with what says nothing left out: nodes and tensors are of this one.
-        changes: sentences about what is different in it.
-        values: extents of every value; one pixel of all its bytes where no stage touches it.
+        model: the given model.
+        prepared: the model after the passes that prepare it for cutting; nodes and tensors are of this one.
+        changes: sentences about these passes' changes.
+        values: extents of every value; values without a stage are one pixel of all their bytes.
         tensors: the prepared model's tensor of each value, −1 for those inside a stage of several operators.
-        nodes: each value but inputs is written by one of them.
+        nodes: each value except inputs is written by one of them.
         inputs, outputs: the model's, as values.
     """
 
@@ -80,7 +80,7 @@ class Network:
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """For each value the nodes that read it, ascending."""
+        """Return for each value the nodes that read it, ascending."""
         found: list[list[int]] = [[] for _ in self.values]
         for index, node in enumerate(self.nodes):
             for value in dict.fromkeys(node.inputs):
@@ -89,7 +89,7 @@ class Network:
 
     @cached_property
     def writer(self) -> tuple[int, ...]:
-        """For each value the node that writes it, −1 for the model's inputs."""
+        """Return for each value the node that writes it, −1 for the model's inputs."""
         found = [-1] * len(self.values)
         for index, node in enumerate(self.nodes):
             for value in node.outputs:
@@ -97,13 +97,13 @@ class Network:
         return tuple(found)
 
     def shape(self, value: int) -> tuple[int, int, int]:
-        """Height, width, channels."""
+        """Return height, width, channels."""
         tensor = self.values[value]
         return tensor.height, tensor.width, tensor.channels
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was changed before cutting; what runs whole, and why."""
+        """Return sentences about changes before cutting, and about operators that run whole."""
         whole = [node for node in self.nodes if not node.stage]
         notes = [f"{node.name} runs at the coordinator, in Python: {node.reason}" for node in whole]
         if len(whole) > _MOST_NOTES:
@@ -113,11 +113,11 @@ class Network:
 
 
 def network_of(model: Model) -> Network:
-    """The network of a model's first subgraph, prepared as it is for fusing as far as that is proven.
+    """Return the network of a model's first subgraph, prepared as for fusing as far as that is proven.
 
     Raises:
         ModelError: a tensor has a dynamic shape, the model keeps state between inferences, or it is fused already.
-        UsageError: a tensor is read in two shapes that no operator leads between.
+        UsageError: a tensor is read in two shapes without an operator between them.
     """
     if keeps_state(model):
         raise ModelError(
@@ -125,13 +125,13 @@ def network_of(model: Model) -> Network:
         )
     if any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators):
         raise ModelError("the model has fused blocks, which no split cuts: split the model that it was rewritten from")
-    program_of(model)  # what it cannot hold ends in a sentence of its own
+    program_of(model)  # raises for models that it cannot represent
     prepared, notes = tidied(model, lambda before, after: validate(before, after).proven)
     return replace(_network(prepared), model=model, changes=sentences_of(notes))
 
 
 def _network(model: Model) -> Network:
-    """The network of a model's operators as they are."""
+    """Return the network of a model's operators as they are."""
     memory = program_of(model)
     assembly = _Assembly(model, memory.sizes)
     lowerings = _tables_together(tuple(map(_in_int8, lower_model(model))))
@@ -146,14 +146,14 @@ def _network(model: Model) -> Network:
 
 
 def _in_int8(lowered: Lowered | str) -> Lowered | str:
-    """What travels between workers is int8: an operator on float32 runs whole."""
+    """Return a reason for operators on float32, which run whole, because values between workers are int8."""
     if isinstance(lowered, str) or all(each.type != TensorType.FLOAT32 for each in (*lowered.inputs, lowered.output)):
         return lowered
     return lowered if lowered.unit else "it reads or writes float32"
 
 
 def _extractions(model: Model, operators: Sequence[int], lowerings: Lowerings) -> Iterator[Extraction | int]:
-    """The operators as one piece, or each by itself, or with those it is a table with; those that remain run whole."""
+    """Yield the operators as one piece, or one by one, or with those they form a table with; the rest runs whole."""
     try:
         yield extract(model, operators, lowerings)
     except BlockError:
@@ -167,7 +167,7 @@ def _extractions(model: Model, operators: Sequence[int], lowerings: Lowerings) -
 
 
 def _tables_together(lowerings: Lowerings) -> Lowerings:
-    """Whole is also what is a table with others between which, in the model's order, one stands that runs whole."""
+    """Return lowerings where operators run whole if an operator between them, with which they form a table, does."""
     runs = groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str))
     apart = {index for _, run in runs for index in _torn(set(run), lowerings)}
     if not apart:
@@ -192,10 +192,9 @@ _SAME = bytes(value % 256 for value in range(-128, 128))
 
 
 def _with_int8_inside(network: Network) -> Network:
-    """The network with a LOOKUP that changes nothing behind every uint8 value of which pixels may be read twice.
+    """Return the network with an identity LOOKUP behind every uint8 value whose pixels may be read twice.
 
-    A block brings its uint8 inputs to int8 where they lie, and leaves them so. Read by a second block, or in boxes that
-    overlap, they would be brought to it twice.
+    A block converts its uint8 inputs to int8 in place. A second block, or overlapping boxes, would convert them twice.
     """
     values, tensors, nodes = list(network.values), list(network.tensors), list[Node]()
     instead: dict[int, int] = {}
@@ -214,7 +213,7 @@ def _with_int8_inside(network: Network) -> Network:
 
 
 def _is_read_twice(network: Network, value: int, reader: int) -> bool:
-    """Whether a stage may read a pixel that it, or another one, has read before."""
+    """Return whether a stage may read a pixel that it, or another stage, has read before."""
     stage = network.nodes[reader].stage
     if stage is None or not _is_uint8(network.values, value):
         return False
@@ -238,7 +237,7 @@ def _reading(node: Node, instead: dict[int, int]) -> Node:
 
 
 class _Assembly:
-    """Values and nodes as they are found."""
+    """Collects values and nodes."""
 
     def __init__(self, model: Model, sizes: Sequence[int]) -> None:
         self.model, self.sizes = model, sizes
@@ -269,7 +268,7 @@ class _Assembly:
         self.nodes.append(Node(operator_label(self.model, index), sources, results, None, index, reason))
 
     def _plain(self, tensor: int) -> int:
-        """The value of a tensor no stage has touched yet: one pixel of all its bytes."""
+        """Return the value of a tensor without a stage so far: one pixel of all its bytes."""
         if tensor not in self.value_of:
             name = tensor_name(self.model, tensor)
             self.value_of[tensor] = self._append(tensor, BlockTensor(name, 1, 1, self.sizes[tensor], 0))

@@ -1,8 +1,9 @@
-"""A box of a stage's output as a smaller stage: what it needs of its inputs (its receptive field), and its weights.
+"""A box of a stage's output as a smaller stage, with its receptive field and its weights.
 
-The smaller stage is an ordinary one: fewer rows and columns with the padding that is really there, fewer output
-channels with their weights, biases and multipliers. So the kernels that run a whole layer run a part of it, and every
-output element is made from the same integers.
+The smaller stage is an ordinary one: fewer rows and columns with the actual padding, fewer output channels with their
+weights,
+biases and multipliers. So the kernels of whole layers run parts of them, and every output element is computed from
+the same integers.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ class Piece:
 
     Attributes:
         node: index of the network's node.
-        stage: its ``inputs`` count the piece's own; its ``output`` is the number behind them.
+        stage: its ``inputs`` number the piece's own; its ``output`` is the next number.
         tensors: extents of the inputs, then of the output.
-        reads: for each input the network's value, and the box of it.
-        writes: the value, and the box of it.
+        reads: for each input the network's value and the box of it.
+        writes: the value and the box of it.
     """
 
     node: int
@@ -40,12 +41,12 @@ class Piece:
 
 
 def can_be_cut(node: Node) -> bool:
-    """Whether parts of a node's output can be computed by themselves."""
+    """Return whether parts of a node's output can be computed separately."""
     return node.stage is not None and node.stage.kind in _CHANNELS
 
 
 def pieces_of(network: Network, node: int, region: Region) -> tuple[Piece, ...]:
-    """A region of a stage's output as pieces, one box each.
+    """Return a region of a stage's output as pieces, one box each.
 
     Raises:
         BlockError: the stage cannot be cut like this.
@@ -54,7 +55,7 @@ def pieces_of(network: Network, node: int, region: Region) -> tuple[Piece, ...]:
 
 
 def receptive_field(network: Network, node: int, region: Region) -> dict[int, Region]:
-    """For each value a node reads, what of it a region of its output needs; all of it for an operator without stage."""
+    """Return value → region that a region of a node's output needs; whole values for an operator without stage."""
     found: dict[int, Region] = dict.fromkeys(network.nodes[node].inputs, ())
     if network.nodes[node].stage is None:
         return {value: (whole(network.shape(value)),) for value in found} if region else found
@@ -66,7 +67,7 @@ def receptive_field(network: Network, node: int, region: Region) -> dict[int, Re
 
 
 def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], ...]:
-    """For each input that a box of a stage's output reads, the value and the box of it.
+    """Return (value, box) for each input that a box of a stage's output reads.
 
     Raises:
         BlockError: the stage cannot be cut like this.
@@ -83,20 +84,20 @@ def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], .
     looks = input_windows(stage, network.values)
     for value, shape, wanted, windows in zip(stage.inputs, shapes, channels, looks, strict=True):
         if wanted[0] >= wanted[1]:
-            continue  # a part of a concatenation that the box does not touch
+            continue  # an input of a concatenation outside the box
         if _sees_all(stage) or accumulates(stage, network.values):
             rows, columns = (0, shape[0]), (0, shape[1])
         else:
             row_window, column_window = windows
             rows, columns = _seen(row_window, box.rows, shape[0]), _seen(column_window, box.columns, shape[1])
             if rows[0] >= rows[1] or columns[0] >= columns[1]:
-                raise BlockError(f"a part of {network.nodes[node].name} would read nothing but padding")
+                raise BlockError(f"a part of {network.nodes[node].name} would read only padding")
         found.append((value, Box(rows, columns, wanted)))
     return tuple(found)
 
 
 def _sees_all(stage: Stage) -> bool:
-    """Whether its one pixel reads all pixels of its input."""
+    """Return whether a stage's single output pixel reads all pixels of its input."""
     whole_image = isinstance(stage.parameters, PartOf) and stage.parameters.image
     return stage.kind is StageKind.FULLY_CONNECTED or whole_image
 
@@ -115,7 +116,7 @@ def _all(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
 
 
 def _same(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
-    """One channel that goes with all of another input's is needed for any of them."""
+    """Return the same channels of each input; all of an input with a single channel."""
     return [(0, 1) if count == 1 else wanted for count in counts]
 
 
@@ -172,11 +173,11 @@ _CHANNELS: dict[StageKind, _Channels] = {
         _same,
     ),
 }
-"""Which input channels a range of output channels needs. A kind that is not here is not cut: it may read anything."""
+"""Input channels that a range of output channels needs, by kind. Other kinds are not cut."""
 
 
 def _aligned(node: Node, box: Box) -> Iterator[Box]:
-    """The box, cut where a depthwise stage with a multiplier would read a part of what one input channel makes."""
+    """Yield the box, cut so that a depthwise stage with a multiplier reads whole groups of each input channel."""
     multiplier = node.stage.depth_multiplier if node.stage and node.stage.kind is StageKind.DEPTHWISE else 1
     low, high = box.channels
     inside_one = low // multiplier == (high - 1) // multiplier
@@ -214,7 +215,7 @@ def _part(tensor: BlockTensor, box: Box) -> BlockTensor:
 
 
 def _padding(stage: Stage, box: Box, read: Box) -> tuple[int, int]:
-    """Rows and columns that the first window of the box sees above and left of what is read of the input."""
+    """Return the padding rows above and columns left of a box's first window, relative to the box it reads."""
     usual = stage.kind is StageKind.GLOBAL_AVERAGE or KINDS[stage.kind].window is Window.PIXEL
     if usual or _sees_all(stage) or stage.kind not in _CHANNELS:  # the last are whole
         return stage.padding

@@ -1,13 +1,12 @@
-"""How much each of several workers gets.
-
-A plan: phase by phase, what travels and who computes what.
+"""Plans: phase by phase, the transfers and each worker's task; and shares of several workers.
 
     phase 1: the coordinator sends rows 0 … 19 of the image to worker 0, …; worker 0 computes rows 0 … 18 of block 1
     phase 2: worker 1 sends row 19 of block 1's output to worker 0; …
 
-A worker computes its task of a phase as soon as what the phase sends to it is there and its own tasks before are done;
-there is no other waiting. Every element a task stores has one owner: the first task in the plan that declares it.
-Elements other tasks compute as well (halos, replicated layers) are declared as their copies.
+A worker computes its task of a phase as soon as the phase's transfers to it have arrived and its earlier tasks are
+done; it waits
+for nothing else. Every stored element has one owner: the first task in the plan that declares it. The same elements
+computed by other tasks (halos, replicated layers) are declared as copies.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tflite_fuse.split.cut.regions import Range, Region, volume
 
 
 def by_ratings(total: int, ratings: Sequence[float]) -> tuple[Range, ...]:
-    """``total`` things in ranges in proportion to ratings, each bound rounded down, as the published scheme does.
+    """Divide ``total`` items into ranges in proportion to ratings, bounds rounded down, as the published scheme does.
 
     Raises:
         ZeroDivisionError: no rating is above 0.
@@ -32,10 +31,10 @@ def by_ratings(total: int, ratings: Sequence[float]) -> tuple[Range, ...]:
 
 
 def evenly_loaded(total: int, speeds: Sequence[float]) -> tuple[Range, ...]:
-    """``total`` equal things in ranges such that the last worker is done as early as possible.
+    """Divide ``total`` equal items into ranges so that the last worker finishes as early as possible.
 
-    The next thing always goes to the worker that would be done first with one more, which is optimal for equal things;
-    of workers equally early, the one with fewer. A worker may get none.
+    The next item goes to the worker that would finish first with it, which is optimal for equal items; ties go to the
+    worker with fewer items. A worker may get none.
     """
     counts = [0] * len(speeds)
     queue = [(1 / speed, 0, index) for index, speed in enumerate(speeds) if speed > 0]
@@ -52,12 +51,12 @@ MOST_THRIFT = 3
 
 @dataclass(frozen=True)
 class Transfer:
-    """Parts of a value on their way.
+    """A transfer of parts of a value.
 
     Attributes:
-        value: which.
+        value: its number.
         source, target: devices.
-        region: what of it, one byte per element.
+        region: the parts, one byte per element.
     """
 
     value: int
@@ -72,7 +71,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Step:
-    """A node, and what of each value it writes is computed."""
+    """A node, and the region of its outputs that is computed."""
 
     node: int
     region: Region
@@ -80,14 +79,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker computes in one go, its steps in topological order.
+    """The steps that a worker computes at once, in topological order.
 
     Attributes:
-        worker: who; the coordinator for operators that no block holds.
-        steps: what, values between them included.
-        owned: for each value that leaves the task, the part this worker is the one producer of.
-        copies: the part it computes as well although another worker owns it.
-        thrift: 0 for blocks that are quick, up to ``MOST_THRIFT`` for blocks that need less RAM and compute more.
+        worker: the worker; the coordinator for operators that no block holds.
+        steps: including those of values that do not leave the task.
+        owned: for each value that leaves the task, the region whose owner is this worker.
+        copies: regions that are computed as well although another worker owns them.
+        thrift: 0 for the quickest blocks, up to ``MOST_THRIFT`` for blocks of less RAM and more work.
     """
 
     worker: int
@@ -99,9 +98,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Phase:
-    """What travels first, what is computed then, one task per worker at most, and what is handed back at once.
+    """Transfers, then at most one task per worker, then transfers that return results.
 
-    A transfer from the coordinator may hand on what one before it in the same phase brings.
+    A transfer from the coordinator may forward values of an earlier one in the same phase.
     """
 
     name: str
@@ -111,7 +110,7 @@ class Phase:
 
     @property
     def moved(self) -> int:
-        """Bytes."""
+        """Return the bytes of all transfers."""
         return sum(transfer.nbytes for transfer in (*self.transfers, *self.returned))
 
 
@@ -125,13 +124,13 @@ class Summed:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who does what, from the inputs at the coordinator to the outputs at the coordinator.
+    """All transfers and tasks, from the inputs at the coordinator to the outputs at the coordinator.
 
     Attributes:
-        workers: how many there are; some may have nothing to do.
+        workers: their number; some may have nothing to do.
         phases: in order. Their numbers are of the network in which layers are cut as ``sums`` says.
-        strategy: what made it, and why this one, in words.
-        sums: layers cut by what they read, ascending.
+        strategy: the method and its reason, in words.
+        sums: layers cut by input channels, ascending.
     """
 
     workers: int
@@ -141,5 +140,5 @@ class Plan:
 
     @property
     def moved(self) -> int:
-        """Bytes of values that travel. What goes through the coordinator is two transfers."""
+        """Return the bytes of all transfers. A value through the coordinator is two transfers."""
         return sum(phase.moved for phase in self.phases)

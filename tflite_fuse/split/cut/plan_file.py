@@ -1,7 +1,8 @@
-"""A plan as JSON (``schemas/plan.schema.json``), and back; and the number by which devices know it.
+"""Plans as JSON (``schemas/plan.schema.json``), and the number that identifies a plan.
 
-The number is made of everything the plan says and of the model's bytes, so that two devices that agree on it run parts
-of the same model in the same way.
+The number is a hash of the plan and the model's bytes: two devices with the same number run parts of the same model in
+the
+same way.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ SCHEMA = "tflite-fuse/plan/1"
 
 
 PREDICTED = "predicted"
-"""What ``plan.json`` says about time; no device depends on it."""
+"""Key of the predicted times in ``plan.json``; devices ignore it."""
 
 
 def plan_document(network: Network, plan: Plan, workers: Sequence[str], model: bytes) -> dict[str, Any]:
-    """What ``plan.json`` holds, but for ``PREDICTED``.
+    """Return the content of ``plan.json`` without ``PREDICTED``.
 
     Args:
         network: of the plan's numbers (``network_of_plan``).
@@ -60,13 +61,13 @@ def plan_document(network: Network, plan: Plan, workers: Sequence[str], model: b
 
 
 def plan_transfers(plan: Plan) -> Iterator[Transfer]:
-    """All transfers in the order by which devices number them: phase by phase, first what is sent, then returned."""
+    """Yield all transfers in the order of their numbers: phase by phase, those before the tasks, then the returned."""
     for phase in plan.phases:
         yield from (*phase.transfers, *phase.returned)
 
 
 def read_document(document: Any, network: Network, model: bytes) -> Plan:
-    """The plan of a document that was made for a model.
+    """Return the plan of a document that was made for a model.
 
     Args:
         document: of ``plan.json``.
@@ -74,8 +75,7 @@ def read_document(document: Any, network: Network, model: bytes) -> Plan:
         model: the model file's bytes.
 
     Raises:
-        PlanError: it is no such document, or belongs to another model. Whether it contradicts itself, ``check_plan``
-            tells.
+        PlanError: it is no such document, or belongs to another model. ``check_plan`` checks its consistency.
     """
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise PlanError(f"it is no plan of {SCHEMA}")
@@ -99,7 +99,7 @@ def read_document(document: Any, network: Network, model: bytes) -> Plan:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f"it is damaged ({type(error).__name__}: {error})") from error
     if not same:
-        raise PlanError("it says other things about the model than this version of tflite-fuse does: split again")
+        raise PlanError("it divides the model differently from this version of tflite-fuse: split again")
     _check_numbers(network, plan)
     return plan
 

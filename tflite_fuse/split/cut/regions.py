@@ -1,11 +1,11 @@
 """Parts of a tensor as disjoint boxes: exact set algebra on rows, columns and channels.
 
     region = region_of(Box((0, 4), (0, 8), (0, 3)))
-    missing = subtract(region, held)            # what has still to travel
+    missing = subtract(region, held)            # still to be transferred
 
-A layer cut by rows or by channels is one box per worker. A range of outputs flattened channel first is seven boxes at
-most: a part of a channel, whole channels, a part of a channel, each part being a part of a row, whole rows, a part of a
-row. So no element needs a bit of its own.
+A layer cut by rows or by channels is one box per worker. A range of outputs flattened channel first is at most seven
+boxes: a part
+of a channel, whole channels, a part of a channel; each part is a part of a row, whole rows, a part of a row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 Range = tuple[int, int]
-"""Half-open."""
+"""First, and end (exclusive)."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Box:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width, channels."""
+        """Return height, width, channels."""
         return (
             self.rows[1] - self.rows[0],
             self.columns[1] - self.columns[0],
@@ -36,7 +36,7 @@ class Box:
 
     @property
     def volume(self) -> int:
-        """Elements, 0 if a range is empty."""
+        """Return the number of elements, 0 if a range is empty."""
         (top, bottom), (left, right), (first, last) = self.rows, self.columns, self.channels
         if top >= bottom or left >= right or first >= last:
             return 0
@@ -44,11 +44,11 @@ class Box:
 
     @property
     def slices(self) -> tuple[slice, slice, slice]:
-        """To cut the box out of an array [H, W, C]."""
+        """Return the slices that cut the box out of an array [H, W, C]."""
         return slice(*self.rows), slice(*self.columns), slice(*self.channels)
 
     def within(self, outer: Box) -> Box:
-        """The same elements, counted from the corner of a box that holds them."""
+        """Return the box relative to the corner of a box that contains it."""
         ranges = zip(self._ranges, outer._ranges, strict=True)
         return Box(*((low - start, high - start) for (low, high), (start, _) in ranges))
 
@@ -58,19 +58,19 @@ class Box:
 
 
 Region = tuple[Box, ...]
-"""Boxes that share no element and none of which is empty."""
+"""Disjoint boxes, none empty."""
 
 NOTHING: Region = ()
 
 
 def whole(shape: Sequence[int]) -> Box:
-    """All of a tensor of height, width and channels."""
+    """Return the box of a whole tensor of height, width and channels."""
     height, width, channels = shape
     return Box((0, height), (0, width), (0, channels))
 
 
 def meet(left: Box, right: Box) -> Box:
-    """What two boxes have in common; empty (volume 0) if that is nothing."""
+    """Return the intersection of two boxes; its volume is 0 if they are disjoint."""
     (a, b), (c, d), (e, f) = left.rows, left.columns, left.channels
     (g, h), (i, j), (k, m) = right.rows, right.columns, right.channels
     return Box(
@@ -81,7 +81,7 @@ def meet(left: Box, right: Box) -> Box:
 
 
 def apart(left: Box, right: Box) -> bool:
-    """Whether two boxes have nothing in common, neither being empty."""
+    """Return whether two non-empty boxes are disjoint."""
     return (
         left.rows[0] >= right.rows[1]
         or right.rows[0] >= left.rows[1]
@@ -93,7 +93,7 @@ def apart(left: Box, right: Box) -> bool:
 
 
 def region_of(*boxes: Box) -> Region:
-    """The union of any boxes, overlapping ones too."""
+    """Return the union of boxes, which may overlap."""
     region: Region = NOTHING
     for box in boxes:
         region += subtract((box,), region)
@@ -101,17 +101,17 @@ def region_of(*boxes: Box) -> Region:
 
 
 def union(left: Region, right: Region) -> Region:
-    """What is in either."""
+    """Return the union of two regions."""
     return left + subtract(right, left)
 
 
 def intersect(left: Region, right: Region) -> Region:
-    """What is in both."""
+    """Return the intersection of two regions."""
     return tuple(meet(a, b) for a in left for b in right if not apart(a, b))
 
 
 def subtract(left: Region, right: Region) -> Region:
-    """What is in the first and not in the second."""
+    """Return the elements of the first region that are not in the second."""
     rest = tuple(box for box in left if box.volume)
     for hole in right:
         rest = tuple(part for box in rest for part in _without(box, hole))
@@ -136,19 +136,19 @@ def _without(box: Box, hole: Box) -> Iterator[Box]:
 
 
 def volume(region: Iterable[Box]) -> int:
-    """Elements of a region; with int8 also its bytes."""
+    """Return the number of elements of a region; with int8 also its bytes."""
     return sum(box.volume for box in region)
 
 
 def hull(boxes: Iterable[Box]) -> Box:
-    """The smallest box that holds all of some. Raises ValueError: there are none."""
+    """Return the smallest box that contains all given ones. Raises ValueError if there are none."""
     found = list(boxes)
     axes = zip(*(box._ranges for box in found), strict=True)
     return Box(*((min(low for low, _ in axis), max(high for _, high in axis)) for axis in axes))
 
 
 def flat_range(shape: Sequence[int], start: int, end: int) -> Region:
-    """Positions ``start … end − 1`` of a tensor flattened channel first, then row, then column.
+    """Return positions ``start … end − 1`` of a tensor flattened channel first, then row, then column.
 
     Args:
         shape: height, width and channels.
@@ -163,7 +163,7 @@ def flat_range(shape: Sequence[int], start: int, end: int) -> Region:
 
 
 def _parts(start: int, end: int, size: int) -> Iterator[tuple[Range, Range]]:
-    """A range cut at multiples of ``size``: (which multiples, which positions inside each of them)."""
+    """Yield a range cut at multiples of ``size``: (range of multiples, range of positions inside each of them)."""
     first, last = -(-start // size), end // size
     if first > last:  # inside one multiple
         yield (last, first), (start - last * size, end - last * size)

@@ -1,9 +1,10 @@
-"""Layers cut by what they read: a network in which such a layer is parts whose int32 sums are added.
+"""Layers cut by input channels: each becomes parts whose int32 sums are added.
 
     FULLY_CONNECTED, 4096 to 10   becomes   CONV_SUMS of channels 0 … 2047, CONV_SUMS of 2048 … 4095, ADD_SUMS
 
-The parts' values have four bytes for each sum, so what moves, places or checks bytes sees values like any others.
-Bias, zero point and rounding are in the last addition, once.
+The parts' values have four bytes for each sum, so code that moves, places or checks bytes treats them like other
+values. Bias, zero
+point and rounding are applied once, in the last addition.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ _SUMMED = (StageKind.CONV, StageKind.FULLY_CONNECTED)
 
 
 def can_be_summed(node: Node) -> bool:
-    """Whether parts of what a node reads can be summed by themselves."""
+    """Return whether a node's input channels can be summed in parts."""
     return node.stage is not None and node.stage.kind in _SUMMED
 
 
 @dataclass(frozen=True)
 class Extended:
-    """A network with layers cut by what they read, and where the nodes and values of the one before are in it.
+    """A network with layers cut by input channels, and the numbers of its nodes and values.
 
     Attributes:
-        network: the larger one. Values of the one before have their numbers; those of sums follow.
-        nodes: for each node of the one before, those it became: its parts, then the additions.
-        values: for each node that was cut, its parts' values, then those of all additions but the last.
+        network: the extended one. Values of the base network keep their numbers; those of sums follow.
+        nodes: for each node of the base network, the nodes it became: its parts, then the additions.
+        values: for each cut node, its parts' values, then those of all additions but the last.
     """
 
     network: Network
@@ -45,7 +46,11 @@ class Extended:
 
 
 def extended(network: Network, sums: Sequence[Summed]) -> Extended:
-    """Raises PlanError: a cut is none of a layer's input channels into several parts."""
+    """Return the network with these layers cut.
+
+    Raises:
+        PlanError: a cut does not divide a layer's input channels into several parts.
+    """
     by_node = {each.node: each.parts for each in sums}
     if len(by_node) != len(sums) or list(by_node) != sorted(by_node):
         raise PlanError("a layer is cut twice by its input channels, or layers are not in order")
@@ -75,7 +80,7 @@ def _check(network: Network, node: Node, parts: Sequence[Range]) -> None:
 
 
 def _nodes(network: Network, node: Node, parts: Sequence[Range], values: list[BlockTensor]) -> Iterator[Node]:
-    """The parts, then the additions one after the other; values of theirs are appended."""
+    """Yield the parts, then the additions in order; append their values."""
     stage, output = _as_convolution(network, node), network.values[node.outputs[0]]
     source = network.values[node.inputs[0]]
     assert stage.weights is not None and node.stage is not None
@@ -104,7 +109,7 @@ def _nodes(network: Network, node: Node, parts: Sequence[Range], values: list[Bl
 
 
 def _as_convolution(network: Network, node: Node) -> Stage:
-    """The node's stage with weights [Cout, kh, kw, Cin], as CONV_SUMS has them, its table left out."""
+    """Return the node's stage with weights [Cout, kh, kw, Cin], as CONV_SUMS has them, without its table."""
     stage = node.stage
     assert stage is not None and stage.weights is not None
     found = replace(
@@ -121,7 +126,7 @@ def _as_convolution(network: Network, node: Node) -> Stage:
 
 
 def renumbered(phases: Iterable[Phase], before: Extended, after: Extended) -> tuple[Phase, ...]:
-    """Phases over one extension of a network, over one that cuts these layers and others."""
+    """Return phases of one extension of a network in the numbers of an extension that cuts these layers and more."""
     nodes = {old: new for pair in zip(before.nodes, after.nodes, strict=True) for old, new in zip(*pair, strict=False)}
     values = {
         old: new for node, found in before.values.items() for old, new in zip(found, after.values[node], strict=True)
@@ -150,5 +155,5 @@ def renumbered(phases: Iterable[Phase], before: Extended, after: Extended) -> tu
 
 
 def network_of_plan(network: Network, plan: Plan) -> Network:
-    """The network that a plan's numbers are of. Raises PlanError: it cuts layers that cannot be."""
+    """Return the network of a plan's numbers. Raises PlanError if it cuts layers that cannot be cut."""
     return extended(network, plan.sums).network if plan.sums else network

@@ -1,1 +1,1 @@
-"""What a worker runs: blocks of the device library, made of its tasks."""
+"""Programs of workers: blocks of the device library, made from their tasks."""

@@ -1,11 +1,14 @@
 """A worker's task as blocks of the device library.
 
-A task's steps become one fused block where they can: its inner values are rings then. They cannot where a value is read
-in parts (the skip of a residual needs fewer rows than the window beside it), or leaves the task: such a value lies in
-memory, and a new block begins behind it. A step of several boxes is a block for each box.
+A task's steps become one fused block where possible, with inner values as rings. A value that is read in parts (the
+skip of a residual
+needs fewer rows than the window beside it), or that leaves the task, is stored in memory, and a new block begins behind
+it. A step
+of several boxes is one block for each box.
 
-A thrifty task's blocks run in strips of columns, one from top to bottom after the other, or few pixels at a time: their
-rings are shorter, and the columns where strips meet are computed twice.
+A thrifty task's blocks run in strips of columns, or in runs of few pixels: their rings are shorter, and columns at the
+borders of
+strips are computed twice.
 """
 
 from __future__ import annotations
@@ -23,16 +26,16 @@ from tflite_fuse.split.cut.plan import Task
 from tflite_fuse.split.cut.regions import Box
 
 CHUNK = 4
-"""Pixels computed in one go."""
+"""Pixels of a run."""
 
 WHOLE = 65535
-"""Rows and columns of tiles that are as large as what they tile."""
+"""Rows and columns of a tile that covers any tensor."""
 
 _WIDE = 16
-"""Columns from which on strips save more than short runs do, for the same work."""
+"""Columns from which on strips save more RAM than short runs for the same work."""
 
 _THRIFT = (((2, 4), (4, 4), (8, 2)), ((1, 2), (2, 2), (2, 1)))
-"""Strips and pixels computed in one go, by how thrifty a task is: of what is wide, and of what is not."""
+"""(number of strips, pixels of a run) by thrift - 1, for wide tensors and for narrow ones."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Part:
 
     Attributes:
         pieces: in order.
-        inputs: what the block reads: value, box. The same value twice where two parts of it are read.
-        outputs: what it writes into memory.
+        inputs: (value, box) that the block reads; a value appears twice if two parts of it are read.
+        outputs: (value, box) that it writes to memory.
         plan: the block and its schedule.
     """
 
@@ -53,17 +56,17 @@ class Part:
 
     @cached_property
     def flash_bytes(self) -> int:
-        """Of options and constants, each at a multiple of 16."""
+        """Return the bytes of options and constants, each rounded up to 16."""
         encoded = self.plan.encoded
         return sum(-(-len(data) // 16) * 16 for data in (encoded.options, encoded.constants))
 
 
 Plans = dict[object, BlockPlan]
-"""Blocks by what they compute, wherever in the tensors: inner workers of a split by rows all run the same ones."""
+"""Blocks by their computation, independent of the position: inner workers of a split by rows share them."""
 
 
 def task_parts(network: Network, task: Task, plans: Plans) -> tuple[Part, ...]:
-    """The blocks of a task, in order; operators without stage are left out. Known ones are taken from ``plans``.
+    """Return the blocks of a task in order, without operators that have no stage; ``plans`` holds known blocks.
 
     Raises:
         BlockError: a piece cannot be a block.
@@ -85,7 +88,7 @@ def task_parts(network: Network, task: Task, plans: Plans) -> tuple[Part, ...]:
 
 
 def _in_memory(network: Network, task: Task) -> set[int]:
-    """Values of a task that do not stay inside blocks."""
+    """Return the values of a task that are not inside blocks."""
     left = {value for value, _ in (*task.owned, *task.copies)}
     written = {
         network.nodes[step.node].outputs[0]: step.region for step in task.steps if network.nodes[step.node].stage
@@ -101,7 +104,7 @@ def _in_memory(network: Network, task: Task) -> set[int]:
 
 
 def _crossing(runs: Sequence[Sequence[Piece]]) -> set[int]:
-    """Values that one run of pieces writes and a later one reads."""
+    """Return the values that one run of pieces writes and a later one reads."""
     found, written = set[int](), set[int]()
     for run in runs:
         inside = {piece.writes[0] for piece in run}
@@ -111,7 +114,7 @@ def _crossing(runs: Sequence[Sequence[Piece]]) -> set[int]:
 
 
 def _runs(network: Network, task: Task, kept: set[int]) -> Iterator[list[Piece]]:
-    """The task's pieces, cut behind every value that lies in memory."""
+    """Yield the task's pieces, cut behind every value in memory."""
     run = list[Piece]()
     for step in task.steps:
         found = pieces_of(network, step.node, step.region) if network.nodes[step.node].stage else ()
@@ -158,7 +161,7 @@ def _part(pieces: Sequence[Piece], kept: set[int], plans: Plans, thrift: int) ->
 
 
 def _thriftier(quick: BlockPlan, thrift: int) -> BlockPlan:
-    """The block with less RAM, if being thrifty saves some."""
+    """Return the block with less RAM, if thrift saves any."""
     block = quick.block
     if len(block.stages) == 1:
         return quick
@@ -169,7 +172,7 @@ def _thriftier(quick: BlockPlan, thrift: int) -> BlockPlan:
 
 
 def _room(plan: BlockPlan) -> int:
-    """Bytes that a block takes, its inputs and outputs included, if all its inputs die there."""
+    """Return the bytes of a block with its inputs and outputs, if all its inputs die there."""
     block, schedule = plan.block, plan.schedule
 
     def size(index: int) -> int:
@@ -185,7 +188,7 @@ def _room(plan: BlockPlan) -> int:
 
 
 def _likeness(piece: Piece, stage: Stage, tensors: Sequence[BlockTensor]) -> object:
-    """Equal for stages of blocks that compute the same of what they are given."""
+    """Return a key that is equal for stages of blocks with the same computation."""
     channels = piece.writes[1].channels, *(box.channels for _, box in piece.reads)
     extents = [tensors[index] for index in (*stage.inputs, stage.output)]
     shapes = tuple((each.height, each.width, each.channels, each.storage) for each in extents)

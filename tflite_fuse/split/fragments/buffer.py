@@ -1,11 +1,14 @@
-"""One device's buffer as a program: what of each value lies in it from when to when, and what may lie over what.
+"""One device's buffer over time: the pieces of values in it, their liveness, and permitted overlaps.
 
-What a worker reads or writes of a value lies in a few pieces, boxes that together are a box being one (rows of its own
-and those a neighbour sends), from the first moment a piece is touched to the last. Moments are the messages of a phase,
-then the blocks of the device's task one after another, then what it returns. Beside them a block has its scratch, and a
-copy of every box that does not lie in one row after the other: some channels or columns of a piece, or of several.
+The parts of a value that a worker reads or writes are stored as few pieces (boxes whose union is a box are one: its own
+rows
+and those a neighbour sends), from the first moment that touches a piece to the last. Moments are the messages of a
+phase, then the blocks of
+the device's task one by one, then the returned messages. A block also has its scratch, and a copy of every box that is
+not
+contiguous rows of one piece: some channels or columns of a piece, or parts of several.
 
-The coordinator holds the inputs before all, the outputs after all, and runs what no block can.
+The coordinator holds the inputs before all moments, the outputs after all, and runs operators that no block holds.
 """
 
 from __future__ import annotations
@@ -26,25 +29,25 @@ from tflite_fuse.split.fragments.blocks import Part
 ALIGNMENT = 16
 
 _PLACING = 300_000
-"""Steps a placement may take: a split places the buffers of thousands of tasks."""
+"""Budget of a placement in steps: a split places the buffers of thousands of tasks."""
 
 Scope = tuple[int, int]
-"""(value, -1) of the plan, (value, phase) inside one task."""
+"""(value, -1) for a value of the plan, (value, phase) for one inside a task."""
 
 Key = tuple[Scope, int]
-"""What has a place: a piece of a value."""
+"""A piece of a value."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What is touched at once.
+    """Pieces that are touched at the same time.
 
     Attributes:
         name: of the phase.
         touched: pieces.
-        transfers: of a moment of messages, those of the device.
+        transfers: of the device, for a moment of messages.
         part: the block that runs, with ``scope`` for its values.
-        inputs, outputs: of that block: where each lies in one piece, and the byte in it where it begins, else None.
+        inputs, outputs: of that block: piece and first byte in it if contiguous in one piece, else None.
         copies: bytes of each input and output that is None.
         node: the operator that runs whole.
     """
@@ -61,7 +64,7 @@ class Moment:
 
     @property
     def temporary(self) -> tuple[int, ...]:
-        """Bytes of what is there at this moment alone: the copies, then the block's scratch."""
+        """Return the bytes of each temporary of this moment: the copies, then the block's scratch."""
         return self.copies if self.part is None else (*self.copies, self.part.plan.schedule.scratch_bytes)
 
 
@@ -92,12 +95,12 @@ class DeviceBuffer:
 
     @property
     def fullest(self) -> str:
-        """The phase in which most is alive, nothing lying over anything."""
+        """Return the name of the phase with most live bytes, without overlaps."""
         alive = self._alive()
         return self.moments[max(range(len(alive)), key=alive.__getitem__)].name if alive else ""
 
     def live_by_phase(self) -> tuple[int, ...]:
-        """Return the most bytes alive at once in each phase, nothing lying over anything."""
+        """Return the most bytes live at once in each phase, without overlaps."""
         most = [0] * len(self.plan.phases)
         for number, alive in zip(self._phases, self._alive(), strict=True):
             if number in range(len(most)):
@@ -108,7 +111,7 @@ class DeviceBuffer:
         return tuple(most)
 
     def _alive(self) -> list[int]:
-        """Bytes at each moment."""
+        """Return the live bytes at each moment."""
         alive = [sum(moment.temporary) for moment in self.moments]
         for key, (first, last) in self._lives.items():
             for index in range(first, last + 1):
@@ -116,16 +119,16 @@ class DeviceBuffer:
         return alive
 
     def placed(self) -> Placement:
-        """Where everything lies, in the order of ``graph``."""
+        """Return the placement of everything, in the order of ``graph``."""
         return place(*self.graph(), alignment=ALIGNMENT, budget=Budget(_PLACING))
 
     @property
     def numbers(self) -> dict[Key, int]:
-        """Pieces as the graph counts them; what is temporary follows, moment by moment."""
+        """Return piece → its number in the graph; temporaries follow, moment by moment."""
         return {key: index for index, key in enumerate(self._lives)}
 
     def graph(self) -> tuple[Program, tuple[Overlap, ...]]:
-        """Moments as operators, pieces and what is temporary as tensors, and which may lie over which."""
+        """Return moments as operators, pieces and temporaries as tensors, and the permitted overlaps."""
         number = self.numbers
         sizes, ops = [self._size(key) for key in self._lives], list[Step]()
         for index, moment in enumerate(self.moments):
@@ -138,7 +141,7 @@ class DeviceBuffer:
         overlaps = tuple(Overlap(number[i], number[o], distance) for i, o, distance in self._overlaps())
         return Program(tuple(sizes), tuple(ops), (), ()), overlaps
 
-    # ---- What is held ----
+    # ---- Pieces ----
 
     def _boxes(self, phase: Phase, number: int) -> Iterator[tuple[Scope, Box]]:
         for each in (*phase.transfers, *phase.returned):
@@ -157,25 +160,25 @@ class DeviceBuffer:
         return (task for task in phase.tasks if task.worker == self.device)
 
     def _of_operators(self, task: Task) -> Iterator[int]:
-        """Values that operators without stage read and write: each lies in one piece."""
+        """Yield the values that operators without stage read and write: each is one piece."""
         for node in (self.network.nodes[step.node] for step in task.steps):
             if node.stage is None:
                 yield from (*node.inputs, *node.outputs)
 
     def _scopes(self, task: Task, number: int) -> Callable[[int], Scope]:
-        """Values that a task writes and no other task needs are its own."""
+        """Return the scope of a task's values: those that no other task needs are its own."""
         kept = {value for value, _ in (*task.owned, *task.copies)}
         own = {value for step in task.steps for value in self.network.nodes[step.node].outputs} - kept
         return lambda value: (value, number if value in own else -1)
 
     def touched(self, scope: Scope, region: Iterable[Box]) -> Iterator[Key]:
-        """Pieces that boxes of a value lie in."""
+        """Yield the pieces that boxes of a value touch."""
         for index, piece in enumerate(self.pieces.get(scope, ())):
             if any(not apart(piece, box) for box in region):
                 yield scope, index
 
     def _found(self, scope: Scope, box: Box) -> tuple[Key, int] | None:
-        """The piece a box lies in row after row, and where it begins there."""
+        """Return the piece that holds a box as contiguous rows, and its first byte there."""
         for index, piece in enumerate(self.pieces.get(scope, ())):
             rows = piece.rows[0] <= box.rows[0] and box.rows[1] <= piece.rows[1]
             if rows and (box.columns, box.channels) == (piece.columns, piece.channels):
@@ -185,7 +188,7 @@ class DeviceBuffer:
     def _size(self, key: Key) -> int:
         return self.pieces[key[0]][key[1]].volume
 
-    # ---- What happens ----
+    # ---- Moments ----
 
     def _of_phase(self, phase: Phase, number: int) -> Iterator[Moment]:
         yield from self._messages(phase.name, phase.transfers)
@@ -226,10 +229,10 @@ class DeviceBuffer:
         touched = tuple(key for of_value, box in boxes for key in self.touched(of_value, (box,)))
         return Moment(name, touched, node=node, scope=scope)
 
-    # ---- What may lie over what ----
+    # ---- Overlaps ----
 
     def _overlaps(self) -> Iterator[tuple[Key, Key, int]]:
-        """Inputs that die at a block and outputs that are born there, at the distances the block's schedule allows."""
+        """Yield inputs that die at a block, outputs that are born there, and the distance its schedule permits."""
         for index, moment in enumerate(self.moments):
             dying = {at[0] for at in moment.inputs if at is not None and self._lives[at[0]][1] == index}
             born = {at[0] for at in moment.outputs if at is not None and self._lives[at[0]][0] == index}
@@ -240,7 +243,7 @@ class DeviceBuffer:
 
 
 def _distance(moment: Moment, key: Key, written: Key) -> int | None:
-    """The most demanding distance of a block's inputs that lie in one piece and its outputs in another."""
+    """Return the largest distance that a block requires between inputs in one piece and outputs in another."""
     assert moment.part is not None
     block, overlaps = moment.part.plan.block, moment.part.plan.schedule.overlaps
     found: list[int] = []
@@ -255,7 +258,7 @@ def _distance(moment: Moment, key: Key, written: Key) -> int | None:
 
 
 def merged(boxes: Iterable[Box]) -> tuple[Box, ...]:
-    """Boxes that together are a box, or lie in each other, as one."""
+    """Return the boxes with those merged whose union is a box."""
     pieces: list[Box] = []
     for box in boxes:
         joined = box

@@ -1,4 +1,4 @@
-"""Reads fragments back: what the coordinator in Python runs, and what tests look into."""
+"""Decodes fragments, for the coordinator in Python and for tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Fragment:
     """A fragment whose numbers lie inside it and its buffer.
 
     Attributes:
-        header: who it is for.
+        header: the device and the sizes.
         steps, views, operands, blocks: its sections.
         inputs, outputs: of the model, at the coordinator.
     """
@@ -44,15 +44,15 @@ class Fragment:
 
     @property
     def plan(self) -> int:
-        """The plan's number."""
+        """Return the plan's number."""
         return self.header.plan_high << 32 | self.header.plan_low
 
 
 def decode(data: bytes) -> Fragment:
-    """Read a fragment.
+    """Return a decoded fragment.
 
     Raises:
-        PlanError: it is none, of another version, damaged, or a number in it leads outside.
+        PlanError: it is no fragment, of another version, damaged, or a number in it is out of range.
     """
     size = LAYOUTS[FragmentHeader].size
     if len(data) < size or FragmentHeader(*LAYOUTS[FragmentHeader].unpack_from(data)).magic != MAGIC:
@@ -63,7 +63,7 @@ def decode(data: bytes) -> Fragment:
     if header.bytes != len(data):
         raise PlanError(f"the fragment has {len(data):,} B instead of {header.bytes:,} B: it is incomplete")
     if zlib.crc32(data[:CHECKSUM_AT] + bytes(4) + data[CHECKSUM_AT + 4 :]) != header.checksum:
-        raise PlanError("the fragment is damaged: its checksum is another")
+        raise PlanError("the fragment is damaged: its checksum is wrong")
     ends = _section(data, FragmentEnd, header.ends, header.input_count + header.output_count)
     words = _bytes(data, header.operands, 4 * header.operand_count)
     operands = tuple(int.from_bytes(words[at : at + 4], "little") for at in range(0, len(words), 4))
@@ -94,7 +94,7 @@ def _section(data: bytes, kind: type[Entry], offset: int, count: int) -> tuple[E
 
 
 def _problems(fragment: Fragment) -> Iterator[str]:
-    """What the coordinator must not trust: views, ends and messages. Blocks are the device library's to check."""
+    """Yield wrong views, ends and messages. The device library checks the blocks."""
     limit = fragment.header.buffer_bytes
     for view in fragment.views:
         last = (view.rows - 1) * view.row_stride + (view.columns - 1) * view.column_stride

@@ -1,4 +1,4 @@
-"""A plan as one fragment per device: the bytes that lie in each one's flash (``schemas/fragment.fbs``)."""
+"""Encodes a plan as one fragment per device, the bytes in its flash (``schemas/fragment.fbs``)."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from tflite_fuse.split.fragments.structs import (
 )
 
 CHECKSUM_AT = 12
-"""Byte of a fragment where its checksum lies; behind it lies the plan's number."""
+"""Offset of the checksum in a fragment; the plan's number follows it."""
 
 
 @dataclass(frozen=True)
 class Fragments:
-    """Of all devices of a plan.
+    """The fragments of a plan.
 
     Attributes:
         plan: its number, in all of them.
@@ -57,7 +57,7 @@ class Fragments:
 
 
 def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[Part]]) -> Fragments:
-    """The fragments of a plan.
+    """Return the fragments of a plan.
 
     Args:
         network, plan: as split.
@@ -66,7 +66,7 @@ def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[P
     Raises:
         BlockError: a piece cannot be a block.
         LimitError: more workers than fragments can number.
-        PlanError: a device cannot do what the plan asks for.
+        PlanError: a device cannot execute its part of the plan.
     """
     if plan.workers > MAX_WORKERS:
         raise LimitError(f"a plan has at most {MAX_WORKERS} workers, not {plan.workers}")
@@ -79,12 +79,12 @@ def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[P
 
 
 def encode(program: DeviceProgram) -> bytearray:
-    """A device's program as bytes, without the plan's number and without a checksum."""
+    """Return a device's program as bytes, without the plan's number and without a checksum."""
     return _Writer(program).data
 
 
 def fragment_bytes(program: DeviceProgram) -> int:
-    """What ``encode`` writes, counted."""
+    """Return the size in bytes that ``encode`` would write."""
     messages = [step for step in program.steps if isinstance(step, Message)]
     copies = sum(isinstance(step, Copy) for step in program.steps)
     computed = [step for step in program.steps if isinstance(step, Run | Operator)]
@@ -171,7 +171,7 @@ class _Writer:
         return first
 
     def _block(self, part: Part) -> int:
-        """The number of a block. Those that compute the same of other operands are stored once."""
+        """Return the number of a block. Blocks of the same computation on other operands are stored once."""
         key = id(part.plan)
         if key not in self.numbers:
             self.numbers[key] = len(self.blocks)

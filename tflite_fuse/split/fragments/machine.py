@@ -1,9 +1,9 @@
-"""Runs the coordinator's fragment in Python, step by step, and says what comes next: the C worker's twin.
+"""Runs the coordinator's fragment in Python, step by step: the twin of the C worker.
 
     machine.begin(inputs)
     while (event := machine.next()).kind is not EventKind.FINISHED: …
 
-Its caller moves the messages, as with ``tflite_fuse_worker.h``. It runs no blocks: the coordinator has none.
+The caller moves the messages, as with ``tflite_fuse_worker.h``. It runs no blocks: the coordinator has none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tflite_fuse.split.protocol import PAYLOAD_BYTES
 
 
 class EventKind(Enum):
-    """What comes next."""
+    """The kind of the next event."""
 
     SEND = 1
     RECEIVE = 2
@@ -34,10 +34,10 @@ class EventKind(Enum):
 
 @dataclass(frozen=True)
 class Event:
-    """What comes next.
+    """The next event.
 
     Attributes:
-        kind: what.
+        kind: its kind.
         peer, sequence, nbytes: of a message.
         step: number of the step in the fragment.
     """
@@ -53,10 +53,10 @@ class Operators(Protocol):
     """Operators of a model by their numbers there."""
 
     def sizes(self, number: int) -> tuple[Sequence[int], Sequence[int]]:
-        """Bytes of each input and of each output."""
+        """Return the bytes of each input and of each output."""
 
     def run(self, number: int, inputs: Sequence[Int8Array]) -> Sequence[Int8Array]:
-        """Outputs' bytes from inputs' bytes, flat."""
+        """Return the outputs' bytes, flat, from the inputs' bytes."""
 
 
 class Machine:
@@ -64,7 +64,7 @@ class Machine:
 
     Args:
         fragment: decoded, and so checked.
-        operators: runs what no block holds; None refuses it.
+        operators: runs operators that no block holds; None refuses them.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Machine:
         self._step = self._done = 0
 
     def begin(self, inputs: Sequence[Int8Array] = ()) -> None:
-        """The next inference, from bytes of the inputs, flat. Raises PlanError: there are others."""
+        """Begin the next inference with the inputs' bytes, flat. Raises PlanError if number or sizes differ."""
         sizes = [end.bytes for end in self.fragment.inputs]
         if [len(each) for each in inputs] != sizes:
             raise PlanError(f"the model has inputs of {sizes} B, and {[len(each) for each in inputs]} B were given")
@@ -86,11 +86,11 @@ class Machine:
         self._step = self._done = 0
 
     def outputs(self) -> list[Int8Array]:
-        """When the inference is finished, the outputs' bytes."""
+        """Return the outputs' bytes after the inference."""
         return [self.buffer[end.offset : end.offset + end.bytes].copy() for end in self.fragment.outputs]
 
     def next(self) -> Event:
-        """What comes next."""
+        """Return the next event."""
         if self._step == len(self.fragment.steps):
             return Event(EventKind.FINISHED, step=self._step)
         step = self._current
@@ -101,16 +101,16 @@ class Machine:
         return Event(kind, step.peer, step.number + self._done // PAYLOAD_BYTES, nbytes, self._step)
 
     def payload(self) -> bytes:
-        """Of the message to send."""
+        """Return the payload of the message to send."""
         event = self._expect(EventKind.SEND)
         return self.buffer[self._message_places()[self._done : self._done + event.nbytes]].tobytes()
 
     def sent(self) -> None:
-        """The message is on its way."""
+        """Report that the message was sent."""
         self._pass(self._expect(EventKind.SEND).nbytes)
 
     def received(self, payload: bytes) -> None:
-        """The message is here. Raises PlanError: it has another size."""
+        """Hand over the received message. Raises PlanError if its size differs."""
         event = self._expect(EventKind.RECEIVE)
         if len(payload) != event.nbytes:
             raise PlanError(f"a message has {len(payload)} B instead of {event.nbytes} B")
@@ -119,10 +119,10 @@ class Machine:
         self._pass(event.nbytes)
 
     def compute(self) -> None:
-        """Run an operator at most, and copy what is to be copied before and behind it.
+        """Perform copies, run at most one operator, and perform the copies behind it.
 
         Raises:
-            PlanError: there is nothing to run it, or it is a block.
+            PlanError: there are no operators, or the step is a block.
         """
         self._expect(EventKind.COMPUTE)
         self._copy_on()
@@ -163,7 +163,7 @@ class Machine:
             self._step, self._done = self._step + 1, 0
 
     def _copy_on(self) -> None:
-        """Do the copies up to the next event."""
+        """Perform the copies up to the next event."""
         while self._step < len(self.fragment.steps) and self._current.kind == StepKind.COPY:
             first = self._current.first
             source, target = (_places(view) for view in self.fragment.views[first : first + 2])
@@ -176,7 +176,7 @@ class Machine:
 
 
 def _places(view: FragmentView) -> npt.NDArray[np.int64]:
-    """Offsets of a view's bytes, in order."""
+    """Return the offsets of a view's bytes, in order."""
     rows = view.offset + view.row_stride * np.arange(view.rows, dtype=np.int64)
     columns = view.column_stride * np.arange(view.columns, dtype=np.int64)
     return (rows[:, None, None] + columns[None, :, None] + np.arange(view.run, dtype=np.int64)).ravel()

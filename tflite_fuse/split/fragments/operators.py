@@ -1,4 +1,4 @@
-"""Operators that no block holds: the coordinator runs them in TFLM, each as a model of its own."""
+"""Operators that no block holds: the coordinator runs each in TFLM as a model of its own."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class WholeOperators:
         self.models = models
 
     def sizes(self, number: int) -> tuple[list[int], list[int]]:
-        """Bytes of each input and of each output. Raises PlanError: there is no such operator."""
+        """Return the bytes of each input and of each output. Raises PlanError if there is no such operator."""
         model = self._model(number)
         sizes = program_of(model).sizes
         ends = (model.main.inputs or (), model.main.outputs or ())
         return [sizes[tensor] for tensor in ends[0]], [sizes[tensor] for tensor in ends[1]]
 
     def run(self, number: int, inputs: Sequence[Int8Array]) -> list[Int8Array]:
-        """Outputs as bytes, flat, from inputs as bytes.
+        """Return the outputs' bytes, flat, from the inputs' bytes.
 
         Raises:
             ModelError: TFLM does not run the operator.
@@ -55,13 +55,13 @@ class WholeOperators:
 
 
 def operators_of(network: Network) -> WholeOperators:
-    """Those of a network."""
+    """Return the operators of a network that no block holds."""
     models = {node.operator: _alone(network, index) for index, node in enumerate(network.nodes) if node.stage is None}
     return WholeOperators(models)
 
 
 def _alone(network: Network, index: int) -> Model:
-    """A model of one operator."""
+    """Return a model of one operator."""
     model, node = remove_plan(network.prepared), network.nodes[index]
     graph = replace(
         model.main,

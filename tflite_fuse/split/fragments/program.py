@@ -1,10 +1,11 @@
-"""What one device does in an inference, as steps over one buffer: a plan, seen from the device, with every place.
+"""One device's part of a plan as steps over one buffer, with every offset.
 
     receive rows 0 … 9 of the image from the coordinator to byte 0; run block 0 from byte 0 to byte 4,800; copy row 9 of
-    its output beside what is used again; send row 9 to worker 1; …
+    its output to a piece that is read later; send row 9 to worker 1; …
 
-Every device goes through its messages in the order of the plan's transfers. So the first transfer in the plan that is
-not done always has a sender and a receiver with nothing else to do before: no devices wait in a circle.
+Every device handles its messages in the order of the plan's transfers. So sender and receiver of the first transfer
+that is not
+done have nothing else to do before it: there is no deadlock.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from tflite_fuse.split.fragments.buffer import DeviceBuffer, Key, Moment, Scope
 from tflite_fuse.split.protocol import PAYLOAD_BYTES
 
 MOST_OPERANDS = 16
-"""Inputs, and outputs, of a block: the device gathers their addresses on its stack."""
+"""Most inputs, and most outputs, of a block: the device keeps their addresses on its stack."""
 
 Extent = tuple[int, int, int]
-"""Rows, columns, bytes that follow each other."""
+"""Rows, columns, contiguous bytes."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A box of a tensor in the buffer: ``run`` bytes that follow each other, in each row column by column.
+    """A box of a tensor in the buffer: in each row and column ``run`` contiguous bytes.
 
     Attributes:
         offset: of the first byte.
-        rows, columns, run: how many of each.
+        rows, columns, run: numbers of each.
         row_stride, column_stride: bytes from one to the next.
     """
 
@@ -50,7 +51,7 @@ class View:
 
 @dataclass(frozen=True)
 class Message:
-    """A transfer, from or to a peer: views whose bytes follow each other. ``number``: messages before it on its way."""
+    """A transfer from or to a peer: the bytes of its views in order. ``number`` counts the messages before it."""
 
     sends: bool
     peer: int
@@ -64,7 +65,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Copy:
-    """From one view to another of the same extent."""
+    """A copy between two views of the same extent."""
 
     source: View
     target: View
@@ -72,7 +73,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Run:
-    """A block: where its inputs and outputs begin, and its scratch."""
+    """A block with the offsets of its inputs, outputs and scratch."""
 
     part: Part
     inputs: tuple[int, ...]
@@ -82,7 +83,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of the model that no block holds: where its inputs and outputs begin, in the order of the node."""
+    """An operator that no block holds, with the offsets of its inputs and outputs, in the order of the node."""
 
     node: int
     number: int
@@ -95,14 +96,14 @@ DeviceStep = Message | Copy | Run | Operator
 
 @dataclass(frozen=True)
 class DeviceProgram:
-    """Of one device.
+    """The program of one device.
 
     Attributes:
         device: a worker, or the coordinator.
-        workers: how many there are.
-        buffer_bytes: of the one buffer.
+        workers: number of workers of the plan.
+        buffer_bytes: of its buffer.
         steps: in order.
-        inputs, outputs: of the model, at the coordinator: where each begins, and its bytes.
+        inputs, outputs: (offset, bytes) of the model's, at the coordinator.
     """
 
     device: int
@@ -114,16 +115,17 @@ class DeviceProgram:
 
 
 def device_program(buffer: DeviceBuffer) -> DeviceProgram:
-    """What a device does in its buffer.
+    """Return a device's program.
 
     Raises:
-        PlanError: a block has more operands than a device takes, or a step reads what the device does not hold.
+        PlanError: a block has more operands than a device supports, or a step reads parts that the device does not
+            hold.
     """
     return _Builder(buffer).program()
 
 
 def parts_of(program: DeviceProgram) -> list[Part]:
-    """The blocks a device stores, each once."""
+    """Return the blocks that a device stores, each once."""
     return list({id(step.part.plan): step.part for step in program.steps if isinstance(step, Run)}.values())
 
 
@@ -205,7 +207,7 @@ class _Builder:
         return self.buffer.pieces[key[0]][key[1]]
 
     def _holder(self, scope: Scope, box: Box) -> Key:
-        """The first piece that holds all of a box."""
+        """Return the first piece that holds all of a box."""
         for key in self.buffer.touched(scope, (box,)):
             if not subtract((box,), (self._piece(key),)):
                 return key
@@ -221,13 +223,13 @@ class _Builder:
     # ---- Copies ----
 
     def _spread(self, scope: Scope, box: Box, written: Key) -> Iterator[Copy]:
-        """A box that was written into one piece, in all others that have some of it."""
+        """Yield copies of a box from the piece it was written to into all others that overlap it."""
         for key in self.buffer.touched(scope, (box,)):
             for shared in intersect((box,), (self._piece(key),)) if key != written else ():
                 yield _copy(self._view(written, shared), self._view(key, shared))
 
     def _gathered(self, scope: Scope, box: Box, offset: int) -> Iterator[Copy]:
-        """A box in one piece, from those it lies in."""
+        """Yield copies of a box into one place from the pieces that hold parts of it."""
         missing: Region = (box,)
         for key in self.buffer.touched(scope, (box,)):
             for shared in intersect(missing, (self._piece(key),)):
@@ -237,14 +239,14 @@ class _Builder:
             raise PlanError(f"a part of {self.network.values[scope[0]].name} lies in no piece of device {self.device}")
 
     def _scattered(self, scope: Scope, box: Box, offset: int) -> Iterator[Copy]:
-        """From one piece into all that have some of it."""
+        """Yield copies of a box from one place into all pieces that overlap it."""
         for key in self.buffer.touched(scope, (box,)):
             for shared in intersect((box,), (self._piece(key),)):
                 yield _copy(_view(offset, box, shared), self._view(key, shared))
 
 
 def _view(offset: int, outer: Box, box: Box) -> View:
-    """A box inside another one that lies in the buffer row by row."""
+    """Return the view of a box inside another one that is stored row by row."""
     inner = box.within(outer)
     _, width, channels = outer.shape
     rows, columns, run = inner.shape
@@ -253,7 +255,7 @@ def _view(offset: int, outer: Box, box: Box) -> View:
 
 
 def _joined(view: View) -> View:
-    """The same bytes in the same order with runs as long as can be."""
+    """Return the same bytes in the same order with the longest runs."""
     rows, columns, run = view.rows, view.columns, view.run
     if columns == 1 or run == view.column_stride:
         columns, run = 1, columns * run
@@ -264,14 +266,14 @@ def _joined(view: View) -> View:
 
 
 def _copy(source: View, target: View) -> Copy:
-    """Both with the same extent: the finer of the two."""
+    """Return a copy of two views in the finer of their extents."""
     run = min(source.run, target.run)
     rows, columns = max(source.rows, target.rows), max(source.columns, target.columns)
     return Copy(_as(source, (rows, columns, run)), _as(target, (rows, columns, run)))
 
 
 def _as(view: View, extent: Extent) -> View:
-    """A view with other extents, of as many bytes: what is one run there are several here."""
+    """Return a view with other extents of as many bytes; they may divide its runs."""
     rows, columns, run = extent
     row_stride = view.row_stride if view.rows > 1 else columns * run
     column_stride = view.column_stride if view.columns > 1 else run

@@ -1,11 +1,14 @@
-"""What a way takes to the end at least, within the flash that all workers together have.
+"""Lower bounds of the rest of a way to the last cut, within the flash of all workers together.
 
-From the last cut back to the first, for everything that devices may hold at a cut, the least that edges and what
-travels between them take from there on. That alone leads ways into a corner where flash is limited: the quickest
-replicate weights until none is left. So it is worked out under many prices of a byte of flash, too. Under each, what a
-way has taken, the least ahead with flash paid for, less the price of all the flash that is left, is a lower bound of
-what the whole way takes (Lagrange's); the largest of them says best how good a label is. Ways that all workers together
-have no flash left for are recognised for certain, by a price with nothing else to pay.
+From the last cut back to the first, for each distribution of values at a cut, the least cost of edges and transfers
+from there on is
+computed. With limited flash that alone misleads: the quickest ways replicate weights until none is left. So it is also
+computed
+under many prices of a byte of flash. Under each, the cost so far plus the least cost ahead with flash paid for, less
+the price of
+all remaining flash, is a lower bound of the whole way (Lagrange's); the largest of them ranks a label. A price with no
+other cost
+detects ways that all workers together have too little flash for.
 """
 
 from __future__ import annotations
@@ -22,20 +25,20 @@ from tflite_fuse.split.search.edge import Edge
 from tflite_fuse.split.search.labels import Cost, Joints, Label
 
 _STEPS = np.arange(-16, 13)
-"""Prices are what the best way without limits takes, a byte of weights, times powers of the root of 2."""
+"""Exponents of the prices: powers of the root of 2 times the unlimited best way's cost per byte of weights."""
 
 ROOMS = (1.0, 0.985, 0.97, 0.95, 0.92, 0.88)
-"""Parts of the flash: a way planned within less leaves what edges cannot share out evenly."""
+"""Shares of the flash to plan within; the rest is for edges that cannot divide weights evenly."""
 
 Measured = Callable[[Cost], float]
-"""What of a cost adds up to the objective."""
+"""The part of a cost that the objective sums."""
 
 
 class Ahead:
-    """Of one search.
+    """Lower bounds for one search.
 
     Attributes:
-        prices: of a byte of flash; the last row of what is ahead has a price of 1 and nothing else to pay.
+        prices: of a byte of flash; the last row of each bound has price 1 and no other cost.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class Ahead:
         workers: Sequence[Device],
         measured: Measured,
     ) -> None:
-        """``edges`` by the cut they begin at."""
+        """Compute the bounds; ``edges`` are by the cut they begin at."""
         self._joints, self._edges, self._places, self._measured = joints, edges, places, measured
         self._limited = [number for number, worker in enumerate(workers) if worker.flash is not None]
         limits = [worker.flash for worker in workers if worker.flash is not None]
@@ -59,11 +62,12 @@ class Ahead:
             self._ahead = self._worked_out()
 
     def least(self, labels: Sequence[Label], place: int, spent: Callable[[Label], float]) -> npt.NDArray[np.float64]:
-        """What ways to a cut take to the end at least; infinity where there is no way on.
+        """Return lower bounds of ways through labels of a cut; infinity where no way continues.
 
         Returns:
-            A row for each: within the flash there is, then what it would be within less and less of it, and as if all
-            workers were as full as the fullest; last, how full that one is, and what all store in the end at least.
+            A row per label: the bound within the available flash, within ever smaller shares of it, and as if all
+                workers were as full as
+            the fullest; last, the fill of that one, and the least flash that all store in the end.
         """
         columns = len(ROOMS) + 3
         if not labels:
@@ -83,7 +87,7 @@ class Ahead:
         return found
 
     def _worked_out(self) -> dict[int, dict[int, npt.NDArray[np.float64]]]:
-        """By cut and by what is held there: what is ahead under every price, then bytes of flash."""
+        """Return cut → distribution of values → least cost ahead under every price, then bytes of flash."""
         ends: dict[int, dict[int, Edge | None]] = {place: {} for place in self._places}
         ends[self._places[0]][self._joints.holding(None)] = None
         for edge in (edge for edges in self._edges.values() for edge in edges):
@@ -110,7 +114,7 @@ class Ahead:
     def _onward(
         self, edge: Edge, found: Mapping[int, Mapping[int, npt.NDArray[np.float64]]]
     ) -> npt.NDArray[np.float64]:
-        """Of an edge and what comes behind it."""
+        """Return the cost of an edge and of the rest behind it."""
         inside = self._joints.inside(edge)
         flash = sum(edge.flash.get(worker, 0) + int(inside.stored[worker]) for worker in self._limited)
         own = np.append(self._measured(inside) + self.prices * flash, flash)

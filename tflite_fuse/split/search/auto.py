@@ -1,4 +1,4 @@
-"""The best plan for an objective, within the memory of every worker."""
+"""The best plan for an objective within the memory of every worker."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ from tflite_fuse.tuning import TUNING, Tuning
 OBJECTIVES = ("time", "ram", "traffic", "throughput")
 
 FEW_CANDIDATES = 4
-"""Ways to the end whose plans are worked out of many workers and for RAM, which takes placing all buffers."""
+"""Number of ways that become plans with many workers or for RAM, because all their buffers must be placed."""
 
 SHORT = 12
-"""Cuts up to which ways that others beat are followed as well: what they really take may be less."""
+"""Most cuts of a network for which dominated ways are followed, too: their actual cost may be less."""
 
 _UNLIMITED = 1 << 62
 """Bytes."""
 
 MANY = 16
-"""Workers: of more, fewer groups and shorter blocks are looked at."""
+"""Most workers with all groups and block lengths; with more, fewer groups and shorter blocks are searched."""
 
 _COUNTS = {Mode.ROWS: (2, 3, 4, 7, 8, 14, 16), Mode.CHANNELS: (2, 4, 8), Mode.SUMS: (2, 4, 8)}
 _COUNTS_OF_MANY = {Mode.ROWS: (2, 4, 7, 8, 14, 28, 56), Mode.CHANNELS: (4, 8), Mode.SUMS: (4, 8)}
-"""How many workers share an edge, beside all of them where these are not many."""
+"""Numbers of workers that share an edge, beside all of them if they are at most ``MANY``."""
 
 
 def fewer(workers: int) -> int | None:
-    """How many workers to try beside all of so many; None of two and of many."""
+    """Return a smaller number of workers to try beside all; None with two and with many workers."""
     return max((count for count in _COUNTS[Mode.ROWS] if count < workers <= MANY), default=None)
 
 
 def fastest_first(cluster: Cluster) -> list[int]:
-    """The numbers of the workers, of equals the first first."""
+    """Return the numbers of the workers, fastest first, then by number."""
     return sorted(range(len(cluster.workers)), key=lambda w: (-cluster.workers[w].mhz, w))
 
 
 @dataclass(frozen=True)
 class Found:
-    """Plans worth a closer look, the expected best first.
+    """Candidate plans, the expected best first.
 
     Attributes:
         plans: in order.
-        stored: flash that each plan's workers are expected to use, the library's included.
-        bound: what nothing goes below: seconds or bytes by the objective; None where none is known.
-        complete: whether nothing was dropped but what something else beats, or takes more whatever comes behind it.
+        stored: flash that each plan's workers are expected to use, including the library.
+        bound: lower bound of the objective in seconds or bytes; None if none is known.
+        complete: whether only ways were dropped that another dominates, or whose lower bound exceeds the best.
     """
 
     plans: tuple[Plan, ...]
@@ -82,7 +82,7 @@ class Search:
         among: Sequence[int] | None = None,
         tuning: Tuning = TUNING,
     ) -> None:
-        """``among``: the workers that may have something to do; None for all."""
+        """Prepare the search; ``among`` are the workers that may get tasks, None for all."""
         self.network, self.cluster, self.accountant, self.objective = network, cluster, accountant, objective
         self.estimates = Estimates(network)
         self.bounds = bounds_of(network)
@@ -102,7 +102,7 @@ class Search:
         self.kinds = [_kind(cluster, worker) for worker in range(len(cluster.workers))]
         measured: Callable[[Cost], float] = {
             "traffic": lambda cost: float(cost.moved),
-            "throughput": lambda cost: 0.0,  # the busiest so far is what is known of a period
+            "throughput": lambda cost: 0.0,  # the load of the busiest worker or link, in Label.load
         }.get(objective, lambda cost: cost.seconds)
         self.measured = measured
         self._asks_ram = objective == "ram" or any(worker.ram is not None for worker in cluster.workers)
@@ -121,13 +121,13 @@ class Search:
         self._rejected: list[tuple[int, Edge]] = []
 
     def within(self, cluster: Cluster) -> Search:
-        """The same search for workers with other limits, knowing what this one has worked out."""
+        """Return the same search for workers with other limits, with the results of this one."""
         other = copy(self)
         other.cluster, other.beam = cluster, replace(self.beam, by_flash=has_flash_limit(cluster))
         return other
 
     def run(self) -> Found:
-        """Raises LimitError: no plan fits the workers' memory."""
+        """Return the plans found. Raises LimitError if no plan fits the workers' memory."""
         _require_flash(self.cluster, self.estimates.weight_bytes)
         if self.objective != "ram":
             return self._run(_UNLIMITED)
@@ -135,18 +135,18 @@ class Search:
         while True:
             try:
                 return self._run(limit)
-            except LimitError:  # no such way within the flash
+            except LimitError:  # none within the flash
                 if not any(ram > limit for ram, _ in self._rejected):
                     raise
                 limit += limit // 8
 
     def _between(self, first: int, last: int) -> Iterator[Edge]:
-        """Edges between two of the places, by their positions."""
+        """Yield the edges between two of the cuts, given by their positions."""
         if last - first <= self.longest:
             yield from self._edges(self.places[first], self.places[last], last - first)
 
     def _run(self, most: int) -> Found:
-        """Within so many bytes of RAM each, beside what the workers have."""
+        """Run within so many bytes of RAM for each worker, beside its own limit."""
         self._rejected = []
         count = len(self.cluster.workers)
         start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, self.joints.nothing(), np.full(count, np.inf))
@@ -180,7 +180,7 @@ class Search:
         return plans_of(label, self.network, self.cluster, _words(label, self.cluster))
 
     def _all_edges(self, most: int) -> dict[int, list[tuple[Edge, int]]]:
-        """By the cut they begin at, edges that fit into so many bytes of RAM each, and the bytes."""
+        """Return cut → edges that begin there and fit into so many bytes of RAM per worker, and their RAM bytes."""
         found: dict[int, list[tuple[Edge, int]]] = {place: [] for place in self.places}
         for last in range(1, len(self.places)):
             for first in range(last - 1, -1, -1):
@@ -194,7 +194,7 @@ class Search:
         return found
 
     def _edges(self, first: int, last: int, length: int) -> Iterator[Edge]:
-        # Edges on one worker join without a loss; longer ones only matter where their blocks' rings do.
+        # Edges on one worker join without a loss; longer ones only matter for the RAM of their blocks' rings.
         for worker in self._singles() if length == 1 or self._asks_ram else ():
             if edge := self.maker.edge(first, last, Mode.ONE, (worker,)):
                 yield edge
@@ -206,20 +206,19 @@ class Search:
                     yield edge
 
     def _must_cut(self, first: int, last: int) -> bool:
-        """Whether some worker could not store the nodes, or not all is needed; else one worker moves fewest bytes."""
+        """Return whether some worker could not store the nodes, or not all are needed; otherwise one worker moves
+        fewest bytes."""
         size = sum(self.estimates.weight_bytes[first:last]) + LIBRARY_BYTES
         smallest = min((w.flash for w in self.cluster.workers if w.flash is not None), default=None)
         return (smallest is not None and size > smallest) or self._asks_ram or self.bounds.leaves_out
 
     def _singles(self) -> list[int]:
-        """Workers an edge may be whole on: all, or of many the four first."""
+        """Return the workers on which an edge may be whole: all, or the first four of many."""
         return self.order[:MANY] if len(self.order) <= MANY else self.order[:4]
 
     def _is_next(self, label: Label, edge: Edge) -> bool:
-        """Whether a worker that begins to work alone is the first of those like it that have nothing to do yet.
-
-        Which of several equal workers it is makes no difference, so only one way is followed.
-        """
+        """Return whether a worker that begins to work alone is the first idle one of its kind: equal workers need only
+        one way."""
         if edge.mode is not Mode.ONE or label.flash[edge.workers[0]]:
             return True
         kind = self.kinds[edge.workers[0]]
@@ -232,7 +231,7 @@ class Search:
             yield tuple(sorted(self.order[:count]))
 
     def _limit(self, edge: Edge, most: int) -> int:
-        """RAM each worker of an edge has."""
+        """Return the RAM bytes of each worker of an edge."""
         limits = (self.cluster.workers[worker].ram for worker in edge.workers)
         return min(most, *(_UNLIMITED if limit is None else limit for limit in limits))
 
@@ -241,13 +240,13 @@ class Search:
         return all(w.flash is None or used + (LIBRARY_BYTES if used else 0) <= w.flash for used, w in workers)
 
     def _bound(self) -> float | None:
-        """What no plan goes below by the objective; None for RAM."""
+        """Return the lower bound of the objective; None for RAM."""
         if self.objective == "traffic":
             return float(self.bounds.moved)
         return None if self.objective == "ram" else self.bounds.seconds(self.cluster, self.estimates)
 
     def _refusal(self, reached: int) -> LimitError:
-        """Why no way leads farther than a cut."""
+        """Return the reason why no way leads beyond a cut."""
         if across := [each for each in self._rejected if each[1].first <= reached < each[1].last]:
             ram, edge = min(across, key=lambda each: each[0])
             room = max(self.cluster.workers[worker].ram or 0 for worker in edge.workers)
@@ -264,12 +263,12 @@ class Search:
 
 
 def has_flash_limit(cluster: Cluster) -> bool:
-    """Whether any worker's flash is limited."""
+    """Return whether any worker's flash is limited."""
     return any(worker.flash is not None for worker in cluster.workers)
 
 
 def _kind(cluster: Cluster, worker: int) -> object:
-    """Equal for workers that can stand in for each other."""
+    """Return a key that is equal for interchangeable workers."""
     device = cluster.workers[worker]
     joined = frozenset(other for other in range(len(cluster.workers)) if cluster.is_direct(worker, other)) | {worker}
     media = tuple(worker in members for members in cluster.media)
@@ -277,7 +276,7 @@ def _kind(cluster: Cluster, worker: int) -> object:
 
 
 def _require_flash(cluster: Cluster, sizes: Sequence[int]) -> None:
-    """Raises LimitError: all workers together cannot store the weights once."""
+    """Raise LimitError if all workers together cannot store the weights once."""
     room = sum(inf if each.flash is None else max(0, each.flash - LIBRARY_BYTES) for each in cluster.workers)
     if sum(sizes) > room:
         raise LimitError(
@@ -287,7 +286,7 @@ def _require_flash(cluster: Cluster, sizes: Sequence[int]) -> None:
 
 
 def _words(label: Label, cluster: Cluster) -> str:
-    """How a way is cut, in a sentence."""
+    """Return how a way is cut, in a sentence."""
     edges: list[Edge] = []
     here: Label | None = label
     while here is not None and here.edge is not None:

@@ -1,17 +1,17 @@
-"""What no split goes below: elements that have to travel, and work that has to be done, however a network is cut.
+"""Lower bounds over all splits, and the selection of labels at a cut.
 
-An element without a reader, as every other row before a convolution of stride 2 and kernel size 1, need not be sent nor
-computed, and a split by rows leaves it out. So what is needed is followed from the outputs back: per value a set of
-rows, one of columns and one of channels all of whose elements some reader needs, of several readers that of the one
-that needs most. What all of them need together may be more: a bound stays below it.
+Bounds: an element without a reader, as every other row before a convolution of stride 2 and kernel size 1, need not be
+sent or
+computed. So the needed sets of rows, columns and channels are propagated from the outputs back; where several readers
+need
+parts of a value, the largest part counts. Their union may be larger, so the result is a lower bound.
 
-Which ways to a cut are followed.
-
-Of ways after which the same devices hold the same, one that is not better in anything is beaten: by what edges are
-expected to take, it is on no best way. As a plan may take less than expected, some of those are kept beside the others.
-Where more than the beam's width are unbeaten, those are dropped that take most with what they have ahead (``ahead``);
-that loses nothing that is expected to be the best as long as the best way found takes no more than the least of them
-would. Where this is not so the result is no more than the best one found.
+Beam: of labels with the same distribution of values, one that is better in nothing is dominated by expected cost. As
+actual costs may be
+lower, some dominated ones are kept. If more labels than the beam's width are not dominated, those with the largest cost
+including the bound ahead (``ahead``) are dropped. That loses nothing as long as the best way found costs no more than
+the
+least dropped bound; otherwise the result is only the best one found.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Label
 
 Sets = tuple[npt.NDArray[np.bool_], ...]
-"""Which rows, which columns and which channels of a value."""
+"""Masks of the rows, columns and channels of a value."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of the splits of a network.
+    """Lower bounds over all splits of a network.
 
     Attributes:
-        moved: bytes: every input element that workers need leaves the coordinator, all outputs of theirs reach it. The
-            coordinator runs what no worker can, and has the inputs of that.
+        moved: bytes: every input element that workers need leaves the coordinator, and all of their outputs reach it.
+            The
+            coordinator runs operators without stage and has their inputs.
         sent: of these, bytes that leave the coordinator.
-        leaves_out: whether that is less than the inputs and outputs have.
-        shares: of each node's output, how much is needed at least: 1.0 is all of it.
+        leaves_out: whether that is less than all inputs and outputs.
+        shares: least share of each node's output that is needed; 1.0 is all of it.
     """
 
     moved: int
@@ -54,7 +55,7 @@ class Bounds:
     shares: tuple[float, ...]
 
     def seconds(self, cluster: Cluster, estimates: Estimates) -> float:
-        """Under the cost model: all work is done once, shared without loss, by workers that never wait."""
+        """Return a lower bound in seconds: all work is done once, shared without loss, by workers that never wait."""
 
         def work(target: Target) -> float:
             return sum(estimates.whole_instructions(node, target) * share for node, share in enumerate(self.shares))
@@ -64,7 +65,7 @@ class Bounds:
 
 
 def bounds_of(network: Network) -> Bounds:
-    """Of every split of the network."""
+    """Return the bounds over every split of the network."""
     needed = _needed(network)
     on_workers = [node for node in network.nodes if node.stage is not None]
     read = set(network.inputs) & {value for node in on_workers for value in node.inputs}
@@ -78,8 +79,8 @@ def bounds_of(network: Network) -> Bounds:
 
 
 def _needed(network: Network) -> list[Sets]:
-    """Of each value."""
-    made = set(network.outputs) - set(network.inputs)  # an input that is an output, too, the coordinator has
+    """Return the needed sets of each value."""
+    made = set(network.outputs) - set(network.inputs)  # the coordinator has inputs that are outputs, too
     found = [_sets(network.shape(value), value in made) for value in range(len(network.values))]
     for node in reversed(range(len(network.nodes))):
         for value, sets in _read(network, node, found):
@@ -91,7 +92,7 @@ def _needed(network: Network) -> list[Sets]:
 
 
 def _read(network: Network, node: int, found: Sequence[Sets]) -> list[tuple[int, Sets]]:
-    """What a node has to read of its inputs, in whole sets of rows, columns and channels."""
+    """Return the sets of rows, columns and channels that a node reads of its inputs."""
     if not can_be_cut(network.nodes[node]):
         return [(value, _sets(network.shape(value), True)) for value in network.nodes[node].inputs]
     output = network.nodes[node].outputs[0]
@@ -108,7 +109,7 @@ def _read(network: Network, node: int, found: Sequence[Sets]) -> list[tuple[int,
 def _needs(network: Network, node: int, box: Box) -> Sequence[tuple[int, Box]]:
     try:
         return box_needs(network, node, box)
-    except BlockError:  # it reads nothing but padding
+    except BlockError:  # it reads only padding
         return ()
 
 
@@ -125,17 +126,18 @@ Key = Callable[[Label], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Beam:
-    """Which labels are worth keeping at a cut.
+    """Selects the labels to keep at a cut.
 
     Attributes:
-        key: the objective, then what decides between equals.
-        holding: equal for labels after which the same devices hold the same.
-        by_flash: whether it is limited, so that a way that uses less may reach farther. RAM is free again behind each
-            edge: what fits there does.
-        by_load: whether the busiest counts, so that a way may become better that leaves others more to do.
-        width: how many are kept.
-        alike: how many of those in which the same devices hold the same; three times as many within limited flash.
-        spare: how many are kept beside them that something beats, where there is room.
+        key: the objective, then the order among equals.
+        holding: label → number, equal for labels with the same distribution of values.
+        by_flash: whether flash is limited, so a way with less may continue where others cannot. RAM is free again
+            behind each edge,
+            so it does not count.
+        by_load: whether the busiest worker counts, so a way that leaves more to others may become better.
+        width: most labels kept.
+        alike: most labels kept of one distribution; three times as many with limited flash.
+        spare: most dominated labels kept beside them, if there is room.
     """
 
     key: Key
@@ -147,12 +149,13 @@ class Beam:
     spare: int
 
     def kept(self, labels: Sequence[Label], least: npt.NDArray[np.float64]) -> tuple[list[Label], float]:
-        """The labels to keep, best first, and the least that any takes that was dropped though nothing beats it.
+        """Return the labels to keep, best first, and the least cost of those dropped without being dominated.
 
         Args:
             labels: ways to one cut.
-            least: a row for each: what it takes to the end at least; then the same in other views, each of which keeps
-                its share of labels; infinity where it does not get there.
+            least: a row for each: lower bound of the whole way, then the same in other views, each of which keeps its
+                share of
+                labels; infinity where no way continues.
         """
         order = sorted(range(len(labels)), key=lambda number: self.key(labels[number]))
         groups: dict[int, list[int]] = {}
@@ -174,7 +177,7 @@ class Beam:
         return [labels[number] for number in kept], float(least[unbeaten, 0].min(initial=inf))
 
     def _split(self, labels: Sequence[Label], group: list[int]) -> tuple[list[int], list[int]]:
-        """Those of labels that hold the same, given best first, which nothing beats, and the others."""
+        """Return the non-dominated labels of one distribution, given best first, and the others."""
         unbeaten, beaten = list[int](), list[int]()
         left = np.array([self._left(labels[number]) for number in group])
         best = np.empty_like(left)
@@ -187,13 +190,13 @@ class Beam:
         return unbeaten, beaten
 
     def _left(self, label: Label) -> npt.NDArray[np.float64]:
-        """What a way leaves to what comes behind it, beside its key, the smaller the better: flash used, and loads."""
+        """Return what a way leaves to later edges beside its key, smaller is better: flash used, and loads."""
         flash = [np.array(label.flash, np.float64)] if self.by_flash else []
         return np.concatenate([*flash, label.load, label.taken] if self.by_load else [*flash, np.empty(0)])
 
 
 def _chosen(numbers: list[int], least: npt.NDArray[np.float64], most: int) -> list[int]:
-    """At most so many labels: the best in each view in turn."""
+    """Return at most so many labels: the best in each view in turn."""
     if len(numbers) <= most:
         return numbers
     ranks = np.argsort(least[numbers], axis=0, kind="stable")

@@ -1,4 +1,4 @@
-"""Edges by channels, node by node: of outputs, or where a convolution's input lies distributed, of inputs."""
+"""Edges by channels, node by node: by output channels, or by input channels if a convolution's input is distributed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tflite_fuse.split.search.edge import (
 from tflite_fuse.split.search.estimates import Estimates
 
 Parts = dict[int, Region]
-"""Of a value, what each worker computes."""
+"""Worker → the region of a value that it computes."""
 
 
 def channels_edge(
     network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
 ) -> Edge | None:
-    """None where the nodes cannot be cut like this."""
+    """Return the edge by output channels; None if the nodes cannot be cut like this."""
     if any(not can_be_cut(network.nodes[node]) for node in range(first, last)):
         return None
     walk = _Walk(network, cluster)
@@ -42,7 +42,7 @@ def channels_edge(
 def sums_edge(
     network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
 ) -> Edge | None:
-    """The same, with the convolutions inside that read what is distributed, or the only one, cut by input channels."""
+    """Return the edge with convolutions of distributed inputs, or the only one, cut by input channels."""
     if any(not can_be_cut(network.nodes[node]) for node in range(first, last)):
         return None
     if not (sums := tuple(_sums(network, cluster, first, last, workers))):
@@ -72,7 +72,7 @@ def _sums(network: Network, cluster: Cluster, first: int, last: int, workers: tu
 
 
 def _shares(cluster: Cluster, network: Network, node: int, workers: Sequence[int]) -> dict[int, Range]:
-    """Input channels of a node for each worker that gets some."""
+    """Return worker → range of a node's input channels."""
     return _ranges(cluster, network.shape(network.nodes[node].inputs[0])[2], workers)
 
 
@@ -91,7 +91,7 @@ def _by_outputs(network: Network, cluster: Cluster, node: int, workers: Sequence
 def _go_over_sums(
     walk: _Walk, larger: Extended, node: int, parts: Sequence[Range], shares: Mapping[int, Range], outputs: Parts
 ) -> None:
-    """Each worker sums over its channels; then the owners of output channels add."""
+    """Let each worker sum over its channels, then the owners of output channels add."""
     made = larger.nodes[node]
     network = larger.network
     together = False
@@ -115,11 +115,11 @@ def _as_sums(box: Box) -> Box:
 
 
 class _Walk:
-    """From node to node: who computes what, and what has to travel before.
+    """The tasks and transfers so far, node by node.
 
     Attributes:
-        needs: of each value from before, what each worker needs of it.
-        known: who holds what of the values computed so far.
+        needs: value from before → device → region that it needs.
+        known: value computed so far → device → region that it holds.
     """
 
     def __init__(self, network: Network, cluster: Cluster) -> None:
@@ -129,7 +129,7 @@ class _Walk:
         self._groups: list[tuple[list[Transfer], dict[int, list[Step]]]] = []
 
     def go(self, node: int, parts: Parts, together: bool = False) -> None:
-        """On with a node; ``together`` with the one before: what it needs travels as early as what that one needs."""
+        """Add a node; with ``together``, its transfers are sent as early as those of the node before."""
         moved: list[Transfer] = []
         fields = {worker: receptive_field(self.network, node, region) for worker, region in parts.items()}
         for source in dict.fromkeys(self.network.nodes[node].inputs):
@@ -154,7 +154,7 @@ class _Walk:
         return [self._phase(moved, steps) for moved, steps in self._groups]
 
     def held(self, network: Network, last: int) -> dict[int, dict[int, Region]]:
-        """Of each value of the model's network that leaves, who holds what."""
+        """Return, for each value of the model's network that leaves, device → region that it holds."""
         own = {value: parts for value, parts in self.known.items() if value < len(network.values)}
         return {
             value: with_coordinator(network, value, parts)

@@ -1,14 +1,11 @@
-"""What stands between two cuts of a model.
+"""Edges: nodes between two cuts under one partition; the order of a phase's messages; and plans on one worker.
 
-In which order the messages of a phase are sent.
-
-Every device goes through its messages in the plan's order, so what it sends waits for what it is to receive before.
-Where workers exchange what they have, receiver after receiver, each waits for nearly all before it. In two halves
-no device waits within a half: first all messages to higher numbers, the highest sender's first, then all to lower ones,
-the lowest sender's first; or the other way about, which is better where the low ones are done later. What goes to the
-coordinator comes before, what it hands on comes behind.
-
-Everything on one worker: what a split is measured against.
+Every device handles its messages in the plan's order, so its sends wait for earlier receives. Where workers exchange
+parts, receiver
+after receiver, each waits for nearly all before it. In two halves no device waits within a half: first all messages to
+higher
+numbers, the highest sender's first, then all to lower ones, the lowest sender's first; or the other way round, which is
+better if the low ones finish later. Messages to the coordinator come before, those it forwards behind.
 """
 
 from __future__ import annotations
@@ -27,11 +24,11 @@ from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentBlock, Fragment
 from tflite_fuse.split.search.estimates import Estimates
 
 TASK_BYTES = sum(LAYOUTS[each].size for each in (FragmentStep, FragmentBlock)) + 80
-"""Flash of a block beside its stages: its step, where it is, and the header of its options, about."""
+"""Approximate flash of a block beside its stages: its step, its entry, and the header of its options."""
 
 
 class Mode(Enum):
-    """How an edge is cut."""
+    """The partition of an edge."""
 
     ONE = "whole on one worker"
     ROWS = "by rows"
@@ -45,12 +42,12 @@ class Edge:
 
     Attributes:
         first, last: cuts.
-        mode: how.
-        workers: who takes part; those with an empty share are left out.
-        needs: of each value from before the edge, what each worker needs of it.
-        build: what happens; the first phase's transfers of values from before are not in it.
-        inside: what travels at once, time after time, in these phases.
-        held: who holds what of each value that leaves, outputs of the model at the coordinator included.
+        mode: the partition.
+        workers: those that take part; workers with an empty share are left out.
+        needs: value from before the edge → worker → region that it needs.
+        build: returns the phases; the first one lacks the transfers of values from before.
+        inside: groups of simultaneous transfers in these phases.
+        held: value that leaves → device → region that it holds, including outputs of the model at the coordinator.
         work: instructions of each worker.
         flash: bytes of each worker.
         sums: layers that are cut by their input channels; the numbers in ``phases`` and ``inside`` are of the network
@@ -71,12 +68,12 @@ class Edge:
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """What ``build`` says, built when it is first asked for."""
+        """Return the phases, built on first use."""
         return self.build()
 
     @property
     def ends(self) -> tuple[frozenset[object], frozenset[object]]:
-        """What is held behind it, and what is asked before it: equal for edges whose devices hold, or ask, the same."""
+        """Return keys of the values held behind it, and of those needed before it."""
         held, asked = (
             frozenset((value, device, part) for value, parts in of_values.items() for device, part in parts.items())
             for of_values in (self.held, self.needs)
@@ -96,7 +93,7 @@ def edge_of(
     estimates: Estimates,
     sums: tuple[Summed, ...] = (),
 ) -> Edge:
-    """The edge of phases that are there; ``estimates`` of the network their numbers are of."""
+    """Return the edge of existing phases; ``estimates`` is of the network of their numbers."""
     work = dict.fromkeys(workers, 0.0)
     flash = dict.fromkeys(workers, 0)
     for phase in phases:
@@ -111,12 +108,12 @@ def edge_of(
 
 
 def is_read_outside(network: Network, value: int, nodes: set[int]) -> bool:
-    """Whether others than these nodes read a value, or it is the model's output."""
+    """Return whether other nodes read a value, or it is the model's output."""
     return value in network.outputs or any(reader not in nodes for reader in network.readers[value])
 
 
 def returned_at_once(network: Network, tasks: Mapping[int, Task]) -> tuple[Transfer, ...]:
-    """Outputs of the model go to the coordinator at once."""
+    """Return transfers of the model's outputs to the coordinator."""
     return tuple(
         Transfer(value, worker, COORDINATOR, region)
         for worker, task in tasks.items()
@@ -126,21 +123,21 @@ def returned_at_once(network: Network, tasks: Mapping[int, Task]) -> tuple[Trans
 
 
 def with_coordinator(network: Network, value: int, parts: dict[int, Region]) -> dict[int, Region]:
-    """Who holds what of a value: the coordinator has all of an output."""
+    """Return device → region of a value, with all of an output at the coordinator."""
     everything: Region = (whole(network.shape(value)),)
     return {**parts, COORDINATOR: everything} if value in network.outputs else parts
 
 
 Seconds = Callable[[Plan], float]
-"""How long a plan takes on simulated devices."""
+"""Plan → its seconds on simulated devices."""
 
 
 def soonest(plan: Plan, seconds: Seconds, by_phase: bool) -> Plan:
-    """The plan with its messages in the order in which it takes least.
+    """Return the plan with its messages in the quickest order.
 
     Args:
-        plan: with messages in any order that works.
-        seconds: what to make small.
+        plan: with messages in any valid order.
+        seconds: the cost to minimise.
         by_phase: whether each phase may have an order of its own, found phase by phase.
     """
     orders = list(zip(*(_orders(phase) for phase in plan.phases), strict=True))
@@ -156,7 +153,7 @@ def soonest(plan: Plan, seconds: Seconds, by_phase: bool) -> Plan:
 
 
 def _orders(phase: Phase) -> Iterator[Phase]:
-    """The phase in each order, or as it is where what is handed on would be sent too early."""
+    """Yield the phase in each order; unchanged if an order would forward values before they arrive."""
     given = phase.transfers
     after = _waits(given)
     yield phase
@@ -168,7 +165,7 @@ def _orders(phase: Phase) -> Iterator[Phase]:
 
 
 def _place(each: Transfer, upwards: bool) -> tuple[int, ...]:
-    """What transfers are sorted by."""
+    """Return the sort key of a transfer."""
     side = 0 if each.target == COORDINATOR else 2 if each.source == COORDINATOR else 1
     if each.source < each.target:
         return side, not upwards, -each.source, each.target
@@ -176,7 +173,7 @@ def _place(each: Transfer, upwards: bool) -> tuple[int, ...]:
 
 
 def _waits(moved: Sequence[Transfer]) -> list[tuple[int, int]]:
-    """Pairs of which the second hands on what the first brings."""
+    """Return pairs of transfers of which the second forwards values of the first."""
     brought: dict[tuple[int, int], list[int]] = {}
     found: list[tuple[int, int]] = []
     for number, each in enumerate(moved):
@@ -187,7 +184,7 @@ def _waits(moved: Sequence[Transfer]) -> list[tuple[int, int]]:
 
 
 Holders = dict[int, dict[int, Region]]
-"""Of each value, all of it at some devices."""
+"""Value → device → all of the value."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +192,9 @@ class Whole:
     """Nodes on one worker; those without stage at the coordinator.
 
     Attributes:
-        phases: what happens; values from before are there.
-        needs: of each value from before, who needs it.
-        held: of each value that leaves, who holds it.
+        phases: without transfers of values from before.
+        needs: value from before → devices that need it.
+        held: value that leaves → devices that hold it.
     """
 
     phases: tuple[Phase, ...]
@@ -206,8 +203,10 @@ class Whole:
 
 
 def whole_on(network: Network, worker: int, first: int, last: int) -> Whole:
-    """Nodes ``first … last − 1`` on a worker. No device library holds an operator without stage: it runs at the
-    coordinator, which hands on what the worker reads of it."""
+    """Return nodes ``first … last − 1`` on a worker.
+
+    Operators without stage run at the coordinator, which forwards their outputs to the worker.
+    """
     phases = list[Phase]()
     needs, held = Holders(), Holders()
     for nodes in runs_of_nodes(network, range(first, last)):
@@ -236,7 +235,7 @@ def whole_on(network: Network, worker: int, first: int, last: int) -> Whole:
 
 
 def one_worker(network: Network, workers: int, worker: int) -> Plan:
-    """The plan in which one of so many workers does it all."""
+    """Return the plan in which one of so many workers computes everything."""
     found = whole_on(network, worker, 0, len(network.nodes))
     moved = [
         Transfer(value, COORDINATOR, worker, parts[worker]) for value, parts in found.needs.items() if worker in parts
@@ -245,7 +244,7 @@ def one_worker(network: Network, workers: int, worker: int) -> Plan:
 
 
 def runs_of_nodes(network: Network, nodes: range) -> Iterator[list[int]]:
-    """Consecutive nodes with stages together, each node without one by itself."""
+    """Yield runs of nodes with stages, and each node without one alone."""
     for staged, run in groupby(nodes, lambda node: network.nodes[node].stage is not None):
         if staged:
             yield list(run)
@@ -254,7 +253,7 @@ def runs_of_nodes(network: Network, nodes: range) -> Iterator[list[int]]:
 
 
 def whole_task(network: Network, worker: int, nodes: list[int]) -> Task:
-    """All of some nodes on one worker; what others read leaves the task."""
+    """Return the task of some nodes on one worker; values that others read leave it."""
     steps = tuple(Step(node, (whole(network.shape(network.nodes[node].outputs[0])),)) for node in nodes)
     written = [value for node in nodes for value in network.nodes[node].outputs]
     leaving = [value for value in written if leaves(network, value, nodes[-1])]
@@ -262,5 +261,5 @@ def whole_task(network: Network, worker: int, nodes: list[int]) -> Task:
 
 
 def leaves(network: Network, value: int, last: int) -> bool:
-    """Whether a value is read behind a node, or is an output."""
+    """Return whether a value is read behind a node, or is an output."""
     return value in network.outputs or any(reader > last for reader in network.readers[value])

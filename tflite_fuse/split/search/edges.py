@@ -1,13 +1,13 @@
-"""What may stand between two cuts of a model: some nodes under one partition, over some workers.
+"""Candidate edges between two cuts of a model: nodes under one partition, over some workers.
 
-    ONE       all of them on one worker, but operators that no block holds: those run at the coordinator
-    ROWS      a fused block by rows: each worker computes its rows of the last value and, of all values before, what
-              these need; only rows of the first value travel, wide ones inside are computed again at the seam
-    CHANNELS  node by node by output channels: inputs are gathered, depthwise and elementwise nodes stay where they are
-    SUMS      the same, but where a convolution's input lies distributed by channels it stays there: each worker sums
-              over its own, and int32 sums travel to the owners of output channels
+    ONE       all on one worker, except operators that no block holds: those run at the coordinator
+    ROWS      a fused block by rows: each worker computes its rows of the last value and the rows of earlier values that
+              these need; only rows of the first value travel, and halos inside are computed twice
+    CHANNELS  node by node by output channels: inputs are gathered, depthwise and elementwise nodes stay in place
+    SUMS      the same, but a convolution's input that is distributed by channels stays in place: each worker sums over
+              its channels, and int32 sums travel to the owners of output channels
 
-A cut is a place between two nodes where at most one value is alive that the coordinator does not have anyway.
+A cut is a place between two nodes with at most one live value that the coordinator does not have.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from tflite_fuse.split.search.estimates import Estimates
 
 
 def cuts(network: Network) -> tuple[int, ...]:
-    """Places with at most one value alive, 0 and the end included.
+    """Return the places with at most one live value, including 0 and the end.
 
-    Where one stays alive over several places, the first of them: an edge between two would hand on what it neither
-    reads nor writes, as behind a node whose output is the model's and no other's.
+    Where one value stays live over several places, only the first counts: an edge between two of them would forward a
+    value that it
+    neither reads nor writes, as behind a node whose output is only the model's.
     """
     count = len(network.nodes)
     live: list[list[int]] = [[] for _ in range(count + 1)]
@@ -68,7 +69,7 @@ class EdgeMaker:
         self._made: dict[tuple[int, int, Mode, tuple[int, ...]], Edge | None] = {}
 
     def edge(self, first: int, last: int, mode: Mode, workers: tuple[int, ...]) -> Edge | None:
-        """None where the nodes cannot be cut like this."""
+        """Return an edge; None if the nodes cannot be cut like this."""
         key = first, last, mode, workers
         if key not in self._made:
             try:
@@ -153,7 +154,7 @@ class EdgeMaker:
         return self._known_shares[total, speeds]
 
     def _ask(self, asked: dict[int, _Asked], node: int) -> None:
-        """What a node needs of its inputs, all workers at once."""
+        """Add the regions that a node needs of its inputs, for all workers at once."""
         stage = self.network.nodes[node].stage
         assert stage is not None
         wanted = asked[stage.output]
@@ -161,12 +162,12 @@ class EdgeMaker:
             for axis, window in enumerate(windows):
                 found = needed(wanted.axes[axis], window, self.network.shape(value)[axis])
                 if found.holes:
-                    raise BlockError(f"a part of {self.network.nodes[node].name} would read nothing but padding")
+                    raise BlockError(f"a part of {self.network.nodes[node].name} would read only padding")
                 asked.setdefault(value, _Asked({})).widen(axis, found)
 
 
 class _Asked:
-    """Which rows and columns of a value workers need, as arrays: one range of rows each, the same columns."""
+    """Rows and columns of a value that workers need, as arrays: one range of rows each, the same columns."""
 
     def __init__(self, axes: dict[int, Ranges]) -> None:
         self.axes = axes

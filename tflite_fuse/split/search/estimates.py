@@ -1,7 +1,8 @@
-"""What a part of a node takes and stores, quickly: the search asks thousands of times.
+"""Quick estimates of a node's instructions and flash, for thousands of calls by the search.
 
-Instructions are those of whole rows in runs of four pixels, in proportion to rows and channels; what is written into a
-plan is counted from the blocks themselves.
+Instructions are those of whole rows in runs of four pixels, in proportion to rows and channels; a selected plan is
+counted
+from its blocks.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from tflite_fuse.split.cut.regions import Box, whole
 from tflite_fuse.split.fragments.blocks import CHUNK
 
 _TABLE_BYTES = 12
-"""Per output channel of a stage with weights: bias, multiplier, shift."""
+"""Bytes per output channel of a stage with weights: bias, multiplier, shift."""
 
 _BLOCK_BYTES = 64
-"""Of a stage and its tensor in a block's options, about."""
+"""Approximate bytes of a stage and its tensor in a block's options."""
 
 
 class Estimates:
-    """Of the nodes of one network."""
+    """Estimates for the nodes of one network."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
         self._instructions: dict[tuple[int, Target], float] = {}
 
     def instructions(self, node: int, box: Box, target: Target) -> float:
-        """Of a box of a node's output."""
+        """Return the instructions of a box of a node's output."""
         value = self.network.nodes[node].outputs[0]
         return self.whole_instructions(node, target) * box.volume / max(1, prod(self.network.shape(value)))
 
     def whole_instructions(self, node: int, target: Target) -> float:
-        """Of a whole node; 0 for an operator without stage, whose work is not known."""
+        """Return the instructions of a whole node; 0 for an operator without stage, whose work is unknown."""
         key = node, target
         if key not in self._instructions:
             self._instructions[key] = self._count(node, target)
@@ -62,7 +63,7 @@ class Estimates:
 
     @cached_property
     def weight_bytes(self) -> tuple[int, ...]:
-        """Of each node: weights, tables, options."""
+        """Return the bytes of weights, tables and options of each node."""
         found = []
         for node in self.network.nodes:
             weights = 0 if node.stage is None or node.stage.weights is None else int(node.stage.weights.size)
@@ -71,17 +72,17 @@ class Estimates:
         return tuple(found)
 
     def flash(self, node: int, box: Box) -> int:
-        """Bytes of what a box of a node's output needs: the weights of its channels."""
+        """Return the flash bytes for a box of a node's output: the weights of its channels."""
         channels = self.network.shape(self.network.nodes[node].outputs[0])[2]
         return -(-self.weight_bytes[node] * box.shape[2] // max(1, channels))
 
     def everything(self, node: int) -> Box:
-        """All of a node's output."""
+        """Return the box of all of a node's output."""
         return whole(self.network.shape(self.network.nodes[node].outputs[0]))
 
 
 def _as_read(stage: Stage, tensors: Sequence[BlockTensor]) -> Sequence[BlockTensor]:
-    """The tensors a stage's block has: one that sums over a part of the channels reads this part alone."""
+    """Return the tensors of a stage's block: one that sums over some channels reads only these."""
     if not isinstance(stage.parameters, PartOf):
         return tensors
     low, high = stage.parameters.channels

@@ -1,7 +1,8 @@
-"""The search: ways from the first cut to the last one, with what each costs and who holds what then.
+"""The search: ways from the first cut to the last one, with their costs and distributions.
 
-A label is a way to a cut: seconds, bytes moved, flash of every worker, the largest RAM, and what every device holds of
-the value that is alive there. Which labels are kept at a cut, ``beam`` says.
+A label is a way to a cut: seconds, bytes moved, flash of every worker, the largest RAM, and the region that every
+device holds of the live
+value. ``beam`` selects the labels to keep at a cut.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES
 from tflite_fuse.split.search.edge import Edge
 
 MESSAGE_BYTES = sum(LAYOUTS[each].size for each in (FragmentStep, FragmentView))
-"""Flash of a step that sends or receives what lies in one piece; what does not is copied by a few steps more."""
+"""Flash of a step that sends or receives contiguous bytes; others need a few more steps for copies."""
 
 Holders = Mapping[int, Mapping[int, Region]]
-"""Of each value, who holds what."""
+"""Value → device → region that it holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +39,14 @@ class Label:
         before: the way to the cut before, None at the start.
         edge: the last edge, None at the start.
         seconds: every edge's transfers, then its slowest worker; edges one after another.
-        moved: bytes, each hop counted.
-        ram: the largest any worker needs, as far as it was asked for.
+        moved: bytes over all links.
+        ram: the largest RAM of any worker, as far as requested.
         flash: of every worker.
-        held: who holds what of the value alive.
-        load: seconds each worker takes from its first edge to the end of its last, then each device sends, then each
-            receives, the coordinator last of these, then each shared medium.
-        begun: when each worker's first edge began, infinity where there is none yet.
+        held: value → device → region, for the live value.
+        load: seconds of each worker from its first edge to the end of its last, then of each device's sends, then
+            receives,
+            the coordinator last of these, then of each shared medium.
+        begun: when each worker's first edge began, infinity if none has.
     """
 
     before: Label | None
@@ -59,20 +61,21 @@ class Label:
 
     @property
     def period(self) -> float:
-        """Seconds of the worker or link that one inference takes longest: to the next one where many overlap."""
+        """Return the seconds of the busiest worker or link: the time between inferences if many overlap."""
         return float(self.load.max())
 
     @property
     def taken(self) -> npt.NDArray[np.float64]:
-        """Seconds since each worker's first edge began."""
+        """Return the seconds since each worker's first edge began."""
         return np.maximum(0.0, self.seconds - self.begun)
 
 
 class Joints:
-    """What travels where one edge follows another, about: the same for all ways that end alike.
+    """Approximate cost of the transfers between consecutive edges; the same for all ways that end alike.
 
-    Bytes are exact where workers are joined directly; of what goes through the coordinator for several, it may be sent
-    to it once where this counts it for each. The plans that come out are counted by themselves.
+    Bytes are exact where workers are joined directly. A part that goes through the coordinator to several workers is
+    sent to it once but
+    counted for each. Selected plans are counted exactly.
     """
 
     def __init__(self, network: Network, cluster: Cluster) -> None:
@@ -98,7 +101,7 @@ class Joints:
             self._media[number][np.ix_(members, members)] = True
 
     def extended(self, label: Label, edge: Edge, ram: int) -> Label:
-        """The way that goes on with an edge."""
+        """Return the way continued by an edge."""
         between, inside = self.between(label.edge, edge), self.inside(edge)
         stored = (between.stored + inside.stored).tolist()
         for worker, nbytes in edge.flash.items():
@@ -112,42 +115,43 @@ class Joints:
         return Label(label, edge, seconds, moved, max(label.ram, ram), flash, edge.held, load, begun)
 
     def holding(self, edge: Edge | None) -> int:
-        """A number, the same for edges after which the same devices hold the same; of the start for None."""
+        """Return a number, equal for edges with the same distribution behind them; for None that of the start."""
         return 0 if edge is None else self._known(edge)[1]
 
     def between(self, before: Edge | None, edge: Edge) -> Cost:
-        """What travels from where an edge ends, or from the start, to where another one begins."""
+        """Return the cost of the transfers from the end of an edge, or the start, to the beginning of another one."""
         key = self.holding(before), self._known(edge)[2]
         if key not in self._found:
             self._found[key] = self._between({} if before is None else before.held, edge)
         return self._found[key]
 
     def inside(self, edge: Edge) -> Cost:
-        """Of what happens in an edge: transfers, and the slowest worker."""
+        """Return the cost of an edge: transfers, and the slowest worker."""
         if id(edge) not in self._inside:
             self._inside[id(edge)] = self._of_edge(edge)
         return self._inside[id(edge)]
 
     def _known(self, edge: Edge) -> tuple[Edge, int, int]:
-        """The edge, kept alive as it is known by its id, and numbers of what is held behind it and asked before it."""
+        """Return the edge, kept alive as its id is the key, and numbers of its distribution behind and its needs
+        before."""
         if id(edge) not in self._ends:
             held, asked = (self._numbers.setdefault(each, len(self._numbers) + 1) for each in edge.ends)
             self._ends[id(edge)] = edge, held, asked
         return self._ends[id(edge)]
 
     def nothing(self) -> npt.NDArray[np.float64]:
-        """The load of the way to the first cut."""
+        """Return the load of the way to the first cut."""
         return np.zeros(3 * len(self._per_byte) - 1 + len(self._media))
 
     def _between(self, known: Holders, edge: Edge) -> Cost:
-        """Of what an edge needs of values from before it."""
+        """Return the cost of an edge's needs of values from before it."""
         pairs = []
         for value, needed in edge.needs.items():
             held = known.get(value)
             if value in self.network.inputs or held is None:
                 held = {COORDINATOR: (whole(self.network.shape(value)),)}
             pairs.append((self._as_boxes(value, held), self._as_boxes(value, needed)))
-        # Of many devices few take part: the others, and the pairs they would make, are left out.
+        # Only devices that take part: with many devices most pairs have no transfer.
         count = len(self._per_byte)
         numbers = [boxes.devices % count for pair in pairs for boxes in pair]
         everyone = np.unique(np.concatenate([*numbers, [count - 1]]))
@@ -163,10 +167,11 @@ class Joints:
         return self._of_bytes(nbytes, everyone)
 
     def _of_bytes(self, nbytes: npt.NDArray[np.int64], everyone: npt.NDArray[np.int64]) -> Cost:
-        """Of so many bytes from each of some devices to each, the coordinator last.
+        """Return the cost of transfers of so many bytes between all pairs of devices, the coordinator last.
 
-        What goes to the coordinator comes first, then what goes to higher numbers, to lower ones, and what it sends:
-        in this order or the like no device waits within such a step (``sending``).
+        Transfers to the coordinator come first, then those to higher numbers, to lower ones, and the coordinator's: in
+        this order
+        no device waits within a step (``edge``).
         """
         if not nbytes.any():
             return Cost(0.0, 0, self.nothing(), np.zeros(len(self._per_byte) - 1, np.int64))
@@ -226,7 +231,7 @@ class Joints:
 
 @dataclass(frozen=True, eq=False)
 class Cost:
-    """Seconds, bytes moved, the load of devices and links, and the flash workers store what to send and receive in."""
+    """Seconds, bytes moved, load of devices and links, and flash for the steps that send and receive."""
 
     seconds: float
     moved: int
@@ -235,17 +240,17 @@ class Cost:
 
 
 class _Boxes:
-    """Who holds or needs which boxes of a value, as arrays."""
+    """Boxes of a value by device, as arrays."""
 
     def __init__(self, parts: Mapping[int, Region]) -> None:
         pairs = [(device, box) for device, region in parts.items() for box in region]
-        self.parts = parts  # kept alive: it is known by its id
+        self.parts = parts  # kept alive: its id is a key
         self.devices = np.array([device for device, _ in pairs], np.int64)
         ranges = [(box.rows, box.columns, box.channels) for _, box in pairs]
         self.ranges = np.array(ranges, np.int64).reshape(len(pairs), 3, 2)
 
     def common(self, other: _Boxes) -> npt.NDArray[np.int64]:
-        """Elements that each of these and each of the others have in common."""
+        """Return the number of common elements of each pair of boxes."""
         low = np.maximum(self.ranges[:, None, :, 0], other.ranges[None, :, :, 0])
         high = np.minimum(self.ranges[:, None, :, 1], other.ranges[None, :, :, 1])
         found: npt.NDArray[np.int64] = np.maximum(high - low, 0).prod(axis=2)
@@ -253,7 +258,7 @@ class _Boxes:
 
 
 def incoming(label: Label, edge: Edge, network: Network, cluster: Cluster) -> tuple[Transfer, ...]:
-    """What an edge needs of values from before it."""
+    """Return the transfers of values from before that an edge needs."""
     found: list[Transfer] = []
     for value, needed in edge.needs.items():
         held = label.held.get(value)
@@ -264,7 +269,8 @@ def incoming(label: Label, edge: Edge, network: Network, cluster: Cluster) -> tu
 
 
 def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
-    """Tasks of one worker that follow each other, with nothing travelling between, as one: it can fuse more."""
+    """Yield the phases, with consecutive tasks of one worker without transfers between them merged, so they can be
+    fused."""
     waiting: Phase | None = None
     for phase in phases:
         if waiting is not None and _one_after_other(waiting, phase, network):
@@ -296,9 +302,9 @@ def _one_after_other(first: Phase, second: Phase, network: Network) -> bool:
 
 
 def plans_of(label: Label, network: Network, cluster: Cluster, strategy: str) -> Iterator[Plan]:
-    """The plans of a way to the last cut: what one worker does in a row as one task, and if that differs as several.
+    """Yield the plans of a way to the last cut: consecutive tasks of one worker merged, and, if different, separate.
 
-    One task may fuse more, and then holds more lines at once: several need less memory, and may be faster, too.
+    A merged task may fuse more, but then holds more rows at once: separate tasks may need less memory, or be faster.
     """
     chain: list[tuple[Label, Edge]] = []
     here: Label | None = label

@@ -1,4 +1,4 @@
-"""What plans are worth, measured on simulated devices, and how far they go beyond the workers' memory."""
+"""Measures plans on simulated devices, and by how much they exceed the workers' memory."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tflite_fuse.split.search.memory import least_ram, within_ram
 from tflite_fuse.split.simulate.events import Timeline, simulate
 
 _NEXT_TO = 128
-"""Bytes."""
+"""Bytes below which a change of a limit is negligible."""
 
 
 def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: bool = False) -> Timeline:
-    """One inference on simulated devices."""
+    """Return one inference on simulated devices."""
 
     def seconds(_: int, task: Task) -> float:
         if task.worker == COORDINATOR:
-            return 0.0  # operators that no block holds: their work is not known
+            return 0.0  # operators that no block holds: their work is unknown
         device = cluster.workers[task.worker]
         return device.seconds(accountant.instructions(task, device.target))
 
@@ -30,7 +30,7 @@ def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: boo
 
 
 class Measure:
-    """What plans are worth by an objective: each is looked at once."""
+    """Values of plans by an objective; each plan is measured once."""
 
     def __init__(self, cluster: Cluster, accountant: Accountant, objective: str) -> None:
         self.cluster, self.accountant, self.objective = cluster, accountant, objective
@@ -39,7 +39,7 @@ class Measure:
         self._ram: dict[tuple[Plan, int], int] = {}
 
     def needs(self, plan: Plan) -> tuple[Needs, ...]:
-        """Of each worker."""
+        """Return the needs of each worker."""
         if plan not in self._needs:
             self._needs[plan] = self.accountant.over(plan.sums).of_plan(plan, self.cluster)
         return self._needs[plan]
@@ -50,7 +50,7 @@ class Measure:
         return self._timelines[plan]
 
     def best_that_fits(self, ranked: Sequence[Plan]) -> Plan | None:
-        """Of plans, the best first, what is best within the workers' memory, as they are or with thriftier tasks."""
+        """Return the best of ``ranked`` plans, best first, within the workers' memory, as they are or thriftier."""
         best: Plan | None = None
         for number, plan in enumerate(ranked):
             if best is not None and self.objective != "ram" and self.value(plan) >= self.value(best):
@@ -61,7 +61,7 @@ class Measure:
         return best
 
     def thriftier(self, plan: Plan) -> Plan:
-        """The plan with tasks as thrifty as the objective and the workers' RAM ask for."""
+        """Return the plan with the thrift that the objective and the workers' RAM require."""
         limits = [inf if worker.ram is None else worker.ram for worker in self.cluster.workers]
         least = least_ram(plan, self._ram_of) if self.objective == "ram" else plan
         return within_ram(least, limits, self._ram_of) if min(limits) < inf else least
@@ -72,12 +72,12 @@ class Measure:
         return self._ram[plan, worker]
 
     def seconds(self, plan: Plan) -> float:
-        """What orders of messages are chosen by: of the latency, or for throughput the period first."""
+        """Return the cost of an order of messages: the latency, or for throughput the period first."""
         timeline = self.timeline(plan)
         return timeline.period + timeline.seconds * 1e-6 if self.objective == "throughput" else timeline.seconds
 
     def value(self, plan: Plan) -> tuple[float, ...]:
-        """What is to be small, then what decides between equals."""
+        """Return the objective, then the order among equals."""
         timeline, moved = self.timeline(plan), float(plan.moved)
         if self.objective == "ram":
             ram = max((each.ram_bytes for each in self.needs(plan) if each.by_phase), default=0)
@@ -90,7 +90,7 @@ class Measure:
 
 
 def fits(cluster: Cluster, needs: Sequence[Needs]) -> bool:
-    """Whether every worker with something to do has the memory it needs."""
+    """Return whether every worker with something to do has the memory it needs."""
     pairs = list(zip(cluster.workers, needs, strict=True))
     return all(
         (worker.ram is None or each.ram_bytes <= worker.ram)
@@ -101,7 +101,7 @@ def fits(cluster: Cluster, needs: Sequence[Needs]) -> bool:
 
 
 class Beyond:
-    """What plans need beyond what the search expects of them, as far as is known: with so much less it is to plan."""
+    """By how much plans exceed the search's memory estimates so far; the next search lowers the limits by that."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -109,7 +109,7 @@ class Beyond:
         self._before = list(self.flash), self.ram
 
     def less(self, needs: Sequence[Needs], stored: Sequence[int]) -> Cluster:
-        """The workers without what a plan exceeded its estimate by, or if that fits a little less flash."""
+        """Return the workers with limits lowered by a plan's excess over its estimate, or by a little flash."""
         self._before = list(self.flash), self.ram
         pairs = list(zip(self.cluster.workers, needs, strict=True))
         fit = fits(self.cluster, needs)
@@ -122,7 +122,7 @@ class Beyond:
         return self.allowed
 
     def less_far(self) -> Cluster | None:
-        """The workers with half as much taken away from them as last time; None where that is next to nothing."""
+        """Return the workers with half of the last reduction; None if it is negligible."""
         flash, ram = self._before
         if max(self.ram - ram, *(now - before for now, before in zip(self.flash, flash, strict=True))) <= _NEXT_TO:
             return None
@@ -132,7 +132,7 @@ class Beyond:
 
     @property
     def allowed(self) -> Cluster:
-        """The workers with what is left to them."""
+        """Return the workers with the lowered limits."""
         return replace(
             self.cluster,
             workers=tuple(

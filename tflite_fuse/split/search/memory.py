@@ -1,10 +1,11 @@
-"""RAM of edges, and how thrifty their blocks have to be.
+"""RAM of edges, and the thrift of their blocks.
 
-Blocks run quickly where that fits. Where it does not, they are made thriftier step by step: strips of columns, shorter
-runs. For the objective RAM, the limit is the least there is: the smallest number of bytes within which some way leads
-from the first cut to the last one, every edge as thrifty as can be. No way over the same edges needs less, by what
-edges need alone; what lies in memory from one edge to a later one comes on top, and is counted for whole plans. So a
-whole plan's tasks are made thriftier once more, or less thrifty, by what its workers really need (``within_ram``).
+Blocks run quickly if that fits. Otherwise they become thriftier step by step: strips of columns, shorter runs. For the
+objective
+RAM, the limit is the smallest number of bytes with which some way exists, for edges alone; values that stay in memory
+from one edge to
+a later one come on top and are counted for whole plans. So the thrift of a whole plan's tasks is adjusted again by
+its workers' actual needs (``within_ram``).
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.edge import Edge
 
 Ram = Callable[[Plan, int], int]
-"""Bytes that one worker of a plan needs."""
+"""(plan, worker) → RAM bytes."""
 
 
 class EdgeMemory:
-    """Of the edges of one search, each looked at once."""
+    """RAM of the edges of one search, each computed once."""
 
     def __init__(self, cluster: Cluster, accountant: Accountant) -> None:
         self.cluster, self.accountant = cluster, accountant
@@ -32,15 +33,15 @@ class EdgeMemory:
         self._kept: list[Edge] = []
 
     def ram(self, edge: Edge) -> int:
-        """Bytes the worker needs that is given most, from its blocks."""
+        """Return the RAM bytes of the worker with the most input bytes, from its blocks."""
         if id(edge) not in self._ram:
             plan, worker = self._alone(edge)
             self._ram[id(edge)] = self.accountant.over(edge.sums).ram_of(plan, worker)
-            self._kept.append(edge)  # known by its id
+            self._kept.append(edge)  # its id is a key
         return self._ram[id(edge)]
 
     def thrifty(self, edge: Edge, thrift: int) -> Edge:
-        """The edge with thriftier blocks."""
+        """Return the edge with thriftier blocks."""
         if not thrift:
             return edge
         key = id(edge), thrift
@@ -50,7 +51,7 @@ class EdgeMemory:
         return self._made[key]
 
     def within(self, edge: Edge, limit: int) -> tuple[Edge, int]:
-        """The least thrifty form of an edge that stays within a limit, else the thriftiest; and its RAM."""
+        """Return the least thrifty form of an edge within a limit, else the thriftiest; and its RAM bytes."""
         for thrift in range(MOST_THRIFT + 1):
             found = self.thrifty(edge, thrift)
             if self.ram(found) <= limit:
@@ -58,11 +59,11 @@ class EdgeMemory:
         return found, self.ram(found)
 
     def least(self, places: Sequence[int], edges: Callable[[int, int], Iterable[Edge]]) -> int:
-        """The smallest limit within which a way leads from the first place to the last.
+        """Return the smallest limit in bytes with which a way from the first place to the last exists.
 
         Args:
             places: cuts.
-            edges: from one place, by its position, to another one.
+            edges: between two places, by their positions.
         """
         best = [0]
         for last in range(1, len(places)):
@@ -83,13 +84,13 @@ class EdgeMemory:
         return replace(edge, build=lambda: phases, work=work)
 
     def _instructions(self, phases: Sequence[Phase], account: Accountant) -> float:
-        """Of the first worker: about the same share of the work is done again everywhere."""
+        """Return the instructions of the first worker; about the same share of the work is repeated on all."""
         tasks = [task for phase in phases for task in phase.tasks if task.worker != COORDINATOR]
         first = [task for task in tasks if task.worker == tasks[0].worker]
         return sum(account.instructions(task, self.cluster.workers[task.worker].target) for task in first)
 
     def _alone(self, edge: Edge) -> tuple[Plan, int]:
-        """A plan of nothing but the edge, and the worker that is given most."""
+        """Return a plan of only the edge, and the worker with the most input bytes."""
         given = dict.fromkeys(edge.workers, 0)
         for parts in edge.needs.values():
             given.update({w: given[w] + volume(region) for w, region in parts.items() if w != COORDINATOR})
@@ -103,12 +104,12 @@ class EdgeMemory:
 
 
 def within_ram(plan: Plan, limits: Sequence[float], ram: Ram) -> Plan:
-    """The plan with thriftier tasks where a worker is beyond its limit, none thriftier than that takes.
+    """Return the plan with the least thrift that keeps each worker's limit.
 
     Args:
-        plan: whose tasks may be of any thrift.
-        limits: bytes of RAM each worker has; a worker that cannot be within its limit gets as near as can be.
-        ram: counts what a worker needs.
+        plan: tasks of any thrift.
+        limits: bytes of RAM of each worker; a worker that cannot keep its limit gets as near as possible.
+        ram: counts a worker's needs.
     """
     for worker, limit in enumerate(limits):
         if ram(plan, worker) > limit:
@@ -117,13 +118,13 @@ def within_ram(plan: Plan, limits: Sequence[float], ram: Ram) -> Plan:
 
 
 def least_ram(plan: Plan, ram: Ram) -> Plan:
-    """The plan whose neediest worker needs least: as thrifty as that takes, and no thriftier."""
+    """Return the plan with the least RAM of its neediest worker, and no more thrift than that takes."""
     least = max(ram(_thriftiest(plan, worker, ram), worker) for worker in range(plan.workers))
     return within_ram(plan, [least] * plan.workers, ram)
 
 
 def _within(plan: Plan, worker: int, limit: float, ram: Ram) -> Plan:
-    """All of a worker's tasks as thrifty as can be, then one by one as quick as the limit allows."""
+    """Make all of a worker's tasks as thrifty as possible, then one by one as quick as the limit allows."""
     best = _thriftiest(plan, worker, ram)
     for number, phase in enumerate(best.phases) if ram(best, worker) <= limit else ():
         thrift = max((task.thrift for task in phase.tasks if task.worker == worker), default=0)
@@ -138,7 +139,7 @@ def _thriftiest(plan: Plan, worker: int, ram: Ram) -> Plan:
 
 
 def _with_thrift(plan: Plan, worker: int, thrift: int, only: int | None = None) -> Plan:
-    """The plan with a worker's tasks of so much thrift: all, or that of one phase."""
+    """Return the plan with a worker's tasks of this thrift: all, or that of one phase."""
 
     def changed(task: Task, number: int) -> Task:
         return replace(task, thrift=thrift) if task.worker == worker and only in (None, number) else task

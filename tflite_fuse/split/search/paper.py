@@ -1,14 +1,11 @@
-"""How fast a worker is for the published scheme, and how much of the model it gets: Equations 1 to 7.
+"""The published scheme: every layer cut by flattened output positions, with all values through the coordinator.
 
-Data is measured in kilobytes (1,000 B), work in million cycles, delays in milliseconds.
+Equations 1 to 7 rate the workers. Data is in kilobytes (1,000 B), work in million cycles, delays in milliseconds.
 
-The published scheme: every layer cut by flattened output positions, everything through the coordinator.
-
-Algorithm 1 and 2 give each worker the next share of a layer's outputs, in proportion to its rating; Algorithm 3's marks
-are the receptive fields of these ranges; Algorithm 4 is one phase per layer, in which the coordinator sends every
-worker all it needs and gets all outputs back. A worker keeps nothing from one layer to the next.
-
-The published scheme under each of its ratings, within the flash there is.
+Algorithms 1 and 2 give each worker the next share of a layer's outputs, in proportion to its rating; Algorithm 3's
+marks are the receptive
+fields of these ranges; Algorithm 4 is one phase per layer, in which the coordinator sends every worker its inputs and
+collects all outputs. A worker keeps nothing from one layer to the next.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ MOST_ROUNDS = 1000
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of a worker and a model.
+    """Parameters of a worker and a model.
 
     Attributes:
         mhz: frequency f.
@@ -45,22 +42,22 @@ class Profile:
 
 
 def profile(device: Device, k1: float) -> Profile:
-    """That of a device; the delay per message is one per packet, so it counts per kilobyte of a full one."""
+    """Return the profile of a device; the delay per message counts per kilobyte of a full packet."""
     link = device.link
     per_kilobyte = link.delay_ms_per_kilobyte + link.occupancy_ms_per_message / 1.4
     return Profile(device.mhz, k1, per_kilobyte / 1000 + 1 / link.kilobytes_per_second)
 
 
 def seconds(worker: Profile, megacycles: float, kc: float) -> float:
-    """Equations 1 and 2: W/f + (d + 1/B) · K1 · Kc · W."""
+    """Return Equations 1 and 2: W/f + (d + 1/B) · K1 · Kc · W."""
     return megacycles / worker.mhz + worker.seconds_per_kilobyte * worker.k1 * kc * megacycles
 
 
 def rating(worker: Profile, kc: float) -> float:
-    """Equation 5: kilobytes of output per second, what must travel taken into account.
+    """Return Equation 5: kilobytes of output per second, including transfers.
 
     Args:
-        worker: who.
+        worker: its profile.
         kc: the share of the outputs that must travel (Kc), 0 for one device.
     """
     rate = worker.mhz * worker.k1
@@ -68,13 +65,13 @@ def rating(worker: Profile, kc: float) -> float:
 
 
 def shares_of(ratings: Sequence[float], size: float) -> tuple[float, ...]:
-    """Equation 6: what each worker stores of a model of ``size`` bytes."""
+    """Return Equation 6: the bytes that each worker stores of a model of ``size`` bytes."""
     total = sum(ratings)
     return tuple(each * size / total for each in ratings)
 
 
 def without_overflow(ratings: Sequence[float], size: float, room: Sequence[float], names: Sequence[str]) -> list[float]:
-    """Equation 7, repeated: a worker whose share exceeds its storage gives rating to those that have room left.
+    """Return Equation 7, repeated: a worker whose share exceeds its storage gives rating to those with room left.
 
     Args:
         ratings: of Equation 5; their sum stays.
@@ -111,19 +108,19 @@ def without_overflow(ratings: Sequence[float], size: float, room: Sequence[float
 
 
 def paper_plan(network: Network, ratings: Sequence[float], strategy: str) -> Plan:
-    """The plan of Algorithms 1 to 4.
+    """Return the plan of Algorithms 1 to 4.
 
     Args:
-        network: what to cut.
+        network: of the model.
         ratings: of each worker.
-        strategy: how the ratings came about, in words.
+        strategy: how the ratings were computed, in words.
     """
     phases = [_layer(network, index, ratings) for index in range(len(network.nodes))]
     return Plan(len(ratings), tuple(phases), strategy)
 
 
 def travelling_share(plan: Plan, network: Network) -> float:
-    """Kc of a plan: bytes moved over bytes of all outputs."""
+    """Return Kc of a plan: bytes moved over bytes of all outputs."""
     produced = sum(volume((whole(network.shape(value)),)) for node in network.nodes for value in node.outputs)
     return plan.moved / produced if produced else 0.0
 
@@ -149,7 +146,7 @@ def _layer(network: Network, index: int, ratings: Sequence[float]) -> Phase:
 
 
 def _shares(network: Network, index: int, ratings: Sequence[float]) -> Mapping[int, Region]:
-    """What each worker computes of a layer; workers with nothing are left out."""
+    """Return worker → region of a layer that it computes; workers with nothing are left out."""
     node = network.nodes[index]
     shape = network.shape(node.outputs[0])
     if node.stage is None:
@@ -161,7 +158,7 @@ def _shares(network: Network, index: int, ratings: Sequence[float]) -> Mapping[i
 
 
 def _reads_something(network: Network, index: int) -> bool:
-    """Whether every position of a layer can be computed by itself: of a PAD, some would read nothing."""
+    """Return whether every position of a layer can be computed separately; some of a PAD would read nothing."""
     stage = network.nodes[index].stage
     if stage is None or stage.kind is StageKind.PAD:
         return False
@@ -175,13 +172,13 @@ def _reads_something(network: Network, index: int) -> bool:
 
 
 ROUNDS = 12
-"""How often shares are corrected for kernels that two neighbours both store."""
+"""Most corrections of the shares for kernels that two neighbours both store."""
 
 
 def published(
     network: Network, cluster: Cluster, accountant: Accountant, strategy: str
 ) -> tuple[Plan, tuple[Needs, ...]]:
-    """The published scheme; shares are lowered until what a worker really stores fits."""
+    """Return the published scheme's plan and needs; shares are lowered until each worker's actual storage fits."""
     ratings, why = _ratings(network, cluster, accountant, strategy)
     names = [worker.name for worker in cluster.workers]
     room = [_room(worker) for worker in cluster.workers]

@@ -1,1 +1,1 @@
-"""A plan on simulated devices and links, event by event."""
+"""Simulates plans on devices and links, event by event."""

@@ -1,15 +1,17 @@
-"""A timeline as Chrome's trace viewer and Perfetto read it.
+"""Simulates devices that execute their fragments on predicted cores and links, and writes timelines for trace viewers.
 
-What devices do with their fragments, event by event: the programs that really run, on predicted cores and links.
+Other than ``events``, which simulates a plan's transfers and tasks, this follows each device's own fragment: a worker
+computes,
+sends and waits in the order of its fragment, as the C worker does. A sent message is in the network's buffers at once;
+it
+occupies the sender's link after those before it, travels for the latency of the slower end, and occupies the
+receiver's link. Messages are those of ``cluster run`` once all are connected: START to each worker, DATA, and STEP
+after every
+step that a worker computed. No loss, no congestion; copies inside a buffer take no time.
 
-Beside ``events``, which knows a plan's transfers and tasks, this follows each device's own fragment: a worker computes,
-sends and waits for what comes next in its fragment, one after the other, as the C worker does. What is sent lies in the
-network's buffers at once; there one message after another occupies the sender's link, travels for the latency of the
-slower end, and occupies the receiver's. Messages are those of ``cluster run`` once all are connected: START to each
-worker, DATA, and STEP after everything a worker computed. No loss, no congestion; copies inside a buffer take no time.
-
-Several inferences overlap as far as the workers allow: each goes through its fragment for one inference, then for the
-next. The coordinator begins one more than there are workers, and another one whenever one ends.
+Several inferences overlap as far as the workers allow: each runs its fragment for one inference, then for the next. The
+coordinator
+begins one more than there are workers, and another one whenever one ends.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _LANES = ("compute", "send", "receive")
 
 
 def chrome_trace(timeline: Timeline | Course, cluster: Cluster) -> dict[str, Any]:
-    """One process per device, with a row for what it computes and one for what it receives; times in microseconds."""
+    """Return a Chrome or Perfetto trace in microseconds: one process per device, rows for computing and receiving."""
     names = [
         {"ph": "M", "name": "process_name", "pid": device + 1, "tid": 0, "args": {"name": cluster.device(device).name}}
         for device in (COORDINATOR, *range(len(cluster.workers)))
@@ -53,13 +55,13 @@ _MESSAGES = (StepKind.SEND, StepKind.RECEIVE)
 
 @dataclass(frozen=True)
 class Course:
-    """What happened.
+    """The simulated inferences.
 
     Attributes:
-        ends: of each inference, seconds until the coordinator had all outputs; ``seconds`` is the last.
+        ends: seconds until the coordinator had all outputs of each inference; ``seconds`` is the last.
         usage: by device.
-        messages: in the order in which they were handed to the network.
-        spans: what was computed and received.
+        messages: in the order of sending.
+        spans: of computing and receiving.
     """
 
     ends: tuple[float, ...]
@@ -73,18 +75,18 @@ class Course:
 
     @property
     def period(self) -> float | None:
-        """Seconds from the end of one inference to the next one's, without the first quarter; None if there is one."""
+        """Return the seconds between the ends of inferences, without the first quarter; None if there is only one."""
         first = len(self.ends) // 4
         return (self.ends[-1] - self.ends[first]) / (len(self.ends) - 1 - first) if len(self.ends) > 1 else None
 
     @property
     def values(self) -> tuple[Sent, ...]:
-        """Messages with values: those a plan counts, without START and STEP."""
+        """Return the messages with values, which a plan counts, without START and STEP."""
         return tuple(each for each in self.messages if each.kind is Kind.DATA)
 
     @property
     def moved_bytes(self) -> int:
-        """Return the bytes of values over all links: what a plan's ``bytes_moved`` are, for each inference."""
+        """Return the bytes of values over all links: a plan's ``bytes_moved`` times the inferences."""
         return sum(each.payload_bytes for each in self.values)
 
     @property
@@ -102,10 +104,10 @@ class Course:
 
 
 def acts_of(fragment: Fragment, seconds: Sequence[float]) -> Iterator[Act]:
-    """What a device does in order.
+    """Yield a device's actions in order.
 
     Args:
-        fragment: its own.
+        fragment: its fragment.
         seconds: of each of its blocks, in order.
     """
     steps, number = fragment.steps, 0
@@ -131,10 +133,10 @@ def _skip_copies(fragment: Fragment, number: int) -> int:
 
 
 def run_devices(acts: Mapping[int, Sequence[Act]], cluster: Cluster, inferences: int = 1) -> Course:
-    """Inferences, as many at a time as there can be. Raises ValueError: the devices wait for each other.
+    """Return simulated inferences, as many at a time as possible. Raises ValueError at a deadlock.
 
     Args:
-        acts: of the coordinator and of every worker that takes part, in ascending order, in one inference.
+        acts: actions in one inference of the coordinator and of every worker that takes part, in ascending order.
         cluster: their links.
         inferences: at least 1.
     """

@@ -1,12 +1,14 @@
-"""Devices and links, message by message: how long what they do takes.
+"""Event simulation of devices and links, message by message.
 
-Every device has one processor, sends one message after another and receives one message after another; the three do
-not disturb each other. A message occupies its sender, travels for the latency of the slower end, then occupies its
-receiver; or occupies a medium that both share, once, for as long as the slower end takes. Every device goes through its
-own acts in order: what it sends lies in the network at once, for what it receives it waits. No round ends for all. What
-the switch between them does is not part of this: no loss, no congestion, no retransmission.
+Every device has one processor, sends one message at a time and receives one message at a time; the three are
+independent. A message
+occupies its sender, travels for the latency of the slower end, then occupies its receiver; or it occupies a shared
+medium
+once, for as long as the slower end takes. Every device performs its own actions in order: a send returns at once, a
+receive waits. There
+are no global rounds. The switch between devices is not modelled: no loss, no congestion, no retransmission.
 
-Of a plan each device has its transfers and tasks in the plan's order; of a fragment its steps (``devices``).
+The actions are a plan's transfers and tasks in order, or the steps of a fragment (``devices``).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES, Kind
 
 TaskSeconds = Callable[[int, Task], float]
-"""How long a task of a phase takes on its worker."""
+"""(phase, task) → seconds on its worker."""
 
 _CONTROL_BYTES = 4
 """Payload of START and of STEP."""
@@ -29,12 +31,12 @@ _CONTROL_BYTES = 4
 
 @dataclass(frozen=True)
 class Span:
-    """Something that took a while.
+    """An interval of activity.
 
     Attributes:
-        device: whose.
+        device: its device.
         lane: ``compute``, ``send`` or ``receive``.
-        name: what.
+        name: of the task or message.
         start, end: seconds.
     """
 
@@ -47,16 +49,16 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What happened.
+    """Results of one simulated inference.
 
     Attributes:
         seconds: until the coordinator had all outputs and every worker was done.
         busy: seconds each worker computed.
         payload_bytes, frame_bytes: sent over all links, without and with the messages' headers.
-        messages: how many.
-        spans: tasks and transfers, where they were asked for.
+        messages: their number.
+        spans: tasks and transfers, if requested.
         lanes: seconds each device's link is occupied, by ("send" or "receive", device), and each ("medium", number).
-        taken: seconds from the first thing each worker computes to the end of the last.
+        taken: seconds from each worker's first computation to the end of its last.
     """
 
     seconds: float
@@ -70,8 +72,10 @@ class Timeline:
 
     @property
     def period(self) -> float:
-        """Seconds from one inference to the next where many overlap, each worker being at one at a time: of the worker
-        or link that one inference takes longest."""
+        """Return the seconds between inferences if many overlap: those of the busiest worker or link.
+
+        Each worker works on one inference at a time.
+        """
         return max((0.0, *self.taken.values(), *self.lanes.values()))
 
 
@@ -83,7 +87,7 @@ class Sent:
         source, target: devices.
         kind, item: as in its header.
         payload_bytes: without the header.
-        inference: which, from 0.
+        inference: its number, from 0.
     """
 
     source: int
@@ -100,7 +104,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Act:
-    """One thing a device does: sends, waits for a message, or computes (``kind`` STEP) for some seconds."""
+    """An action of a device: sends, waits for a message, or computes (``kind`` STEP) for some seconds."""
 
     kind: Kind
     sends: bool
@@ -112,14 +116,14 @@ class Act:
 
 
 def acts_of_message(sends: bool, peer: int, first: int, nbytes: int) -> Iterator[Act]:
-    """The messages in which so many bytes travel, numbered from ``first``."""
+    """Yield the messages that carry so many bytes, numbered from ``first``."""
     for index, start in enumerate(range(0, nbytes, PAYLOAD_BYTES)):
         yield Act(Kind.DATA, sends, peer, first + index, min(PAYLOAD_BYTES, nbytes - start))
 
 
 @dataclass
 class Usage:
-    """Where a device's seconds go. Links are busy beside the rest.
+    """Seconds of a device. Links are occupied in parallel to computing and waiting.
 
     Attributes:
         computes, waits: seconds.
@@ -133,12 +137,12 @@ class Usage:
 
 
 Who = tuple[int, int]
-"""A device and 0; of the coordinator, which is there once for every inference, that one's number."""
+"""(device, 0); for the coordinator, which exists once per inference, (device, inference)."""
 
 
 @dataclass
 class _Device:
-    """Attributes: what it does, how far it is, since when it waits, and messages that came, by sender and inference."""
+    """A device: its actions, the number done, since when it waits, and received messages by (sender, inference)."""
 
     acts: list[tuple[int, Act]]
     done: int = 0
@@ -148,16 +152,16 @@ class _Device:
 
 
 class Run:
-    """Inferences of devices that go through their acts, as many at a time as there can be.
+    """Simulates inferences of devices with given actions, as many at a time as possible.
 
     Attributes:
         now: seconds until everything is done.
-        ends: of each inference, seconds until the coordinator has gone through its acts.
+        ends: of each inference, seconds until the coordinator has performed its actions.
         usage: by device.
-        sent: messages in the order in which they were handed to the network.
+        sent: messages in the order of sending.
         lanes: seconds each device's link is occupied, by ("send" or "receive", device), and each ("medium", number).
-        began, taken: by worker, when it first computes, and seconds from then to the end of the last.
-        spans: what was computed and received, where that is asked for.
+        began, taken: by worker, when it first computes, and seconds from then to the end of its last computation.
+        spans: of computing and receiving, if requested.
     """
 
     def __init__(
@@ -169,14 +173,14 @@ class Run:
         controls: bool = False,
         spans: bool = False,
     ) -> None:
-        """Go through all. Raises ValueError: the devices wait for each other.
+        """Simulate all inferences. Raises ValueError at a deadlock.
 
         Args:
-            acts: of the coordinator and of every worker that takes part, in ascending order, in one inference.
+            acts: actions in one inference of the coordinator and of every worker that takes part, in ascending order.
             cluster: their links.
             inferences: at least 1.
-            controls: whether START and STEP travel, too.
-            spans: whether to note them.
+            controls: whether START and STEP are sent, too.
+            spans: whether to record them.
         """
         workers = [device for device in acts if device != COORDINATOR]
         starts = [Act(Kind.START, True, device, 0, _CONTROL_BYTES) for device in workers if controls]
@@ -288,7 +292,7 @@ class Run:
         self._at(now + seconds, over)
 
     def _through(self, lane: str, message: Sent, now: float) -> None:
-        """What has travelled occupies the receiver's link, unless it was a medium that both ends share."""
+        """Let a message that has travelled occupy the receiver's link, unless it used a shared medium."""
         if lane == "send":
             self._queue("receive", message.target, message, now)
         else:
@@ -318,7 +322,7 @@ class Run:
 
 
 def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool = False) -> Timeline:
-    """Run a plan once. Raises ValueError: the devices wait for each other."""
+    """Simulate a plan once. Raises ValueError at a deadlock."""
     run = Run(_acts_of(plan, task_seconds), cluster, spans=spans)
     payload = sum(each.payload_bytes for each in run.sent)
     return Timeline(
@@ -334,7 +338,7 @@ def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: boo
 
 
 def _acts_of(plan: Plan, task_seconds: TaskSeconds) -> dict[int, list[Act]]:
-    """What each device does in the plan's order."""
+    """Return each device's actions in the plan's order."""
     acts: dict[int, list[Act]] = {device: [] for device in (*range(plan.workers), COORDINATOR)}
     for number, phase in enumerate(plan.phases):
         for each in phase.transfers:

@@ -1,1 +1,1 @@
-"""Running a plan on this machine, and checking what it declares."""
+"""Runs a plan on this machine and checks its declarations."""

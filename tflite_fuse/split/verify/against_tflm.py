@@ -1,4 +1,4 @@
-"""Is a split bit-exact? All fragments run on this machine, and its tasks in numpy, against the whole model in TFLM."""
+"""Compares a split with the whole model in TFLM: all fragments run on this machine, and the tasks in numpy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tflite_fuse.split.verify.validate import check_plan
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found.
+    """Results of the comparison.
 
     Attributes:
-        runtime, version: what ran the whole model.
-        inputs: how many inferences.
-        witnesses: what ran the fragments.
+        runtime, version: of the whole model's run.
+        inputs: number of inferences.
+        witnesses: implementations that ran the plan.
         first_difference: None exactly if all bytes of all outputs are equal.
     """
 
@@ -52,10 +52,11 @@ def verify_plan(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verified:
-    """Check what the plan declares, then run it on generated inputs and compare with TFLM, byte by byte.
+    """Check the plan's declarations, run it on generated inputs and compare with TFLM, byte by byte.
 
-    Every worker's fragment runs in the device library's worker, compiled for this machine; messages are handed over in
-    this process. The last input also runs in numpy, stage by stage.
+    Every worker's fragment runs in the device library's worker, compiled for this machine; messages are passed within
+    this process. The
+    last input also runs in numpy, stage by stage.
 
     Raises:
         BlockError: a worker refuses its fragment (a defect of this package).
@@ -75,7 +76,7 @@ def verify_plan(
         given = [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
         for name, run in runs.items():
             if name == "numpy" and index < len(samples) - 1:
-                continue  # slow, and one input with all of it different is enough for a second witness
+                continue  # slow, and one input suffices for the second witness
             difference = difference or _difference(network, run(given), wanted, f"input {index} in {name}")
         if progress is not None:
             progress(index + 1, len(samples))

@@ -1,4 +1,4 @@
-"""All devices of a split in this process: workers in C, the coordinator in Python, messages handed over here."""
+"""All devices of a split in this process: workers in C, the coordinator in Python, messages passed in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tflite_fuse.split.fragments.machine import EventKind, Machine, Operators
 
 
 class LocalDevices:
-    """Devices that run their fragments, each with a buffer of its own that begins as junk."""
+    """Devices that run their fragments, each with its own buffer that begins as junk."""
 
     def __init__(self, fragments: Fragments, operators: Operators | None = None) -> None:
         self.workers = [HostWorker(fragment) for fragment in fragments.workers]
@@ -23,10 +23,10 @@ class LocalDevices:
         self.order: list[tuple[int, int, int, int]] = []
 
     def outputs(self, inputs: Sequence[Int8Array]) -> list[Int8Array]:
-        """The model's outputs as bytes, flat; ``order`` has the messages then: sender, receiver, sequence, bytes.
+        """Return the model's outputs as bytes, flat; ``order`` then lists (sender, receiver, sequence, bytes).
 
         Raises:
-            PlanError: the fragments do not fit each other: no device can go on.
+            PlanError: a deadlock: the fragments do not fit each other.
         """
         self.order = []
         self.coordinator.begin([each.ravel() for each in inputs])
@@ -37,7 +37,8 @@ class LocalDevices:
         return self.coordinator.outputs()
 
     def _go_on(self) -> bool:
-        """One round: every device computes, then what two are ready for is handed over. False when all is done."""
+        """Let every device compute, then pass the messages that both ends are ready for; return False when all is
+        done."""
         devices = (COORDINATOR, *range(len(self.workers)))
         sending: dict[tuple[int, int], tuple[int, int]] = {}
         receiving: dict[tuple[int, int], tuple[int, int]] = {}
@@ -60,7 +61,7 @@ class LocalDevices:
         return waiting
 
     def _until_message(self, device: int) -> tuple[int, int, tuple[int, int]]:
-        """What comes next when all is computed: kind, peer, sequence and bytes."""
+        """Return kind, peer, sequence and bytes of a device's next message, after it has computed."""
         if device == COORDINATOR:
             while (event := self.coordinator.next()).kind is EventKind.COMPUTE:
                 self.coordinator.compute()

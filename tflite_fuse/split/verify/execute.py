@@ -1,7 +1,7 @@
-"""A plan run on this machine: every device has memory of its own, and only transfers lead from one to another.
+"""Runs a plan on this machine in numpy: every device has its own memory, and values move only by transfers.
 
-What a device was not given and has not computed is not there, so a plan that forgets something fails. A value's memory
-begins as junk.
+A device can read only what it received or computed, so a plan with a missing transfer fails. A value's memory begins as
+junk.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from tflite_fuse.split.cut.regions import Box, whole
 from tflite_fuse.split.devices import COORDINATOR
 
 RunWhole = Callable[[int, Sequence[Int8Array]], list[Int8Array]]
-"""Computes a node without stage from its inputs' bytes, flat; its outputs, flat."""
+"""(node without stage, its inputs' bytes, flat) → its outputs, flat."""
 
 _JUNK = 0x5A
 
 
 def reference(piece: Piece, inputs: Sequence[Int8Array]) -> Int8Array:
-    """A piece by the numpy reference of its kind."""
+    """Return a piece's output by the numpy reference of its kind."""
     arrays = [_inside(tensor, array) for tensor, array in zip(piece.tensors, inputs, strict=False)]
     operands = [(piece.tensors[index], array.astype(np.int64)) for index, array in enumerate(arrays)]
     return _inside(piece.tensors[-1], run_stage(piece.stage, operands, piece.tensors[-1]))
 
 
 def _inside(tensor: BlockTensor, array: Int8Array) -> Int8Array:
-    """What a stage sees of a tensor's bytes, and back: of uint8 the int8 values of 128 less."""
+    """Return a tensor's bytes as its stage reads them, or back: uint8 with 128 subtracted."""
     flipped: Int8Array = array ^ np.int8(-128) if tensor.element_type is ElementType.UINT8 else array
     return flipped
 
 
 def no_whole_operators(node: int, inputs: Sequence[Int8Array]) -> list[Int8Array]:
-    """For networks that have none."""
+    """Raise PlanError; for networks without operators that only run whole."""
     raise PlanError("the network has operators that only run whole, and nothing was given to run them")
 
 
@@ -51,13 +51,13 @@ class PlanRun:
         self._memory: dict[int, DeviceMemory] = {}
 
     def outputs(self, inputs: Sequence[Int8Array]) -> list[Int8Array]:
-        """The model's outputs as bytes, flat.
+        """Return the model's outputs as bytes, flat.
 
         Args:
             inputs: one int8 array per input of the network, of any shape with as many bytes.
 
         Raises:
-            PlanError: a device reads what it does not hold.
+            PlanError: a device reads values that it does not hold.
         """
         devices = (COORDINATOR, *range(self.plan.workers))
         self._memory = {device: DeviceMemory(self.network) for device in devices}
@@ -106,7 +106,7 @@ class PlanRun:
 
 
 class DeviceMemory:
-    """What one device holds, or one task on top of what its device holds."""
+    """Values that one device holds, or one task in addition to its device."""
 
     def __init__(self, network: Network, below: DeviceMemory | None = None) -> None:
         self._network, self._below = network, below
@@ -126,9 +126,9 @@ class DeviceMemory:
     def load(self, value: int, box: Box) -> Int8Array:
         if value not in self._values:
             if self._below is None:
-                raise PlanError(f"{self._network.values[value].name} is read where nothing of it is")
+                raise PlanError(f"{self._network.values[value].name} is read by a device that holds nothing of it")
             return self._below.load(value, box)
         values, known = self._values[value]
         if not known[box.slices].all():
-            raise PlanError(f"a part of {self._network.values[value].name} is read where it is not")
+            raise PlanError(f"a part of {self._network.values[value].name} is read by a device that does not hold it")
         return values[box.slices].copy()

@@ -1,9 +1,11 @@
-"""Checks a plan against its network, without a single number of the model: who has what when, and who made it.
+"""Checks a plan against its network: who holds and who produces every element, without computing values.
 
-Independently of the search, this follows every element: a transfer brings only what its source holds, a task reads
-only what its worker holds or has just computed, every element that is stored or travels has exactly one declared
-producer, copies are declared as such, a layer cut by its input channels is one exact set of partial sums whose ranges
-are disjoint and complete, and the coordinator has all outputs in the end.
+Independently of the search, every element is followed: a transfer carries only elements that its source holds, a task
+reads only
+elements that its worker holds or has just computed, every stored or transferred element has exactly one declared owner,
+copies are declared as such, a layer cut by its input channels is one exact set of partial sums whose ranges are
+disjoint and
+complete, and the coordinator has all outputs in the end.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from tflite_fuse.split.devices import COORDINATOR
 
 
 def check_plan(network: Network, plan: Plan) -> None:
-    """Raises PlanError: what is wrong, in the words of the network."""
+    """Check a plan. Raises PlanError in the words of the network."""
     _check_sums(network, plan)
     follower = _Follower(network, plan.workers)
     for number, phase in enumerate(plan.phases):
@@ -36,7 +38,7 @@ def check_plan(network: Network, plan: Plan) -> None:
 
 
 class _Follower:
-    """Who holds what, and who made it."""
+    """Region of every value by device, and by owner."""
 
     def __init__(self, network: Network, workers: int) -> None:
         self.network, self.workers = network, workers
@@ -119,7 +121,7 @@ class _Follower:
 
 
 def _check_sums(network: Network, plan: Plan) -> None:
-    """Each layer that is cut by its input channels is one exact set of parts: disjoint, complete, each added once."""
+    """Check each layer that is cut by its input channels: parts are disjoint and complete, each added once."""
     lasts = [index for index, node in enumerate(network.nodes) if _is_addition(node) and _is_last(node)]
     if len(lasts) != len(plan.sums):
         raise PlanError(f"{len(plan.sums)} layers are cut by input channels, and {len(lasts)} are summed")

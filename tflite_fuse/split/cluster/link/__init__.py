@@ -1,1 +1,1 @@
-"""What travels between devices: messages, how they are found in a stream of bytes, and the streams."""
+"""Messages between devices, their framing in a stream of bytes, and the streams."""

@@ -1,7 +1,8 @@
-"""A connection: messages over a stream, numbered and checked. What is not as it must be ends it, with the reason.
+"""A connection: numbered and checked messages over a stream. An unexpected message ends it, with the reason.
 
-It begins with HELLO and WELCOME. With a key, WELCOME and all that follows is signed, and who opened the connection says
-HELLO once more, signed: a recorded HELLO opens nothing, and the one who is served goes on being served.
+It begins with HELLO and WELCOME. With a key, WELCOME and all later messages are signed, and the opener repeats HELLO
+with a
+signature: so a recorded HELLO opens nothing, and the current coordinator keeps its connection.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class LinkError(Exception):
     """A connection ended.
 
     Attributes:
-        fault: why.
-        device: whose fault it is, if that is not the one at the other end; None if it is.
-        words: more about it, from the other end.
+        fault: the reason.
+        device: the device at fault if it is not the one at the other end; else None.
+        words: details from the other end.
     """
 
     def __init__(self, fault: Fault, device: int | None = None, words: str = "") -> None:
@@ -48,12 +49,12 @@ class LinkError(Exception):
         self.fault, self.device, self.words = fault, device, words
 
     def of(self, device: int | None) -> LinkError:
-        """The same with a device to name, unless it has one."""
+        """Return the same error with a device, unless it has one."""
         return LinkError(self.fault, device if self.device is None else self.device, self.words)
 
     @property
     def sentence(self) -> str:
-        """What is to be said of the device, without its name."""
+        """Return the clause about the device, without its name."""
         return _WORDS[self.fault] + (f" ({self.words})" if self.words else "")
 
 
@@ -61,9 +62,9 @@ class Connection:
     """Messages to and from one device.
 
     Attributes:
-        peer: its number, None until it said who it is.
+        peer: its number, None until it has named itself.
         sent, received: bytes of frames so far.
-        watch: is called with every message, and whether it goes out.
+        watch: called with every message and whether it is outgoing.
     """
 
     def __init__(self, stream: Stream, plan: int, me: int, peer: int | None = None, key: bytes | None = None) -> None:
@@ -77,7 +78,7 @@ class Connection:
         self._wish, self._nonce = Wish.RUN, b""
 
     async def send(self, kind: Kind, *, inference: int = 0, item: int = 0, payload: bytes = b"") -> None:
-        """Raises LinkError."""
+        """Send a message. Raises LinkError."""
         message = Message(kind, self._plan, self._me, inference, item, payload)
         data = encode(message, self._outgoing, self._secret or None)
         self._outgoing += 1
@@ -90,7 +91,7 @@ class Connection:
             raise LinkError(Fault.LOST) from error
 
     async def receive(self) -> Message:
-        """The next message. Raises LinkError: there is none, or it must not be; or the other end gave up."""
+        """Return the next message. Raises LinkError if the stream ended, it is invalid, or the peer gave up."""
         frame = await self._next()
         message = checked(frame, self._secret) if self._secret else frame.message
         if message is None:
@@ -104,7 +105,7 @@ class Connection:
         return message
 
     async def _next(self) -> Frame:
-        """With the number that comes now, from whom it should be."""
+        """Return the next frame, checked for number and sender."""
         while (found := self._parser.next()) is None:
             try:
                 data = await self._stream.read()
@@ -124,7 +125,7 @@ class Connection:
         return found
 
     async def open(self, wish: Wish) -> Message:
-        """Say who is there and what is wanted; the answer. Raises LinkError."""
+        """Introduce this device and its wish; return the peer's WELCOME. Raises LinkError."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         await self.send(Kind.HELLO, item=wish if self._key is None else wish | KEYED, payload=nonce)
         frame = await self._next()
@@ -145,7 +146,7 @@ class Connection:
         return answer
 
     async def accept(self) -> Wish:
-        """Who opens the connection (``peer`` from now on), and what for. Raises LinkError."""
+        """Read the introduction of the peer (``peer`` from now on) and return its wish. Raises LinkError."""
         hello = await self.receive()
         if hello.kind != Kind.HELLO or len(hello.payload) != NONCE_BYTES:
             raise LinkError(Fault.ORDER)
@@ -159,7 +160,7 @@ class Connection:
         return self._wish
 
     async def welcome(self, inferences: int) -> None:
-        """Answer. Raises LinkError."""
+        """Reply to the introduction. Raises LinkError."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         if self._key is not None and self.peer is not None:
             self._secret = self._secret_with(self._nonce, nonce, (self.peer, self._me))
@@ -174,7 +175,7 @@ class Connection:
         return secret_of(self._key, Ends((opener, answerer), devices, self._plan))
 
     async def give_up(self, broken: LinkError) -> None:
-        """Tell the other end why, if that can still be done, and close."""
+        """Report the reason to the peer, if possible, and close."""
         device = _NOBODY if broken.device is None else broken.device & 0xFFFF
         with contextlib.suppress(LinkError, asyncio.TimeoutError):
             words = broken.words.encode()[:200]
@@ -194,7 +195,7 @@ def _reported(message: Message) -> LinkError:
 
 
 async def in_time(waiting: Awaitable[T], seconds: float) -> T:
-    """The result. Raises LinkError: it took longer."""
+    """Return the result. Raises LinkError if it takes longer."""
     try:
         return await asyncio.wait_for(waiting, seconds)
     except asyncio.TimeoutError:  # its own class before Python 3.11

@@ -1,21 +1,21 @@
-"""Messages in a stream of bytes, however it is cut up.
+"""Messages between devices, and their parser. The twin of ``arduino/src/link``.
 
-What is no message is skipped byte by byte until one begins, and reported: on TCP that ends the connection, on a serial
-line it is noise.
-
-Messages between devices: a header of 32 bytes, up to 1,400 bytes of payload, little endian.
-
-The twin of ``arduino/src/link``.
+A message has a header of 32 bytes and up to 1,400 bytes of payload, little endian:
 
     0  u16  0xF75E                       16  u32  inference, from 1; 0 outside of one
     2  u8   version                      20  u32  number of the message, per connection and direction, from 0
-    3  u8   kind                         24  u32  item: what it is about
-    4  u16  bytes of payload             28  u32  CRC-32 of all, itself taken as 0
+    3  u8   kind                         24  u32  item; its meaning depends on the kind
+    4  u16  bytes of payload             28  u32  CRC-32 of all bytes, with 0 in this field
     6  u16  sender: its device, 0xFFFF for the coordinator
     8  u64  number of the plan
 
-With a key (``keys``), the last 16 bytes of a payload are a signature of the message without them and with 0 for its
-checksum. HELLO comes before either end can sign; ``KEYED`` in its item says that the rest will be signed.
+With a key (``keys``), the last 16 bytes of a payload are a signature of the message without them and with checksum 0.
+HELLO
+comes before either end can sign; ``KEYED`` in its item announces signatures.
+
+The parser accepts a stream cut up anywhere. It skips bytes that begin no message one by one and reports each: on TCP
+that ends
+the connection, on a serial line it is noise.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from tflite_fuse.split.protocol import TAG_BYTES as TAG_BYTES
 from tflite_fuse.split.protocol import Kind as Kind
 
 _START = 6
-"""Bytes of a header that tell whether one may begin here."""
+"""Bytes of a header that ``payload_length`` needs."""
 
 
 class Parser:
-    """Keeps at most one frame's bytes."""
+    """Finds messages in a stream; holds at most one frame's bytes."""
 
     def __init__(self) -> None:
         self._held = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Bytes that came."""
+        """Add received bytes."""
         self._held += data
 
     def next(self) -> Frame | Fault | None:
-        """The next message, or for each byte at which none can begin why not; None: bytes are missing."""
+        """Return the next message, or a fault for each byte at which none can begin; None if bytes are missing."""
         held = self._held
         if len(held) < _START:
             return None
@@ -75,7 +75,7 @@ _CHECKED = HEADER_BYTES - 4
 
 
 QUIET = 1
-"""Item of START: the coordinator does not ask for STEP messages."""
+"""Item of START: the worker sends no STEP messages."""
 
 
 class Fault(IntEnum):
@@ -84,45 +84,45 @@ class Fault(IntEnum):
     LOST = 1
     """The connection broke."""
     LATE = 2
-    """Nothing came for too long."""
+    """No message came in time."""
     DAMAGED = 3
-    """Bytes that are no sound message."""
+    """Received bytes are no valid message."""
     VERSION = 4
     """Another version of the protocol."""
     PLAN = 5
     """Another plan, or a part of another one."""
     ORDER = 6
-    """A message is missing, there twice, or not what comes now."""
+    """A message is missing, repeated or unexpected."""
     KEY = 7
     """Another key, or a key at one end only."""
     BUSY = 8
     """The worker serves another coordinator."""
     STRANGER = 9
-    """A device that has no business here."""
+    """The device takes no part in this connection."""
     COMPUTE = 10
     """The worker cannot compute its part."""
 
 
 class Wish(IntEnum):
-    """What a connection is for."""
+    """The purpose of a connection."""
 
     RUN = 1
-    """Inferences of the coordinator. It ends the one before: a coordinator that was restarted is served."""
+    """Inferences for a coordinator. It replaces the connection before, so a restarted coordinator is served."""
     PEER = 2
-    """Values of another worker, for the coordinator that is connected."""
+    """Values of another worker, for the connected coordinator."""
     STATUS = 3
-    """To ask how a worker does; it goes on with what it does."""
+    """A request for a worker's state, which does not interrupt it."""
 
 
 KEYED = 1 << 8
-"""In the item of HELLO, beside the wish: who opens the connection has a key."""
+"""Flag in the item of HELLO, beside the wish: the opener has a key."""
 
 SENDER_COORDINATOR = 0xFFFF
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message, without what only its connection knows: the number, and the authentication."""
+    """A message without number and signature, which its connection adds."""
 
     kind: Kind
     plan: int
@@ -133,20 +133,20 @@ class Message:
 
     @property
     def frame_bytes(self) -> int:
-        """On a connection without a key."""
+        """Return the bytes of the frame on a connection without a key."""
         return HEADER_BYTES + len(self.payload)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A sound message of a stream, its signature still in the payload, and its number."""
+    """A valid message of a stream, with its number; the signature is still in the payload."""
 
     message: Message
     sequence: int
 
 
 def encode(message: Message, sequence: int, secret: bytes | None = None) -> bytes:
-    """The bytes of a message, signed if there is a secret. Raises ValueError: the payload is too long."""
+    """Return the bytes of a message, signed if there is a secret. Raises ValueError if the payload is too long."""
     if len(message.payload) > PAYLOAD_BYTES:
         raise ValueError(f"a payload of {len(message.payload)} bytes")
     payload = message.payload if secret is None else message.payload + _tag(message, sequence, secret)
@@ -155,7 +155,7 @@ def encode(message: Message, sequence: int, secret: bytes | None = None) -> byte
 
 
 def checked(frame: Frame, secret: bytes) -> Message | None:
-    """The message without its signature; None if it was signed with another secret, or not at all."""
+    """Return the message without its signature; None if the signature is missing or of another secret."""
     payload, tag = frame.message.payload[:-TAG_BYTES], frame.message.payload[-TAG_BYTES:]
     message = replace(frame.message, payload=payload)
     return message if hmac.compare_digest(tag, _tag(message, frame.sequence, secret)) else None
@@ -167,7 +167,7 @@ def _tag(message: Message, sequence: int, secret: bytes) -> bytes:
 
 
 def _head(message: Message, sequence: int, length: int) -> bytes:
-    """A header with 0 in the place of the checksum."""
+    """Return a header with checksum 0."""
     sender = message.sender & SENDER_COORDINATOR
     fields = message.kind, length, sender, message.plan, message.inference, sequence, message.item
     return _HEADER.pack(MAGIC, VERSION, *fields, 0)
@@ -178,7 +178,7 @@ def _checksum(head: bytes, payload: bytes) -> int:
 
 
 def payload_length(head: bytes | bytearray) -> tuple[int, Fault | None]:
-    """Of a header's first bytes: the payload's length, and what is wrong with it, None if it may be a header."""
+    """Return (payload length, None) of a header's first bytes, or (0, fault) if they begin no header."""
     magic, version, kind, length = struct.unpack_from("<HBBH", head)
     if magic != MAGIC:
         return 0, Fault.DAMAGED
@@ -190,7 +190,7 @@ def payload_length(head: bytes | bytearray) -> tuple[int, Fault | None]:
 
 
 def decode(frame: bytes) -> Frame | None:
-    """The message of a whole frame whose header ``payload_length`` accepts; None if its checksum does not fit."""
+    """Return the message of a whole frame whose header ``payload_length`` accepts; None if its checksum is wrong."""
     _, _, kind, _, sender, plan, inference, sequence, item, crc = _HEADER.unpack_from(frame)
     payload = frame[HEADER_BYTES:]
     if _checksum(frame, payload) != crc:

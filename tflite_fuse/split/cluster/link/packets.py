@@ -1,7 +1,4 @@
-"""Packets on a serial line, and how they are found among whatever else it carries.
-
-The twin of ``arduino/src/link/tflite_fuse_serial.h``, which describes them.
-"""
+"""Packets on a serial line, and their parser; ``arduino/src/link/tflite_fuse_serial.h`` describes them."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from enum import IntEnum
 
 HEAD_BYTES = 8
 MOST_BYTES = 252
-"""Of payload; a device may have room for less."""
+"""Most bytes of payload; a device may accept fewer."""
 
 LEAST_BYTES = 4
 _MARK = 0xA0
@@ -20,7 +17,7 @@ _HEAD = struct.Struct("<BBBBI")
 
 
 class PacketKind(IntEnum):
-    """What a packet is."""
+    """The kind of a packet."""
 
     OPEN = 1
     DATA = 2
@@ -34,10 +31,10 @@ class Packet:
     """One packet.
 
     Attributes:
-        kind: what it is.
-        connection: its number, which who opens it picks.
-        number: among the data of one direction, from 1; 0 for OPEN.
-        payload: bytes of the stream, or how many a packet may carry.
+        kind: its kind.
+        connection: number of the connection, chosen by its opener.
+        number: of the data packet in one direction, from 1; 0 for OPEN.
+        payload: bytes of the stream, or for OPEN the most payload bytes of a packet.
     """
 
     kind: PacketKind
@@ -47,17 +44,17 @@ class Packet:
 
 
 def encode_packet(packet: Packet) -> bytes:
-    """Its bytes."""
+    """Return the bytes of a packet."""
     fields = _MARK + packet.kind, len(packet.payload), packet.connection, packet.number
     checksum = zlib.crc32(_HEAD.pack(*fields, 0) + packet.payload)
     return _HEAD.pack(*fields, checksum) + packet.payload
 
 
 class PacketParser:
-    """Keeps what may be the beginning of a packet.
+    """Finds packets on a line; holds the bytes that may begin one.
 
     Attributes:
-        harmed: things that began like a packet and were none, so far.
+        harmed: number of damaged packets so far.
     """
 
     def __init__(self) -> None:
@@ -66,20 +63,20 @@ class PacketParser:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something began like a packet."""
+        """Return whether the held bytes may begin a packet."""
         return bool(self._held)
 
     def skip(self) -> None:
-        """The end of what began like a packet does not come: go on behind its first byte."""
+        """Give up on the packet that seems to begin; continue behind its first byte."""
         self.harmed += 1
         del self._held[:1]
 
     def feed(self, data: bytes) -> None:
-        """Bytes that came."""
+        """Add received bytes."""
         self._held += data
 
     def next(self) -> Packet | None:
-        """The next sound packet; what is none before it is skipped. None: bytes are missing."""
+        """Return the next valid packet and skip bytes before it; None if bytes are missing."""
         held = self._held
         while held:
             if not _is_head(held):

@@ -1,4 +1,4 @@
-"""A connection over a serial line: packets, each sent again until the other end took it."""
+"""A connection over a serial line: packets, each repeated until the other end confirms it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _ANSWER_SECONDS = 0.1
 _BYTE_SECONDS = 0.002
 _LONGEST_SECONDS = 1.6
 _GAP_SECONDS = 0.05
-"""After which the rest of a packet is not waited for."""
+"""Pause after which a partial packet is given up."""
 
 _MOST_KEPT = 1 << 16
-"""Bytes not read yet, beyond which no packet is taken."""
+"""Most unread bytes; further packets are dropped and sent again later."""
 
 
 class Port(Protocol):
-    """The line itself. Received bytes go to the stream that opened it, in the event loop."""
+    """The line itself. The stream that opened it receives its bytes, in the event loop."""
 
     def write(self, data: bytes) -> None:
-        """Does not wait for long. Raises OSError."""
+        """Write without blocking for long. Raises OSError."""
 
     def close(self) -> None:
-        """What was written still goes out."""
+        """Close after written bytes are sent."""
 
 
 class SerialStream:
-    """The end of a line that dials. ``feed`` and ``lose`` are for the port, which ``attach`` names."""
+    """The dialling end of a line. The port set by ``attach`` calls ``feed`` and ``lose``."""
 
     def __init__(self) -> None:
         self._port: Port | None = None
@@ -53,15 +53,15 @@ class SerialStream:
         self._gap: asyncio.TimerHandle | None = None
 
     def attach(self, port: Port) -> None:
-        """Where packets go."""
+        """Set the port."""
         self._port = port
 
     async def dial(self) -> None:
-        """Ask until the other end answers. Raises OSError: the line is gone."""
+        """Send OPEN until the other end confirms it. Raises OSError if the line is gone."""
         await self._deliver(PacketKind.OPEN, bytes([MOST_BYTES]))
 
     async def read(self) -> bytes:
-        """Some bytes. Raises OSError: the line is gone, or the other end closed."""
+        """Return received bytes. Raises OSError if the line is gone, or the other end closed."""
         while not self._kept:
             if self._error is not None:
                 raise self._error
@@ -75,24 +75,24 @@ class SerialStream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Returns when the other end took all. Raises OSError: the line is gone, or the other end closed."""
+        """Send bytes and wait for their confirmation. Raises OSError if the line is gone or was closed."""
         async with self._turn:
             for start in range(0, len(data), self._room):
                 self._sent = (self._sent + 1) % 256
                 await self._deliver(PacketKind.DATA, data[start : start + self._room])
 
     def close(self) -> None:
-        """Tell the other end."""
+        """Report the end to the other end and close the port."""
         if self._error is None:
             self._write(PacketKind.CLOSE, self._sent)
         self.lose(ConnectionAbortedError("the line was closed"))
         if self._port is not None:
             self._port.close()
 
-    # ---- What the port says ----
+    # ---- Called by the port ----
 
     def feed(self, data: bytes) -> None:
-        """Bytes that came."""
+        """Process received bytes."""
         self._parser.feed(data)
         self._go_on()
 
@@ -119,7 +119,7 @@ class SerialStream:
             self._write(PacketKind.AGAIN, self._received)
 
     def lose(self, error: OSError) -> None:
-        """Nothing more comes."""
+        """Report that the line is gone."""
         self._error = self._error or error
         self._came.set()
         self._answer.set()

@@ -1,8 +1,8 @@
-"""Streams of bytes between devices, found by an address: ``host:port``, or a serial line (``ports``).
+"""Streams of bytes to devices, by address: ``host:port``, or a serial line.
 
-Serial lines by their addresses: ``/dev/ttyACM0``, ``COM3``, with ``@115200`` behind; or ``socket://host:port``.
-
-The last is the raw stream of a serial line that something else hands out over TCP: an emulator, a device server.
+Serial lines are ``/dev/ttyACM0`` or ``COM3``, with an optional speed such as ``@115200``; or ``socket://host:port`` for
+the raw stream of
+a serial line that an emulator or a device server offers over TCP.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _PORT_DIGITS, _MOST_PORT = 5, 65_535
 
 
 class Stream(Protocol):
-    """Bytes in both directions. Whatever breaks is an OSError."""
+    """Bytes in both directions. All failures are OSErrors."""
 
     async def read(self) -> bytes:
-        """Some bytes; none at the end."""
+        """Return received bytes; empty at the end."""
 
     async def write(self, data: bytes) -> None:
-        """Returns when there is room for more."""
+        """Write, and wait until there is room for more."""
 
     def close(self) -> None:
-        """What was written may still arrive; nothing more comes."""
+        """Close; written bytes may still arrive."""
 
 
 class TcpStream:
-    """A connection of TCP."""
+    """A TCP connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -57,7 +57,7 @@ class TcpStream:
 
 
 def parse_address(text: str, what: str) -> tuple[str, int]:
-    """Host and port. Raises UsageError."""
+    """Return (host, port). Raises UsageError; ``what`` names the address in its message."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not _is_host(host) or not port.isascii() or not port.isdigit():
@@ -68,7 +68,7 @@ def parse_address(text: str, what: str) -> tuple[str, int]:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it can be looked up at all: Python encodes it for that, and refuses characters and empty labels."""
+    """Return whether Python can encode a host for a look-up; it refuses some characters and empty labels."""
     try:
         return bool(text.encode("idna")) and text.isprintable()
     except UnicodeError:
@@ -76,10 +76,10 @@ def _is_host(text: str) -> bool:
 
 
 async def connect(address: str) -> Stream:
-    """Return a stream to the device that listens there.
+    """Return a stream to the device that listens at an address.
 
     Raises:
-        OSError: none does.
+        OSError: the connection fails.
         UsageError: it is no address.
         RuntimeUnavailableError: it is a serial line, and pyserial is not installed.
     """
@@ -94,22 +94,22 @@ _SOCKET = "socket://"
 _DEVICE = re.compile(r"(?P<path>/.+?|COM\d+)(@(?P<baud>\d{1,8}))?", re.IGNORECASE)
 _WAIT = 0.05
 _CLOSING = 0.5
-"""Seconds in which the process that had a line before gives it back."""
+"""Seconds to wait for the previous process to release a line."""
 
 _READ_AT_ONCE = 4096
 
 
 def is_serial(address: str) -> bool:
-    """Whether an address is that of a serial line."""
+    """Return whether an address names a serial line."""
     return address.startswith(_SOCKET) or _DEVICE.fullmatch(address) is not None
 
 
 async def dial(address: str) -> SerialStream:
-    """A connection over a serial line, as soon as a device answers there.
+    """Return a connection over a serial line as soon as a device replies.
 
     Raises:
         OSError: the line cannot be opened, or is lost.
-        UsageError: the address is none, or the speed is one the line cannot have.
+        UsageError: it is no address, or the line does not support the speed.
         RuntimeUnavailableError: pyserial is not installed.
     """
     stream = SerialStream()
@@ -146,14 +146,14 @@ async def _device(address: str, stream: SerialStream) -> _DevicePort:
             return _DevicePort(await loop.run_in_executor(None, opened), stream, loop)
         except ValueError as error:
             raise UsageError(f"{address}: {error}") from error
-        except OSError as error:  # the connection before may still be about to close it
+        except OSError as error:  # the previous connection may not have closed it yet
             if error.errno != errno.EAGAIN or loop.time() > end:
                 raise
             await asyncio.sleep(_WAIT)
 
 
 class _DevicePort:
-    """A thread reads it: not every system can wait for a serial line and a socket at once."""
+    """A serial port read by a thread: not every system can wait for a serial line and a socket at once."""
 
     def __init__(self, port: Any, stream: SerialStream, loop: asyncio.AbstractEventLoop) -> None:
         self._port, self._stream, self._loop = port, stream, loop
@@ -185,7 +185,7 @@ class _DevicePort:
             self._loop.call_soon_threadsafe(function, argument)
 
 
-# ---- One that comes over TCP ----
+# ---- A serial line over TCP ----
 
 
 async def _socket(address: str, stream: SerialStream) -> _SocketPort:

@@ -1,1 +1,1 @@
-"""Workers and the coordinator of a plan as they run: what each does in which order, and the inference they make."""
+"""Workers and the coordinator of a plan at run time."""

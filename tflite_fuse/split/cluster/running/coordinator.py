@@ -1,7 +1,8 @@
-"""The coordinator: connects to the workers, makes inferences, says who is to blame where one fails.
+"""The coordinator: connects to the workers, runs inferences, names the device at fault if one fails.
 
-An inference that fails ends all connections, and the workers drop what they were at. The next one begins with new
-connections, so nothing of one can reach another, and a worker that was restarted is found again.
+A failed inference ends all connections, and the workers drop their part. The next one opens new connections, so no
+message
+of one can reach another, and a restarted worker is found again.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from tflite_fuse.split.fragments.machine import Machine
 T = TypeVar("T")
 
 _LATER = 0.5
-"""Seconds a worker keeps an inference beyond the coordinator's patience, so that the coordinator speaks first."""
+"""Seconds a worker waits beyond the coordinator's time-out, so that the coordinator reports first."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
-"""Seconds before an inference is tried again: twice as long each time."""
+"""Seconds before an inference is tried again, doubled each time."""
 
 _SECOND_THOUGHT = 0.05
-"""Seconds in which other devices may say more about a failure."""
+"""Seconds to wait for other devices' reports about a failure."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Contact:
     """A worker that takes part.
 
     Attributes:
-        name: as the user calls it.
+        name: from ``workers.toml``.
         address: where it listens.
     """
 
@@ -47,12 +48,12 @@ class Contact:
 
 @dataclass(frozen=True)
 class Progress:
-    """Something was computed, or an attempt begins.
+    """A step was computed, or an attempt begins.
 
     Attributes:
-        device: who; the coordinator's number for its own.
+        device: the worker, or the coordinator's number.
         done: steps it has computed in this inference.
-        seconds: the last of them took.
+        seconds: of the last one.
     """
 
     device: int
@@ -61,13 +62,13 @@ class Progress:
 
 
 class Coordinator:
-    """Makes inferences with workers.
+    """Runs inferences with workers.
 
     Attributes:
-        timeout: seconds an inference may take, and those to connect before it.
-        progress: is called with what workers have computed.
-        watch: is called with every message: worker, message, whether it goes out.
-        failed: called before an inference is tried again, with why it failed and the seconds until then.
+        timeout: seconds for an inference, and for connecting before it.
+        progress: called with the workers' steps.
+        watch: called with every message: worker, message, whether it is outgoing.
+        failed: called before an inference is tried again, with the error and the seconds until then.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class Coordinator:
         timeout: float = 60.0,
         key: bytes | None = None,
     ) -> None:
-        """``workers``: those that take part, by device; ``dials``: pairs that have a connection, who opens it first."""
+        """Store the workers that take part, by device, and the pairs with a connection, its opener first
+        (``dials``)."""
         self._machine, self._plan, self._workers, self._key = machine, plan, workers, key
         self._dials = sorted(dials)
         self.timeout = timeout
@@ -92,14 +94,14 @@ class Coordinator:
         self.failed: Callable[[str, float], None] = lambda why, seconds: None
 
     async def infer(self, inputs: Sequence[Int8Array], retries: int = 0) -> list[Int8Array]:
-        """Outputs as bytes of inputs as bytes. One inference at a time: another call waits until this one has ended.
+        """Return the outputs' bytes for the inputs' bytes. One inference at a time: another call waits.
 
         Args:
             inputs: one array per input of the model.
-            retries: how often it is tried again from the start, with new connections.
+            retries: number of further attempts, each from the start with new connections.
 
         Raises:
-            ClusterError: it failed, and whose fault the last failure was.
+            ClusterError: it failed; the message names the device at fault in the last attempt.
         """
         async with self._turn:
             for attempt in range(retries + 1):
@@ -149,11 +151,11 @@ class Coordinator:
             await ended(running)
 
     async def _cause(self, running: asyncio.Future[None], ends: Sequence[asyncio.Future[LinkError]]) -> BaseException:
-        """Why it failed. Who finds a device lost says so at once; the device itself may still be about to say why."""
+        """Return the cause of a failure. Peers report a lost device at once; the device's own report may come later."""
         failure = running.exception() if running.done() else None
         if failure is not None and not isinstance(failure, LinkError):
             return failure
-        if failure is None and not any(each.done() for each in ends):  # the device it waits for
+        if failure is None and not any(each.done() for each in ends):  # the awaited device
             failure = LinkError(Fault.LATE, self._machine.next().peer)
         await asyncio.wait(ends, timeout=_SECOND_THOUGHT)
         found = [each.result() for each in ends if each.done()] + ([] if failure is None else [failure])
@@ -174,7 +176,7 @@ class Coordinator:
         self.progress(Progress(device, self._done[device], seconds))
 
     async def _connect(self) -> None:
-        """All workers, then the connections between them. Raises LinkError."""
+        """Connect to all workers, then let them connect to each other. Raises LinkError."""
         try:
             found = await _all(self._open(device) for device in self._workers)
             self._peers = dict(found)
@@ -216,7 +218,7 @@ class Coordinator:
         return device, incoming
 
     def _aside(self, device: int, message: Message) -> bool:
-        """Steps a worker reports."""
+        """Process a worker's STEP; return whether the message was one."""
         if message.kind != Kind.STEP or message.inference != self._number or len(message.payload) != 4:
             return False
         self._tell(device, int.from_bytes(message.payload, "little") / 1e6)
@@ -235,7 +237,7 @@ class Coordinator:
 
 
 async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
-    """All results, or the first failure once the rest has ended: none goes on into what is tried next."""
+    """Return all results, or raise the first failure after all others have ended, so none affects the next attempt."""
     tasks = [asyncio.ensure_future(each) for each in waiting]
     try:
         return list(await asyncio.gather(*tasks))

@@ -1,4 +1,4 @@
-"""One inference as one device makes it: its machine, and the connections to all others it talks to."""
+"""One inference on one device: its machine, and the connections to its peers."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message
 from tflite_fuse.split.fragments.machine import EventKind
 
 _AHEAD = 64
-"""Messages that are read before the machine asks for them; what comes then waits in the stream."""
+"""Most messages that are read ahead of the machine; further ones stay in the stream."""
 
 
 class Device(Protocol):
     """A machine as ``tflite_fuse_worker.h`` describes it, in C (``HostWorker``) or in Python (``Machine``)."""
 
     def next(self) -> Any:
-        """``kind``, ``peer``, ``sequence``, ``nbytes`` and ``step`` of what comes next."""
+        """Return ``kind``, ``peer``, ``sequence``, ``nbytes`` and ``step`` of the next event."""
 
     def payload(self) -> bytes:
-        """Of the message to send."""
+        """Return the payload of the message to send."""
 
     def sent(self) -> None:
-        """It is on its way."""
+        """Report that the message was sent."""
 
     def received(self, payload: bytes) -> None:
-        """The message is here."""
+        """Hand over the received message."""
 
     def compute(self) -> None:
-        """What comes next."""
+        """Compute the next step."""
 
 
 class Incoming:
-    """Reads a connection in the background, so that its end is noticed whatever the device does.
+    """Reads a connection in the background, so its end is noticed while the device computes.
 
     Attributes:
-        ended: done, with LinkError, as soon as the connection ended.
+        ended: completes with LinkError as soon as the connection ended.
     """
 
     def __init__(self, connection: Connection, aside: Callable[[Message], bool] = lambda message: False) -> None:
-        """``aside`` takes messages that are not to be waited for; True if it took one."""
+        """Start reading. ``aside`` processes messages that ``next`` must not return, and returns True for them."""
         self.connection, self._aside = connection, aside
         self._queue: asyncio.Queue[Message | LinkError] = asyncio.Queue(_AHEAD)
         self.ended = asyncio.ensure_future(self._pump())
 
     async def next(self) -> Message:
-        """Raises LinkError."""
+        """Return the next message. Raises LinkError."""
         if self.ended.done() and self._queue.empty():
             raise self.ended.result()
         found = await self._queue.get()
@@ -79,16 +79,16 @@ async def run_machine(
     inference: int,
     computed: Callable[[int, float], Awaitable[None]],
 ) -> None:
-    """From the machine's next event to its last.
+    """Run a machine from its next event to its last.
 
     Args:
         machine: begun.
-        peers: by device, all that the machine names.
+        peers: connections by device, for all devices that the machine names.
         inference: its number.
-        computed: awaited after everything the machine computed, with the step and the seconds it took.
+        computed: awaited after each computed step, with the step and its seconds.
 
     Raises:
-        LinkError: whose ``device`` is the one to name.
+        LinkError: ``device`` is the one at fault.
     """
     while EventKind((event := machine.next()).kind) is not EventKind.FINISHED:
         kind = EventKind(event.kind)
@@ -96,7 +96,7 @@ async def run_machine(
             began = time.perf_counter()
             try:
                 await _in_thread(machine.compute)
-            except Exception as error:  # a worker outlives what it cannot compute
+            except Exception as error:  # a worker survives failed steps
                 raise LinkError(Fault.COMPUTE, words=f"{type(error).__name__}: {error}") from error
             await computed(event.step, time.perf_counter() - began)
             continue
@@ -117,7 +117,7 @@ async def run_machine(
 
 
 async def _in_thread(function: Callable[[], None]) -> None:
-    """A cancelled task waits for the end: a machine that still computes must not be begun anew."""
+    """Run a function in a thread; a cancelled task waits for its end, as a computing machine must not be begun anew."""
     future = asyncio.get_running_loop().run_in_executor(None, function)
     try:
         await asyncio.shield(future)
@@ -127,6 +127,6 @@ async def _in_thread(function: Callable[[], None]) -> None:
 
 
 async def ended(running: asyncio.Future[None]) -> None:
-    """Cancel it, and wait until it is over."""
+    """Cancel a task and wait until it is over."""
     running.cancel()
     await asyncio.wait({running})

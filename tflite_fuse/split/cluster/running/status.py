@@ -1,4 +1,4 @@
-"""Asking workers how they do, without disturbing what they do."""
+"""Requests the state of workers without disturbing them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tflite_fuse.split.devices import COORDINATOR
 
 @dataclass(frozen=True)
 class Answer:
-    """Of one worker.
+    """The state of one worker.
 
     Attributes:
-        name, address: as the user calls it, and where it was asked.
-        inferences: it has done since it started; None where it did not say.
-        fault: a clause, None if it is as it should be.
+        name, address: from ``workers.toml`` or the command line.
+        inferences: done since its start; None if unknown.
+        fault: a clause, None if there is none.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Answer:
     fault: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """What ``--json`` prints."""
+        """Return the object that ``--json`` prints."""
         return asdict(self)
 
 
 async def ask_all(plan: int, workers: Mapping[int, Contact], timeout: float, key: bytes | None = None) -> list[Answer]:
-    """All at once, in their order."""
+    """Return the states of all workers, in order, requested at the same time."""
     return list(await asyncio.gather(*(_ask(plan, device, each, timeout, key) for device, each in workers.items())))
 
 

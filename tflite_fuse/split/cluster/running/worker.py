@@ -1,4 +1,4 @@
-"""A worker as a process of this machine. It listens, serves one coordinator at a time, and outlives all of them."""
+"""A worker as a process of this machine. It listens and serves one coordinator at a time."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from tflite_fuse.split.devices import COORDINATOR
 HANDSHAKE_SECONDS = 5.0
 
 MOST_GREETINGS = 16
-"""Connections that may be at their greeting at a time: the oldest is closed for one more."""
+"""Most connections in their handshake at a time; a further one closes the oldest."""
 
 
 class Worker:
-    """Serves a plan's number ``plan`` as device ``device``.
+    """Serves the plan of number ``plan`` as device ``device``.
 
     Attributes:
         inferences: done so far.
-        watch: is called with every message of every connection of an inference: device at the other end, message,
-            whether it goes out.
+        watch: called with every message of all connections of an inference: device at the other end, message, whether
+            it is
+            outgoing.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class Worker:
         others: Collection[int] = (),
         key: bytes | None = None,
     ) -> None:
-        """``others``: workers it talks to; it opens the connections to those with a greater number."""
+        """Store the machine and the peers; ``others`` are workers, and it opens the connections to greater numbers."""
         self._machine, self._plan, self._device, self._key = machine, plan, device, key
         self._dialled = {other for other in others if other > device}
         self._awaited = {*others} - self._dialled
@@ -49,7 +50,7 @@ class Worker:
         self.watch: Callable[[int, Message, bool], None] | None = None
 
     async def listen(self, host: str, port: int) -> str:
-        """Serve from now on, as long as the event loop runs; the address. Raises OSError: it cannot be listened at."""
+        """Start to serve and return the address. Raises OSError if the address cannot be used."""
 
         async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self.serve(TcpStream(reader, writer))
@@ -59,7 +60,7 @@ class Worker:
         return f"{found[0]}:{found[1]}"
 
     async def serve(self, stream: Stream) -> None:
-        """One connection from its beginning to its end."""
+        """Serve one connection until its end."""
         connection = Connection(stream, self._plan, self._device, key=self._key)
         if len(self._greetings) >= MOST_GREETINGS:
             oldest = next(iter(self._greetings))
@@ -77,7 +78,7 @@ class Worker:
             await self._replace(connection)
 
     async def _greet(self, connection: Connection) -> bool:
-        """Take a greeting; whether a coordinator wants inferences. Raises LinkError."""
+        """Perform the handshake; return whether a coordinator requests inferences. Raises LinkError."""
         wish = await in_time(connection.accept(), HANDSHAKE_SECONDS)
         if wish is Wish.PEER:
             await self._join(connection)
@@ -90,7 +91,7 @@ class Worker:
         return wish is Wish.RUN
 
     async def _join(self, connection: Connection) -> None:
-        """Another worker will send, or be sent to."""
+        """Accept a connection of another worker."""
         if self._session is None or connection.peer is None or connection.peer not in self._awaited:
             raise LinkError(Fault.STRANGER)
         await in_time(connection.welcome(self.inferences), HANDSHAKE_SECONDS)
@@ -114,10 +115,10 @@ class Worker:
     # ---- One coordinator ----
 
     async def _replace(self, connection: Connection) -> None:
-        """Serve this coordinator until it goes or another one comes."""
+        """Serve this coordinator until it leaves or another one connects."""
         before = self._session
         self._session = asyncio.current_task()
-        self._forget_peers()  # at once: this coordinator's may come while the one before is still being told
+        self._forget_peers()  # at once: this coordinator's peers may connect while the last one is still notified
         if before is not None:
             before.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -165,7 +166,7 @@ class Worker:
             stream = await in_time(connect(address), HANDSHAKE_SECONDS)
             connection = Connection(stream, self._plan, self._device, peer, self._key)
             await in_time(connection.open(Wish.PEER), HANDSHAKE_SECONDS)
-        except (OSError, TfliteFuseError) as error:  # the address is the coordinator's, and may be none
+        except (OSError, TfliteFuseError) as error:  # the coordinator's address may be invalid
             raise LinkError(Fault.LOST, peer, str(error)) from None
         except LinkError as broken:
             raise broken.of(peer) from None
