@@ -1,1 +1,1 @@
-"""The operators: one entry per kind of stage, and how operators of TFLite become stages."""
+"""Kinds of stages, one entry each, and the lowering of TFLite operators to stages."""

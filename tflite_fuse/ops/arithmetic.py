@@ -1,8 +1,8 @@
-"""The integer arithmetic of TFLM's reference int8 kernels, on whole numpy arrays.
+"""Integer arithmetic of TFLM's reference int8 kernels, on numpy arrays.
 
-Every function takes and returns int64 arrays that hold int32 values, so that intermediate products are exact and the
-places where the 32-bit machine wraps, saturates or rounds are written out. The operations are those of gemmlowp's fixed
-point library as TFLM calls them without ``TFLITE_SINGLE_ROUNDING``: the scaling of an accumulator rounds twice.
+Every function takes and returns int64 arrays of int32 values: intermediate products are exact, and each place where
+32-bit arithmetic wraps, saturates or rounds is explicit. The operations are those of gemmlowp's fixed point library as
+TFLM calls them without ``TFLITE_SINGLE_ROUNDING``: the scaling of an accumulator rounds twice.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ import numpy.typing as npt
 
 Int64Array = npt.NDArray[np.int64]
 Numbers = Int64Array | int
-"""Broadcast against the array they go with."""
+"""Values broadcast against an array."""
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
 
 
 def wrap_int32(values: Int64Array) -> Int64Array:
-    """The low 32 bits, read as a signed number: what a register keeps of a sum that left its range."""
+    """Return the low 32 bits as a signed number, as a register holds an overflowed sum."""
     return ((values - INT32_MIN) & 0xFFFF_FFFF) + INT32_MIN
 
 
 def truncating_divide(numerator: Int64Array, denominator: Numbers) -> Int64Array:
-    """C's integer division: the quotient rounded towards zero. ``denominator`` > 0."""
+    """Return the quotient rounded towards zero, as in C. ``denominator`` > 0."""
     quotient = np.abs(numerator) // denominator
     return np.where(numerator < 0, -quotient, quotient)
 
 
 def saturating_rounding_doubling_high_mul(a: Int64Array, b: Numbers) -> Int64Array:
-    """High 32 bits of ``2 * a * b``, rounded to the nearest integer, halves up.
+    """Return the high 32 bits of ``2 * a * b``, rounded to the nearest integer, halves up.
 
-    Of all int32 pairs only (−2³¹, −2³¹) leaves the range; it saturates.
+    Of all int32 pairs only (−2³¹, −2³¹) overflows; it saturates.
     """
     product = a * b
     nudge = np.where(product >= 0, 1 << 30, 1 - (1 << 30))
@@ -40,7 +40,7 @@ def saturating_rounding_doubling_high_mul(a: Int64Array, b: Numbers) -> Int64Arr
 
 
 def rounding_divide_by_power_of_two(values: Int64Array, exponent: Numbers) -> Int64Array:
-    """``values / 2**exponent`` to the nearest integer, halves away from zero. ``exponent`` is 0…31."""
+    """Return ``values / 2**exponent`` rounded to the nearest integer, halves away from zero. ``exponent`` is 0…31."""
     mask = (np.int64(1) << exponent) - 1
     remainder = values & mask
     threshold = (mask >> 1) + (values < 0)
@@ -48,7 +48,7 @@ def rounding_divide_by_power_of_two(values: Int64Array, exponent: Numbers) -> In
 
 
 def multiply_by_quantized_multiplier(values: Int64Array, multiplier: Numbers, shift: Numbers) -> Int64Array:
-    """``values * multiplier * 2**(shift − 31)`` as ``MultiplyByQuantizedMultiplier`` computes it, rounding twice.
+    """Return ``values * multiplier * 2**(shift − 31)`` as ``MultiplyByQuantizedMultiplier`` does, rounding twice.
 
     Args:
         values: int32 accumulators, any shape.
@@ -65,6 +65,6 @@ def multiply_by_quantized_multiplier(values: Int64Array, multiplier: Numbers, sh
 
 
 def rounding_divide(values: Int64Array, count: Numbers) -> Int64Array:
-    """``values / count`` to the nearest integer, halves away from zero: how average pooling rounds. ``count`` > 0."""
+    """Return ``values / count`` to the nearest integer, halves away from zero, as in average pooling. ``count`` > 0."""
     half = np.asarray(count, np.int64) // 2
     return truncating_divide(np.where(values > 0, values + half, values - half), count)

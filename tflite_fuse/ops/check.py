@@ -1,4 +1,4 @@
-"""What every block must fulfil, in one place: the same rules the C library checks before it runs one."""
+"""Checks of a block: the same rules that the C library checks before it runs one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _WRITTEN = (Storage.SCRATCH, Storage.OUTPUT, Storage.PERSISTENT)
 
 
 def check_block(block: Block) -> None:
-    """Checks that a block can be run.
+    """Check that a block can run.
 
     Raises:
-        BlockError: names the tensor or stage that is wrong, and what is wrong with it.
+        BlockError: the message names the tensor or stage and the violated rule.
     """
     if not (1 <= len(block.stages) <= MAX_STAGES and 1 <= len(block.tensors) <= MAX_TENSORS):
         raise BlockError(
@@ -40,7 +40,7 @@ def check_block(block: Block) -> None:
 
 
 def check_config(config: BlockConfig) -> None:
-    """Checks the numbers of a configuration.
+    """Check the numbers of a configuration.
 
     Raises:
         BlockError: tile or chunk out of range.
@@ -72,7 +72,7 @@ def _check_operands(block: Block) -> None:
 
 
 def _check_types(block: Block) -> None:
-    """uint8 is at borders alone; who reads and writes float32 is checked stage by stage."""
+    """Check that uint8 tensors are at borders; ``_check_stage`` checks the readers and writers of float32."""
     borders = {*block.inputs, *block.outputs, *block.sourced}
     for index, tensor in enumerate(block.tensors):
         if tensor.element_type in (ElementType.INT8, ElementType.FLOAT32):
@@ -83,7 +83,7 @@ def _check_types(block: Block) -> None:
 
 
 def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
-    """Checks a stage; ``made`` are the tensors earlier stages write."""
+    """Check a stage; ``made`` are the tensors that earlier stages write."""
     tensors, kind = block.tensors, KINDS[stage.kind]
     if not 0 <= stage.output < len(tensors):
         raise BlockError(

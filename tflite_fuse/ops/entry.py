@@ -1,7 +1,7 @@
-"""The interface of one kind of stage: the fields that an entry in the table of kinds has.
+"""Interface of a kind of stage: the fields of an entry in the table of kinds.
 
-An entry says only how its kind differs from the simplest one, which makes every output pixel from the pixel at the same
-place of its one input, has no constants and multiplies nothing.
+An entry lists only its differences from the default kind, which computes every output pixel from the pixel at the same
+place of its one input, without constants and multiplications.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Tensors = Sequence[BlockTensor]
 """All tensors of a block or layer graph: a stage's ``inputs`` and ``output`` index them."""
 
 Operand = tuple[BlockTensor, npt.NDArray[Any]]
-"""An input of a stage: the tensor and its values, int64 [H, W, C]; float32 where the kind reads that."""
+"""An input of a stage: the tensor and its values, int64 [H, W, C], or float32 if the kind reads float32."""
 
 Values = npt.NDArray[Any]
-"""What a stage makes of them."""
+"""Output values of a stage."""
 
 Runs = Mapping[int, int]
-"""How many runs of each length (in output pixels) a stage computes."""
+"""Number of runs of each length in output pixels."""
 
 
 class Kernels(Enum):
-    """What a core's compiler makes of the device library's kernels: a family of cores counts the same things."""
+    """Family of cores for which the device library's kernels compile to similar code, with common counts."""
 
     PLAIN = "plain C"
     ROOMY = "plain C, many registers"
@@ -46,11 +46,11 @@ class Kernels(Enum):
 
 
 NOWHERE = -1
-"""Offset of what the constants do not hold."""
+"""Offset of an absent section of the constants."""
 
 
 class Window(Enum):
-    """Which pixels of its inputs an output pixel needs."""
+    """Input pixels that an output pixel needs."""
 
     PIXEL = "the one at the same place"
     SHIFTED = "the one at the same place less the padding; none outside the input"
@@ -60,14 +60,13 @@ class Window(Enum):
 
 @dataclass(frozen=True)
 class Tables:
-    """A stage's constants, as the encoder lays them out.
+    """Encoded constants of a stage.
 
     Attributes:
-        layout: of the weights and their table.
+        layout: layout of the weights and their table.
         weights: int8; empty for none.
         table: little-endian; empty for none.
-        looks_outside: whether the kernel reads the pixel that stands for all outside the input even where no window
-            leaves it.
+        looks_outside: whether the kernel reads the padding pixel even if no window leaves the input.
     """
 
     layout: WeightLayout = WeightLayout.PLAIN
@@ -78,11 +77,11 @@ class Tables:
 
 @dataclass(frozen=True)
 class StoredTables:
-    """Where an encoded block keeps a stage's constants. Hostile: offsets may point anywhere.
+    """Constants of a stage in an encoded block. They are untrusted: offsets may be invalid.
 
     Attributes:
         constants: all constants of the block.
-        layout: of the weights and their table.
+        layout: layout of the weights and their table.
         weights_offset, table_offset, pad_offset: in bytes, NOWHERE for none.
     """
 
@@ -98,18 +97,18 @@ class StoredTables:
         return self.constants[offset : offset + size]
 
     def weights(self, size: int) -> Int8Array:
-        """Raises BlockError if they lie outside the constants, as the two below."""
+        """Return ``size`` weights. Like the two methods below, raises BlockError if they lie outside the constants."""
         return np.frombuffer(self._section(self.weights_offset, size), np.int8)
 
     def table_bytes(self, size: int) -> bytes:
         return self._section(self.table_offset, size)
 
     def table(self, count: int) -> Int32Array:
-        """``count`` numbers of 32 bits."""
+        """Return ``count`` numbers of 32 bits."""
         return np.frombuffer(self.table_bytes(4 * count), "<i4").astype(np.int32)
 
     def pad_value(self) -> int | None:
-        """The value of pixels outside the input, where the stage has one."""
+        """Return the value of pixels outside the input, or None."""
         return (
             None
             if self.pad_offset == NOWHERE
@@ -119,12 +118,12 @@ class StoredTables:
 
 @dataclass(frozen=True)
 class StageCheck:
-    """A stage under examination.
+    """A stage to check.
 
     Attributes:
         stage: the stage.
-        sources: the tensors it reads.
-        output: the tensor it writes.
+        sources: the tensors that it reads.
+        output: the tensor that it writes.
     """
 
     stage: Stage
@@ -132,20 +131,20 @@ class StageCheck:
     output: BlockTensor
 
     def require(self, holds: bool, problem: str) -> None:
-        """Raises BlockError with ``problem`` as what the stage does wrong, unless ``holds``."""
+        """Raise BlockError unless ``holds``; ``problem`` continues the sentence "The stage …"."""
         if not holds:
             raise BlockError(f"The {self.stage.kind.name} stage that computes {self.output.name} {problem}.")
 
     def same_shape(self, source: BlockTensor, *, channels: bool = True) -> None:
-        """The source has the output's rows and columns, and its channels."""
+        """Require that the source has the output's rows and columns, and optionally its channels."""
         same = (source.height, source.width) == (self.output.height, self.output.width)
         same = same and (not channels or source.channels == self.output.channels)
         self.require(same, f"reads {source.name}, which has another shape")
 
     def pair(self, thin: bool = False) -> None:
-        """Two sources have the output's shape, or one of them a single pixel that goes with all of the other's.
+        """Require that two sources have the output's shape, or that one is a single pixel used with all of the other's.
 
-        One of them may have a single channel that goes with all of the other's, if ``thin``.
+        With ``thin``, one of them may have a single channel used with all of the other's.
         """
         wide = [source for source in self.sources if source.pixels > 1] or self.sources
         for source in wide:
@@ -162,7 +161,7 @@ class StageCheck:
         self.require(self.output.pixels == 1, "writes more than one pixel")
 
     def requantization(self) -> None:
-        """Multipliers and shifts, where the stage has them, are some the kernels can apply."""
+        """Require multipliers and shifts, if the stage has them, that the kernels can apply."""
         table = self.stage.requantization
         if table is not None:
             self.require(bool(np.all(table.multiplier > -(2**31))), "has a multiplier of -2^31")
@@ -170,7 +169,7 @@ class StageCheck:
 
 
 def int32_bytes(values: npt.ArrayLike) -> bytes:
-    """Little-endian int32; what does not fit wraps, as sums do on the device."""
+    """Return little-endian int32; larger values wrap, as sums do on the device."""
     return np.asarray(values, np.int64).astype(np.uint32).astype("<u4").tobytes()
 
 
@@ -183,11 +182,11 @@ def _no_reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor
 
 @dataclass(frozen=True)
 class Work:
-    """What runs of a stage do in a family's kernels.
+    """Counts of the work of a stage's runs in a family's kernels.
 
     Attributes:
-        counts: the names of what is counted; each has costs in ``cost/instructions``.
-        of: how many of each, from the stage, the tensors, its runs and the family.
+        counts: names of the counts; ``cost/instructions`` has the cost of each.
+        of: function from the stage, the tensors, its runs and the family to the number of each count.
     """
 
     counts: tuple[str, ...]
@@ -195,12 +194,12 @@ class Work:
 
 
 def counted(*counts: str) -> Callable[[Callable[[Stage, Tensors, Runs, Kernels], dict[str, int]]], Work]:
-    """Decorate a function of a stage, the tensors, runs and family as the work that has these counts."""
+    """Decorate a function of a stage, the tensors, runs and family that returns these counts."""
     return lambda of: Work(counts, of)
 
 
 def by_pixel(*counts: str) -> Callable[[Callable[[Stage, Tensors], tuple[int, ...]]], Work]:
-    """Decorate a function that returns how many of each count an output pixel takes."""
+    """Decorate a function that returns each count per output pixel."""
 
     def work(each: Callable[[Stage, Tensors], tuple[int, ...]]) -> Work:
         def of(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
@@ -213,19 +212,19 @@ def by_pixel(*counts: str) -> Callable[[Callable[[Stage, Tensors], tuple[int, ..
 
 
 def each_value(times: Mapping[str, int]) -> Work:
-    """So many of each for every value of the output."""
+    """Return work with a fixed number of each count per output value."""
     return by_pixel(*times)(lambda stage, tensors: tuple(n * tensors[stage.output].channels for n in times.values()))
 
 
 @by_pixel("other values", "other outputs")
 def values_moved(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
-    """Values it reads, those a run reads for several pixels counted for each, and values it writes."""
+    """Return the values read per output pixel and the values written; shared reads count for each pixel."""
     read = prod(stage.kernel_size) * sum(tensors[source].channels for source in stage.inputs)
     return read, tensors[stage.output].channels
 
 
 def pixels_of(runs: Runs) -> int:
-    """Output pixels of all runs."""
+    """Return the output pixels of all runs."""
     return sum(length * times for length, times in runs.items())
 
 
@@ -234,12 +233,12 @@ def pixels_of(runs: Runs) -> int:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A field of a stage's parameters as numbers of its table; ``bytes`` are stored as they are.
+    """A field of a stage's parameters, stored as numbers in its table; ``bytes`` are stored unchanged.
 
     Attributes:
-        name: of the field.
-        count: how many there are, from the stage's output; None for a plain number.
-        dtype: of each.
+        name: name of the field.
+        count: function from the stage's output to the number of values; None for a single number.
+        dtype: numpy type of each value.
     """
 
     name: str
@@ -249,10 +248,10 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the parameters of a kind lie in its table: encoding and decoding follow from it.
+    """Layout of a kind's parameters in its table, used for encoding and decoding.
 
     Attributes:
-        type: of the parameters.
+        type: class of the parameters.
         fields: in the order of the table.
     """
 
@@ -260,13 +259,13 @@ class Layout:
     fields: tuple[Numbers, ...]
 
     def encode(self, stage: Stage, tensors: Tensors) -> Tables:
-        """The table of a stage."""
+        """Return the table of a stage."""
         found = parameters_of(stage, self.type)
         stored = ((getattr(found, field.name), field.dtype) for field in self.fields)
         return Tables(table=b"".join(v if isinstance(v, bytes) else _wrapped(v, dtype) for v, dtype in stored))
 
     def decode(self, stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-        """The stage with its parameters; raises BlockError if the table lies outside the constants."""
+        """Return the stage with its parameters. Raises BlockError if the table lies outside the constants."""
         output, given = tensors[stage.output], {}
         sizes = [(1 if f.count is None else f.count(output)) * np.dtype(f.dtype).itemsize for f in self.fields]
         data = stored.table_bytes(sum(sizes))
@@ -278,7 +277,7 @@ class Layout:
 
 
 AS_BYTES = "V1"
-"""Type of a field that is bytes."""
+"""Type of a field that contains bytes."""
 
 
 def _wrapped(values: npt.ArrayLike, dtype: str) -> bytes:
@@ -286,45 +285,44 @@ def _wrapped(values: npt.ArrayLike, dtype: str) -> bytes:
 
 
 def encode_entries(bias: npt.ArrayLike, table: Requantization) -> bytes:
-    """Bias, multiplier and shift of each entry, int32."""
+    """Return bias, multiplier and shift of each entry as int32."""
     biases = np.broadcast_to(np.asarray(bias, np.int64), table.multiplier.shape)
     return int32_bytes(np.stack([biases, table.multiplier, table.shift], axis=1))
 
 
 def decode_entries(stored: StoredTables, count: int) -> tuple[Int32Array, Requantization]:
-    """Biases, and multipliers and shifts; raises BlockError if they lie outside the constants."""
+    """Return biases, and multipliers and shifts. Raises BlockError if they lie outside the constants."""
     bias, multiplier, shift = stored.table(3 * count).reshape(-1, 3).T.copy()
     return bias, Requantization(multiplier, shift)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Everything a stage kind is but its kernel in C.
+    """Definition of a stage kind, except its kernel in C.
 
     Attributes:
-        number: of the options format.
-        inputs: the fewest and the most tensors it reads.
-        window: which pixels of its inputs an output pixel needs.
+        number: its number in the options format.
+        inputs: least and largest number of tensors that it reads.
+        window: input pixels that an output pixel needs.
         reads_real, writes_real: whether its inputs, its output are float32.
-        moves: whether it moves elements of any type, as which it then reads and writes.
-        by_value: whether every value it writes depends on the values at the same place and channel alone, in the same
-            way everywhere.
-        cuts: whether its padding may be negative: windows then start so far inside the input, whose end they need not
-            reach.
-        sum_bytes: of its first input, bytes per output channel of the sums it keeps while it visits all pixels of that
-            input; 0 if it keeps none and writes pixel by pixel.
-        sums_in_order: whether such sums depend on the order of the pixels, so that tiles must be whole rows.
-        memory_bytes: from its output, bytes it remembers from pixel to pixel and from run to run; 0 for nothing. It
-            computes all pixels of its output in their order, each once, and reads the memory as its last input.
-        outside: the value every pixel outside its input has, from the stage and that input.
-        check: raises if the stage contradicts its tensors or lacks a parameter.
-        reference: computes the stage on whole tensors, before the clamp, as TFLM's reference kernels do.
-        encode_table: its constants.
-        decode_table: from a stage with its geometry and clamp alone to the whole one; raises BlockError.
-        macs: multiply-accumulates per output pixel, taps on padding counted.
-        work: what runs of a stage do in a family's kernels.
-        lowerings: how TFLite's operators, by name, become this kind or another one, or the bytes they already are.
-        layers: what plain layer lists call it.
+        moves: whether it moves elements of any type, so that its output has its input's type.
+        by_value: whether every output value depends only on the values at the same place and channel, everywhere in the
+            same way.
+        cuts: whether its padding may be negative: windows then start inside the input and need not reach its end.
+        sum_bytes: function from its first input to the bytes per output channel of the sums that it keeps while it
+            visits all pixels of that input; 0 if it writes pixel by pixel.
+        sums_in_order: whether these sums depend on the order of the pixels, so that tiles must be whole rows.
+        memory_bytes: function from its output to the bytes of its memory between pixels and inferences; 0 for none. It
+            computes all pixels of its output once, in order, and reads the memory as its last input.
+        outside: function from the stage and its input to the value of pixels outside that input.
+        check: function that raises BlockError if the stage contradicts its tensors or lacks a parameter.
+        reference: function that computes the stage on whole tensors, before the clamp, as TFLM's reference kernels do.
+        encode_table: function that returns its constants.
+        decode_table: function from a stage with geometry and clamp to the complete stage; raises BlockError.
+        macs: multiply-accumulates per output pixel, taps on padding included.
+        work: counts of its runs in a family's kernels.
+        lowerings: by name of a TFLite operator, the function that lowers it to this or another kind, or to a renaming.
+        layers: names of the kind in plain layer lists.
     """
 
     number: StageKind
@@ -349,20 +347,20 @@ class Kind:
     layers: tuple[str, ...] = ()
 
     def accumulates(self, source: BlockTensor) -> bool:
-        """Whether it sums over its whole first input before it writes its one pixel."""
+        """Return whether it sums its whole first input before it writes its one pixel."""
         return self.sum_bytes(source) > 0
 
     def repeats(self, source: BlockTensor, output: BlockTensor) -> bool:
-        """Whether an input's one pixel goes with every pixel of the other input."""
+        """Return whether an input's single pixel is used with every pixel of the other input."""
         goes_with_all = (self.by_value and self.inputs[0] > 1) or self.memory_bytes(output) > 0
         return goes_with_all and source.pixels == 1 < output.pixels
 
 
 def required(value: T | None, stage: Stage, what: str) -> T:
-    """A parameter the stage must have.
+    """Return a parameter that the stage must have.
 
     Raises:
-        BlockError: it does not.
+        BlockError: it is missing.
     """
     if value is None:
         raise BlockError(f"A {stage.kind.name} stage has no {what}.")
@@ -370,7 +368,7 @@ def required(value: T | None, stage: Stage, what: str) -> T:
 
 
 def parameters_of(stage: Stage, type_: type[T]) -> T:
-    """The stage's own parameters.
+    """Return the stage's own parameters.
 
     Raises:
         BlockError: it has none, or those of another kind.

@@ -1,27 +1,23 @@
-"""Packed weights in halfwords, as DSP instructions multiply them: twice as large, or those of two channels in one.
+"""Weights and tables in the layouts of the fast kernels.
 
-Both are made of the 8-bit weights of ``packing``, [output channels / 2][values / 4][2 channels][4 values], with the
-four values of a word in the order in which these instructions make pairs of them. Sums follow suit: twice as large, or
-of two channels 256 a + b and b; so tables have other biases.
-
-Weights and tables in the order the fast kernels read them.
-
-The kernels load four weights at a time, know no left shifts and add half of the divisor and the zero point in one go.
-What they need is decided here once, when a block is encoded: a stage that does not fit keeps the plain layout and runs
-on the plain kernels, with the same bytes as result.
+The kernels load four weights at a time, have no left shifts, and add half of the divisor and the zero point in one
+step. Encoding decides whether a stage fits: one that does not keeps the plain layout and runs on the plain kernels,
+with the same bytes as result.
 
     PLAIN         weights as in ``Stage``; table: bias, multiplier, shift
     PACKED_DOWN   packed weights; the table's third number is −1 − shift; every sum is scaled down (see ``down_table``)
     PACKED        packed weights; table as in PLAIN
-    INT16_DOWN    as PACKED_DOWN with weights in 16 bits, for those whose kernel is the convolution: DSP instructions
-                  multiply them as they are (see ``halfwords``)
-    PAIRED_DOWN   as PACKED_DOWN, for the same, with 16 bits for the weights of two channels (there, too)
+    INT16_DOWN    as PACKED_DOWN with 16-bit weights, for stages run by the convolution kernel: twice the 8-bit weights
+    PAIRED_DOWN   as PACKED_DOWN, for the same stages, with 16 bits for the weights a and b of two channels: 256 a + b
 
 Packed weights of CONV, FULLY_CONNECTED of one pixel, and DEPTHWISE of one input channel: the values of a window in
-their order, each row of taps with zeros up to a multiple of 4; [output channels / 2][values / 4][2 channels][4 values];
-a channel of zeros, and an entry of zeros in the table, if their number is odd. Of all other DEPTHWISE: per channel, for
-each pair of rows, words of four: columns 0 and 1 of the upper row, then of the lower row, and so on; then the columns
-of the last row; each part with zeros up to whole words.
+their order, each row of taps with zeros up to a multiple of 4, as [output channels / 2][values / 4][2 channels][4
+values]; an odd number of channels is extended by a channel of zeros and a table entry of zeros. Packed weights of all
+other DEPTHWISE: per channel, for each pair of rows, words of four: columns 0 and 1 of the upper row, then of the lower
+row, and so on; then the columns of the last row; each part with zeros up to whole words.
+
+In 16 bits the four values of a word have the order in which DSP instructions pair them. Sums are twice as large, or 256
+a + b and b for two channels, so tables have other biases.
 """
 
 from __future__ import annotations
@@ -42,22 +38,22 @@ Entries = npt.NDArray[np.int32]
 Halfwords = npt.NDArray[np.int16]
 
 _WORD = (0, 2, 1, 3)
-"""The order of a word's four weights: DSP instructions make pairs of a word of pixels so."""
+"""Order of a word's four weights, in which DSP instructions pair the pixels of a word."""
 
 _PAIRED_SUM = 2**23
-"""256 times a sum of the first channel of two is an int32."""
+"""Bound at which 256 times a sum of the first channel of a pair is an int32."""
 
 
 # ---- 16 bits a weight ----
 
 
 def to_int16(packed: Int8Array) -> Halfwords:
-    """Packed weights of 8 bits, four by four, as those of 16 bits: twice as large."""
+    """Return packed 8-bit weights, four by four, as 16-bit weights of twice the value."""
     return (2 * packed.reshape(-1, 4)[:, _WORD].astype(np.int16)).ravel()
 
 
 def from_int16(stored: Halfwords) -> Int8Array:
-    """Back. Raises BlockError: they are not twice some int8."""
+    """Return 8-bit weights from 16-bit ones. Raises BlockError if they are not twice an int8."""
     halves = stored.astype(np.int16) // 2
     if np.any(stored % 2) or np.any(halves != halves.astype(np.int8)):
         raise BlockError("The fused block has weights of 16 bits that are not twice those of 8.")
@@ -65,12 +61,12 @@ def from_int16(stored: Halfwords) -> Int8Array:
 
 
 def double_biases(entries: Int64Array) -> Int64Array:
-    """A PACKED_DOWN table, [channel, 3], as sums with twice the weights need it."""
+    """Return a PACKED_DOWN table, [channel, 3], for sums with twice the weights."""
     return np.asarray(entries * np.array([2, 1, 1]), np.int64)
 
 
 def halve_biases(entries: Entries) -> Entries:
-    """Back. Raises BlockError: a bias is odd."""
+    """Return the table for plain weights. Raises BlockError if a bias is odd."""
     if np.any(entries[:, 0] % 2):
         raise BlockError("The fused block has a bias that is not twice another one.")
     return entries // np.array([2, 1, 1], np.int32)
@@ -80,7 +76,7 @@ def halve_biases(entries: Entries) -> Entries:
 
 
 def can_pair(stage: Stage, packed: Int8Array, table: Int64Array) -> bool:
-    """Whether weights and sums of two channels fit: no -128 before a negative weight, and sums of the first in 24 bits.
+    """Return whether weights and sums fit pairs: no -128 before a negative weight, sums of the first in 24 bits.
 
     Args:
         packed: the stage's weights.
@@ -95,13 +91,13 @@ def can_pair(stage: Stage, packed: Int8Array, table: Int64Array) -> bool:
 
 
 def to_paired(packed: Int8Array) -> Halfwords:
-    """Packed weights of 8 bits as halfwords of two channels."""
+    """Return packed 8-bit weights as halfwords of two channels."""
     first, second = np.moveaxis(packed.reshape(-1, 2, 4)[:, :, _WORD].astype(np.int16), 1, 0)
     return np.asarray(256 * first + second, np.int16).ravel()
 
 
 def from_paired(stored: Halfwords) -> Int8Array:
-    """Back. Raises BlockError: a first weight is 128."""
+    """Return 8-bit weights from pairs. Raises BlockError if a first weight is 128."""
     both = stored.astype(np.int32).reshape(-1, 4)[:, np.argsort(_WORD)]
     first = (both + 128) >> 8
     if np.any(first > 127):
@@ -110,7 +106,7 @@ def from_paired(stored: Halfwords) -> Int8Array:
 
 
 def pair_biases(entries: Int64Array) -> Int64Array:
-    """A PACKED_DOWN table, [channel, 3], as sums of two channels need it; of the bits above 32 nothing is said."""
+    """Return a PACKED_DOWN table, [channel, 3], for sums of two channels; only the low 32 bits count."""
     paired = entries.copy()
     paired[::2, 0] *= 256
     paired[: len(entries) // 2 * 2 : 2, 0] += entries[1::2, 0]
@@ -118,7 +114,7 @@ def pair_biases(entries: Int64Array) -> Int64Array:
 
 
 def split_biases(entries: Entries) -> Entries:
-    """Back. Raises BlockError: a first bias is no multiple of 256 but for the second."""
+    """Return the table for single channels. Raises BlockError if a bias is not that of a pair."""
     split = entries.astype(np.int64)
     split[: len(entries) // 2 * 2 : 2, 0] -= split[1::2, 0]
     if np.any(split[::2, 0] % 256):
@@ -128,19 +124,19 @@ def split_biases(entries: Entries) -> Entries:
 
 
 _CONSTANT_BITS = 20
-"""Channels that always give v are stored as v · 2²¹ · 2³⁰/2³¹ / 2²⁰; weights must not add up to half of a step."""
+"""Channels with the constant output v are stored as v · 2²¹ · 2³⁰/2³¹ / 2²⁰; weights must not sum to half a step."""
 
 _DEPTHWISE_SIZES = (3, 5, 7)
 _DEPTHWISE_STRIDES = (1, 2)
 
 
 def packs_as_conv(kind: StageKind, source: BlockTensor) -> bool:
-    """Whether the convolution is the kernel for a stage's packed weights."""
+    """Return whether the convolution kernel runs a stage's packed weights."""
     return kind is not StageKind.DEPTHWISE or source.channels == 1
 
 
 def can_pack(stage: Stage, source: BlockTensor, stack_pointers: int) -> bool:
-    """Whether the fast kernels can do a stage."""
+    """Return whether the fast kernels can run a stage."""
     rows, columns = stage.kernel_size
     single = stage.kind is StageKind.FULLY_CONNECTED and source.pixels == 1
     if stage.kind not in (StageKind.CONV, StageKind.DEPTHWISE) and not single:
@@ -162,16 +158,16 @@ def can_pack(stage: Stage, source: BlockTensor, stack_pointers: int) -> bool:
 
 
 def down_table(stage: Stage, bias: Int64Array, *, few_bits: bool = False) -> Int64Array | None:
-    """The PACKED_DOWN table, or None if a channel is not scaled down in its way.
+    """Return the PACKED_DOWN table, or None if a channel cannot be scaled down in its way.
 
-    That way is ``(2 * sum * multiplier / 2^32, rounded) / 2^n, rounded``; it takes a positive multiplier, 1 ≤ n ≤ 23,
-    and twice the sum within 32 bits. Channels whose output is the same whatever the input, which training leaves behind
-    with scales and biases of any size, get another bias, multiplier and n that come to this output.
+    That way is ``(2 * sum * multiplier / 2^32, rounded) / 2^n, rounded``; it requires a positive multiplier, 1 ≤ n ≤
+    23, and twice the sum within 32 bits. Channels with the same output for every input, which training leaves with
+    scales and biases of any size, get another bias, multiplier and n that yield this output.
 
     Args:
         bias: with the input's zero point folded in, before it wraps to 32 bits.
-        few_bits: give such channels no more bits than weights, which must not add up to a quarter of a step, need, so
-            that sums stay small: filters of zeros are frequent.
+        few_bits: give such channels as few bits as their weights permit (which must not sum to a quarter of a step), so
+            sums stay small: filters of zeros are frequent.
     """
     table = stage.requantization
     if table is None or stage.weights is None:
@@ -195,14 +191,14 @@ def down_table(stage: Stage, bias: Int64Array, *, few_bits: bool = False) -> Int
 
 
 def _scale_down(sums: Int64Array, multiplier: Int64Array, shift: Int64Array) -> Int64Array:
-    """The runtime's two roundings where ``shift`` is negative; nonsense elsewhere."""
+    """Return the runtime's two roundings where ``shift`` is negative; undefined elsewhere."""
     product = (sums * multiplier + 2**30) >> 31
     bits = np.clip(-shift, 1, 31)
     return (product - (product < 0) + (1 << (bits - 1))) >> bits
 
 
 def undo_down_table(entries: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Bias, multiplier and shift behind a PACKED_DOWN table."""
+    """Return bias, multiplier and shift of a PACKED_DOWN table."""
     return np.stack([entries[:, 0], entries[:, 1], -1 - entries[:, 2]], axis=1).astype(np.int32)
 
 
@@ -210,7 +206,7 @@ def undo_down_table(entries: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 
 
 def pack_weights(stage: Stage, source: BlockTensor) -> Int8Array:
-    """Packed weights, flat."""
+    """Return packed weights, flat."""
     assert stage.weights is not None
     if packs_as_conv(stage.kind, source):
         return _pack_quads(_by_rows(stage.weights, stage.kind))
@@ -218,7 +214,7 @@ def pack_weights(stage: Stage, source: BlockTensor) -> Int8Array:
 
 
 def unpack_weights(packed: Int8Array, kind: StageKind, shape: tuple[int, ...], source: BlockTensor) -> Int8Array:
-    """Weights as in ``Stage`` of the given shape from ``packed_size`` packed ones."""
+    """Return weights as in ``Stage`` of the given shape from ``packed_size`` packed ones."""
     if not packs_as_conv(kind, source):
         return _unpack_rows(packed, shape)
     rows = _by_rows(np.empty(shape, np.int8), kind).shape
@@ -229,7 +225,7 @@ def unpack_weights(packed: Int8Array, kind: StageKind, shape: tuple[int, ...], s
 
 
 def packed_size(kind: StageKind, shape: tuple[int, ...], source: BlockTensor) -> int:
-    """Bytes of the packed weights of a stage whose weights have this shape."""
+    """Return the bytes of the packed weights of a stage whose weights have this shape."""
     if packs_as_conv(kind, source):
         depthwise, fully_connected = kind is StageKind.DEPTHWISE, kind is StageKind.FULLY_CONNECTED
         channels = shape[-1] if depthwise else shape[0]
@@ -240,7 +236,7 @@ def packed_size(kind: StageKind, shape: tuple[int, ...], source: BlockTensor) ->
 
 
 def _by_rows(weights: Int8Array, kind: StageKind) -> Int8Array:
-    """[output channels, rows of the window, values of a row]"""
+    """Return weights as [output channels, rows of the window, values of a row]."""
     if kind is StageKind.DEPTHWISE:
         return np.ascontiguousarray(np.moveaxis(weights, -1, 0))
     rows = 1 if kind is StageKind.FULLY_CONNECTED else weights.shape[1]

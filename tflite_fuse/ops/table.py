@@ -1,4 +1,4 @@
-"""The table of stage kinds: all that differs between kinds is found from their entries."""
+"""The table of stage kinds and of lowerings, collected from the entries."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
     **dict.fromkeys(_RENAMING, rename),
     **dict(chain.from_iterable(kind.lowerings.items() for kind in KINDS.values())),
 }
-"""How each operator a block can hold becomes a stage, by its name in TFLite's schema."""
+"""Lowering of each operator that a block can contain, by its name in TFLite's schema."""
 
 FLOAT_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
     **real.REAL_LOWERINGS,
     **dict(chain.from_iterable(family.LOWERINGS.items() for family in _FLOATS)),
 }
-"""The same of operators that read or write float32; those that only move or rename values are in LOWERINGS."""
+"""Lowerings of operators that read or write float32; those that only move or rename values are in LOWERINGS."""
 
 FLOAT_OPERATORS: frozenset[str] = frozenset(
     {
@@ -53,32 +53,32 @@ FLOAT_OPERATORS: frozenset[str] = frozenset(
 """Operators that blocks compute in float32."""
 
 COUNTS: tuple[str, ...] = tuple(dict.fromkeys(chain.from_iterable(kind.work.counts for kind in KINDS.values())))
-"""What kinds count of their work."""
+"""Names of all counts of work."""
 
 
 def input_windows(stage: Stage, tensors: Tensors) -> tuple[Windows, ...]:
-    """How a stage looks at the rows and columns of each of its inputs."""
+    """Return the windows of a stage on the rows and columns of each of its inputs."""
     kind, usual = KINDS[stage.kind], stage_windows(stage)
     output = tensors[stage.output]
     return tuple((SPOT, SPOT) if kind.repeats(tensors[index], output) else usual for index in stage.inputs)
 
 
 def remembers(stage: Stage, tensors: Tensors) -> bool:
-    """Whether its last input is the memory it keeps."""
+    """Return whether its last input is its memory."""
     return KINDS[stage.kind].memory_bytes(tensors[stage.output]) > 0
 
 
 def accumulates(stage: Stage, tensors: Tensors) -> bool:
-    """Whether a stage sums over its whole input before it writes its one pixel."""
+    """Return whether a stage sums its whole input before it writes its one pixel."""
     return sum_bytes(stage, tensors) > 0
 
 
 def sum_bytes(stage: Stage, tensors: Tensors) -> int:
-    """Bytes of the sums a stage keeps, 0 if it keeps none."""
+    """Return the bytes of a stage's sums, 0 without sums."""
     each = KINDS[stage.kind].sum_bytes(tensors[stage.inputs[0]]) if stage.inputs else 0
     return each * tensors[stage.output].channels
 
 
 def macs_per_pixel(stage: Stage, tensors: Tensors) -> int:
-    """Multiply-accumulates per output pixel, taps on padding counted; additions, pools and copies have none."""
+    """Return the multiply-accumulates per output pixel, taps on padding included; 0 for additions, pools, copies."""
     return KINDS[stage.kind].macs(stage, tensors)

@@ -1,7 +1,7 @@
-"""SPACE_TO_DEPTH and DEPTH_TO_SPACE: squares of pixels as the channels of one, and back.
+"""SPACE_TO_DEPTH and DEPTH_TO_SPACE: squares of pixels as the channels of one pixel, and the inverse.
 
 A TRANSPOSE from channels first to channels last is a SPACE_TO_DEPTH, too: its input is an image of one channel in which
-planes lie one below the other, and a window holds one pixel of each.
+the planes lie one below the other, and a window covers one pixel of each plane.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from tflite_fuse.ops.lowering.movement import moved
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView, four_dimensional
 
 MOST_PLANES = 32
-"""That a TRANSPOSE joins: there is a pointer for each."""
+"""Largest number of planes that a TRANSPOSE joins: each needs a pointer."""
 
 
 def _to_depth(size: int) -> Stage:
-    """Windows of size x size pixels, side by side."""
+    """Return a stage with adjacent windows of size x size pixels."""
     square = (size, size)
     return Stage(StageKind.SPACE_TO_DEPTH, (), -1, kernel_size=square, stride=square)
 
 
 def _to_space(size: int) -> Stage:
-    """Windows that hold the one pixel whose square an output pixel belongs to."""
+    """Return a stage whose windows contain the one pixel from whose channels the output pixel is taken."""
     square, before = (size, size), (size - 1, size - 1)
     return Stage(StageKind.DEPTH_TO_SPACE, (), -1, kernel_size=square, spread=square, padding=before)
 
 
 def _to_channels(planes: int, height: int) -> Stage:
-    """Windows of one pixel of each plane."""
+    """Return a stage with windows of one pixel of each plane."""
     return Stage(StageKind.SPACE_TO_DEPTH, (), -1, kernel_size=(planes, 1), dilation=(height, 1))
 
 
@@ -57,13 +57,13 @@ def _check(made: Callable[[int], Stage]) -> Callable[[StageCheck], None]:
 
 
 def _are_squares(small: BlockTensor, large: BlockTensor, size: int) -> bool:
-    """Whether each pixel of the one has the channels of size x size pixels of the other."""
+    """Return whether each pixel of ``small`` has the channels of size x size pixels of ``large``."""
     extents = (small.height * size, small.width * size) == (large.height, large.width)
     return extents and small.channels == large.channels * size * size
 
 
 def _are_planes(stage: Stage, source: BlockTensor, output: BlockTensor) -> bool:
-    """Whether the output has a pixel of each of the input's planes as its channels."""
+    """Return whether the output's channels are one pixel of each of the input's planes."""
     shape = (output.height * output.channels, output.width, 1)
     planes = (source.height, source.width, source.channels) == shape
     return planes and _geometry(stage) == _geometry(_to_channels(output.channels, output.height))
@@ -88,7 +88,7 @@ _MOVED = each_value({"other values": 1, "other outputs": 1})
 
 
 def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowered]:
-    """The operator copies bytes, whatever they stand for."""
+    """Return the lowering of an operator that copies bytes."""
 
     def lower(view: OperatorView) -> Lowered:
         source, output = four_dimensional(*view.moved())
@@ -106,7 +106,7 @@ def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowere
 
 
 def _lower_transpose(view: OperatorView) -> Lowered:
-    """From channels first to channels last, of an input of the model; one that moves no byte only renames its input."""
+    """Lower a TRANSPOSE from channels first to last, of an input of the model, or one that moves no byte."""
     source, (indices,) = moved("TRANSPOSE", view, (view.output,))
     _, output = view.moved()
     order = indices.reshape(output.shape)

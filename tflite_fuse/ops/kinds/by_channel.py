@@ -1,7 +1,7 @@
-"""Kinds with a number of its own for every channel.
+"""Kinds with one parameter for every channel.
 
-OFFSET adds one: ADD or SUB with a constant that differs from channel to channel. SCALE multiplies by one, by another
-one for values below zero: PRELU is that, and MUL with such a constant.
+OFFSET adds a number to each channel: ADD or SUB with a constant that differs between channels. SCALE multiplies each
+channel by a factor, with another one for values below zero: PRELU, and MUL with such a constant.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, check_pair
 # ---- OFFSET ----
 
 MOST_OFFSET = 1 << 28
-"""A scaled operand of an int8 addition lies within this."""
+"""Bound on the magnitude of a scaled operand of an int8 addition."""
 
 
 @dataclass(frozen=True)
 class OffsetParameters:
-    """An addition as ``AddParameters`` has it, its second operand worked out.
+    """An addition as in ``AddParameters`` whose second operand is computed in advance.
 
     Attributes:
-        left_shift, multiplier, shift: of the input.
-        output_multiplier, output_shift: of the sum.
-        sign: of the input, 1 or −1.
+        left_shift, multiplier, shift: scaling of the input.
+        output_multiplier, output_shift: scaling of the sum.
+        sign: sign of the input, 1 or −1.
         offsets: per channel, the scaled second operand.
     """
 
@@ -88,9 +88,9 @@ _OFFSET_LAYOUT = Layout(
 
 
 def offset_by_channel(total: Lowered, values: Int64Array) -> Lowered:
-    """ADD of an activation and a constant [channels], which ``total`` reads both, as this kind.
+    """Return an OFFSET for ADD of an activation and a constant [channels], the two inputs of ``total``.
 
-    An addition whose second multiplier is negative subtracts.
+    An addition with a negative second multiplier subtracts.
     """
     stage = total.stage
     if stage is None or not isinstance(stage.parameters, AddParameters):
@@ -116,7 +116,7 @@ OFFSET = Kind(
     reference=_offset,
     encode_table=_OFFSET_LAYOUT.encode,
     decode_table=_OFFSET_LAYOUT.decode,
-    # Two multiplications by a multiplier and shift, each of which takes about what a product takes.
+    # Two multiplications by a multiplier and shift, each about as expensive as a product.
     work=each_value({"products": 2}),
 )
 
@@ -128,10 +128,10 @@ _PREFIX = 24
 
 @dataclass(frozen=True)
 class ScaleParameters:
-    """Factors, each a whole number times the multiplier and shift of its side.
+    """Factors, each an integer times the multiplier and shift of its side.
 
     Attributes:
-        above, below: multiplier and shift for values from the input's zero point up, and for those below.
+        above, below: multiplier and shift for values at or above the input's zero point, and for values below it.
         factors: per channel (above, below), 16 bits each.
     """
 
@@ -178,7 +178,7 @@ def _decode_scale(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage
 
 
 def scale_by_channel(product: Lowered, values: Int64Array) -> Lowered:
-    """MULTIPLY of an activation and a constant [channels], which ``product`` reads both, as this kind."""
+    """Return a SCALE for MULTIPLY of an activation and a constant [channels], the two inputs of ``product``."""
     source, constant = sorted(product.inputs, key=lambda part: part.constant is not None)
     stage = product.stage
     if stage is None or stage.requantization is None:
@@ -190,7 +190,7 @@ def scale_by_channel(product: Lowered, values: Int64Array) -> Lowered:
 
 
 def _lower_prelu(view: OperatorView) -> Lowered:
-    """PRELU with a constant alpha, one for all channels or one for each; quotients in double precision."""
+    """Lower PRELU with a constant alpha, for all channels or for each; quotients in double precision."""
     source, alpha, output = view.read(), read_operand(view.model, view.operand(1)), view.write()
     check_pair(source, alpha, output)
     if alpha.constant is None:

@@ -1,7 +1,7 @@
-"""LOOKUP: any function of one value, as a table of all 256 answers.
+"""LOOKUP: any function of one value, as a table of all 256 results.
 
-The answers are those of TFLM's reference kernels. Every function below goes by the arithmetic of the kernel of its
-operator, on all values at once. Scales are float32; their quotients are taken in double precision.
+The results are those of TFLM's reference kernels. Each function below repeats the arithmetic of its operator's kernel,
+on all values at once. Scales are float32; their quotients are taken in double precision.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ from tflite_fuse.ops.lowering.requantization import RELU, RELU6, activation_rang
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, one_to_one
 
 VALUES = np.arange(-128, 128, dtype=np.int64)
-"""What a table has answers for, in its order."""
+"""Input values of a table, in its order."""
 
 Function = Callable[[OperatorView, Activation, Activation], Int64Array]
-"""An operator's answers, not clamped to int8, from its view, its input and its output."""
+"""Function from an operator's view, input and output to its results, not clamped to int8."""
 
 
 @dataclass(frozen=True)
 class LookupParameters:
-    """The answer to −128, −127, … 127, as int8."""
+    """Results for −128, −127, … 127, as int8."""
 
     answers: bytes
 
 
 def lookup_parameters(answers: Int64Array) -> LookupParameters:
-    """The table of answers that may leave int8: those are clamped."""
+    """Return the table of results, clamped to int8."""
     return LookupParameters(np.clip(answers, -128, 127).astype(np.int8).tobytes())
 
 
 def answers_of(stage: Stage) -> Int64Array:
-    """The answers to VALUES."""
+    """Return the results for VALUES."""
     return np.frombuffer(parameters_of(stage, LookupParameters).answers, np.int8).astype(np.int64)
 
 
@@ -80,7 +80,7 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
 LAYOUT = Layout(LookupParameters, (Numbers("answers", lambda output: len(VALUES), AS_BYTES),))
 
 _AT_ONCE = 16
-"""Values that Helium looks up at once."""
+"""Number of values that Helium looks up at once."""
 
 
 @counted("looked up")
@@ -103,7 +103,7 @@ def _lowered_by(function: Function) -> Callable[[OperatorView], Lowered]:
 
 
 def scaled(values: Int64Array, scale: float) -> Int64Array:
-    """Values times a scale, as the runtime's multiplier and shift give them."""
+    """Return values times a scale, by the runtime's multiplier and shift."""
     multiplier, shift = quantize_multiplier(scale)
     return multiply_by_quantized_multiplier(values, multiplier, shift)
 
@@ -113,7 +113,7 @@ def _quantize(view: OperatorView, source: Activation, output: Activation) -> Int
 
 
 def _lower_quantize(view: OperatorView) -> Lowered:
-    """QUANTIZE between int8 and uint8 mostly changes nothing but how a byte is read: then it is the same tensor."""
+    """Lower QUANTIZE; between int8 and uint8 it is usually a renaming that changes only the interpretation of bytes."""
     source, output = one_to_one(*view.border())
     answers = np.clip(_quantize(view, source, output), -128, 127)
     if len(set(view.types(source, output))) > 1 and np.array_equal(answers, VALUES):
@@ -123,8 +123,8 @@ def _lower_quantize(view: OperatorView) -> Lowered:
 
 
 def _abs(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
-    """The quotient of the scales in single precision."""
-    with np.errstate(all="ignore"):  # scales of any size: what is no multiplier is refused below
+    """Return absolute values; the quotient of the scales is in single precision."""
+    with np.errstate(all="ignore"):  # scales of any size: an impossible multiplier is rejected below
         ratio = float(np.float32(source.scale) / np.float32(output.scale))
     return scaled(np.abs(VALUES - source.zero_point), ratio) + output.zero_point
 
@@ -135,12 +135,12 @@ def _relu(view: OperatorView, source: Activation, output: Activation) -> Int64Ar
 
 
 def _relu6(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
-    """Bytes clamped by the input's quantization; that of the output is ignored."""
+    """Return clamped bytes; only the input's quantization counts."""
     return np.clip(VALUES, *activation_range(RELU6, source.scale, source.zero_point))
 
 
 def _elu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
-    """The runtime fills a table as well: in single precision throughout, halves rounded away from zero."""
+    """Return results in single precision throughout, halves rounded away from zero; the runtime fills a table, too."""
     real = np.float32(source.scale) * (VALUES - source.zero_point).astype(np.float32)
     below = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32) - np.float32(1)
     curved = np.where(real < 0, below, real)
@@ -152,7 +152,7 @@ def _elu(view: OperatorView, source: Activation, output: Activation) -> Int64Arr
 
 
 def _leaky_relu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
-    """A negative alpha is made positive for the product, and its sign put back."""
+    """Return results for a possibly negative alpha: its sign is applied after the product."""
     alpha = view.number("alpha")
     values = VALUES - source.zero_point
     below = scaled(values, source.scale * abs(alpha) / output.scale) * (-1 if alpha < 0 else 1)
@@ -160,7 +160,7 @@ def _leaky_relu(view: OperatorView, source: Activation, output: Activation) -> I
 
 
 def _saturating(curve: Callable[[Int64Array], Int64Array], bits: int, offset: int) -> Function:
-    """LOGISTIC or TANH: the curve of the input with four integer bits, of whose result 31 − ``bits`` bits are left."""
+    """Return LOGISTIC or TANH: the curve of the input with four integer bits, reduced to 31 − ``bits`` bits."""
 
     def function(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
         if offset and output.zero_point != offset:
@@ -179,7 +179,7 @@ def _saturating(curve: Callable[[Int64Array], Int64Array], bits: int, offset: in
 
 
 def _hard_swish(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
-    """x times its distance from −3, over 6 and within 0…1, in 16 bits."""
+    """Return x times the ramp (x + 3) / 6 limited to 0…1, in 16 bits."""
     fine = source.scale / 128
     to_output, output_shift = _multiplier_16(fine / output.scale)
     to_ramp, ramp_shift = _multiplier_16(fine / (3 / 32768))
@@ -205,7 +205,7 @@ def _within_16(values: Int64Array) -> Int64Array:
 
 
 def _high_mul_16(values: Int64Array, multiplier: int) -> Int64Array:
-    """High 16 bits of twice the product, rounded to the nearest integer, halves up."""
+    """Return the high 16 bits of twice the product, rounded to the nearest integer, halves up."""
     product = values * multiplier
     return truncating_divide(product + np.where(product >= 0, 1 << 14, 1 - (1 << 14)), 1 << 15)
 
@@ -215,7 +215,7 @@ _ROOT_BITS = 20
 
 
 def _rsqrt(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
-    """Inverse roots of 1 … 255 in fixed point, rescaled by that of the input's scale; of 0 the largest value."""
+    """Return inverse roots of 1 … 255 in fixed point, rescaled by the input's scale; 0 gives the largest value."""
     if source.zero_point != -128:
         raise BlockError(f"its input has zero point {source.zero_point}: TFLM stops at values below it")
     multiplier, shift = quantize_multiplier(1 / (float(np.sqrt(np.float32(source.scale))) * output.scale))
@@ -227,7 +227,7 @@ def _rsqrt(view: OperatorView, source: Activation, output: Activation) -> Int64A
 
 
 def _inverse_root(value: int) -> tuple[int, int]:
-    """Multiplier and shift of 2²⁰ / √value: Newton's iteration, five steps from 1."""
+    """Return multiplier and shift of 2²⁰ / √value: Newton's iteration, five steps from 1."""
     if value == 1:
         return INT32_MAX, _ROOT_BITS
     pairs = (32 - value.bit_length() - 1) // 2 - 1
@@ -247,7 +247,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "RSQRT": _rsqrt,
     "TANH": _saturating(fixed_point.tanh, 24, 0),
 }
-"""The operators of one int8 value, by their names in TFLite's schema."""
+"""The operators on one int8 value, by their names in TFLite's schema."""
 
 LOOKUP = Kind(
     StageKind.LOOKUP,

@@ -1,8 +1,7 @@
-"""Kinds that compute nothing: they move values.
+"""Kinds that move values without computing: PAD, CONCATENATION, SOURCE, CHANNELS.
 
-PAD, which also cuts, CONCATENATION along channels, and SOURCE, fed by a callback. CHANNELS holds some of the input's
-channels in any order, and channels of one value between them: PAD along channels, SLICE, STRIDED_SLICE, GATHER and each
-output of a SPLIT are this kind.
+PAD also cuts. CONCATENATION joins channels. A callback fills SOURCE. CHANNELS selects channels of the input in any
+order, with constant channels between them: PAD along channels, SLICE, STRIDED_SLICE, GATHER and each output of a SPLIT.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _MAX_CONCATENATION_INPUTS = 10
 
 @by_pixel("copied values", "copies")
 def _copied(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
-    """Pixels are copied, each in as many pieces as there are inputs."""
+    """Return the copied values and the number of copies of a pixel, one per input."""
     return tensors[stage.output].channels, max(len(stage.inputs), 1)
 
 
@@ -69,7 +68,7 @@ def _decode_pad(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
 
 
 def _lower_pad(view: OperatorView) -> Lowered:
-    """PAD and PADV2 of rows and columns, or of channels; one that adds nothing only renames its input."""
+    """Lower PAD and PADV2 of rows and columns, or of channels; without padding it is a renaming."""
     source, output = view.moved()
     paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
     amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
@@ -134,7 +133,7 @@ def _concatenation(stage: Stage, operands: Sequence[Operand], output: BlockTenso
 
 
 def _lower_concatenation(view: OperatorView) -> Lowered:
-    """CONCATENATION along channels."""
+    """Lower CONCATENATION along channels."""
     if view.is_real:
         output = read_real(view.model, view.output)
         parts = tuple(read_real(view.model, index) for index in view.inputs)
@@ -179,16 +178,16 @@ SOURCE = Kind(StageKind.SOURCE, inputs=(0, 0), check=_check_source, work=_copied
 
 
 FILLED = -1
-"""In place of an input channel: the fill."""
+"""Index of a constant channel among ``sources``."""
 
 
 @dataclass(frozen=True)
 class ChannelParameters:
-    """Where output channels come from.
+    """Source of each output channel.
 
     Attributes:
-        sources: the input channel of each output channel, or FILLED.
-        fill: int8 value of channels that come from none, 0 of float32.
+        sources: input channel of each output channel, or FILLED.
+        fill: int8 value of filled channels, 0 for float32.
     """
 
     sources: tuple[int, ...]
@@ -218,7 +217,7 @@ _LAYOUT = Layout(
 
 
 def _lowered_by(name: str) -> Callable[[OperatorView], Lowered]:
-    """An operator that moves whole channels, or takes every n'th row and column; one that does neither is a name."""
+    """Return the lowering of an operator that moves whole channels or takes every n-th row and column."""
 
     def lower(view: OperatorView) -> Lowered:
         _, output = view.moved()

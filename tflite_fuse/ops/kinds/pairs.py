@@ -1,7 +1,7 @@
-"""Kinds that compute value by value from two tensors of one shape, or from one tensor and one pixel for all of its own.
+"""Kinds that compute value by value from two tensors of one shape, or from a tensor and a single pixel.
 
-ADD, and SUB, which subtracts its second operand; MUL, whose second operand may also have one channel for all;
-SQUARED_DIFFERENCE; MAXIMUM and MINIMUM, which compare bytes whatever these stand for.
+ADD, also as SUB with its second operand subtracted; MUL, whose second operand may also have a single channel;
+SQUARED_DIFFERENCE; MAXIMUM and MINIMUM, which compare bytes regardless of their quantization.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 from tflite_fuse.ops.weighted.sums import requantize
 
 LEFT_SHIFT = 20
-"""Bits by which TFLM scales int8 operands up before it adds them; more would leave 32 bits."""
+"""Bits by which TFLM scales int8 operands up before it adds them; more would overflow 32 bits."""
 _DIFFERENCE_SHIFT = 7
-"""The same before it subtracts and squares: the square of a difference of halves of them stays within 32 bits."""
+"""The same before it subtracts and squares: the square of a difference of halved operands fits 32 bits."""
 
 
 def _lowered_by(
     made: Callable[[Activation, Activation, Activation], Stage], *, clamps: bool = False, thin: bool = False
 ) -> Callable[[OperatorView], Lowered]:
-    """Lower an operator to the stage made of its operands and output.
+    """Return the lowering to the stage made of an operator's operands and output.
 
     Args:
-        made: the stage, without its clamp.
-        clamps: whether a fused activation counts.
+        made: function that returns the stage without its clamp.
+        clamps: whether a fused activation applies.
         thin: whether an operand may have one channel.
     """
 
@@ -73,10 +73,10 @@ def _lowered_by(
 
 @dataclass(frozen=True)
 class AddParameters:
-    """Quantized addition as TFLM's reference kernel does it (left_shift = 20), or squared difference (7).
+    """Quantized addition as in TFLM's reference kernel (left_shift = 20), or squared difference (7).
 
-    Each input: ``(value − zero_point) << left_shift``, times its multiplier; their sum times the output's. A negative
-    ``multiplier_1`` says that input 1 is scaled by its opposite and subtracted.
+    Each input is ``(value − zero_point) << left_shift``, times its multiplier; their sum is multiplied by the output's.
+    A negative ``multiplier_1`` means that input 1 is scaled by its magnitude and subtracted.
     """
 
     left_shift: int
@@ -88,7 +88,7 @@ class AddParameters:
     output_shift: int
 
     def terms(self, operands: Sequence[tuple[int, Int64Array]]) -> tuple[Int64Array, Int64Array]:
-        """Both operands, scaled. ``operands``: zero point and values of each."""
+        """Return both operands, scaled. ``operands``: zero point and values of each."""
         scales = (self.multiplier_0, self.shift_0), (abs(self.multiplier_1), self.shift_1)
         first, second = (
             multiply_by_quantized_multiplier((values - zero) << self.left_shift, *scale)
@@ -97,7 +97,7 @@ class AddParameters:
         return first, second
 
     def scaled(self, results: Int64Array) -> Int64Array:
-        """Results at the output's scale, without its zero point."""
+        """Return results at the output's scale, without its zero point."""
         return multiply_by_quantized_multiplier(results, self.output_multiplier, self.output_shift)
 
 
@@ -105,17 +105,17 @@ ADD_LAYOUT = Layout(AddParameters, tuple(Numbers(name) for name in AddParameters
 
 
 def _shares(first: float, second: float) -> tuple[float, tuple[int, int, int, int]]:
-    """Twice the larger scale, and multiplier and shift of each as a part of that; in double precision."""
+    """Return twice the larger scale, and multiplier and shift of each scale relative to it, in double precision."""
     twice_largest = 2.0 * max(first, second)
     one, other = (quantize_multiplier_below_one(scale / twice_largest) for scale in (first, second))
     return twice_largest, (*one, *other)
 
 
 def add_parameters(input_scale_0: float, input_scale_1: float, output_scale: float) -> AddParameters:
-    """Parameters of an int8 ADD, all in double precision.
+    """Return the parameters of an int8 ADD, all in double precision.
 
     Raises:
-        BlockError: the output's scale is so small beside the inputs' that TFLM stops.
+        BlockError: the output's scale is so small compared with the inputs' that TFLM aborts.
     """
     twice_largest, shares = _shares(float(input_scale_0), float(input_scale_1))
     output = quantize_multiplier_below_one(twice_largest / ((1 << LEFT_SHIFT) * float(output_scale)))
@@ -123,7 +123,7 @@ def add_parameters(input_scale_0: float, input_scale_1: float, output_scale: flo
 
 
 def _check_numbers(check: StageCheck, left: int, operand: tuple[int, int], output: int) -> None:
-    """Multipliers are int32, and shifts within these bounds."""
+    """Require int32 multipliers, and shifts within these bounds."""
     check.pair()
     found = parameters_of(check.stage, AddParameters)
     multipliers = (found.multiplier_0, abs(found.multiplier_1), found.output_multiplier)
@@ -138,23 +138,23 @@ def _add(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int6
 
 
 def _added(add: AddParameters, operands: Sequence[tuple[int, Int64Array]], zero_point: int) -> Int64Array:
-    """Sums of values, not yet clamped."""
+    """Return sums of values, not yet clamped."""
     first, second = add.terms(operands)
     return add.scaled(first - second if add.multiplier_1 < 0 else first + second) + zero_point
 
 
 _NEAR = sorted(product(range(-2, 3), repeat=2), key=lambda pair: pair[0] ** 2 + pair[1] ** 2)
-"""Steps away from the factors that are nearest to both scales, the shortest first."""
+"""Steps away from the factors closest to both scales, the shortest first."""
 
 
 @lru_cache(maxsize=256)
 def _multiples(
     add: AddParameters, zero_points: tuple[int, int, int], clamp: tuple[int, int]
 ) -> tuple[int, int, int] | None:
-    """Numbers f, g and h with which ``(f a + g b + h) >> ADD_BITS``, clamped, is the sum of all int8 a and b.
+    """Return f, g and h such as ``(f a + g b + h) >> ADD_BITS``, clamped, is the sum for all int8 a and b, or None.
 
-    The sums of all 65,536 pairs say between which bounds h has to lie for a given f and g; a few next to the scales
-    themselves are tried. None where none of them will do: mostly because sums would leave 32 bits.
+    The sums of all 65,536 pairs determine the bounds of h for given f and g; a few pairs next to the scales are tried.
+    All of them fail mainly if sums would overflow 32 bits.
     """
     values = np.arange(-128, 128, dtype=np.int64)
     operands = (zero_points[0], values[:, None]), (zero_points[1], values)
@@ -177,7 +177,7 @@ def _multiples(
 
 
 def _encode_addition(stage: Stage, tensors: Tensors) -> Tables:
-    """The parameters; and where weights are, the numbers that give the same sums with less work."""
+    """Return the parameters, and in place of weights the numbers that yield the same sums with fewer operations."""
     zero_0, zero_1, zero_out = (tensors[index].zero_point for index in (*stage.inputs, stage.output))
     clamp = stage.activation_min, stage.activation_max
     found = _multiples(parameters_of(stage, AddParameters), (zero_0, zero_1, zero_out), clamp)
@@ -209,7 +209,7 @@ ADD = Kind(
 
 
 def _check_difference(check: StageCheck) -> None:
-    """Each operand is at most halved, so that the square of their difference is an int32."""
+    """Require that each operand is at most halved: the square of their difference is an int32."""
     _check_numbers(check, _DIFFERENCE_SHIFT, (-31, 0), 30)
     found = parameters_of(check.stage, AddParameters)
     halves = ((found.multiplier_0, found.shift_0), (found.multiplier_1, found.shift_1))
@@ -224,7 +224,7 @@ def _squared_difference(stage: Stage, operands: Sequence[Operand], output: Block
 
 
 def _difference(first: Activation, second: Activation, output: Activation) -> Stage:
-    """All in double precision."""
+    """Return a SQUARED_DIFFERENCE with parameters computed in double precision."""
     twice_largest, shares = _shares(first.scale, second.scale)
     square = quantize_multiplier(twice_largest * twice_largest / (4**_DIFFERENCE_SHIFT * output.scale))
     parameters = AddParameters(_DIFFERENCE_SHIFT, *shares, *square)
@@ -239,7 +239,7 @@ SQUARED_DIFFERENCE = Kind(
     reference=_squared_difference,
     encode_table=ADD_LAYOUT.encode,
     decode_table=ADD_LAYOUT.decode,
-    # Three multiplications by a multiplier and shift, each of which takes about what a product takes.
+    # Three multiplications by a multiplier and shift, each about as expensive as a product.
     work=each_value({"products": 3}),
     lowerings={"SQUARED_DIFFERENCE": _lowered_by(_difference)},
 )
@@ -271,7 +271,7 @@ def _decode_product(stage: Stage, tensors: Tensors, stored: StoredTables) -> Sta
 
 
 def _product(first: Activation, second: Activation, output: Activation) -> Stage:
-    """The quotient of the scales in double precision."""
+    """Return a MULTIPLY; the quotient of the scales is in double precision."""
     table = rescale_requantization(first.scale * second.scale, output.scale, 1)
     return Stage(StageKind.MULTIPLY, (), -1, requantization=table)
 

@@ -1,8 +1,7 @@
-"""GLOBAL_MAX and CHANNEL_MAX: the largest value of a map in each channel, and of each pixel over its channels.
+"""Pools: AVERAGE_POOL and MAX_POOL under a window, GLOBAL_AVERAGE, GLOBAL_MAX and CHANNEL_MAX.
 
-REDUCE_MAX is one of them, or over rows or columns alone a MAX_POOL.
-
-AVERAGE_POOL and MAX_POOL under a window, GLOBAL_AVERAGE over the whole map.
+GLOBAL_MAX is the largest value of each channel over the whole map, CHANNEL_MAX the largest value of each pixel over its
+channels. REDUCE_MAX becomes one of them, or a MAX_POOL over rows or columns.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def _check_channels(check: StageCheck) -> None:
 
 
 def _whole_map(values: str, results: str) -> Work:
-    """All values of the input once, whatever the runs, and a result for each channel."""
+    """Return work that counts all values of the input once, independent of the runs, and one result per channel."""
 
     def of(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
         return {values: tensors[stage.inputs[0]].nbytes, results: tensors[stage.output].channels}
@@ -61,7 +60,7 @@ def _whole_map(values: str, results: str) -> Work:
 
 
 def _windows(values: str, results: str) -> Work:
-    """All values under the window of each output value, and that."""
+    """Return work that counts all values under each output value's window, and the output values."""
 
     def each(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
         channels = tensors[stage.output].channels
@@ -74,7 +73,7 @@ _COMPARED, _AVERAGED = ("compared values", "largest values"), ("averaged values"
 
 
 def _lower(view: OperatorView) -> Lowered:
-    """REDUCE_MAX over the whole map, its rows, its columns or its channels."""
+    """Lower REDUCE_MAX over the whole map, its rows, its columns or its channels."""
     found = read_reduction(view)
     source, output = found.source, found.output
     if (source.scale, source.zero_point) != (output.scale, output.zero_point):
@@ -109,7 +108,7 @@ _NARROW_SUMS = (2**15 - 1) // 128
 
 
 def check_pool(check: StageCheck) -> None:
-    """Raises BlockError: a window is dilated, or sees no pixel of the input."""
+    """Raise BlockError if a window is dilated or covers no pixel of the input."""
     source, stage, output = check.sources[0], check.stage, check.output
     check.same_channels()
     check.require(stage.dilation == (1, 1), "has a dilated window")
@@ -140,7 +139,7 @@ def _max(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int6
 
 
 def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
-    """AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole map becomes an accumulator."""
+    """Return the lowering of AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole map is an accumulator."""
 
     def lower(view: OperatorView) -> Lowered:
         source, output = view.image()
@@ -169,7 +168,7 @@ def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
 
 
 def covers(stage: Stage, source: Activation) -> bool:
-    """Whether the stage's first window reaches over the whole map."""
+    """Return whether the stage's first window covers the whole map."""
     sides = zip(stage.extent, stage.padding, source.shape[:2], strict=True)
     return all(extent - before >= size for extent, before, size in sides)
 
@@ -201,7 +200,7 @@ def _global_average(stage: Stage, operands: Sequence[Operand], output: BlockTens
 
 
 def _encode_global(stage: Stage, tensors: Tensors) -> Tables:
-    """One entry, or none where the sum is divided by the number of pixels."""
+    """Return one entry, or none if the sum is divided by the number of pixels."""
     source, table = tensors[stage.inputs[0]], stage.requantization
     if table is None:
         return Tables()
@@ -218,7 +217,7 @@ def _decode_global(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stag
 
 
 def _mean(view: OperatorView) -> Lowered:
-    """MEAN over the whole map as an accumulator, over its rows, columns or channels alone as a stage of ones."""
+    """Lower MEAN over the whole map to an accumulator; over rows, columns or channels to a stage with weights of 1."""
     found = read_reduction(view)
     source, output = found.source, found.output
     table = mean_requantization(source.scale, output.scale, found.count)

@@ -1,17 +1,16 @@
 """Float32: at the borders of blocks, between two int8 tensors, and within tables.
 
-QUANTIZE and DEQUANTIZE stand between the float32 of an application and the int8 that blocks compute in. Neither
-computes with floats when it runs. DEQUANTIZE has a table of 256 answers. Of QUANTIZE, larger numbers never have
-smaller answers, so a table of the numbers at which the answer changes says it all; that also leaves no choice to a
-compiler or a core in how a quotient is rounded.
+QUANTIZE and DEQUANTIZE connect the application's float32 and the int8 in which blocks compute, without float arithmetic
+at run time. DEQUANTIZE has a table of 256 results. QUANTIZE is monotonic, so a table of the numbers at which the result
+changes defines it; the rounding of a quotient then depends on no compiler or core.
 
-REAL_PAIR is two int8 tensors as float32, one operation on them value by value, and the QUANTIZE behind it. What stands
-before the operation is a function of one int8 value on either side, DEQUANTIZE mostly: a table of 256 numbers. The
-operation is the one of single precision; the device does it in integers.
+REAL_PAIR is two int8 tensors as float32, one operation on them value by value, and the QUANTIZE behind it. Each operand
+is a function of one int8 value, usually DEQUANTIZE: a table of 256 numbers. The operation is in single precision; the
+device computes it with integers.
 
-Operators between a DEQUANTIZE and a QUANTIZE of one int8 value are parts of tables. They are computed as TFLM's
-reference kernels do, in single precision step by step. Where those call libm, the answer here is the true one rounded
-to single precision; a libm may err by a last bit, which shows only where the QUANTIZE behind it rounds just there.
+Operators between a DEQUANTIZE and a QUANTIZE of one int8 value are parts of tables. They are computed as in TFLM's
+reference kernels, in single precision step by step. Where those call libm, the result here is the exact one rounded to
+single precision. A libm may differ in the last bit, which matters only if the following QUANTIZE rounds there.
 """
 
 from __future__ import annotations
@@ -65,38 +64,39 @@ Floats = npt.NDArray[np.float32]
 _ANSWERS = 256
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _HALVINGS = 9
-"""Comparisons of the search in the table of QUANTIZE, the first with its ends."""
+"""Comparisons of the search in QUANTIZE's table, including the first with its ends."""
 _GUESS = 4
-"""What a guess that is right takes: cores with DSP instructions are taken to have those for floats, too."""
+"""Cost of a correct initial guess; cores with DSP instructions are assumed to have float instructions, too."""
 
 
 @dataclass(frozen=True)
 class QuantizeParameters:
-    """When the answer changes.
+    """Table of a QUANTIZE.
 
     Attributes:
-        steps: 257 numbers in ascending order, as ``keys_of`` them: the least one with an answer, the least ones whose
-            answers are −127, −126, … 127, and the first one above all with an answer. Little-endian int32.
-        otherwise: the answer to all other numbers, and to what is no number.
+        steps: 257 numbers in ascending order, as ``keys_of`` returns them: the least number with a defined result, the
+            least numbers with the results −127, −126, … 127, and the first number above all with a result.
+            Little-endian int32.
+        otherwise: result for all other numbers and for NaN.
     """
 
     steps: bytes
     otherwise: int
 
     def to_bytes(self) -> bytes:
-        """As the table holds them."""
+        """Return the bytes of the table."""
         return self.steps + self.otherwise.to_bytes(4, "little", signed=True)
 
 
 @dataclass(frozen=True)
 class DequantizeParameters:
-    """The answers to −128, −127, … 127, as float32, little-endian."""
+    """Results for −128, −127, … 127, as float32, little-endian."""
 
     answers: bytes
 
 
 def keys_of(values: Floats) -> Int64Array:
-    """For each float32 an int32 in order as the floats are: −0 right below 0, what is no number at both ends."""
+    """Return for each float32 an int32 in the same order: −0 right below 0, NaN at both ends."""
     bits = np.asarray(values, np.float32).view(np.int32).astype(np.int64)
     return np.where(bits < 0, bits ^ _INT32_MAX, bits)
 
@@ -110,16 +110,16 @@ def _floats_of(keys: Int64Array) -> Floats:
 def quantize_parameters(
     scale: float, zero_point: int, low: float = -np.inf, high: float = np.inf
 ) -> QuantizeParameters:
-    """What TFLM's QUANTIZE makes of float32.
+    """Return the table of TFLM's QUANTIZE.
 
-    The quotient by the scale in single precision, rounded to the nearest integer, halves away from zero, plus the zero
-    point, and clamped. A quotient that is no int32 is undefined in C; the oracle's machine makes −2³¹ of it, to which
-    the zero point is added in 32 bits: so it is −128, or 127 if the zero point is negative.
+    It divides by the scale in single precision, rounds to the nearest integer, halves away from zero, adds the zero
+    point and clamps. A quotient outside int32 is undefined in C; the oracle's machine yields −2³¹, to which the zero
+    point is added in 32 bits: the result is −128, or 127 if the zero point is negative.
 
     Args:
         scale: float32, positive.
         zero_point: −128 … 127.
-        low, high: what numbers are clamped to before that.
+        low, high: bounds to which numbers are clamped first.
     """
 
     def integers(values: Floats) -> npt.NDArray[np.float64]:
@@ -138,8 +138,10 @@ def quantize_parameters(
 
 
 def _least(holds: Callable[[Floats], npt.NDArray[np.bool_]], count: int) -> Int64Array:
-    """The least of the floats from −infinity to infinity for which something holds, that for any number of conditions
-    at once; the one behind infinity where it holds for none. Where it holds once, it holds for all above."""
+    """Return the keys of the least floats for which each of ``count`` monotonic conditions holds.
+
+    A condition that never holds yields the key behind infinity.
+    """
     ends = keys_of(np.array([-np.inf, np.inf], np.float32))
     low, high = np.full(count, ends[0]), np.full(count, ends[1] + 1)
     while np.any(low < high):
@@ -150,31 +152,31 @@ def _least(holds: Callable[[Floats], npt.NDArray[np.bool_]], count: int) -> Int6
 
 
 def dequantize_parameters(scale: float, zero_point: int) -> DequantizeParameters:
-    """What TFLM's DEQUANTIZE makes of int8: products in double precision, rounded once."""
+    """Return the table of TFLM's DEQUANTIZE: products in double precision, rounded once."""
     return DequantizeParameters(dequantized(np.arange(-128, 128), scale, zero_point).astype("<f4").tobytes())
 
 
 def dequantized(values: Int64Array, scale: float, zero_point: int) -> Floats:
-    """Int8 values as the float32 they stand for."""
+    """Return int8 values as float32."""
     with np.errstate(over="ignore"):
         return ((values - zero_point) * scale).astype(np.float32)
 
 
 def check_steps(check: StageCheck, found: QuantizeParameters) -> None:
-    """A table of a QUANTIZE is whole."""
+    """Require a complete table of a QUANTIZE."""
     check.require(len(found.steps) == 4 * (_ANSWERS + 1), f"has no table of {_ANSWERS + 1} numbers")
     check.require(-128 <= found.otherwise <= 127, f"answers {found.otherwise} to what is no number")
 
 
 def answers_to(found: QuantizeParameters, values: Values) -> Int64Array:
-    """What float32 numbers become."""
+    """Return the results for float32 numbers."""
     steps, keys = np.frombuffer(found.steps, "<i4").astype(np.int64), keys_of(np.asarray(values, np.float32))
     inside = (keys >= steps[0]) & (keys < steps[-1])
     return np.where(inside, np.searchsorted(steps[1:-1], keys, side="right") - 128, found.otherwise)
 
 
 def decode_steps(table: bytes) -> QuantizeParameters:
-    """From what ``to_bytes`` gives."""
+    """Return the inverse of ``to_bytes``."""
     return QuantizeParameters(table[:-4], int.from_bytes(table[-4:], "little", signed=True))
 
 
@@ -237,11 +239,11 @@ DEQUANTIZE = Kind(
 # ---- Operators within tables ----
 
 _FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
-"""Where the reference LOGISTIC is 1, and exp of its input."""
+"""Bounds of the reference LOGISTIC: above the first it is 1, below the second exp of its input."""
 
 
 def _part(sources: Sequence[Activation], output: Activation, function: Function) -> Lowered:
-    """A stage that exists only within a table."""
+    """Return an operator that exists only within a table."""
     stage = Stage(StageKind.LOOKUP, (), -1)
     return Lowered(stage, tuple(sources), output, output.shape, Fit.PIXELS, function=function, part_alone=True)
 
@@ -265,14 +267,14 @@ def _hard_swish(x: Floats) -> Floats:
 
 
 def _quotient(a: Floats, b: Floats) -> npt.NDArray[np.float64]:
-    """In double precision; TFLM refuses to divide by 0."""
+    """Return the quotient in double precision; TFLM rejects a division by 0."""
     if not np.all(b):
         raise BlockError("it divides by 0")
     return np.asarray(a.astype(np.float64) / b)
 
 
 def _floor_mod(a: Floats, b: Floats) -> Floats:
-    """The remainder of a quotient rounded towards 0, moved to the sign of the divisor."""
+    """Return the remainder of a quotient rounded towards 0, with the sign of the divisor."""
     _quotient(a, b)
     rest = np.fmod(a, b)
     return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
@@ -303,10 +305,10 @@ OF_ONE: Mapping[str, Callable[..., Values]] = {
     "SQUARE": np.square,
     "TANH": _tanh,
 }
-"""Operators on one float32 value, of it and of their options."""
+"""Operators on one float32 value, with their options as further arguments."""
 
 _OPTIONS = {"LEAKY_RELU": ("alpha",)}
-"""What operators of one value are go by besides: numbers."""
+"""Numeric options of operators on one value."""
 
 OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
     "ADD": np.add,
@@ -322,12 +324,12 @@ OF_TWO: Mapping[str, Callable[[Floats, Floats], Values]] = {
 """Operators on two float32 values."""
 
 REAL_OPERATORS = frozenset({*OF_ONE, *OF_TWO})
-"""Operators on float32 that are part of tables."""
+"""Operators on float32 that can be part of tables."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
 _ACTIVATED = frozenset({"ADD", "DIV", "MUL", "SUB"})
-"""What clamps its result: without an activation to finite numbers."""
+"""Operators that clamp their result, without an activation to finite numbers."""
 
 ACTIVATIONS: Mapping[int, tuple[float, float]] = {
     NO_ACTIVATION: (-_LARGEST, _LARGEST),
@@ -371,10 +373,10 @@ def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
 
 
 def one_value(part: Activation) -> Values:
-    """The value that all elements of a constant have, shape [1].
+    """Return the value shared by all elements of a constant, shape [1].
 
     Raises:
-        BlockError: they differ.
+        BlockError: the elements differ.
     """
     values = np.unique(part.constant if part.constant is not None else [])
     if values.size != 1:
@@ -383,7 +385,7 @@ def one_value(part: Activation) -> Values:
 
 
 def _cast(view: OperatorView) -> Lowered:
-    """int8 or uint8 values as they are, as float32; uint8 ones are 128 less in blocks."""
+    """Lower CAST of int8 or uint8 values to float32; uint8 values are 128 less in blocks."""
     source, output = one_to_one(read_bytes(view.model, view.operand(0)), read_real(view.model, view.output))
     view.require_alone(source)
     moved = 128 if view.types(source)[0] == TensorType.UINT8 else 0
@@ -391,7 +393,7 @@ def _cast(view: OperatorView) -> Lowered:
 
 
 def _dequantize(view: OperatorView) -> Lowered:
-    """A stage of its own where its output is wanted as float32."""
+    """Lower DEQUANTIZE; it is a stage of its own if its float32 output has a reader."""
     source, output = one_to_one(view.read(), read_real(view.model, view.output))
     stage = Stage(StageKind.DEQUANTIZE, (), -1, parameters=dequantize_parameters(source.scale, source.zero_point))
     function: Function = lambda values: dequantized(values[0], source.scale, source.zero_point)  # noqa: E731
@@ -399,7 +401,7 @@ def _dequantize(view: OperatorView) -> Lowered:
 
 
 def _quantize(view: OperatorView) -> Lowered:
-    """A quotient in single precision, halves away from zero; a stage of its own where its input is float32."""
+    """Lower QUANTIZE; it is a stage of its own if its input is float32."""
     source, output = one_to_one(read_real(view.model, view.operand(0)), view.write())
 
     def function(values: Sequence[Values]) -> Values:
@@ -420,11 +422,11 @@ REAL_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
     **{name: _lower_one(name) for name in OF_ONE},
     **{name: _lower_two(name) for name in OF_TWO},
 }
-"""Operators that read or write float32."""
+"""Lowerings of operators that read or write float32."""
 
 
 OPERATIONS: Mapping[str, np.ufunc] = {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "DIV": np.divide}
-"""By their numbers in the table."""
+"""Operations, in the order of their numbers in the table."""
 
 _STEPS_BYTES = 4 * (_ANSWERS + 2)
 _SIDE_BYTES = 4 * _ANSWERS
@@ -432,12 +434,12 @@ _SIDE_BYTES = 4 * _ANSWERS
 
 @dataclass(frozen=True)
 class RealPairParameters:
-    """What is done.
+    """Parameters of a REAL_PAIR.
 
     Attributes:
         operation: one of OPERATIONS.
-        first, second: float32 numbers, little-endian, that the int8 values −128 … 127 of either input become.
-        quantize: what the result becomes; a fused activation is part of it.
+        first, second: float32 numbers, little-endian, for the int8 values −128 … 127 of each input.
+        quantize: table for the result; includes a fused activation.
     """
 
     operation: str
@@ -484,7 +486,7 @@ REAL_PAIR = Kind(
     reference=_reference,
     encode_table=_encode,
     decode_table=_decode,
-    # Not measured: about as long as many look-ups take.
+    # Not measured: an estimate in look-ups.
     work=each_value({"looked up": 20}),
 )
 

@@ -1,8 +1,8 @@
-"""RESIZE: an image of another number of rows and columns, its nearest pixels or values interpolated between four.
+"""RESIZE: an image with other numbers of rows and columns, by nearest pixels or bilinear interpolation.
 
-Every output row (and column) lies somewhere in the input, given in 1024ths of a pixel as TFLM's int8 kernel has it; of
-the nearest pixel it is a whole number. Windows follow from these places: they step at the rate of the two sizes and
-reach as far as any place asks for.
+The position of every output row (and column) in the input is given in 1024ths of a pixel, as in TFLM's int8 kernel; for
+nearest pixels it is an integer. Windows follow from the positions: their stride is the ratio of the two sizes, and
+their extent covers every position.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 
 PARTS = 1024
-"""Places count parts of a pixel."""
+"""Units per pixel of positions."""
 
 Places = tuple[int, ...]
 Rate = tuple[int, int]
@@ -45,7 +45,7 @@ Rate = tuple[int, int]
 
 @dataclass(frozen=True)
 class ResizeParameters:
-    """Where each output row and column lies in the input, in ``PARTS`` of a pixel."""
+    """Position of each output row and column in the input, in 1 / ``PARTS`` of a pixel."""
 
     rows: Places
     columns: Places
@@ -64,7 +64,7 @@ def _check(check: StageCheck) -> None:
 
 
 def _between(places: Places) -> tuple[Int64Array, Int64Array]:
-    """The two input positions each place lies between, the same twice where it lies on one."""
+    """Return the two input positions around each place, equal if it lies on one."""
     found = np.asarray(places, np.int64)
     return found // PARTS, -(-found // PARTS)
 
@@ -89,7 +89,7 @@ LAYOUT = Layout(
 
 
 def nearest(length: int, size: int, corners: bool, centres: bool) -> tuple[Int64Array, Rate]:
-    """Of RESIZE_NEAREST_NEIGHBOR, in single precision, and the rate.
+    """Return the places of RESIZE_NEAREST_NEIGHBOR, in single precision, and the rate.
 
     Args:
         length, size: rows or columns of the input and of the output.
@@ -100,16 +100,16 @@ def nearest(length: int, size: int, corners: bool, centres: bool) -> tuple[Int64
     meets = corners and size > 1
     scale = single(length - 1) / single(size - 1) if meets else single(length) / single(size)
     scaled: npt.NDArray[np.float32] = (np.arange(size).astype(np.float32) + single(0.5 if centres else 0)) * scale
-    # Halves are rounded away from zero; nothing is negative.
+    # Halves are rounded away from zero; all values are non-negative.
     found = np.floor(scaled.astype(np.float64) + (0.5 if corners else 0)).astype(np.int64)
     return np.minimum(found, length - 1) * PARTS, (length - 1, size - 1) if meets else (length, size)
 
 
 def bilinear(length: int, size: int, corners: bool, centres: bool) -> tuple[Int64Array, Rate]:
-    """Of RESIZE_BILINEAR, in integers. Arguments as those of ``nearest``.
+    """Return the places of RESIZE_BILINEAR, in integers, and the rate. Arguments as in ``nearest``.
 
     Raises:
-        BlockError: TFLM refuses the options, or reads outside the input.
+        BlockError: TFLM rejects the options, or reads outside the input.
     """
     if corners and centres:
         raise BlockError("it aligns corners and takes centres of pixels at once, which TFLM refuses")
@@ -123,7 +123,7 @@ def bilinear(length: int, size: int, corners: bool, centres: bool) -> tuple[Int6
 
 
 def smallest_window(places: Int64Array, rate: Rate) -> tuple[int, int, int, int]:
-    """Stride, spread, padding and extent of the smallest windows of this rate that hold what places lie between."""
+    """Return stride, spread, padding and extent of the smallest windows of this rate that cover all places."""
     shared = gcd(max(rate[0], 1), rate[1])
     stride, spread = max(rate[0], 1) // shared, rate[1] // shared
     at, (low, high) = np.arange(len(places)) * stride, _between(tuple(places.tolist()))
@@ -135,13 +135,13 @@ def smallest_window(places: Int64Array, rate: Rate) -> tuple[int, int, int, int]
 
 
 MOST_SKIPPED = 3
-"""Rows or columns before the first one a slice may start at: its windows reach so far back."""
+"""Largest number of rows or columns skipped before the first row of a slice: its windows reach back that far."""
 
 
 def sliced(rows: Sequence[int], columns: Sequence[int]) -> Stage | None:
-    """Every n'th of an image's rows and columns as a stage; None where windows would have to reach far.
+    """Return every n-th row and column of an image as a stage; None if windows would have to reach far.
 
-    Neighbouring ones are what a PAD that cuts leaves.
+    Neighbouring rows and columns are a PAD that cuts.
     """
     if all(before + 1 == after for places in (rows, columns) for before, after in pairwise(places)):
         return Stage(StageKind.PAD, (), -1, padding=(-rows[0], -columns[0]))
@@ -156,7 +156,7 @@ def sliced(rows: Sequence[int], columns: Sequence[int]) -> Stage | None:
 
 
 def _placed(axes: Sequence[tuple[Int64Array, Rate]]) -> Stage:
-    """The stage that takes rows, then columns, from these places."""
+    """Return the stage that takes rows, then columns, from these places."""
     strides, spreads, paddings, extents = zip(*(smallest_window(*each) for each in axes), strict=True)
     return Stage(
         StageKind.RESIZE,
@@ -184,11 +184,11 @@ def _lowered_by(places: Callable[[int, int, bool, bool], tuple[Int64Array, Rate]
 
 
 _EDGES: dict[int, Literal["reflect", "symmetric"]] = {0: "reflect", 1: "symmetric"}
-"""Numbers of the schema's ``MirrorPadMode``, as numpy calls them: without the edge itself, and with it."""
+"""Numbers of the schema's ``MirrorPadMode``, with their names in numpy: without the edge itself, and with it."""
 
 
 def mirror_pad(view: OperatorView) -> Lowered:
-    """MIRROR_PAD of rows and columns: each lies at one of the image."""
+    """Lower MIRROR_PAD of rows and columns: each copies one of the image."""
     source, output = view.moved()
     paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
     amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []

@@ -1,7 +1,7 @@
-"""SOFTMAX: what share each channel's exponential has of the sum of a pixel's.
+"""SOFTMAX: each channel's exponential divided by the sum over the pixel's channels.
 
-All in fixed point, as the runtime's reference kernel has it. The exponential of a value depends on how far it lies
-below the largest of its pixel alone, so a table of 256 says what they are, and a stage that runs computes none.
+All in fixed point, as in TFLM's reference kernel. An exponential depends only on the difference of its value to the
+largest one of the pixel, so a table of 256 contains them and no stage computes any at run time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tflite_fuse.ops.lowering.requantization import quantize_multiplier
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 
 MOST_CHANNELS = 511
-"""Of a pixel: with more, so many alike that the runtime's kernel stops."""
+"""Largest number of channels: with more equal ones, TFLM's kernel aborts."""
 
 _DISTANCES = 256
 _SUM_BITS = 12
@@ -47,18 +47,18 @@ _DIFFERENCE_BITS = 5
 
 @dataclass(frozen=True)
 class SoftmaxParameters:
-    """exp(−d · scale) for d = 0 … 255, as parts of 2³¹ − 1."""
+    """exp(−d · scale) for d = 0 … 255, in units of 1 / (2³¹ − 1)."""
 
     exponentials: tuple[int, ...]
 
 
 def softmax_parameters(scale: float, beta: float) -> SoftmaxParameters:
-    """Those of an input of this scale, times beta.
+    """Return the table for an input scale times beta.
 
-    The product in double precision; what lies too far below the largest value counts for nothing.
+    The product is in double precision; differences beyond the kernel's range yield 0.
 
     Raises:
-        BlockError: a product the reference kernel stops at.
+        BlockError: the reference kernel aborts with this product.
     """
     with np.errstate(over="ignore"):
         factor = min(beta * scale * 2 ** (31 - _DIFFERENCE_BITS), float(INT32_MAX))
@@ -74,7 +74,7 @@ def softmax_parameters(scale: float, beta: float) -> SoftmaxParameters:
 
 
 def _split(factor: float) -> tuple[int, int]:
-    """Multiplier and shift of a factor, of which the largest has a shift one above what is otherwise allowed."""
+    """Return multiplier and shift of a factor, whose shift may exceed the usual limit by one."""
     multiplier, shift = quantize_multiplier(factor / 2)
     return multiplier, shift + 1
 
@@ -105,13 +105,13 @@ LAYOUT = Layout(SoftmaxParameters, (Numbers("exponentials", lambda output: _DIST
 
 @by_pixel("looked up", "products")
 def _work(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
-    """Every value is looked up twice and multiplied; a pixel's quotient takes seven products more."""
+    """Return the counts of a pixel: two look-ups and a product per value, and seven products for the quotient."""
     values = tensors[stage.output].channels
     return 3 * values, values + 7
 
 
 def _lower(view: OperatorView) -> Lowered:
-    """SOFTMAX along the last dimension."""
+    """Lower SOFTMAX along the last dimension."""
     source, output = view.elementwise()
     if len(source.dims) != len(output.dims):
         raise BlockError(

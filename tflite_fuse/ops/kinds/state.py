@@ -1,8 +1,8 @@
-"""STATE: behind the pixels of earlier runs, those of this one. The last k time steps of a streaming model are one.
+"""STATE: the pixels of earlier inferences followed by those of the current one, such as the last k steps of a stream.
 
-A model spells this with a variable that is read, joined with the new steps along time, cut and assigned. The pass
-``rings`` finds the spellings and puts ``STATE_OPERATOR`` in their place, which no runtime knows: a block must hold it.
-To a schedule it is a PAD: pixels of earlier runs are there before any pixel of its input is needed.
+A model expresses a state by a variable that is read, joined with the new steps along time, cut and assigned. The pass
+``rings`` replaces such operators by ``STATE_OPERATOR``, which no runtime has: a block must contain it. In a schedule it
+is a PAD: pixels of earlier inferences are present before any pixel of its input is needed.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 from tflite_fuse.units import round_up
 
 STATE_OPERATOR = "TFLITE_FUSE_STATE"
-"""Custom code of the operator: inputs are the new steps, what a reset fills with (an int8 value, or those of one
-step), and perhaps what earlier steps hold in the first run of all; its output are earlier and new steps."""
+"""Custom code of the operator. Inputs: the new steps, the fill of a reset (an int8 value, or the values of one step),
+and optionally the earlier steps in the first inference. Output: earlier and new steps.
+"""
 
 MARK_BYTES = 4
-"""In front of each ring: where its first pixel is."""
+"""Bytes in front of each ring: the position of its first pixel."""
 
 
 @dataclass(frozen=True)
 class StateParameters:
-    """What the pixels of earlier runs hold when there was none.
+    """Pixels of earlier inferences before the first one.
 
     Attributes:
-        first: int8 values of all of them, as the model's initialization has them; empty for ``Stage.pad_value``, which
-            a reset leaves.
-        step: what a reset leaves of every step; empty where all its values are ``Stage.pad_value``.
+        first: int8 values of all of them, as in the model's initialization; empty for ``Stage.pad_value``, as after a
+            reset.
+        step: values of every step after a reset; empty if all are ``Stage.pad_value``.
     """
 
     first: bytes = b""
@@ -54,17 +55,17 @@ class StateParameters:
 
 
 def history_pixels(stage: Stage, output: BlockTensor) -> int:
-    """Pixels of the output that earlier runs wrote."""
+    """Return the number of output pixels that earlier inferences wrote."""
     return stage.padding[0] * output.width + stage.padding[1]
 
 
 def step_values(stage: Stage, output: BlockTensor) -> int:
-    """Values of a time step: a row's, or of an only row a pixel's."""
+    """Return the number of values in a time step: those of a row, or of a pixel if there is a single row."""
     return (output.width if stage.padding[0] else 1) * output.channels
 
 
 def state_offsets(tensors: Sequence[BlockTensor]) -> tuple[dict[int, int], int]:
-    """Where the rings of a block lie in its state: offset by tensor, and bytes in all."""
+    """Return the offset of each ring in a block's state by tensor, and the bytes of the state."""
     offsets, end = {}, 0
     for index, tensor in enumerate(tensors):
         if tensor.storage is Storage.PERSISTENT:
@@ -88,7 +89,7 @@ def _check(check: StageCheck) -> None:
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
-    """The first run of all."""
+    """Return the output of the first inference."""
     ((_, values),) = operands
     found = parameters_of(stage, StateParameters)
     count = history_pixels(stage, output) * output.channels

@@ -1,1 +1,1 @@
-"""Operators of TFLite as stages: operands, shapes, requantization."""
+"""Lowering of TFLite operators to stages: operands, shapes, requantization."""

@@ -1,11 +1,11 @@
-"""From a connected piece of a model's graph to a block, or the reason why it cannot be one.
+"""Extraction of a block from a connected part of a model's graph.
 
     extraction = extract(model, range(3, 9))    # operator indices of the first subgraph
     extraction.block                            # tensors, stages, weights and tables
     extraction.inputs, extraction.outputs       # the model's tensors that are the block's operands
 
-RESHAPE and its like cost no stage: their output is their input under another name. PAD with zeros before convolutions
-becomes their padding; operators that together are a function of one value become a table.
+RESHAPE and similar operators become no stage: their output is their input under another name. PAD with zeros before
+convolutions becomes their padding; operators that together are a function of one value become a table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tflite_fuse.ops.table import KINDS
 
 
 def with_weights(lowerings: Lowerings, form: WeightForm) -> Lowerings:
-    """The same stages, their weights stored in this form."""
+    """Return the same stages with their weights stored in this form."""
     if form is WeightForm.EIGHT:
         return lowerings
     return tuple(
@@ -37,7 +37,7 @@ def with_weights(lowerings: Lowerings, form: WeightForm) -> Lowerings:
 
 
 def flash_of_16_bits(blocks: Iterable[Block]) -> int:
-    """Bytes that weights of 16 bits take more than those of 8 would."""
+    """Return the additional bytes of 16-bit weights over 8-bit weights."""
     return sum(
         len(KINDS[stage.kind].encode_table(stage, block.tensors).weights)
         - len(KINDS[stage.kind].encode_table(replace(stage, weight_form=WeightForm.EIGHT), block.tensors).weights)
@@ -49,12 +49,12 @@ def flash_of_16_bits(blocks: Iterable[Block]) -> int:
 
 @dataclass(frozen=True)
 class Extraction:
-    """A block and where it sits in its model.
+    """A block and its place in the model.
 
     Attributes:
-        block: no configuration yet; inputs are INPUT, outputs OUTPUT, everything between SCRATCH.
-        operators: the model's operators it replaces, in the order of its stages.
-        inputs, outputs: the model's tensors behind ``block.inputs`` and ``block.outputs``, in that order.
+        block: block without a configuration; inputs are INPUT, outputs OUTPUT, tensors between SCRATCH.
+        operators: the model's operators that it replaces, in the order of its stages.
+        inputs, outputs: the model's tensors of ``block.inputs`` and ``block.outputs``, in that order.
     """
 
     block: Block
@@ -64,20 +64,20 @@ class Extraction:
 
 
 def fusability(model: Model) -> tuple[str | None, ...]:
-    """For each operator of the first subgraph: None if a block can hold it, else a clause that says why not."""
+    """Return for each operator of the first subgraph None if a block can contain it, else a clause with the reason."""
     return tuple(lowered if isinstance(lowered, str) else None for lowered in lower_model(model))
 
 
 def extract(model: Model, operators: Iterable[int], lowerings: Lowerings | None = None) -> Extraction:
-    """The block that computes what these operators of the first subgraph compute.
+    """Return the block that computes the same as these operators of the first subgraph.
 
     Args:
         model: any valid model.
-        operators: their indices in the order they run; a connected piece that can run at one moment.
-        lowerings: ``lower_model`` of the model, where that is known already.
+        operators: their indices in execution order; they are connected and can run without others in between.
+        lowerings: ``lower_model`` of the model, if already computed.
 
     Raises:
-        BlockError: names the operator that cannot be part of it, and why.
+        BlockError: the message names the operator that cannot be part of it, and the reason.
     """
     piece = _Piece(model, operators, lowerings)
     piece.check_order()
@@ -90,7 +90,7 @@ def extract(model: Model, operators: Iterable[int], lowerings: Lowerings | None 
 
 
 class _Piece:
-    """The chosen operators, lowered, and who reads and writes their tensors."""
+    """The selected operators, lowered, with the readers and writers of their tensors."""
 
     def __init__(self, model: Model, operators: Iterable[int], lowerings: Lowerings | None) -> None:
         self.model = model
@@ -115,18 +115,18 @@ class _Piece:
         return BlockError(f"{operator_label(self.model, index)} not fused: {reason}")
 
     def leaves(self, tensor: int) -> bool:
-        """Whether a tensor is read outside the piece or is an output of the model."""
+        """Return whether a tensor is read outside the piece or is an output of the model."""
         outside = any(reader not in self.lowered for reader in self.readers.get(tensor, ()))
         return outside or tensor in self.model.main.outputs
 
     def root(self, tensor: int) -> int:
-        """The tensor whose bytes these are: renaming operators of the piece followed upwards."""
+        """Return the tensor that holds these bytes, before the piece's renaming operators."""
         while tensor in self.writer and self.lowered[self.writer[tensor]].stage is None:
             tensor = self.lowered[self.writer[tensor]].inputs[0].index
         return tensor
 
     def check_order(self) -> None:
-        """Refuse a piece that would have to stop in the middle for an operator outside of it."""
+        """Raise BlockError if an operator outside the piece must run between its operators."""
         waiting: dict[int, int] = {}
         for index, operator in enumerate(self.model.main.operators):
             source = next((waiting[t] for t in operator.inputs or () if t in waiting), None)
@@ -139,7 +139,7 @@ class _Piece:
 
 
 def _absorb(piece: _Piece) -> dict[int, Lowered]:
-    """The piece's stages by operator, in the model's order; those that all their readers can do are gone."""
+    """Return the piece's stages by operator, in the model's order, without those absorbed by all their readers."""
     stages = {index: lowered for index, lowered in piece.lowered.items() if lowered.stage is not None}
     tables = find_tables(piece.lowered, piece.readers, piece.leaves)
     inner = set().union(*(table.operators for table in tables.values())) - tables.keys()
@@ -161,7 +161,7 @@ def _absorb(piece: _Piece) -> dict[int, Lowered]:
 
 
 def _live(piece: _Piece, stages: dict[int, Lowered]) -> dict[int, Lowered]:
-    """Return the stages whose results have a reader."""
+    """Return the stages whose outputs have a reader."""
     wanted = {piece.root(tensor) for tensor in piece.writer if piece.leaves(tensor)}
     live: dict[int, Lowered] = {}
     for index, lowered in reversed(stages.items()):
@@ -175,7 +175,7 @@ def _live(piece: _Piece, stages: dict[int, Lowered]) -> dict[int, Lowered]:
 
 
 def _check_connected(piece: _Piece, stages: dict[int, Lowered]) -> None:
-    """Refuse stages that share no tensor with the others, directly or through others."""
+    """Raise BlockError if a stage shares no tensor with the others, directly or indirectly."""
     apart = {
         index: {piece.root(activation.index) for activation in (*lowered.inputs, lowered.output)}
         for index, lowered in stages.items()
@@ -188,7 +188,7 @@ def _check_connected(piece: _Piece, stages: dict[int, Lowered]) -> None:
 
 
 class _Assembly:
-    """A block's tensors as they are found, stage by stage."""
+    """Tensors of a block, added stage by stage."""
 
     def __init__(self, piece: _Piece, stages: dict[int, Lowered]) -> None:
         self.piece = piece
@@ -202,7 +202,7 @@ class _Assembly:
                 self.leaving.setdefault(piece.root(tensor), []).append(tensor)
 
     def place(self, index: int) -> tuple[Stage, ...]:
-        """What operator ``index`` becomes, in the block's own tensor indices; its tensors are added."""
+        """Return the stages of operator ``index`` with the block's tensor indices; add their tensors."""
         lowered = self.stages[index]
         inputs = tuple(self._read(index, source) for source in lowered.inputs)
         shapes = [self.tensors[position] for position in inputs]
@@ -222,7 +222,7 @@ class _Assembly:
         return (replace(lowered.stage, inputs=inputs, output=output),)
 
     def _memory(self, stage: Stage, output: int) -> tuple[int, ...]:
-        """The memory of a stage that keeps one."""
+        """Return the memory tensor of a stage with one, or nothing."""
         written = self.tensors[output]
         nbytes = KINDS[stage.kind].memory_bytes(written)
         if not nbytes:
@@ -231,7 +231,7 @@ class _Assembly:
         return (len(self.tensors) - 1,)
 
     def _remember(self, index: int, stage: Stage, shape: Shape) -> tuple[Stage, ...]:
-        """A STATE, and the copy of it that is read outside of the block."""
+        """Return a STATE, and a copy of its output if it is read outside the block."""
         output = self.stages[index].output
         read_outside = output.index in self.leaving
         copy = self._write(index, output, shape) if read_outside else -1
@@ -268,7 +268,7 @@ class _Assembly:
         return self.position[root]
 
     def _input_shape(self, root: int) -> Shape:
-        """How the block sees a tensor from outside: as the pickiest of its readers does."""
+        """Return the shape in which the block reads a tensor from outside: that of its most restrictive reader."""
         views = [
             (lowered.fit is not Fit.EXACT, lowered.fit is not Fit.PIXELS, lowered.seen(source))
             for lowered in self.stages.values()

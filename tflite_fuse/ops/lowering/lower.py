@@ -1,10 +1,10 @@
-"""One operator of a model as one stage of a block, or the reason why it cannot be one.
+"""Lowering of one operator to one stage of a block.
 
-A lowered stage still speaks of the model's tensor indices; ``extract.py`` assembles stages to blocks. Some operators
-have no stage kind of their own and become another one that computes the same bytes: a MEAN over rows or columns alone
-is a depthwise convolution with weights 1, a convolution with one input channel per group a depthwise one. An operator
-of a tensor and a constant is a table or has a number for every channel; a PAD may be done by the convolution behind
-it, so that a block neither computes nor keeps the padded image.
+A lowered stage has the model's tensor indices; ``extract.py`` assembles stages to blocks. Some operators have no kind
+of their own and become another one that computes the same bytes: a MEAN over rows or columns is a depthwise convolution
+with weights 1, a convolution with one input channel per group a depthwise one. An operator on a tensor and a constant
+becomes a table or a kind with a number for every channel. A convolution may absorb the PAD before it, so a block
+neither computes nor stores the padded image.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tflite_fuse.ops.table import FLOAT_LOWERINGS, LOWERINGS
 
 
 def absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
-    """The reader of a PAD's output, reading the PAD's input instead and padding by itself.
+    """Return the reader of a PAD with the PAD's input and its own padding extended, or None.
 
-    None unless it is a convolution behind a PAD, whose value is zero in both quantizations, and every window sees more
-    than padding.
+    None unless the reader is a convolution, the PAD's value is zero in both quantizations, and every window covers at
+    least one pixel of the input.
     """
     pad, stage = padded.stage, reader.stage
     if pad is None or stage is None or pad.kind is not StageKind.PAD or not reader.folds_padding:
@@ -44,7 +44,7 @@ def absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
     if not _sees_what_is_left(padded, pad, reader, stage):
         return None
     top, left = (a + b for a, b in zip(pad.padding, stage.padding, strict=True))
-    # A window that saw nothing but padding would leave the executor without a pixel to ask for.
+    # A window of padding alone would leave the executor without a pixel to request.
     sides = zip((top, left), stage.extent, stage.stride, reader.output_shape[:2], source.shape[:2], strict=True)
     if any(before >= extent or (out - 1) * step - before >= size for before, extent, step, out, size in sides):
         return None
@@ -53,9 +53,9 @@ def absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
 
 
 def _sees_what_is_left(padded: Lowered, pad: Stage, reader: Lowered, stage: Stage) -> bool:
-    """Whether no window leaves an image along an axis that was cut: behind the cut there are zeros, in front values.
+    """Return whether no window leaves the image along a cut axis, where the cut-off values differ from padding.
 
-    A convolution of single pixels that starts at the first one is read without regard to rows: it cuts nothing.
+    A 1x1 convolution that starts at the first pixel is read without regard to rows and cannot represent a cut.
     """
     cuts = False
     for axis in (0, 1):
@@ -74,10 +74,10 @@ _BY_CHANNEL = {StageKind.ADD: offset_by_channel, StageKind.MULTIPLY: scale_by_ch
 
 
 def fold_constant(lowered: Lowered) -> Lowered:
-    """The same without constant operands: a table where all values of one are equal, else one number per channel.
+    """Return the stage without constant operands: a table if all values of the constant are equal, else by channel.
 
     Raises:
-        BlockError: a constant differs from pixel to pixel, or no kind has such numbers.
+        BlockError: a constant differs between pixels, or no kind has such numbers.
     """
     constants = [part for part in lowered.inputs if part.constant is not None]
     if not constants:
@@ -100,9 +100,10 @@ Lowerings = tuple[Lowered | str, ...]
 
 
 def lower_model(model: Model) -> Lowerings:
-    """Return all operators of the first subgraph as stages, or why they cannot be one.
+    """Return all operators of the first subgraph as stages, or the reasons why they cannot be.
 
-    Operators that are tables together know the others; one that is a stage only so and has none is a reason.
+    Operators that become a table together refer to each other. An operator that is a stage only as part of a table
+    yields a reason if there is no table.
     """
     written = {*model.main.inputs, *(t for operator in model.main.operators for t in operator.outputs or ())}
     found = [_lower_or_reason(model, index, written) for index in range(len(model.main.operators))]
@@ -122,7 +123,7 @@ def lower_model(model: Model) -> Lowerings:
 
 
 def readers_of(model: Model) -> Mapping[int, Sequence[int]]:
-    """Return for each tensor of the first subgraph the operators that read it, twice where they read it twice."""
+    """Return for each tensor of the first subgraph the operators that read it, once for each operand."""
     readers: dict[int, list[int]] = {}
     for index, operator in enumerate(model.main.operators):
         for tensor in operator.inputs or ():
@@ -134,8 +135,7 @@ PART_ALONE = "it computes with float32, and not from one int8 value to another"
 
 
 def _units(tables: Mapping[int, Table]) -> list[tuple[int, ...]]:
-    """The operators of tables and those they pass over, of tables that share one together; a table of one operator by
-    itself has none."""
+    """Return the groups of operators that share tables, with those passed over; single operators have no group."""
     units: list[set[int]] = []
     for index, table in tables.items():
         joined = {index, *table.operators, *table.passed_over}
@@ -150,7 +150,7 @@ def _units(tables: Mapping[int, Table]) -> list[tuple[int, ...]]:
 
 
 def _lower_or_reason(model: Model, index: int, written: Set[int]) -> Lowered | str:
-    """Return a lowered operator or why it is in no block: no proof covers bytes of a tensor without a writer."""
+    """Return a lowered operator, or a reason: no proof covers the bytes of an input without a writer."""
     try:
         lowered = lower_operator(model, index)
     except BlockError as error:
@@ -160,10 +160,10 @@ def _lower_or_reason(model: Model, index: int, written: Set[int]) -> Lowered | s
 
 
 def lower_operator(model: Model, index: int) -> Lowered:
-    """Operator ``index`` of the first subgraph as a stage.
+    """Return operator ``index`` of the first subgraph as a stage.
 
     Raises:
-        BlockError: the reason why it cannot be part of a block, as a clause that does not name the operator.
+        BlockError: the reason why it cannot be part of a block, as a clause without the operator's name.
     """
     operator = model.main.operators[index]
     name = operator_name(model, operator)
@@ -185,6 +185,6 @@ def lower_operator(model: Model, index: int) -> Lowered:
 
 
 def _is_real(model: Model, operator: Operator) -> bool:
-    """Whether an operator reads or writes float32."""
+    """Return whether an operator reads or writes float32."""
     tensors = (*(operator.inputs or ()), *(operator.outputs or ()))
     return any(tensor >= 0 and model.main.tensors[tensor].type == TensorType.FLOAT32 for tensor in tensors)

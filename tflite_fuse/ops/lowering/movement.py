@@ -1,11 +1,10 @@
-"""Operators that move values and compute none, as indices: which value of their input each value of an output is.
+"""Operators that move values, as indices into their input, and axes of reductions.
 
     SPLIT of [1, 2, 6] into three along channels: its second output is [[[2, 3], [8, 9]]] of the input's values 0 … 11
 
-However such operators are strung together and whatever ranks the tensors between them have, indices of indices say what
-the last of them holds of the first's input; a channel shuffle is recognised by what it does and not by its spelling.
-
-What MEAN and REDUCE_MAX reduce: rows, columns, both, or channels.
+For a chain of such operators, with tensors of any rank, composed indices give the values of the first input in the last
+output. A channel shuffle is recognised by its effect, independent of the operators used. MEAN and REDUCE_MAX reduce
+rows, columns, both, or channels.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ from tflite_fuse.ops.lowering.view import OperatorView
 Indices = npt.NDArray[np.int32]
 
 MOST_VALUES = 1 << 22
-"""Values of a tensor whose way is followed."""
+"""Largest number of values of a tensor that is followed."""
 MOST_IN_ALL = 1 << 24
-"""Values of all tensors of a model whose way is followed: a thousand RESHAPEs of a large one are a small file."""
+"""Largest number of values in all followed tensors of a model: a small file may contain a thousand large RESHAPEs."""
 
 
 def moved(name: str, view: OperatorView, outputs: Sequence[int]) -> tuple[Activation, tuple[Indices, ...]]:
-    """What an operator moves: its input, and for each output, in its dimensions, indices into the input's values.
+    """Return the input of a moving operator, and for each output, in its dimensions, indices into the input's values.
 
     Args:
-        name: of the operator, a key of ``MOVES``.
+        name: name of the operator, a key of ``MOVES``.
         view: the operator's tensors and options.
-        outputs: all tensors it writes.
+        outputs: all tensors that it writes.
 
     Raises:
-        BlockError: its operands are no constants, out of range, or do not lead to its outputs' shapes; or its tensors
-            are no activations of one type and quantization.
+        BlockError: its operands are no constants, out of range, or contradict its outputs' shapes; or its tensors are
+            no activations of one type and quantization.
     """
     source = read_moved(view.model, view.operand(_SOURCES.get(name, 0)))
     if source.elements > MOST_VALUES:
@@ -63,7 +62,7 @@ def moved(name: str, view: OperatorView, outputs: Sequence[int]) -> tuple[Activa
 
 
 def channels_of(indices: Indices, source: Shape, output: Shape) -> tuple[int, ...] | None:
-    """The input channel of every output channel where all pixels are treated alike; None where they are not.
+    """Return the input channel of every output channel; None unless it is the same for all pixels.
 
     Args:
         indices: into the input's values.
@@ -80,7 +79,7 @@ def channels_of(indices: Indices, source: Shape, output: Shape) -> tuple[int, ..
 
 
 def places_of(indices: Indices, source: Shape, output: Shape) -> tuple[list[int], list[int]] | None:
-    """The input row of every output row and the input column of every output column; None if values move otherwise.
+    """Return the input row of every output row and the input column of every output column; None for other moves.
 
     Args:
         indices: into the input's values.
@@ -209,7 +208,7 @@ def _unpack(view: OperatorView, values: Indices, count: int) -> list[Indices]:
 
 
 _SOURCES = {"SPLIT": 1}
-"""Which operand is moved, where it is not the first."""
+"""Position of the moved operand, if it is not the first."""
 
 MOVES: Mapping[str, Callable[[OperatorView, Indices, int], list[Indices]]] = {
     "EXPAND_DIMS": _reshape,
@@ -224,13 +223,13 @@ MOVES: Mapping[str, Callable[[OperatorView, Indices, int], list[Indices]]] = {
     "TRANSPOSE": _transpose,
     "UNPACK": _unpack,
 }
-"""The operators that are followed, by their names in TFLite's schema."""
+"""Operators that are followed, by their names in TFLite's schema."""
 
 
 def moves_in(model: Model) -> Iterator[tuple[Activation, tuple[tuple[int, Indices], ...]]]:
-    """Of each operator of a model's first subgraph that moves values: from where, and what to which tensor.
+    """Yield for each moving operator of the first subgraph its input, and each output with its indices.
 
-    Those behind the first ``MOST_IN_ALL`` values are left out.
+    It ends after ``MOST_IN_ALL`` values.
     """
     followed = 0
     for operator in model.main.operators:
@@ -250,13 +249,13 @@ def moves_in(model: Model) -> Iterator[tuple[Activation, tuple[tuple[int, Indice
 
 @dataclass(frozen=True)
 class Reduction:
-    """An operator that makes one value of many.
+    """An operator that reduces many values to one.
 
     Attributes:
-        source, output: what it reads and writes.
-        window: rows and columns of the source that become one, both 1 where channels do.
+        source, output: its input and output.
+        window: rows and columns of the source that become one, both 1 if channels do.
         channels: whether all channels of a pixel become one.
-        shape: of the output as an image.
+        shape: shape of the output as an image.
     """
 
     source: Activation
@@ -267,19 +266,19 @@ class Reduction:
 
     @property
     def count(self) -> int:
-        """Values that become one."""
+        """Return the number of values that become one."""
         return self.source.shape[2] if self.channels else self.window[0] * self.window[1]
 
 
 def read_reduction(view: OperatorView, tensors: tuple[Activation, Activation] | None = None) -> Reduction:
-    """The axes of a reduction.
+    """Return the axes of a reduction.
 
     Args:
         view: the operator.
-        tensors: its input and output, where they are not int8.
+        tensors: its input and output, if they are not int8.
 
     Raises:
-        BlockError: they are no constant, out of range, or channels together with rows or columns.
+        BlockError: the axes are no constant, out of range, or channels together with rows or columns.
     """
     source, output = tensors or (view.read(), view.write())
     rank = len(source.dims)

@@ -1,6 +1,6 @@
-"""What an operator of a block may read and write: int8 activations of one image, and constants stored in the file.
+"""Operands of operators in blocks: int8 activations of one image, and constants stored in the file.
 
-Every check that fails raises ``BlockError`` whose text is a clause without the operator's name: the reason why not.
+Failed checks raise ``BlockError``; its text is a clause with the reason, without the operator's name.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _DTYPES: dict[TensorType, npt.DTypeLike] = {
 
 @dataclass(frozen=True)
 class Activation:
-    """A tensor of one image: ``real = scale * (value − zero_point)``; ``scale`` is float32, exactly.
+    """A tensor of one image: ``real = scale * (value − zero_point)``; ``scale`` is exactly float32.
 
     Attributes:
-        index, name, dims: of the model's tensor.
-        scale, zero_point: 1 and 0 where the values are no int8.
-        type: INT8 in all that blocks compute; FLOAT32 before a QUANTIZE, behind a DEQUANTIZE, and between operators
-            that become one table.
-        constant: its values, where it is an operand stored in the file.
-        by_value: whether who reads or writes it minds its values and their order alone.
+        index, name, dims: those of the model's tensor.
+        scale, zero_point: 1 and 0 if the values are not int8.
+        type: INT8 for values in blocks; FLOAT32 before a QUANTIZE, behind a DEQUANTIZE, and between operators that
+            become one table.
+        constant: its values, if it is stored in the file.
+        by_value: whether its readers or writer depend only on its values and their order.
     """
 
     index: int
@@ -51,12 +51,12 @@ class Activation:
 
     @property
     def is_real(self) -> bool:
-        """Whether it is float32."""
+        """Return whether it is float32."""
         return self.type == TensorType.FLOAT32
 
     @property
     def element_type(self) -> ElementType:
-        """What a block's tensor of it has, uint8 not told from int8: that is its storage's matter."""
+        """Return the element type of its block tensor; uint8 counts as int8, because only borders distinguish them."""
         return ElementType.FLOAT32 if self.type == TensorType.FLOAT32 else ElementType.INT8
 
     @property
@@ -65,7 +65,9 @@ class Activation:
 
     @property
     def shape(self) -> Shape:
-        """Its image: [1, H, W, C], [1, W, C] as one row, [1, C] or [C] as one pixel; by value, batches as more pixels.
+        """Return its image: [1, H, W, C]; [1, W, C] as one row; [1, C] or [C] as one pixel.
+
+        Batches are more pixels if it is read by value.
 
         Raises:
             BlockError: a batch of more than one, or more than four dimensions, and not by value.
@@ -82,19 +84,19 @@ class Activation:
 
     @property
     def flattened(self) -> Shape:
-        """Its image, or all its values as one pixel where it is none: for readers that mind only the bytes' order."""
+        """Return its image, or all its values as one pixel, for readers that need only the bytes' order."""
         if len(self.dims) > 4 or (len(self.dims) > 1 and self.dims[0] != 1):
             return 1, 1, self.elements
         return self.shape
 
 
 def tensor_name(model: Model, index: int) -> str:
-    """The tensor's name, or its number where the file gives it none."""
+    """Return the tensor's name, or its number if it has none."""
     return model.main.tensors[index].name or f"tensor {index}"
 
 
 def read_border(model: Model, index: int) -> Activation:
-    """An int8 activation, or a uint8 one as the int8 values of 128 less that blocks make of it.
+    """Return an int8 activation, or a uint8 one with the int8 values of blocks, which are 128 less.
 
     Raises:
         BlockError: as ``read_activation``.
@@ -104,10 +106,10 @@ def read_border(model: Model, index: int) -> Activation:
 
 
 def read_bytes(model: Model, index: int) -> Activation:
-    """Int8 or uint8 values as they are, whatever they stand for; those of uint8 less 128.
+    """Return int8 or uint8 values regardless of their quantization; those of uint8 minus 128.
 
     Raises:
-        BlockError: as ``read_activation``, but that it is not quantized.
+        BlockError: as ``read_activation``, except for missing quantization.
     """
     is_unsigned = index >= 0 and model.main.tensors[index].type == TensorType.UINT8
     type_ = TensorType.UINT8 if is_unsigned else TensorType.INT8
@@ -119,7 +121,7 @@ def read_bytes(model: Model, index: int) -> Activation:
 
 
 def read_activation(model: Model, index: int, type_: TensorType = TensorType.INT8) -> Activation:
-    """Check that a tensor is an activation of this type, int8 or uint8, a block can hold.
+    """Return an activation of type int8 or uint8 that a block can hold.
 
     Raises:
         BlockError: it is absent, constant, variable, of another type, of dynamic shape, or not quantized per tensor.
@@ -142,7 +144,7 @@ def read_moved(model: Model, index: int) -> Activation:
 
 
 def _checked(model: Model, index: int, type_: TensorType) -> Tensor:
-    """A tensor of this type that is computed anew in every inference."""
+    """Return a tensor of this type that every inference computes."""
     if index < 0:
         raise BlockError("one of its inputs is left out")
     tensor, name = model.main.tensors[index], tensor_name(model, index)
@@ -158,7 +160,7 @@ def _checked(model: Model, index: int, type_: TensorType) -> Tensor:
 
 
 def _read_affine(model: Model, index: int, what: str, type_: TensorType = TensorType.INT8) -> tuple[float, int]:
-    """Scale and zero point of an int8 tensor with one of each, or of a uint8 one as int8 values of 128 less."""
+    """Return scale and zero point of an int8 tensor with one of each, or of a uint8 tensor as int8 values."""
     scales, zero_points = read_quantization(model, index)
     name = tensor_name(model, index)
     if len(scales) != 1 or len(zero_points) != 1:
@@ -172,7 +174,7 @@ def _read_affine(model: Model, index: int, what: str, type_: TensorType = Tensor
 
 
 def read_operand(model: Model, index: int) -> Activation:
-    """An int8 activation, or an int8 constant in its place: then ``constant`` has its values.
+    """Return an int8 activation, or an int8 constant with its values in ``constant``.
 
     Raises:
         BlockError: as ``read_activation`` and ``read_constant``.
@@ -185,7 +187,7 @@ def read_operand(model: Model, index: int) -> Activation:
 
 
 def read_real(model: Model, index: int) -> Activation:
-    """A float32 tensor that is computed, or a constant one: then ``constant`` has its values.
+    """Return a computed float32 tensor, or a constant one with its values in ``constant``.
 
     Raises:
         BlockError: it is absent, variable, of another type or of dynamic shape.
@@ -200,10 +202,10 @@ def read_real(model: Model, index: int) -> Activation:
 
 
 def by_channel(part: Activation, channels: int) -> npt.NDArray[np.int64]:
-    """The values of a constant that is the same for all pixels, int64 [channels].
+    """Return the values of a constant that is the same for all pixels, int64 [channels].
 
     Raises:
-        BlockError: it differs from pixel to pixel.
+        BlockError: it differs between pixels.
     """
     values = np.zeros(0) if part.constant is None else part.constant
     if values.size != channels or values.shape[-1:] != (channels,):
@@ -212,14 +214,14 @@ def by_channel(part: Activation, channels: int) -> npt.NDArray[np.int64]:
 
 
 def is_constant(model: Model, index: int) -> bool:
-    """Whether the file holds values of a tensor."""
+    """Return whether the file contains values of a tensor."""
     return index >= 0 and bool(model.buffers[model.main.tensors[index].buffer].data)
 
 
 def read_filter(
     model: Model, index: int, channel_axis: int, rank: int
 ) -> tuple[npt.NDArray[np.int8], tuple[float, ...]]:
-    """Constant int8 weights in the model's layout, and their scales: one, or one per slice of ``channel_axis``.
+    """Return constant int8 weights in the model's layout, and their scales: one, or one per slice of ``channel_axis``.
 
     Scales may be 0 or negative: converters that fold batch normalization leave such channels in public models.
 
@@ -240,7 +242,7 @@ def read_filter(
 
 
 def read_bias(model: Model, index: int, channels: int) -> npt.NDArray[np.int32] | None:
-    """The int32 bias of an operator with weights, or None where it is left out.
+    """Return the int32 bias of an operator with weights, or None without one.
 
     Raises:
         BlockError: it is not a constant of ``channels`` int32 values.
@@ -254,10 +256,10 @@ def read_bias(model: Model, index: int, channels: int) -> npt.NDArray[np.int32] 
 
 
 def read_constant(model: Model, index: int, type_: TensorType, what: str) -> npt.NDArray[Any]:
-    """A constant's values in its own shape.
+    """Return a constant's values in its own shape.
 
     Raises:
-        BlockError: it is absent, computed at run time, a variable, of another type, sparse, compressed or cut short.
+        BlockError: it is absent, computed at run time, a variable, of another type, sparse, compressed or truncated.
     """
     if index < 0:
         raise BlockError(f"its {what} are left out")
@@ -266,7 +268,7 @@ def read_constant(model: Model, index: int, type_: TensorType, what: str) -> npt
     if not data:
         raise BlockError(f"its {what} {name} are not a constant in the file")
     if tensor.is_variable:
-        # The runtime gives a variable memory of its own and looks at no bytes the file has for it.
+        # The runtime gives a variable its own memory and ignores its bytes in the file.
         raise BlockError(f"its {what} {name} are a variable")
     if tensor.type != type_:
         raise BlockError(f"its {what} {name} are {type_name(tensor.type)}, not {type_name(type_)}")
@@ -278,12 +280,12 @@ def read_constant(model: Model, index: int, type_: TensorType, what: str) -> npt
 
 
 def _is_dynamic(tensor: Tensor) -> bool:
-    # Converters leave the batch open in the signature while the shape says 1; TFLM goes by the shape.
+    # Converters leave the batch open in the signature while the shape has 1; TFLM uses the shape.
     return any(dim < 1 for dim in tensor.dims) or any(dim < 0 for dim in (tensor.shape_signature or ())[1:])
 
 
 def read_quantization(model: Model, index: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """A tensor's scales, exactly as float32, and zero points.
+    """Return a tensor's scales, exactly as float32, and zero points.
 
     Raises:
         BlockError: it has none, they are not affine, or a scale is not a number.

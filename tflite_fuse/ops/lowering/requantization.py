@@ -1,7 +1,7 @@
-"""From the scales in a model file to the integers the kernels compute with, exactly as TFLM's Prepare functions do it.
+"""Integer multipliers and shifts from the scales in a model file, exactly as TFLM's Prepare functions compute them.
 
-Scales are stored as float32. Whether TFLM multiplies or divides them in single precision or in double shows in the last
-bit, so every function says which it is; it differs between versions, and what counts is the oracle's.
+Scales are stored as float32. Single or double precision in TFLM's products and quotients affects the last bit, so every
+function states its precision. It differs between versions; the oracle's counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_ACTIVATION, RELU, RELU_N1_TO_1, RELU6 = 0, 1, 2, 3
 """Numbers of ``ActivationFunctionType`` in the TensorFlow Lite schema."""
 
 MAX_LEFT_SHIFT = 30
-"""Largest left shift of a requantization: one more and 32-bit accumulators hold nothing but their lowest bit."""
+"""Largest left shift of a requantization: with one more, 32-bit accumulators retain only their lowest bit."""
 
 _MIN_SHIFT = -31
 _INT32_LIMIT = float(2**31)
@@ -26,13 +26,13 @@ _FULLY_CONNECTED_BIAS_TOLERANCE = 0.02
 
 
 def quantize_multiplier(scale: float) -> tuple[int, int]:
-    """Split a scale into (multiplier, shift): ``scale ≈ multiplier · 2^(shift − 31)``, |multiplier| in 2³⁰…2³¹−1.
+    """Return (multiplier, shift) of a scale: ``scale ≈ multiplier · 2^(shift − 31)``, |multiplier| in 2³⁰…2³¹−1.
 
-    The sign of the scale is the multiplier's. Scales below 2⁻³² become (0, 0), as TFLM flushes them.
+    The multiplier has the sign of the scale. Scales below 2⁻³² become (0, 0), as in TFLM. This is
     ``QuantizeMultiplier`` in its double precision form.
 
     Raises:
-        BlockError: the scale is not finite, 2³⁰ and more, or one of the negative ones that TFLM rounds to −2³¹.
+        BlockError: the scale is not finite, 2³⁰ or more, or a negative one that TFLM rounds to −2³¹.
     """
     if not math.isfinite(scale):
         raise BlockError(f"a scale ratio of {scale} cannot be expressed as a multiplier")
@@ -44,7 +44,7 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
     if scale == 0 or shift < _MIN_SHIFT:
         return 0, 0
     if multiplier == -(2**31):
-        # TFLM halves +2³¹ alone, and a product with −2³¹ may saturate, which the executor does not do.
+        # TFLM halves only +2³¹, and a product with −2³¹ may saturate, which the executor does not do.
         raise BlockError(f"a scale ratio of {scale!r} rounds to a multiplier outside 32-bit arithmetic")
     if shift > MAX_LEFT_SHIFT:
         raise BlockError(f"a scale ratio of {scale:g} is too large for 32-bit arithmetic")
@@ -52,10 +52,10 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
 
 
 def quantize_multiplier_below_one(scale: float) -> tuple[int, int]:
-    """As ``quantize_multiplier``, for the places where TFLM aborts unless 0 < scale < 1 and shift ≤ 0.
+    """Return (multiplier, shift) where TFLM aborts unless 0 < scale < 1 and shift ≤ 0.
 
     Raises:
-        BlockError: the scale, or what it rounds to, is outside that range.
+        BlockError: the scale, or its rounded value, is outside that range.
     """
     multiplier, shift = quantize_multiplier(scale)
     if not 0 < scale < 1 or shift > 0:
@@ -66,9 +66,9 @@ def quantize_multiplier_below_one(scale: float) -> tuple[int, int]:
 def convolution_requantization(
     input_scale: float, filter_scales: Sequence[float], output_scale: float, channels: int
 ) -> Requantization:
-    """Tables of CONV_2D, DEPTHWISE_CONV_2D and per-channel FULLY_CONNECTED, one entry per output channel.
+    """Return the table of CONV_2D, DEPTHWISE_CONV_2D and per-channel FULLY_CONNECTED, one entry per output channel.
 
-    Products and quotients in double precision; a single filter scale serves all channels.
+    Products and quotients are in double precision; a single filter scale applies to all channels.
     """
     scales = list(filter_scales) * channels if len(filter_scales) == 1 else list(filter_scales)
     if len(scales) != channels:
@@ -79,12 +79,12 @@ def convolution_requantization(
 def fully_connected_requantization(
     input_scale: float, filter_scale: float, bias_scale: float | None, output_scale: float, channels: int
 ) -> Requantization:
-    """Table of a per-tensor FULLY_CONNECTED, all in double precision.
+    """Return the table of a per-tensor FULLY_CONNECTED, all in double precision.
 
-    ``bias_scale`` is None without a bias, 0 for a bias that has no scale.
+    ``bias_scale`` is None without a bias, 0 for a bias without a scale.
 
     Raises:
-        BlockError: the bias scale is not that product, or the product is negative; TFLM refuses both.
+        BlockError: the bias scale is not the product of the others, or the product is negative; TFLM rejects both.
     """
     if bias_scale is not None:
         difference = abs(float(input_scale) * float(filter_scale) - float(bias_scale))
@@ -96,9 +96,9 @@ def fully_connected_requantization(
 
 
 def mean_requantization(input_scale: float, output_scale: float, count: int) -> Requantization:
-    """One entry for MEAN over ``count`` values: the sum's multiplier with the division folded in, truncated.
+    """Return one entry for MEAN over ``count`` values: the sum's multiplier divided by ``count``, truncated.
 
-    The quotient of the scales in double precision.
+    The quotient of the scales is in double precision.
     """
     multiplier, shift = quantize_multiplier(float(input_scale) / float(output_scale))
     up = min(count.bit_length() - 1, 32, shift - _MIN_SHIFT)
@@ -109,15 +109,15 @@ def mean_requantization(input_scale: float, output_scale: float, count: int) -> 
 
 
 def rescale_requantization(input_scale: float, output_scale: float, channels: int) -> Requantization:
-    """Table of QUANTIZE from int8 to int8: the quotient in double precision."""
+    """Return the table of QUANTIZE from int8 to int8: the quotient in double precision."""
     return _table([float(input_scale) / float(output_scale)] * channels)
 
 
 def activation_range(activation: int, scale: float, zero_point: int) -> tuple[int, int]:
-    """The int8 range (lowest, highest) a fused activation leaves, bounds rounded from single precision quotients.
+    """Return the int8 range (lowest, highest) of a fused activation, rounded from single precision quotients.
 
     Raises:
-        BlockError: the activation is none of NONE, RELU, RELU_N1_TO_1, RELU6, or a bound leaves 32 bits.
+        BlockError: the activation is none of NONE, RELU, RELU_N1_TO_1, RELU6, or a bound exceeds 32 bits.
     """
     real = {NO_ACTIVATION: (None, None), RELU: (0.0, None), RELU_N1_TO_1: (-1.0, 1.0), RELU6: (0.0, 6.0)}
     if activation not in real:
@@ -138,7 +138,7 @@ def _quantize(value: float, scale: float, zero_point: int) -> int:
 
 
 def _round_half_away(value: float) -> int:
-    """C's ``round``. Exact for doubles below 2⁵¹ and all the quotients of single precision numbers used here."""
+    """Return C's ``round``. Exact for doubles below 2⁵¹ and all the quotients of single precision numbers used here."""
     return int(math.copysign(math.floor(abs(value) + 0.5), value))
 
 

@@ -3,14 +3,14 @@
     x ── LOGISTIC ─┐            x ── DEQUANTIZE ── ADD 3 ── RELU6 ── MUL 1/6 ── QUANTIZE
     └──────────── MUL  (SiLU)
 
-Every operator by value whose inputs all are functions of one tensor's value is one, too. Such a table goes back as far
-as it may, but not beyond a tensor that is kept anyway. Whatever is computed on the way, int8 or float32, is gone then.
+An operator by value whose inputs all are functions of one tensor's value is such a function, too. A table reaches back
+as far as possible, but not beyond a tensor that is kept anyway. The intermediate tensors, int8 or float32, disappear.
 
     x ── DEQUANTIZE ─┐
                     DIV ── QUANTIZE
     y ── DEQUANTIZE ─┘
 
-An operation between two such functions, of two values by way of float32, is a stage of its own kind.
+An operation between two such functions, in float32, is a stage of kind REAL_PAIR.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tflite_fuse.ops.table import KINDS
 
 @dataclass(frozen=True)
 class Table:
-    """What several operators compute.
+    """Several operators as one stage.
 
     Attributes:
-        lowered: as one stage; reads the tensor they all start from and writes what the last of them writes.
-        operators: those it takes the place of, ascending.
-        passed_over: those between that are computed all the same, because others read what they write. Without them in
-            a block it is not known there that the result follows from what the table reads.
+        lowered: the stage; it reads the tensor from which they all start and writes the last output.
+        operators: operators that it replaces, ascending.
+        passed_over: operators in between that stay, because their outputs have other readers. A block without them
+            cannot derive that the result is a function of the table's input.
     """
 
     lowered: Lowered
@@ -47,20 +47,20 @@ class Table:
 
 
 Chains = dict[int, tuple[Activation, ...]]
-"""For an operator the tensors of which each alone determines its output, the farthest first."""
+"""For an operator the tensors each of which alone determines its output, the farthest first."""
 
 
 def find_tables(
     lowered: Mapping[int, Lowered], readers: Mapping[int, Collection[int]], leaves: Callable[[int], bool]
 ) -> dict[int, Table]:
-    """The tables among some operators, by the operator that writes their output; those of one LOOKUP are left out.
+    """Return the tables among some operators, by the operator that writes their output, without those of one LOOKUP.
 
-    Operations between two int8 tensors are among them.
+    Operations between two int8 tensors are included.
 
     Args:
-        lowered: the operators, in an order they can run in.
+        lowered: the operators, in a possible execution order.
         readers: for each tensor, the operators of the model that read it.
-        leaves: whether a tensor is read by something else than these operators.
+        leaves: function that returns whether a tensor has readers outside these operators.
     """
     functions = {index: function for index, each in lowered.items() if (function := function_of(each)) is not None}
     while True:
@@ -82,7 +82,7 @@ def find_tables(
 
 
 def function_of(lowered: Lowered) -> Function | None:
-    """What an operator by value computes, None for any other."""
+    """Return the function of an operator by value, None for any other."""
     stage = lowered.stage
     if lowered.function is not None or stage is None or not KINDS[stage.kind].by_value or KINDS[stage.kind].writes_real:
         return lowered.function
@@ -96,7 +96,7 @@ def function_of(lowered: Lowered) -> Function | None:
 
 
 def _one_row(activation: Activation) -> BlockTensor:
-    """A tensor of one pixel that holds every value once."""
+    """Return a tensor of one pixel that contains every value once."""
     return BlockTensor(activation.name, 1, 1, len(VALUES), activation.zero_point)
 
 
@@ -123,13 +123,13 @@ def _chains(lowered: Mapping[int, Lowered], functions: Mapping[int, Function]) -
 def _tables(
     lowered: Mapping[int, Lowered], functions: Mapping[int, Function], chains: Chains, kept: Collection[int]
 ) -> tuple[dict[int, Table], list[int]]:
-    """The tables that write kept tensors, and the operators that have no answer to some values."""
+    """Return the tables that write kept tensors, and the operators without a result for some values."""
     writer = {lowered[index].output.index: index for index in chains}
     found: dict[int, Table] = {}
     for index, chain in chains.items():
         if lowered[index].output.index not in kept:
             continue
-        # The nearest that is there anyway: one that is kept, or that is no function of something else.
+        # The nearest one that is stored anyway: a kept one, or one that is no function of another.
         start = next(each for each in reversed(chain) if each.index in kept or each.index not in writer)
         operators = _between(lowered, writer, index, start.index)
         values: dict[int, Values] = {start.index: VALUES}
@@ -151,7 +151,7 @@ def _tables(
 
 
 def _between(lowered: Mapping[int, Lowered], writer: Mapping[int, int], last: int, start: int) -> tuple[int, ...]:
-    """The operators by which ``last`` depends on the tensor ``start``."""
+    """Return the operators through which ``last`` depends on the tensor ``start``."""
     found, waiting = {last}, [last]
     while waiting:
         for part in lowered[waiting.pop()].inputs:
@@ -168,9 +168,9 @@ def _between(lowered: Mapping[int, Lowered], writer: Mapping[int, int], last: in
 def _find_pairs(
     lowered: Mapping[int, Lowered], readers: Mapping[int, Collection[int]], leaves: Callable[[int], bool]
 ) -> dict[int, Table]:
-    """Operations on two float32 tensors that are functions of an int8 one each, by the QUANTIZE behind them.
+    """Return operations on two float32 tensors, each a function of an int8 tensor, by the QUANTIZE behind them.
 
-    Args: as ``find_tables``.
+    Arguments as in ``find_tables``.
     """
     writer = {each.output.index: index for index, each in lowered.items()}
     found: dict[int, Table] = {}
@@ -205,10 +205,10 @@ def _find_pairs(
 def _side(
     lowered: Mapping[int, Lowered], writer: Mapping[int, int], real: Activation
 ) -> tuple[Activation, list[int], bytes]:
-    """The int8 tensor a float32 one is a function of, the operators between, and its 256 numbers as float32.
+    """Return the int8 tensor of which a float32 one is a function, the operators between, and its 256 float32 numbers.
 
     Raises:
-        BlockError: it is none, or one of the numbers is not finite.
+        BlockError: it is no such function, or one of the numbers is not finite.
     """
     behind: list[int] = []
     tensor = real

@@ -1,4 +1,4 @@
-"""What lowering an operator means: its view of the model, its result, and the geometry of windows."""
+"""Interface of lowering: an operator's view of the model, its result, and the geometry of windows."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ SAME = 0
 Values = npt.NDArray[Any]
 
 Function = Callable[[Sequence[Values]], Values]
-"""From the values of an operator's inputs at the same places to those of its output: int64 where tensors are int8, else
-float32. Raises BlockError where the runtime's result would not be defined."""
+"""Function from the values of an operator's inputs at the same places to those of its output: int64 for int8 tensors,
+else float32. Raises BlockError if the runtime's result would be undefined.
+"""
 
 
 class Fit(Enum):
-    """How freely a stage reads a tensor that RESHAPE has given another shape."""
+    """Shapes in which a stage can read a tensor that RESHAPE has given another shape."""
 
     EXACT = "height, width and channels as the operator says"
     PIXELS = "any height and width with as many pixels, and the operator's channels"
@@ -49,24 +50,24 @@ class Lowered:
     """An operator as a stage.
 
     Attributes:
-        stage: with ``inputs`` and ``output`` as indices of the model's tensors; None if the operator leaves the bytes
-            as they are (RESHAPE and its like), so that its output is its input under another name.
-        inputs: the activations read.
-        output: the activation written.
-        output_shape: of the stage's output; the model's tensor may lack dimensions of 1.
-        fit: of the inputs' shapes.
-        sees: the input's shape where the operator looks at it in another one than the model's tensor has.
-        folds_padding: True where zeros around the input may become the stage's own padding.
-        function: of an operator on or between float32 tensors that may be a part of a table: what it computes.
-        operation: of such a one on two tensors that rounds once: its name, and what it clamps its result to.
-        part_alone: whether no stage computes it by itself: a block holds it as a part of a table or not at all.
-        table: the stage it becomes together with the operators before it that are functions of the same one value; None
-            where there are none.
-        unit: the operators that become tables together, this one among them: a block holds all of them or none. Empty
-            for an operator by itself.
-        inner: whether what it writes is gone once its unit is tables.
-        passed_over: whether a table of its unit does without what it writes, which others read: in a block of several
-            tiles no stage may need all of that.
+        stage: stage with ``inputs`` and ``output`` as indices of the model's tensors; None if the operator leaves the
+            bytes unchanged (RESHAPE and similar), so that its output is its input under another name.
+        inputs: activations that it reads.
+        output: activation that it writes.
+        output_shape: shape of the stage's output; the model's tensor may lack dimensions of 1.
+        fit: accepted shapes of the inputs.
+        sees: the input's shape for this operator, if it differs from that of the model's tensor.
+        folds_padding: True if zeros around the input may become the stage's own padding.
+        function: function of an operator on or between float32 tensors that can be part of a table.
+        operation: for such an operator on two tensors that rounds once: its name, and the bounds of its result.
+        part_alone: whether no stage computes it by itself: a block contains it as part of a table or not at all.
+        table: the stage that replaces it and the operators before it which are functions of the same value; None if
+            there are none.
+        unit: operators that become tables together, this one included: a block contains all of them or none. Empty for
+            an operator by itself.
+        inner: whether its output disappears once its unit is tables.
+        passed_over: whether a table of its unit bypasses its output, which has other readers: in a block of several
+            tiles no stage may need all of that output.
     """
 
     stage: Stage | None
@@ -85,10 +86,10 @@ class Lowered:
     sees: Shape | None = None
 
     def seen(self, source: Activation) -> Shape:
-        """An input's shape as this operator looks at it.
+        """Return an input's shape as this operator reads it.
 
         Raises:
-            BlockError: it minds the shape, and the input is no image.
+            BlockError: the operator depends on the shape, and the input is no image.
         """
         if self.sees is not None:
             return self.sees
@@ -98,7 +99,7 @@ class Lowered:
 
 @dataclass(frozen=True)
 class OperatorView:
-    """An operator about to be lowered: its tensors by position, and its options by schema name."""
+    """An operator to lower: its tensors by position, and its options by schema name."""
 
     model: Model
     inputs: tuple[int, ...]
@@ -106,41 +107,41 @@ class OperatorView:
     options: dict[str, int | float | bool | tuple[int, ...]]
 
     def operand(self, position: int) -> int:
-        """Tensor index of an input, −1 where it is left out."""
+        """Return the tensor index of an input, −1 if it is absent."""
         return self.inputs[position] if position < len(self.inputs) else -1
 
     def read(self, position: int = 0) -> Activation:
-        """An input that is an activation."""
+        """Return an input that is an activation."""
         return read_activation(self.model, self.operand(position))
 
     def write(self) -> Activation:
-        """The output."""
+        """Return the output."""
         return read_activation(self.model, self.output)
 
     def image(self, position: int = 0) -> tuple[Activation, Activation]:
-        """Input and output of an operator that TFLM runs on [1, H, W, C] tensors alone."""
+        """Return input and output of an operator that TFLM runs only on [1, H, W, C] tensors."""
         return four_dimensional(self.read(position), self.write())
 
     def moved(self) -> tuple[Activation, Activation]:
-        """Input and output of an operator that moves values, int8 or float32."""
+        """Return input and output of an operator that moves values, int8 or float32."""
         return read_moved(self.model, self.operand(0)), read_moved(self.model, self.output)
 
     def elementwise(self) -> tuple[Activation, Activation]:
-        """Input and output of an operator that maps value by value."""
+        """Return input and output of an operator that maps value by value."""
         return one_to_one(self.read(), self.write())
 
     def border(self) -> tuple[Activation, Activation]:
-        """Input and output, either of them int8 or, where the application sees it, uint8.
+        """Return input and output, each int8, or uint8 at the border to the application.
 
         Raises:
-            BlockError: a uint8 input is read by others, too: it is converted where it lies.
+            BlockError: a uint8 input has other readers: a block converts it in place.
         """
         source, output = (read_border(self.model, index) for index in (self.operand(0), self.output))
         self.require_alone(source)
         return source, output
 
     def require_alone(self, source: Activation) -> None:
-        """Raises BlockError: an input is uint8 and read by others, too."""
+        """Raise BlockError if an input is uint8 and has other readers."""
         graph = self.model.main
         readers = sum(source.index in (operator.inputs or ()) for operator in graph.operators)
         if self.types(source)[0] == TensorType.UINT8 and (readers > 1 or source.index in graph.outputs):
@@ -151,25 +152,25 @@ class OperatorView:
 
     @property
     def is_real(self) -> bool:
-        """Whether its first input is float32."""
+        """Return whether its first input is float32."""
         index = self.operand(0)
         return index >= 0 and self.model.main.tensors[index].type == TensorType.FLOAT32
 
     def same(self) -> tuple[Activation, Activation]:
-        """Input and output of an operator on float32."""
+        """Return input and output of an operator on float32."""
         source, output = read_real(self.model, self.operand(0)), read_real(self.model, self.output)
         if source.constant is not None:
             raise BlockError(f"tensor {source.name} is a constant where blocks read an activation", source.name)
         return source, output
 
     def types(self, *activations: Activation) -> tuple[int, ...]:
-        """Types of the model's tensors."""
+        """Return the types of the model's tensors."""
         return tuple(self.model.main.tensors[activation.index].type for activation in activations)
 
     def pair(self, thin: bool = False) -> tuple[Activation, Activation, Activation]:
-        """Two inputs and the output, all of one shape; an input may be a constant that broadcasts to it, or a pixel.
+        """Return two inputs and the output, all of one shape; a pixel or a constant may broadcast to it.
 
-        One that is computed may have a single channel for all of the other's, if ``thin``.
+        With ``thin``, a computed input may have a single channel used with all of the other's.
         """
         operands = (read_operand(self.model, self.operand(position)) for position in (0, 1))
         first, second, output = by_value(*operands, self.write())
@@ -177,39 +178,39 @@ class OperatorView:
         return first, second, output
 
     def option(self, name: str, default: int | None = None) -> int:
-        """An option; ``default`` stands in for a missing options table."""
+        """Return an option; ``default`` replaces a missing options table."""
         value = self.options.get(name, default)
         if not isinstance(value, int):
             raise BlockError(f"its option {name} is missing")
         return value
 
     def number(self, name: str) -> float:
-        """A finite option that is no whole number, 0 where it is missing."""
+        """Return a finite float option, 0 if it is missing."""
         value = self.options.get(name, 0.0)
         if not isinstance(value, float) or not isfinite(value):
             raise BlockError(f"its {name} is {value}")
         return value
 
     def positive(self, first: str, second: str) -> tuple[int, int]:
-        """Two options that must be at least 1."""
+        """Return two options that must be at least 1."""
         for name in (first, second):
             if self.option(name) < 1:
                 raise BlockError(f"its option {name} is {self.option(name)}")
         return self.option(first), self.option(second)
 
     def clamp(self, output: Activation) -> tuple[int, int]:
-        """The int8 range its fused activation leaves."""
+        """Return the int8 range of its fused activation."""
         number = self.option("fused_activation_function", default=NO_ACTIVATION)
         return activation_range(number, output.scale, output.zero_point)
 
 
 def by_value(*activations: Activation) -> tuple[Activation, ...]:
-    """Activations of an operator that goes value by value, whatever their dimensions."""
+    """Return activations of an operator that computes value by value, with any dimensions."""
     return tuple(replace(each, by_value=True) for each in activations)
 
 
 def four_dimensional(source: Activation, output: Activation) -> tuple[Activation, Activation]:
-    """Both. Raises BlockError: one of them is no [1, H, W, C] tensor."""
+    """Return both tensors. Raises BlockError if one of them is no [1, H, W, C] tensor."""
     for activation in (source, output):
         if len(activation.dims) != 4:
             raise BlockError(f"tensor {activation.name} has {len(activation.dims)} dimensions, not 4", activation.name)
@@ -217,10 +218,10 @@ def four_dimensional(source: Activation, output: Activation) -> tuple[Activation
 
 
 def one_to_one(source: Activation, output: Activation) -> tuple[Activation, Activation]:
-    """Both, of an operator that maps value by value.
+    """Return input and output of an operator that maps value by value.
 
     Raises:
-        BlockError: the input is a constant, or they have other shapes.
+        BlockError: the input is a constant, or the shapes differ.
     """
     source, output = by_value(source, output)
     if source.constant is not None or source.shape != output.shape:
@@ -229,9 +230,9 @@ def one_to_one(source: Activation, output: Activation) -> tuple[Activation, Acti
 
 
 def check_pair(first: Activation, second: Activation, output: Activation, thin: bool = False) -> None:
-    """Raises BlockError unless an activation has the output's shape, and the other input broadcasts to it.
+    """Raise BlockError unless an activation has the output's shape and the other input broadcasts to it.
 
-    An activation does so if it is one pixel, of as many channels; if ``thin``, also with one channel.
+    An activation broadcasts if it is one pixel with as many channels, or, with ``thin``, has one channel.
     """
     if first.constant is not None and second.constant is not None:
         raise BlockError("both of its inputs are constants")
@@ -252,7 +253,7 @@ def _broadcasts(dims: tuple[int, ...], wide: tuple[int, ...]) -> bool:
 
 
 def rename(view: OperatorView) -> Lowered:
-    """RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another name."""
+    """Lower RESHAPE, SQUEEZE, EXPAND_DIMS: the same bytes under another name."""
     source, output = view.same() if view.is_real else view.border()
     if view.types(source, output) not in ((TensorType.INT8,) * 2, (TensorType.UINT8,) * 2, (TensorType.FLOAT32,) * 2):
         raise BlockError(f"it turns the type of {source.name} into another")
@@ -262,16 +263,16 @@ def rename(view: OperatorView) -> Lowered:
 
 
 def same_padding(size: int, extent: int, stride: int) -> tuple[int, int]:
-    """Output size, and padding before the first row (or column), of SAME padding as TFLM computes them."""
+    """Return the output size, and the padding before the first row (or column), of SAME padding in TFLM."""
     out = -(-size // stride)
     return out, max(0, (out - 1) * stride + extent - size) // 2
 
 
 def window_padding(view: OperatorView, source: Activation, output: Activation, stage: Stage) -> tuple[int, int]:
-    """(top, left) padding of a window stage.
+    """Return (top, left) padding of a window stage.
 
     Raises:
-        BlockError: the operator's options do not lead to the shape its output has in the file.
+        BlockError: the operator's options contradict the shape of its output.
     """
     sizes: list[int] = []
     before: list[int] = []
@@ -288,5 +289,5 @@ def window_padding(view: OperatorView, source: Activation, output: Activation, s
 
 
 def window_fit(stage: Stage) -> Fit:
-    """A window of one pixel that moves by one pixel does not care how pixels are arranged."""
+    """Return PIXELS for 1x1 windows with stride 1, which do not depend on the arrangement of pixels, else EXACT."""
     return Fit.PIXELS if stage.kernel_size == stage.stride == (1, 1) else Fit.EXACT

@@ -1,8 +1,8 @@
-"""Layers with weights: every output channel sums products of weights and values, then is scaled.
+"""Layers with weights: every output channel is a scaled sum of products of weights and values.
 
 CONV sums over all input channels under the window, DEPTHWISE over one, FULLY_CONNECTED over all values of the input to
-one pixel, TRANSPOSE_CONV over the pixels, spread out, that its window meets. TFLite's FULLY_CONNECTED of several rows
-of values is a CONV of one pixel.
+one pixel, TRANSPOSE_CONV over the spread pixels under its window. TFLite's FULLY_CONNECTED of several rows of values is
+a 1x1 CONV.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from tflite_fuse.ops.weighted.sums import (
 from tflite_fuse.ops.weighted.work import CONV_COUNTS, DEPTHWISE_COUNTS, PLAIN_COUNTS, weighted_work
 
 Shape = Callable[[Stage, BlockTensor, BlockTensor], tuple[int, ...]]
-"""Of a stage's weights, from its input and output."""
+"""Function from a stage, its input and its output to the shape of its weights."""
 
 
 def _decoded(shape: Shape) -> Callable[[Stage, Tensors, StoredTables], Stage]:
@@ -61,7 +61,7 @@ def _decoded(shape: Shape) -> Callable[[Stage, Tensors, StoredTables], Stage]:
 
 
 def _products(stage: Stage, tensors: Tensors) -> int:
-    """Products of an output pixel."""
+    """Return the products of an output pixel."""
     depth = 1 if stage.kind is StageKind.DEPTHWISE else tensors[stage.inputs[0]].channels
     return prod(stage.kernel_size) * depth * tensors[stage.output].channels
 
@@ -91,7 +91,7 @@ def _conv(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int
 
 
 def _lower_conv(view: OperatorView) -> Lowered:
-    """CONV_2D: any kernel, stride, dilation and padding; one group, or one input channel per group."""
+    """Lower CONV_2D: any kernel, stride, dilation and padding; one group, or one input channel per group."""
     source, output = view.image()
     weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=4)
     filters, height, width, depth = weights.shape
@@ -106,7 +106,7 @@ def _lower_conv(view: OperatorView) -> Lowered:
 
 
 def sum_of_channels(channels: int, table: Requantization) -> Stage:
-    """The sum of each pixel's values without their zero point, rescaled by a table of one entry."""
+    """Return a stage that sums each pixel's values without their zero point, rescaled by a table of one entry."""
     return Stage(StageKind.CONV, (), -1, weights=np.ones((1, 1, 1, channels), np.int8), requantization=table)
 
 
@@ -150,7 +150,7 @@ def _depthwise(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
 
 
 def _lower_depthwise(view: OperatorView) -> Lowered:
-    """DEPTHWISE_CONV_2D: any kernel, stride, dilation, padding and depth multiplier."""
+    """Lower DEPTHWISE_CONV_2D: any kernel, stride, dilation, padding and depth multiplier."""
     source, output = view.image()
     weights, scales = read_filter(view.model, view.operand(1), channel_axis=3, rank=4)
     batch, height, width, channels = weights.shape
@@ -165,7 +165,7 @@ def _lower_depthwise(view: OperatorView) -> Lowered:
 
 
 def sum_stage(window: tuple[int, int], channels: int, table: Requantization) -> Stage:
-    """The sum of each window's values without their zero point, rescaled by a table of one entry."""
+    """Return a stage that sums each window's values without their zero point, rescaled by a table of one entry."""
     ones, entries = (
         np.ones((*window, channels), np.int8),
         (np.repeat(table.multiplier, channels), np.repeat(table.shift, channels)),
@@ -213,14 +213,14 @@ def _dense_macs(stage: Stage, tensors: Tensors) -> int:
 
 @counted("dense macs", *CONV_COUNTS, *PLAIN_COUNTS)
 def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    """That of a single pixel is a convolution; more are summed up by a kernel of its own."""
+    """Return the work; a single pixel is a convolution, several pixels have a kernel of their own."""
     if tensors[stage.inputs[0]].pixels == 1:
         return weighted_work(stage, tensors, runs, kernels, _dense_macs(stage, tensors))
     return {"dense macs": _dense_macs(stage, tensors)}
 
 
 def _lower_dense(view: OperatorView) -> Lowered:
-    """FULLY_CONNECTED of all values of the input, rows then columns then channels, or of those of each pixel alone."""
+    """Lower FULLY_CONNECTED of all values of the input (rows, columns, channels) or of each pixel's values."""
     source, output = view.read(), view.write()
     weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=2)
     channels, depth = weights.shape
@@ -255,7 +255,7 @@ def _lower_dense(view: OperatorView) -> Lowered:
 
 
 def _bias_scale(view: OperatorView) -> float | None:
-    """What TFLM reads as the scale of a bias: None without a bias, 0 where the file gives none."""
+    """Return the scale of a bias as TFLM reads it: None without a bias, 0 without a scale."""
     if view.operand(2) < 0:
         return None
     quantization = view.model.main.tensors[view.operand(2)].quantization
@@ -266,7 +266,7 @@ def _bias_scale(view: OperatorView) -> float | None:
 
 FULLY_CONNECTED = Kind(
     StageKind.FULLY_CONNECTED,
-    # That of a single pixel is a 1x1 convolution and keeps no sums.
+    # With a single pixel it is a 1x1 convolution and keeps no sums.
     sum_bytes=lambda source: 4 if source.pixels > 1 else 0,
     check=_check_dense,
     reference=_dense,
@@ -287,7 +287,7 @@ def _check_transposed(check: StageCheck) -> None:
 
 
 def _transposed(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
-    """As TFLM does it: every input pixel is added into the output pixels its filter reaches."""
+    """Return the result as in TFLM: every input pixel is added to the output pixels that its filter reaches."""
     ((tensor, values),) = operands
     weights = required(stage.weights, stage, "weights")
     (tall, wide), (down, across) = stage.kernel_size, stage.spread
@@ -303,7 +303,7 @@ def _transposed(stage: Stage, operands: Sequence[Operand], output: BlockTensor) 
 
 
 def _encode_transposed(stage: Stage, tensors: Tensors) -> Tables:
-    """Weights as they are. Which of them meet a pixel changes from pixel to pixel, so biases hold no zero points."""
+    """Return plain weights, and biases without zero points: the taps that meet a pixel differ between pixels."""
     weights, table = required(stage.weights, stage, "weights"), required(stage.requantization, stage, "requantization")
     return Tables(weights=weights.tobytes(), table=encode_entries(0 if stage.bias is None else stage.bias, table))
 
@@ -316,7 +316,7 @@ def _decode_transposed(stage: Stage, tensors: Tensors, stored: StoredTables) -> 
 
 
 def _mean_macs(stage: Stage, tensors: Tensors) -> int:
-    """On average: the filter's taps are shared out among so many neighbouring output pixels."""
+    """Return the mean MACs: the filter's taps are divided among as many neighbouring output pixels as the spread."""
     return _products(stage, tensors) // prod(stage.spread)
 
 
@@ -328,7 +328,7 @@ def _transposed_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernel
 
 
 def _lower_transposed(view: OperatorView) -> Lowered:
-    """TRANSPOSE_CONV: operands are the output's shape, the filter, the input, and perhaps a bias."""
+    """Lower TRANSPOSE_CONV: operands are the output's shape, the filter, the input, and optionally a bias."""
     source, output = view.image(2)
     weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=4)
     channels, tall, wide, depth = weights.shape

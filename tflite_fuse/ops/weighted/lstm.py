@@ -1,9 +1,9 @@
-"""LSTM: long short-term memory. Pixels are steps in time; each begins with what the one before left, the first one
-with what the last run left.
+"""LSTM: long short-term memory.
 
-A step adds up its input and the last output for each of four gates, as 4096ths; sigmoids and hyperbolic tangents of
-them are read off a table, between whose entries lie straight lines; products of what they give move the cell state on,
-and say what of it is the output. All as the runtime's reference kernel of 8-bit weights and 16-bit cell states has it.
+Pixels are steps in time. Each step starts from the result of the previous one, the first one from that of the last
+inference. A step sums its input and the last output for each of four gates, in 4096ths. Sigmoids and hyperbolic
+tangents are interpolated linearly between the entries of a table. Products of the gates update the cell state and
+select its part in the output. All is bit-exact to TFLM's reference kernel with 8-bit weights and 16-bit cell states.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 from tflite_fuse.units import round_up
 
 GATES = 4
-"""In the order of the operator's inputs: of the input, to forget, of the cell, of the output."""
+"""Gates in the order of the operator's inputs: input, forget, cell, output."""
 
 _FORGET, _CELL, _OUTPUT = 1, 2, 3
 _NUMBERS = 26
@@ -56,22 +56,23 @@ _ONE_MORE = (
     *(4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44, 45, 46),
     *(49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255),
 )
-"""Where the runtime's table is not the nearest integer but one more."""
+"""Entries of the runtime's table that are one more than the nearest integer."""
 
 SIGMOIDS = tuple(floor(2**16 / (1 + exp(-i / 24)) + 0.5) + (i in _ONE_MORE) for i in range(_STEPS))
-"""2¹⁶ times the sigmoid of i / 24, as the runtime has them."""
+"""2¹⁶ times the sigmoid of i / 24, as in the runtime."""
 
 
 @dataclass(frozen=True)
 class LstmParameters:
-    """The numbers of an LSTM.
+    """Numeric parameters of an LSTM.
 
     Attributes:
-        sums: multiplier and shift for each gate's sum over the input, then over the last output: to 4096ths.
-        products: those of forgetting and cell state, of input and cell gate, of output gate and curve.
-        curve: multiplier and right shift that make 4096ths, times 3, of a cell state.
-        clip: what cell states are clipped to, 32768 for nothing.
-        zero_point: of the last output.
+        sums: multiplier and shift of each gate's sum over the input, then over the last output: to 4096ths.
+        products: multiplier and shift of forget gate times cell state, of input times cell gate, of output gate times
+            curve.
+        curve: multiplier and right shift from a cell state to 4096ths, times 3.
+        clip: bound of cell states, 32768 for none.
+        zero_point: zero point of the last output.
         biases: int32 [gates, input and last output, channels], without zero points.
     """
 
@@ -84,7 +85,7 @@ class LstmParameters:
 
 
 def memory_of(output: BlockTensor) -> int:
-    """Bytes of two halves, what the last run left and what this one writes: cell states, int16, and last outputs."""
+    """Return the bytes of two halves, of the last inference and of this one: cell states, int16, and last outputs."""
     return 2 * round_up(3 * output.channels, 2)
 
 
@@ -118,7 +119,7 @@ def _to_int16(values: Int64Array) -> Int64Array:
 
 
 def _looked_up(numbers: Int64Array, bits: int, end: int) -> Int64Array:
-    """2^(16 + bits) times the sigmoid of numbers ≥ 0, ``end`` from where the table ends."""
+    """Return 2^(16 + bits) times the sigmoid of numbers ≥ 0; ``end`` beyond the table."""
     table = np.array((*SIGMOIDS, 0), np.int64)
     step = np.minimum(numbers >> bits, _STEPS - 1)
     between = (table[step] << bits) + (numbers & ((1 << bits) - 1)) * (table[step + 1] - table[step])
@@ -126,7 +127,7 @@ def _looked_up(numbers: Int64Array, bits: int, end: int) -> Int64Array:
 
 
 def _sigmoid(values: Int64Array) -> Int64Array:
-    """From 4096ths, times 3, to 32768ths."""
+    """Return sigmoids, from 4096ths, times 3, to 32768ths."""
     above = _looked_up(np.abs(values), 9, (2**15 - 1) << 10)
     return np.where(values < 0, (1 << 25) - above + 511, above + 512) >> 10
 
@@ -141,7 +142,7 @@ def _scaled(values: Int64Array, scale: tuple[int, int]) -> Int64Array:
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
-    """The first run of all, or what follows a memory that is not zeros."""
+    """Return the output of an inference with the memory given as second input, zeros in the first one."""
     (source, values), (_, memory) = operands
     found, channels = parameters_of(stage, LstmParameters), output.channels
     weights = required(stage.weights, stage, "weights").astype(np.int64)
@@ -174,7 +175,7 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
 
 
 def _zero_points(stage: Stage, tensors: Tensors, zero_point: int) -> Int64Array:
-    """What zero points add to sums over raw values: [gates, input and last output, channels]."""
+    """Return the share of zero points in sums over raw values: [gates, input and last output, channels]."""
     weights, depth = required(stage.weights, stage, "weights").astype(np.int64), _depth(tensors, stage)
     source = tensors[stage.inputs[0]].zero_point
     return np.stack([source * weights[..., :depth].sum(2), zero_point * weights[..., depth:].sum(2)], axis=1)
@@ -214,8 +215,10 @@ def _macs(stage: Stage, tensors: Tensors) -> int:
 
 @counted("plain macs", "products")
 def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    """A multiply-accumulate is an eighth more than in a plain convolution, all that a channel does thirty products: on
-    emulated cores 9 % more than counted to 19 % less for public models."""
+    """Return the counts, fitted to emulated cores: for public models 9 % too few to 19 % too many.
+
+    A multiply-accumulate counts 9/8 of one in a plain convolution, the other work of a channel thirty products.
+    """
     steps, channels = pixels_of(runs), tensors[stage.output].channels
     return {"plain macs": 9 * steps * _macs(stage, tensors) // 8, "products": 30 * steps * channels}
 
@@ -224,7 +227,7 @@ def _work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[
 
 
 def _lower(view: OperatorView) -> Lowered:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM of one sequence, int8 with int16 cell states, without peepholes or projection."""
+    """Lower UNIDIRECTIONAL_SEQUENCE_LSTM of one sequence, int8 with int16 cell states, no peepholes or projection."""
     source, output = view.read(), view.write()
     if any(view.operand(position) >= 0 for position in _ABSENT):
         raise BlockError("it has peepholes, a projection or a normalization, which TFLM refuses")
@@ -259,7 +262,7 @@ def _lower(view: OperatorView) -> Lowered:
 
 
 def _state(view: OperatorView, position: int, type_: TensorType) -> tuple[float, int]:
-    """Scale and zero point of a variable."""
+    """Return scale and zero point of a variable."""
     index = view.operand(position)
     tensor = view.model.main.tensors[index] if index >= 0 else None
     if tensor is None or not tensor.is_variable or tensor.type != type_ or tensor.quantization is None:
@@ -278,7 +281,7 @@ def _state(view: OperatorView, position: int, type_: TensorType) -> tuple[float,
 def _weights(
     view: OperatorView, position: int, scale: float, shape: tuple[int, int]
 ) -> tuple[Int8Array, tuple[int, int]]:
-    """Weights, and what sums over them are scaled by: to 4096ths, all in double precision."""
+    """Return weights, and multiplier and shift of their sums to 4096ths, all in double precision."""
     values, scales = read_filter(view.model, view.operand(position), 0, 2)
     if values.shape != shape or len(scales) != 1:
         raise BlockError(f"its weights have the shape {list(values.shape)} and {len(scales)} scales")
@@ -286,7 +289,7 @@ def _weights(
 
 
 def _power(scale: float) -> int:
-    """p of a scale of 2^p."""
+    """Return p of a scale of 2^p."""
     fraction, exponent = frexp(scale)
     if fraction != 0.5 or not -31 <= exponent - 1 <= 0:
         raise BlockError(f"its cell state has the scale {scale:g}, which is no power of two")
@@ -294,7 +297,7 @@ def _power(scale: float) -> int:
 
 
 def _clip(clip: object, scale: float) -> int:
-    """What cell states are clipped to: the quotient truncated, 32768 for nothing."""
+    """Return the bound of cell states: the quotient truncated, 32768 for none."""
     if not isinstance(clip, (int, float)) or not clip > 0:
         return 2**15
     quotient = int(min(float(clip) / scale, 32767.0))

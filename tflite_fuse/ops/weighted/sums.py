@@ -1,10 +1,9 @@
-"""What kinds with weights share: their checks, their table of biases and multipliers, and what comes after the sums.
+"""Common parts of kinds with weights: checks, tables, requantization; and sums of divided convolutions.
 
-CONV_SUMS and ADD_SUMS: a convolution cut by input channels, whose parts' sums are added before anything is rounded.
-
-A sum is int32, little-endian, and lies in four int8 channels. Parts have neither bias nor zero point: the last ADD_SUMS
-has the convolution's table, whose biases have the input's zero point times all weights taken off. So what the parts sum
-is, added in any order, the one sum the whole convolution has.
+CONV_SUMS and ADD_SUMS are a convolution divided by input channels: the parts' sums are added before any rounding. A sum
+is int32, little-endian, in four int8 channels. Parts have neither bias nor zero point. The last ADD_SUMS has the
+convolution's table, with the input's zero point times all weights subtracted from the biases. The sum of the parts, in
+any order, therefore equals the sum of the whole convolution.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from tflite_fuse.ops.packing import WeightLayout
 
 
 def check_weights(check: StageCheck, shape: tuple[int, ...]) -> None:
-    """Weights of this shape, a bias or none, and a table entry, for each output channel."""
+    """Require weights of this shape, an optional bias, and a table entry for each output channel."""
     bias, table, channels = check.stage.bias, check.stage.requantization, check.output.channels
     check_shape(check, shape)
     check.require(bias is None or bias.shape == (channels,), f"needs {channels} biases")
@@ -60,7 +59,7 @@ def check_weights(check: StageCheck, shape: tuple[int, ...]) -> None:
 
 
 def check_shape(check: StageCheck, shape: tuple[int, ...]) -> None:
-    """Weights are int8 of this shape."""
+    """Require int8 weights of this shape."""
     weights = check.stage.weights
     sound = weights is not None and weights.shape == shape and weights.dtype == np.int8
     check.require(sound, f"needs int8 weights of shape {list(shape)}")
@@ -70,10 +69,10 @@ def check_shape(check: StageCheck, shape: tuple[int, ...]) -> None:
 
 
 def decode_plain_weights(stored: StoredTables, shape: tuple[int, ...]) -> Int8Array:
-    """Weights stored as they are.
+    """Return weights stored in plain order.
 
     Raises:
-        BlockError: the shape holds nothing, or they lie outside the constants.
+        BlockError: the shape is empty, or they lie outside the constants.
     """
     if min(shape) < 1:
         raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
@@ -81,7 +80,7 @@ def decode_plain_weights(stored: StoredTables, shape: tuple[int, ...]) -> Int8Ar
 
 
 def folded_bias(stage: Stage, source: BlockTensor) -> Int64Array:
-    """The bias for sums over raw int8 values: the input's zero point times all weights is taken off beforehand."""
+    """Return the bias for sums over raw int8 values: the input's zero point times all weights is subtracted."""
     weights = required(stage.weights, stage, "weights").astype(np.int64)
     bias = np.int64(0) if stage.bias is None else stage.bias.astype(np.int64)
     axes = (0, 1) if stage.kind is StageKind.DEPTHWISE else tuple(range(1, weights.ndim))
@@ -89,12 +88,12 @@ def folded_bias(stage: Stage, source: BlockTensor) -> Int64Array:
 
 
 def only_adds(stage: Stage) -> bool:
-    """Whether all weights are 1, which multiply nothing: what a MEAN becomes."""
+    """Return whether all weights are 1, as in a lowered MEAN, so that nothing is multiplied."""
     return stage.weights is not None and bool((stage.weights == 1).all())
 
 
 def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
-    """Weights and table in the fastest layout the stage can have."""
+    """Return weights and table in the fastest layout that the stage permits."""
     source, table = tensors[stage.inputs[0]], required(stage.requantization, stage, "requantization table")
     bias = folded_bias(stage, source)
     if not packing.can_pack(stage, source, STACK_POINTERS):
@@ -123,7 +122,7 @@ def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
 
 
 def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape: tuple[int, ...]) -> Stage:
-    """The stage with weights of this shape, its table, and its bias without the input's zero point."""
+    """Return the stage with weights of this shape, its table, and its bias without the input's zero point."""
     source, channels = tensors[stage.inputs[0]], tensors[stage.output].channels
     if min(shape) < 1:
         raise BlockError(f"A stage of the fused block has weights of shape {list(shape)}.")
@@ -153,7 +152,7 @@ def decode_weighted(stage: Stage, tensors: Tensors, stored: StoredTables, shape:
 
 
 def taps(stage: Stage, source: Values, output: BlockTensor, fill: float) -> Iterator[tuple[int, int, Values]]:
-    """Each tap (ky, kx) of a window stage and what it sees: [Hout, Wout, Cin], ``fill`` outside the input."""
+    """Yield each tap (ky, kx) of a window stage and its values: [Hout, Wout, Cin], ``fill`` outside the input."""
     (stride_y, stride_x), (cut_y, cut_x) = stage.stride, (max(-before, 0) for before in stage.padding)
     source, (top, left) = source[cut_y:, cut_x:], (max(before, 0) for before in stage.padding)
     last_row, last_column = (output.height - 1) * stride_y, (output.width - 1) * stride_x
@@ -167,20 +166,20 @@ def taps(stage: Stage, source: Values, output: BlockTensor, fill: float) -> Iter
 
 
 def matmul(values: Int64Array, weights: Int8Array) -> Int64Array:
-    """Sum over the last axis of both: [..., K] with [Cout, K] to [..., Cout].
+    """Return the sum over the last axis of both: [..., K] with [Cout, K] to [..., Cout].
 
-    Doubles make this a fast library call and stay exact: every partial sum is an integer below 2⁵³.
+    It is exact in doubles, a fast library call, because every partial sum is an integer below 2⁵³.
     """
     return (values.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)
 
 
 def add_bias(stage: Stage, sums: Int64Array) -> Int64Array:
-    """The sums, [..., Cout], with the stage's bias if it has one."""
+    """Return the sums, [..., Cout], plus the stage's bias if it has one."""
     return sums if stage.bias is None else sums + stage.bias.astype(np.int64)
 
 
 def requantize(stage: Stage, accumulator: Int64Array, output: BlockTensor) -> Int64Array:
-    """From int32 accumulators [..., Cout] to output values before the clamp."""
+    """Return output values before the clamp from int32 accumulators [..., Cout]."""
     table = required(stage.requantization, stage, "requantization table")
     scaled = multiply_by_quantized_multiplier(
         wrap_int32(accumulator), table.multiplier.astype(np.int64), table.shift.astype(np.int64)
@@ -199,7 +198,7 @@ def window_stage(
     kernel: tuple[int, int],
     multiplier: int = 1,
 ) -> Lowered:
-    """A convolution of either kind from its operator's options; ``weights`` and ``kernel`` as in ``Stage``."""
+    """Return a convolution of either kind with its operator's options; ``weights`` and ``kernel`` as in ``Stage``."""
     source, output = view.image()
     channels = len(table.multiplier)
     if output.shape[2] != channels:
@@ -226,16 +225,16 @@ def window_stage(
 SUM_BYTES = 4
 
 OF_SUMS = (StageKind.CONV_SUMS, StageKind.ADD_SUMS)
-"""Kinds whose kernels are linked only where a program asks for them."""
+"""Kinds whose kernels are linked only on request of a program."""
 
 
 @dataclass(frozen=True)
 class PartOf:
-    """Which part of an input a CONV_SUMS of a network sums over; a block's stage reads a tensor that is this part.
+    """Part of an input that a network's CONV_SUMS sums; a block's stage reads a tensor that is this part.
 
     Attributes:
-        channels: half-open.
-        image: whether the window is all of the input, as that of a fully connected layer.
+        channels: half-open range.
+        image: whether the window is the whole input, as in a fully connected layer.
     """
 
     channels: tuple[int, int]
@@ -277,7 +276,7 @@ def _macs(stage: Stage, tensors: Tensors) -> int:
 
 @by_pixel("dense macs", "other outputs")
 def _part_work(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
-    """The inner loop is that of a FULLY_CONNECTED over several pixels; each of a sum's bytes is written for itself."""
+    """Return the counts: the inner loop of a FULLY_CONNECTED over several pixels, and one write per byte of a sum."""
     return _macs(stage, tensors), tensors[stage.output].channels
 
 
@@ -335,7 +334,7 @@ def _decode_addition(stage: Stage, tensors: Tensors, stored: StoredTables) -> St
 
 @counted("other values", "other outputs", "plain outputs")
 def _addition_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    """Bytes are read one by one; a requantization takes what that of a plain convolution does."""
+    """Return the counts: bytes are read one by one, requantization costs as in a plain convolution."""
     pixels, channels = pixels_of(runs), tensors[stage.output].channels
     read = pixels * sum(tensors[source].channels for source in stage.inputs)
     return {"other values": read, "plain outputs" if _is_last(stage) else "other outputs": pixels * channels}
@@ -353,13 +352,13 @@ ADD_SUMS = Kind(
 
 
 def _as_bytes(sums: Int64Array) -> Int64Array:
-    """int32 that wraps, [H, W, C], as values of int8, [H, W, 4 C]."""
+    """Return wrapped int32 sums, [H, W, C], as int8 values, [H, W, 4 C]."""
     whole = np.ascontiguousarray(sums.astype(np.uint64).astype(np.uint32).astype("<u4"))
     return whole.view(np.int8).reshape(*sums.shape[:2], -1).astype(np.int64)
 
 
 def _from_bytes(values: Int64Array) -> Int64Array:
-    """Back."""
+    """Return the sums of int8 values, [H, W, 4 C], as int32 [H, W, C]."""
     whole = np.ascontiguousarray(values.astype(np.int8)).view("<i4")
     return np.asarray(whole.astype(np.int64))
 

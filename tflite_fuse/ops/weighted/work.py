@@ -1,8 +1,7 @@
-"""What kernels with weights do in runs of given lengths, as the device library's kernels do it on each family of cores.
+"""Work counts of kernels with weights, by lengths of runs and families of cores.
 
-Multiply-accumulates are those that are computed, fillings of packed weights and pixels without a reader included.
-``groups`` are pixels computed together, ``values`` what is brought into the form the inner loops read, ``taps`` the
-pieces it is brought in.
+Multiply-accumulates include padding of packed weights and computed pixels without a reader. ``groups`` are pixels
+computed together, ``values`` are those rearranged for the inner loops, ``taps`` the pieces in which they are copied.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ DEPTHWISE_COUNTS = (
 )
 
 WINDOW_BYTES, MOST_PIXELS, LANES = 640, 8, 16
-"""Of the convolution with Helium: bytes for what is copied, pixels computed together at most, values of a vector."""
+"""Convolution with Helium: bytes of copied windows, most pixels computed together, values of a vector."""
 
 _WORDS = {Kernels.DSP: 2, Kernels.PLAIN: 1, Kernels.ROOMY: 1}
-"""Words a quad of one pixel's values takes; two pixels' take four."""
+"""Words for a quad of one pixel's values; two pixels need four."""
 
 _ROOM = {Kernels.DSP: MAX_PATCH_VALUES, Kernels.PLAIN: MAX_PATCH_VALUES, Kernels.ROOMY: 288}
 """Words of windows that are widened whole."""
 
 _PART = {Kernels.DSP: (128, 64), Kernels.PLAIN: (128, 64), Kernels.ROOMY: (160, 128)}
-"""Words and sums of a part of a window that is not."""
+"""Words and sums of one part of a larger window."""
 
 _BY_FOUR = (Kernels.DSP, Kernels.ROOMY)
-"""Where four pixels are computed together, by two channels."""
+"""Families that compute four pixels together, by two channels."""
 
 _OWN_KERNEL = 3
-"""Width of the window for which few pixels left over have kernels of their own."""
+"""Width of the window for which small remainders of pixels have kernels of their own."""
 
 
 def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, macs: int) -> dict[str, int]:
-    """Of any convolution, or a fully connected layer of one pixel.
+    """Return the counts of any convolution, or of a fully connected layer of one pixel.
 
     Args:
         macs: multiply-accumulates of a pixel.
@@ -79,7 +78,7 @@ def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, 
 
 
 def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, kernels: Kernels) -> Counter[str]:
-    """Two pixels at a time, or the one that is left over; before them four at a time where their windows are small."""
+    """Return the counts of pairs of pixels and a single remainder, after groups of four if windows are small."""
     found = Counter[str]()
     most = _most_pixels(stage, source, kernels)
     groups = Counter[int]()
@@ -95,12 +94,12 @@ def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, ke
 
 
 def _most_pixels(stage: Stage, source: BlockTensor, kernels: Kernels) -> int:
-    """Pixels that are computed together at most."""
+    """Return the most pixels that are computed together."""
     return 4 if kernels in _BY_FOUR and _values(stage, source) <= _ROOM[kernels] // 2 else 2
 
 
 def _values(stage: Stage, source: BlockTensor) -> int:
-    """Values of a window, fillings included."""
+    """Return the values of a window, padding included."""
     rows, columns = _window(stage)
     return rows * round_up(columns * source.channels, 4)
 
@@ -111,7 +110,7 @@ _WAYS = {1: "conv single", 2: "conv", 4: "conv four"}
 def _conv_groups(
     stage: Stage, source: BlockTensor, output: BlockTensor, pixels: int, groups: int, kernels: Kernels
 ) -> Counter[str]:
-    """So many groups of one, two or four pixels. Windows too large to be widened at once are so part by part."""
+    """Return the counts of ``groups`` of one, two or four pixels; large windows are widened part by part."""
     rows, columns = _window(stage)
     values, channels = _values(stage, source), output.channels
     in_word = 4 // _WORDS[kernels] if pixels == 1 else 1
@@ -132,7 +131,7 @@ def _conv_groups(
 
 
 def _in_int16(found: Counter[str]) -> Counter[str]:
-    """The same with weights of 16 bits, which make no difference between two pixels and four."""
+    """Return the counts with 16-bit weights, for which pairs and groups of four cost the same."""
     renamed = Counter[str]()
     for name, count in found.items():
         own = name.replace("conv four", "int16").replace("conv", "int16")
@@ -141,7 +140,7 @@ def _in_int16(found: Counter[str]) -> Counter[str]:
 
 
 def _int16_alone(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
-    """Pixel by pixel, two channels at a time, where there are no DSP instructions."""
+    """Return the counts without DSP instructions: pixel by pixel, two channels at a time."""
     pixels, channels = pixels_of(runs), output.channels
     values, copied = _values(stage, source), source.channels % 4 != 0
     found = {"macs": values * round_up(channels, 2), "outputs": channels}
@@ -157,8 +156,10 @@ def _window(stage: Stage) -> tuple[int, int]:
 
 
 def _depthwise(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels) -> Counter[str]:
-    """Pixels that a group lacks take as long as those it has. Where there are registers for kernels of one and of two
-    pixels, these take about as long as one more in a group: they share less of what is loaded.
+    """Return the counts; missing pixels of a group cost as much as present ones.
+
+    With enough registers for kernels of one and two pixels, these cost about as much as one more pixel in a group,
+    because they share fewer loads.
     """
     found = Counter[str]()
     (_, width), (_, stride), channels = stage.kernel_size, stage.stride, output.channels
@@ -180,10 +181,9 @@ def _depthwise(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels) 
 
 
 def _helium_conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
-    """Groups of up to eight pixels by four channels; windows are read in pieces, whose last values are no whole vector.
+    """Return the counts of groups of up to eight pixels by four channels; windows are read in pieces.
 
-    ``single outputs`` are vectors of rows that reach over an edge and are copied; what reaches over a ring's end is not
-    counted.
+    ``single outputs`` are vectors of rows that are copied at an edge; copies at a ring's end are not counted.
     """
     rows, columns = _window(stage)
     row = columns * source.channels
@@ -207,7 +207,7 @@ def _helium_conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: R
 
 
 def _edge_vectors(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, most: int) -> int:
-    """Vectors of rows that are copied because windows reach over the left or right edge: in two groups of a row."""
+    """Return the vectors of rows copied because windows reach over the left or right edge: in two groups of a row."""
     found = 0.0
     for length, times in runs.items():
         together = min(length, most)
@@ -219,7 +219,7 @@ def _edge_vectors(stage: Stage, source: BlockTensor, output: BlockTensor, runs: 
 
 
 def _helium_depthwise(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
-    """Two pixels by eight channels, whose weights are brought together once for a run, or a pixel without that."""
+    """Return the counts: pairs of pixels by eight channels, weights gathered once per run; single pixels without."""
     taps, vectors = prod(stage.kernel_size), ceil(output.channels / 8)
     pairs = sum(ceil(length / 2) * times for length, times in runs.items() if length > 1)
     alone = runs.get(1, 0)
