@@ -227,7 +227,7 @@ def test_an_operator_in_the_way_is_named(tmp_path: Path) -> None:
 def test_blocks_that_begin_with_uint8_are_refused_and_what_to_do_is_said(tmp_path: Path) -> None:
     b = ModelBuilder(seed=0)
     data = serialize_model(with_uint8_borders(b.build([b.conv(b.conv(b.input((1, 8, 8, 3)), 4, 3), 4, 1)])))
-    with pytest.raises(UsageError, match="runs int8 alone: `rewrite --int8-io` takes away what converts"):
+    with pytest.raises(UsageError, match="runs int8 alone: `rewrite --int8-io` removes conversions"):
         export_model(tflite_fuse.rewrite(data, verify=False).model, tmp_path / "model", "c")
     followed = tflite_fuse.rewrite(data, verify=False, int8_io=True).model
     assert export_model(followed, tmp_path / "model", "c").arena_bytes > 0

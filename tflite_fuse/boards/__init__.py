@@ -1,1 +1,1 @@
-"""Boards people have: how much memory they offer, and whether a model fits."""
+"""Boards: their memory, and whether a model fits."""

@@ -1,7 +1,4 @@
-"""Does a model fit a board, as it is or by which options? Every answer is a rewrite that was made, not a guess.
-
-Boards as a table for a terminal.
-"""
+"""Fits a model to a board, as it is or with options of ``rewrite``; every result is of an actual rewrite."""
 
 from __future__ import annotations
 
@@ -29,22 +26,22 @@ _WAYS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("--input streamed", {"input_mode": "streamed"}),
     ("--input streamed --int8-io", {"input_mode": "streamed", "int8_io": True}),
 )
-"""Options of ``rewrite`` that are tried, those first that ask least of the application."""
+"""Options of ``rewrite`` that are tried, those with the least change of the application first."""
 
 _MOST_NAMED = 5
-"""Boards that are named in one line."""
+"""Most boards that are named in one line."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What a model needs when rewritten one way.
+    """Memory of a model rewritten with some options.
 
     Attributes:
-        options: of ``rewrite``; empty without any; None for the model as it is.
-        arena_bytes: what must be allocated.
+        options: of ``rewrite``, may be empty; None for the model as it is.
+        arena_bytes: to allocate.
         file_bytes: of the model in flash.
-        fits: whether both are there.
-        time: of one inference; None where no block was made.
+        fits: whether the board has both.
+        time: of one inference; None if no block was made.
     """
 
     options: str | None
@@ -54,27 +51,27 @@ class Fit:
     time: Time | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """An entry of ``tried`` in the JSON objects."""
+        """Return an entry of ``tried`` in the JSON objects."""
         return asdict(self) | {"time": None if self.time is None else self.time.to_json()}
 
     def how(self) -> str:
-        """What was done to the model, in words."""
+        """Return how the model was rewritten, in words."""
         return "as it is" if self.options is None else f"after `{f'rewrite {self.options}'.rstrip()}`"
 
 
 @dataclass(frozen=True)
 class BoardVerdict:
-    """What became of a model on a board.
+    """The result of fitting a model to a board.
 
     Attributes:
         board: the board.
-        reserve_bytes: RAM left to everything that is not the tensor arena.
+        reserve_bytes: RAM for everything but the tensor arena.
         tried: the model as it is, then rewrites up to the first that fits; those that change nothing are left out.
-        also: names of known boards with less RAM on which the last one fits, too, a quarter of it reserved, or
-            ``reserve_bytes`` where they were asked for.
-        asked: whether ``reserve_bytes`` were asked for.
-        report: of the last rewrite; None where none was possible.
-        runtime: the runtime on the device, by name.
+        also: names of known boards with less RAM on which the last one fits, too, with a quarter of it reserved, or
+            ``reserve_bytes`` if requested.
+        asked: whether ``reserve_bytes`` were requested.
+        report: of the last rewrite; None if none was possible.
+        runtime: name of the runtime on the device.
     """
 
     board: Board
@@ -87,16 +84,16 @@ class BoardVerdict:
 
     @property
     def fitting(self) -> Fit | None:
-        """The first way that fits."""
+        """Return the first result that fits."""
         return next((fit for fit in self.tried if fit.fits), None)
 
     @property
     def available_bytes(self) -> int:
-        """RAM an arena may have."""
+        """Return the RAM bytes for an arena."""
         return self.board.ram_bytes - self.reserve_bytes
 
     def sentence(self) -> str:
-        """The verdict in words."""
+        """Return the verdict in words."""
         board, found = self.board, self.fitting
         room = f"{self.available_bytes:,} of {board.ram_bytes:,} bytes of RAM ({self.reserve_bytes:,} reserved)"
         if found is not None:
@@ -113,7 +110,7 @@ class BoardVerdict:
         return f"{told}, and {flash}" if spare > 0 else told
 
     def others(self) -> str:
-        """The smallest boards of those that would do as well, in words; "" where there are none."""
+        """Return the smallest boards that would also fit, in words; empty if there are none."""
         if not self.also:
             return ""
         more = len(self.also) - _MOST_NAMED
@@ -122,7 +119,7 @@ class BoardVerdict:
         return f"{self.tried[-1].how()} it also fits {named}, which have less RAM ({kept} of it reserved)"
 
     def to_json(self) -> dict[str, Any]:
-        """The object under ``board`` that ``inspect --board --json`` prints."""
+        """Return the object under ``board`` that ``inspect --board --json`` prints."""
         return {
             "schema": BOARD_SCHEMA,
             "board": asdict(self.board),
@@ -134,7 +131,7 @@ class BoardVerdict:
 
 
 def default_reserve(board: Board) -> int:
-    """RAM left to the rest of a program unless the user says otherwise: a quarter."""
+    """Return the default RAM bytes for the rest of a program: a quarter."""
     return board.ram_bytes // 4
 
 
@@ -147,17 +144,17 @@ def fit_board(
     *,
     quick: bool = False,
 ) -> BoardVerdict:
-    """Try a model on a board: as it is, then rewritten in ways that ask more and more of the application.
+    """Fit a model to a board: as it is, then rewritten with options that change more and more of the application.
 
-    Rewrites are proven but not run in a runtime: what is asked here is how much memory they take.
+    Rewrites are proven but not run in a runtime, as only their memory matters here.
 
     Args:
         source: path or bytes of a ``.tflite``.
-        board: what it is to fit.
+        board: the board.
         reserve_bytes: RAM for everything but the tensor arena, on every board; None for ``default_reserve`` of each.
         progress: called with the options about to be tried.
-        runtime: the runtime on the device, by name.
-        quick: whether the model is tried as it is alone.
+        runtime: name of the runtime on the device.
+        quick: try only the model as it is.
 
     Raises:
         ModelError, UsageError: the model cannot be used.
@@ -186,7 +183,7 @@ def fit_board(
 
 
 def _typed(board: Board, reserve_bytes: int | None, runtime: str) -> tuple[str, str]:
-    """Options of ``rewrite`` for a board, and those for the least RAM on its core."""
+    """Return options of ``rewrite`` for a board, and those for the least RAM on its core."""
     name = board.source if board.source.lower().endswith(".toml") else board.name
     kept = "" if reserve_bytes is None else f" --reserve {reserve_bytes}"
     named = "" if runtime == DEFAULT_RUNTIME else f" --runtime {runtime}"
@@ -195,10 +192,10 @@ def _typed(board: Board, reserve_bytes: int | None, runtime: str) -> tuple[str, 
 
 
 def _rewritten(source: Source, options: Mapping[str, Any]) -> Report | None:
-    """The report of a rewrite that is proven and not run; None where the options are out of reach."""
+    """Return the report of a proven rewrite; None if the options are not possible."""
     try:
         return api.rewrite(source, verify=False, **options).report
-    except (LimitError, UsageError):  # this model has nothing the option could change
+    except (LimitError, UsageError):  # the option does not apply to this model
         return None
 
 
@@ -212,12 +209,12 @@ def _fit(
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a rewrite brings, made to find out.
+    """The memory that a rewrite saves, from an actual rewrite.
 
     Attributes:
-        best: what the model needs rewritten; None where that saves nothing.
+        best: the rewritten model's memory; None if a rewrite saves nothing.
         options: of ``rewrite``, for the next step.
-        report: of the rewrite; None where none was possible.
+        report: of the rewrite; None if none was possible.
         fit: clause about boards.
     """
 
@@ -232,8 +229,8 @@ def forecast(source: Source, today: Figures, runtime: str = DEFAULT_RUNTIME) -> 
 
     Args:
         source: path or bytes of a ``.tflite``.
-        today: the model's figures as it is.
-        runtime: the runtime on the device, by name.
+        today: figures of the model as it is.
+        runtime: name of the runtime on the device.
     """
     options = "" if runtime == DEFAULT_RUNTIME else f"--runtime {runtime}"
     report, before = _rewritten(source, {"runtime": runtime}), fit_sentence(today.arena_bytes, today.file_bytes)
@@ -250,13 +247,13 @@ def forecast(source: Source, today: Figures, runtime: str = DEFAULT_RUNTIME) -> 
 
 
 def no_forecast(today: Figures, runtime: str = DEFAULT_RUNTIME) -> Forecast:
-    """Count the known boards that have the RAM and the flash for a model as it is; nothing is rewritten."""
+    """Count the known boards that have the RAM and the flash for a model as it is, without a rewrite."""
     options = "" if runtime == DEFAULT_RUNTIME else f"--runtime {runtime}"
     return Forecast(None, options, None, fit_sentence(today.arena_bytes, today.file_bytes))
 
 
 def forecast_of(verdict: BoardVerdict) -> Forecast:
-    """What a rewrite brings on a board."""
+    """Return the memory that a rewrite saves on a board."""
     last = verdict.tried[-1]
     best = None if last.options is None else last
     limit = _typed(verdict.board, verdict.reserve_bytes if verdict.asked else None, verdict.runtime)[0]
@@ -286,7 +283,7 @@ def fitting_boards(arena_bytes: int, file_bytes: int, reserve_bytes: int | None 
 def fit_sentence(
     arena_bytes: int, file_bytes: int, board: Board | None = None, reserve_bytes: int | None = None
 ) -> str:
-    """Return whether a board has the RAM and the flash, or how many known boards have and which are the smallest."""
+    """Return whether a board has the RAM and the flash, or how many known boards have them and which are smallest."""
     fitting = fitting_boards(arena_bytes, file_bytes, reserve_bytes)
     if board is not None:
         kept = default_reserve(board) if reserve_bytes is None else reserve_bytes
@@ -308,7 +305,7 @@ def _smaller_boards(board: Board, reserve_bytes: int | None, found: Fit) -> tupl
 
 
 def boards_table(boards: Iterable[Board]) -> Table:
-    """Name, core, clock, RAM, flash and title, one board a line."""
+    """Return a table of name, core, clock, RAM, flash and title, one board a line."""
     table = Table(show_edge=False, pad_edge=False)
     for heading in ("name", "core", "MHz", "RAM", "flash", ""):
         table.add_column(heading, justify="right" if heading in ("MHz", "RAM", "flash") else "left")

@@ -1,7 +1,8 @@
-"""What benchmarks measured on boards: lines that exported projects print, checked before they count.
+"""Results of benchmarks on boards: lines that exported projects print, validated before use.
 
-``boards add`` keeps them in ``$TFLITE_FUSE_RESULTS``, else ``board_results.jsonl`` in ``$XDG_DATA_HOME/tflite-fuse`` or
-``~/.local/share/tflite-fuse``; those of other users come with the package, in ``data/board_results.jsonl``.
+``boards add`` stores them in ``$TFLITE_FUSE_RESULTS``, else ``board_results.jsonl`` in ``$XDG_DATA_HOME/tflite-fuse``
+or
+``~/.local/share/tflite-fuse``; those of other users are part of the package, in ``data/board_results.jsonl``.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from tflite_fuse.export.benchmark.candidate import RESULT_SCHEMA
 from tflite_fuse.files import read_file, write_atomically
 
 SHARED_FILE = Path(__file__).resolve().parents[1] / "data" / "board_results.jsonl"
-"""What users have sent."""
+"""Results sent by users."""
 
 _LONGEST_SECONDS = 600
 _LEAST_CYCLES, _MOST_CYCLES = 0.4, 100.0
-"""Cycles per predicted instruction that a core can take: less than two at once, and no memory is this slow."""
+"""Plausible cycles per predicted instruction: above dual issue, below the slowest memory."""
 
 _TEXTS = ("run", "model", "sha256", "runtime", "kernels", "board", "core")
 _NUMBERS = ("bytes", "clock_hz", "arena_bytes", "arena_used", "runs", "microseconds")
@@ -36,7 +37,7 @@ class Result:
     """One run of a model on a board.
 
     Attributes:
-        board: as it is listed.
+        board: the listed board.
         line: the object as it was printed.
     """
 
@@ -45,21 +46,21 @@ class Result:
 
     @property
     def cycles(self) -> int:
-        """Cycles of the core for one inference."""
+        """Return the core's cycles of one inference."""
         return round(int(self.line["microseconds"]) * int(self.line["clock_hz"]) / 1_000_000)
 
     @property
     def instructions(self) -> int:
-        """Instructions that were predicted; 0 where operators are outside of blocks."""
+        """Return the predicted instructions; 0 if operators are outside of blocks."""
         return int(self.line.get("predicted_instructions", 0))
 
     def text(self) -> str:
-        """The line, in one form."""
+        """Return the line in canonical form."""
         return json.dumps(dict(self.line), sort_keys=True)
 
 
 def own_file() -> Path:
-    """Where this user's results are kept."""
+    """Return the file of this user's results."""
     if chosen := os.environ.get("TFLITE_FUSE_RESULTS"):
         return Path(chosen)
     shared = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
@@ -67,15 +68,15 @@ def own_file() -> Path:
 
 
 def read_results(path: Path, models: Sequence[Path] = (), boards: Sequence[Board] = ()) -> tuple[Result, ...]:
-    """Read the lines a benchmark printed.
+    """Return the results in the lines that a benchmark printed.
 
     Args:
-        path: of a file of JSON lines; what other lines a monitor adds is skipped.
-        models: files whose hash and bytes lines must have, where they are there.
+        path: of a file of JSON lines; other lines of a monitor are skipped.
+        models: files whose hash and size the lines must have, if given.
         boards: known beside those of the table.
 
     Raises:
-        UsageError: no line of a benchmark, or one that cannot be true; says which and why.
+        UsageError: no line of a benchmark, or an implausible one; the message says which and why.
     """
     hashes = {hashlib.sha256(data).hexdigest(): len(data) for data in map(read_file, models)}
     found = list[Result]()
@@ -110,7 +111,7 @@ def _checked(text: str, hashes: Mapping[str, int], boards: Sequence[Board]) -> R
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """The object of a line that says what all of them say."""
+    """Return the object of a line with all required fields."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -145,7 +146,7 @@ def _is_block(entry: Any) -> bool:
 
 
 def _impossible(result: Result) -> str:
-    """Why a time cannot be; "" where it can."""
+    """Return why a time is implausible; empty if it is plausible."""
     line, board = result.line, result.board
     if line["microseconds"] > _LONGEST_SECONDS * 1_000_000:
         return f"no inference takes more than {_LONGEST_SECONDS} seconds"
@@ -161,7 +162,7 @@ def _impossible(result: Result) -> str:
 
 
 def add_results(results: Sequence[Result]) -> int:
-    """Keep results for this user's predictions; return how many are new.
+    """Store results for this user's predictions; return the number of new ones.
 
     Raises:
         UsageError: the file cannot be written.
@@ -179,7 +180,7 @@ def add_results(results: Sequence[Result]) -> int:
 
 
 def known_results() -> tuple[Result, ...]:
-    """This user's results, and those that come with the package.
+    """Return this user's results and those of the package.
 
     Raises:
         UsageError: a file was damaged.

@@ -1,12 +1,13 @@
-"""The boards that are known by name, and those a user describes.
+"""Boards known by name, and boards that a user describes.
 
-``data/boards.csv`` holds facts of the public board manifests of PlatformIO; its column ``source`` names the manifest of
-each row. RAM and flash are what those manifests offer to a program, which is less than the chip has where a boot loader
-or a radio keeps some. A user's board is a TOML file of these keys:
+``data/boards.csv`` holds facts from the public board manifests of PlatformIO; its column ``source`` names the manifest
+of each
+row. RAM and flash are the manifests' sizes for a program, which are less than the chip's if a boot loader or a radio
+reserves some. A user's board is a TOML file of these keys:
 
     name = "my_board"
     mcu = "stm32h743"          # optional, as are title, vendor and core
-    core = "cortex-m7"         # without one that of the mcu; where neither is known, "generic" stands for it
+    core = "cortex-m7"         # default: that of the mcu, else "generic"
     mhz = 400
     ram = "512KiB"
     flash = "2MiB"
@@ -35,11 +36,11 @@ class Board:
     """A microcontroller board.
 
     Attributes:
-        name: as its ecosystem calls it, such as ``nano33ble``.
-        title, vendor, mcu, core: as its manifest says; empty where it does not.
+        name: its ecosystem's, such as ``nano33ble``.
+        title, vendor, mcu, core: from its manifest; may be empty.
         mhz: clock of the core.
-        ram_bytes, flash_bytes: what a program can have.
-        source: where the figures come from.
+        ram_bytes, flash_bytes: available to a program.
+        source: of the figures.
     """
 
     name: str
@@ -54,13 +55,13 @@ class Board:
 
     @property
     def target(self) -> Target:
-        """The core whose predicted instructions stand for this board's; ``generic`` where none is near."""
+        """Return the core whose predicted instructions apply to this board; ``generic`` if none is near."""
         return target_of(self.core, self.mcu) or Target.GENERIC
 
 
 @cache
 def known_boards() -> tuple[Board, ...]:
-    """All boards of the table, in its order."""
+    """Return all boards of the table, in order."""
     with BOARDS_FILE.open(newline="") as lines:
         return tuple(
             Board(
@@ -79,7 +80,7 @@ def known_boards() -> tuple[Board, ...]:
 
 
 def find_board(name: str) -> Board:
-    """A board by its name in the table, or by the path of a user's ``.toml``. Raises UsageError."""
+    """Return a board by its name in the table, or by the path of a user's ``.toml``. Raises UsageError."""
     if name.lower().endswith(".toml"):
         return read_board(Path(name))
     boards = {board.name.lower(): board for board in known_boards()}
@@ -96,7 +97,7 @@ def find_board(name: str) -> Board:
 
 
 def read_board(path: Path) -> Board:
-    """A board as a user's TOML file describes it. Raises UsageError."""
+    """Return the board of a user's TOML file. Raises UsageError."""
     values = read_toml(path)
     try:
         return _described(values, str(path))

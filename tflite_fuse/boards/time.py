@@ -1,10 +1,13 @@
-"""How long an inference takes on a board: milliseconds, and between which they should lie.
+"""Time of an inference on a board in milliseconds, with a range.
 
-Of cores with a timing model cycles are predicted. ``data/cycle_pairs.csv`` holds what is known about it: cycles that
-were published of an engine and a model on a board, and what the timing model says of the same. Where it is off by more
-than a quarter, and of cores without one, instructions are predicted. One to two cycles for each are an assumption then,
-and the answer is called uncalibrated: one is the least a core can take that issues one instruction at a time, as these
-do, and two leaves as much again for loads, branches and flash. A pair without a timing model says how many it is.
+For cores with a timing model, cycles are predicted. ``data/cycle_pairs.csv`` holds evidence: published cycles of an
+engine and a
+model on a board, and the timing model's prediction for the same. If the timing model is off by more than a quarter, and
+for cores
+without one, instructions are predicted. The range is then one to two cycles per instruction and called uncalibrated:
+one is the
+minimum of a core that issues one instruction at a time, as these do; two allow as much again for loads, branches and
+flash. A published pair without a timing model gives the cycles per instruction.
 """
 
 from __future__ import annotations
@@ -25,17 +28,17 @@ from tflite_fuse.cost.instructions import PredictedCycles, PredictionError, Targ
 PAIRS_FILE = Path(__file__).resolve().parents[1] / "data" / "cycle_pairs.csv"
 
 UNCALIBRATED = (1.0, 2.0)
-"""Cycles per instruction that are assumed at least and at most of a core without a pair."""
+"""Assumed least and most cycles per instruction of a core without a pair."""
 
 MOST_ERROR = 0.25
-"""A core whose timing model is further off what was published is called uncalibrated."""
+"""Largest error of a timing model against published cycles; with a larger one the core is uncalibrated."""
 
 UNLIKE = 2.0
-"""Times as many cycles as predicted that a chip of another family may take at most: published cycles of a Nano 33 are
-1.3 to 1.9 times what the model says of an STM32F446, for another port of TFLM compiled for size."""
+"""Largest factor on predicted cycles for a chip of another family: published cycles of a Nano 33 are 1.3 to 1.9 times
+the model's for an STM32F446, for another port of TFLM compiled for size."""
 
 _FAMILY = len("stm32f4")
-"""Letters of a chip's name by which its flash is known."""
+"""Leading letters of a chip's name that identify its family."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,11 @@ class Pair:
     """Instructions and cycles of one model with one engine.
 
     Attributes:
-        target: the core, as ``--target`` calls it.
-        device: whose cycles were published.
+        target: the core, in ``--target``'s names.
+        engine: the runtime and its kernels.
+        device: the device of the published cycles.
+        model: its name.
+        instructions, cycles: of one inference.
         source: of both numbers.
         modelled: cycles by the timing model of the core; None without one.
     """
@@ -60,26 +66,26 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """Cycles per instruction."""
+        """Return the cycles per instruction."""
         return self.cycles / self.instructions
 
     @property
     def off(self) -> float:
-        """How far the timing model is off, as a share of the cycles published; 0 without one."""
+        """Return the timing model's error as a share of the published cycles; 0 without one."""
         return 0.0 if self.modelled is None else abs(self.modelled / self.cycles - 1)
 
 
 @dataclass(frozen=True)
 class Time:
-    """What one inference is expected to take.
+    """Predicted time of one inference.
 
     Attributes:
-        target: the core whose instructions were predicted; ``generic`` stands for one that is not known.
+        target: the core whose instructions were predicted; ``generic`` for an unknown one.
         mhz: of the board.
         instructions: predicted, of the device library.
-        least_ms, most_ms: milliseconds; equal only where nothing is known about errors.
-        calibrated: whether published pairs say how many cycles an instruction takes.
-        note: what is behind it, and how far off it may be.
+        least_ms, most_ms: milliseconds; equal only if no errors are known.
+        calibrated: whether published pairs support the cycles per instruction.
+        note: source and error of the prediction.
     """
 
     target: str
@@ -103,13 +109,13 @@ class Time:
 
 
 def _three_digits(value: float) -> str:
-    """Rounded to what is known of it, and never with an exponent where thousands can be read."""
+    """Return a number rounded to three digits, without an exponent."""
     return f"{float(f'{value:.3g}'):,.12g}"
 
 
 @cache
 def known_pairs() -> tuple[Pair, ...]:
-    """All of the table."""
+    """Return all pairs of the table."""
     with PAIRS_FILE.open(newline="") as lines:
         return tuple(
             Pair(
@@ -127,12 +133,12 @@ def known_pairs() -> tuple[Pair, ...]:
 
 
 def counted_pairs() -> tuple[Pair, ...]:
-    """Return the pairs that say how many cycles an instruction takes: those without a timing model."""
+    """Return the pairs that give cycles per instruction: those without a timing model."""
     return tuple(pair for pair in known_pairs() if pair.modelled is None)
 
 
 def measured_pairs() -> tuple[Pair, ...]:
-    """Return a pair for each model that a benchmark ran on a board, as users added them.
+    """Return a pair for each model that a benchmark ran on a board, from users' added results.
 
     Raises:
         UsageError: the file of added results was damaged.
@@ -153,11 +159,11 @@ def measured_pairs() -> tuple[Pair, ...]:
 
 
 def modelled_error(target: str, pairs: Sequence[Pair] | None = None) -> PredictionError | None:
-    """How far the timing model of a core is off what was published of it; None where nothing says.
+    """Return the error of a core's timing model against published cycles; None if there are none.
 
     Args:
-        target: the core, as ``--target`` calls it.
-        pairs: what was published, by default all that is known.
+        target: the core, in ``--target``'s names.
+        pairs: published pairs; default: all known ones.
     """
     known = known_pairs() if pairs is None else pairs
     errors = [pair.off for pair in known if pair.target == target and pair.modelled is not None]
@@ -165,9 +171,9 @@ def modelled_error(target: str, pairs: Sequence[Pair] | None = None) -> Predicti
 
 
 def board_time(board: Board, instructions: int, cycles: PredictedCycles | None = None) -> Time:
-    """What an inference takes on a board of which so many instructions, and perhaps cycles, are predicted.
+    """Return the time of an inference on a board, from predicted instructions and optional predicted cycles.
 
-    What a benchmark measured on the board's core stands above the core's timing model.
+    Results of a benchmark on the board's core take precedence over the core's timing model.
 
     Raises:
         UsageError: the file of added results was damaged.
@@ -181,10 +187,9 @@ def board_time(board: Board, instructions: int, cycles: PredictedCycles | None =
 
 
 def modelled_time(board: Board, instructions: int, cycles: PredictedCycles, pairs: Sequence[Pair]) -> Time:
-    """What so many predicted cycles take on a board of a core whose timing model was compared with these pairs.
+    """Return the time of predicted cycles on a board whose core's timing model was compared with these pairs.
 
-    On chips of other families than those compared, flash takes other times: the answer is a range, up to ``UNLIKE``
-    times the longest.
+    On chips of other families flash has another speed: the result is a range up to ``UNLIKE`` times the longest.
     """
     known = [pair for pair in pairs if pair.target == board.target.value]
     model, off = max(pair.off for pair in known), cycles.error.largest
@@ -201,7 +206,7 @@ def modelled_time(board: Board, instructions: int, cycles: PredictedCycles, pair
 
 
 def expected_time(target: Target, mhz: int, instructions: int, pairs: Sequence[Pair]) -> Time:
-    """What so many predicted instructions take, at the cycles per instruction of published pairs."""
+    """Return the time of predicted instructions, by the cycles per instruction of published pairs."""
     of_core = [pair for pair in pairs if pair.target == target.value]
     off = prediction_error(target).largest
     if not of_core:
@@ -226,7 +231,7 @@ def _mean(ratios: Sequence[float]) -> float:
 
 
 def _error(pairs: Sequence[Pair]) -> float | None:
-    """How far each pair is at most from the mean of the others; None of a single one."""
+    """Return the largest error of a pair against the mean of the others; None for a single one."""
     if len(pairs) < 2:
         return None
     others = (_mean([other.ratio for other in pairs if other is not pair]) for pair in pairs)

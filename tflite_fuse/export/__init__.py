@@ -1,4 +1,4 @@
-"""From a model file to a folder a board's toolchain builds: Arduino, PlatformIO, ESP-IDF, plain C, Zephyr."""
+"""Exports a model to a folder that a board's toolchain builds: Arduino, PlatformIO, ESP-IDF, plain C, Zephyr."""
 
 from tflite_fuse.export.package import FORMATS, Export, export_model
 

@@ -1,4 +1,4 @@
-"""The arena an exported program declares: enough for the runtime and the kernels its project names, on every core."""
+"""The arena that an exported program declares: enough for its runtime and kernels on every core."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONDITIONS = {
 _CORES = {"helium": "cores with Helium", "esp32s3": "the ESP32-S3", "esp32p4": "the ESP32-P4"}
 
 _SHARE = 32
-"""ESP-NN changes its scratch from one release to the next, and projects take any: this part of the head is added."""
+"""Share of the head that is added as a margin, because scratch differs between releases of ESP-NN."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Declared:
     """The arena to declare on one kind of core.
 
     Attributes:
-        core: what it is for, in words; empty for all others.
+        core: the core in words; empty for all others.
         condition: of the preprocessor; empty for all others.
-        arena: what the runtime needs.
-        margin: bytes added because something is not certain.
+        arena: the arena for the runtime.
+        margin: bytes added for uncertain scratch.
         apart: the same in two arrays, without the margin.
     """
 
@@ -52,7 +52,7 @@ class Declared:
 
 
 def declared_arenas(model: Model, runtime: Runtime) -> tuple[Declared, ...]:
-    """Arenas by core, the one for all others last; cores that need no other arena have none of their own.
+    """Return the arenas by core, the one for all other cores last; cores with that size have no entry of their own.
 
     Raises:
         PlanError: the model's offline plan is damaged.
@@ -76,7 +76,7 @@ def _operators(model: Model) -> Sequence[str]:
 
 
 def arena_for(model: Model, build: Build) -> Arena:
-    """The arena for one build of the runtime on a 32-bit target.
+    """Return the arena for one build of the runtime on a 32-bit target.
 
     Raises:
         PlanError: the model's offline plan is damaged.

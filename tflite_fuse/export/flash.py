@@ -1,4 +1,4 @@
-"""What an exported project takes in flash, measured: its library is compiled for a core of its format and linked."""
+"""Flash bytes of an exported project, measured: its library is compiled for a core of its format and linked."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SECTIONS = "-std=gnu11 -ffunction-sections -fdata-sections -ffp-contract=off"
 
 @dataclass(frozen=True)
 class Core:
-    """A core a library is compiled for.
+    """A core that a library is compiled for.
 
     Attributes:
         name: in words.
         prefix: of the compiler's commands.
         level: of optimization.
-        flags: which core it is.
-        headers: where those of the C library are.
+        flags: of the compiler for the core.
+        headers: directory of the C library's headers.
     """
 
     name: str
@@ -50,14 +50,14 @@ _CORES = {
     "c": Core("a Cortex-M4", "arm-none-eabi-", "-Os", _CORTEX_M4),
     "zephyr": Core("a Cortex-M4", "arm-none-eabi-", "-Os", _CORTEX_M4),
 }
-"""By format, with the level that its projects compile for."""
+"""Core by format, with the optimization level of its projects."""
 
 _CALLED_BY_GLUE = (
     *("prepare", "invoke", "follow", "outside_serves", "message"),
     *("scratch_bytes", "state_bytes", "operand_count", "operand_bytes", "operand_type"),
 )
 _CALLED = dict.fromkeys(("c", "zephyr"), ("load", "run", "message"))
-"""Functions of the library that a project calls."""
+"""Functions of the library that a project calls, by format."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Flash:
 
     Attributes:
         model_bytes: of the model's own data.
-        library_bytes: of code and constants of the library; None where that was not measured.
-        core, flags: what it was compiled for; empty where it was not.
+        library_bytes: of code and constants of the library; None if not measured.
+        core, flags: target of the measurement; empty if not measured.
     """
 
     model_bytes: int
@@ -76,21 +76,21 @@ class Flash:
     flags: str = ""
 
     def sentence(self) -> str:
-        """What is known, in words."""
+        """Return the figures as one clause."""
         model = f"{self.model_bytes:,} bytes of flash for the model"
         if self.library_bytes is None:
             return f"{model}; the library was not measured, as no compiler for its core was there"
         return f"{model}, {self.library_bytes:,} for the library at {self.flags} on {self.core}"
 
     def to_json(self) -> dict[str, Any]:
-        """The object under ``flash`` that ``export --json`` prints."""
+        """Return the object under ``flash`` that ``export --json`` prints."""
         return asdict(self)
 
 
 def measured(files: Files, format: str, model_bytes: int) -> Flash:
-    """Measure the library of a project where a compiler for a core of its format is on the path.
+    """Measure the library of a project if a compiler for a core of its format is on the path.
 
-    The C++ file that registers the operator needs the headers of TensorFlow Lite Micro: it is left out.
+    The C++ file that registers the operator is left out, because it needs the headers of TensorFlow Lite Micro.
 
     Args:
         files: of the project.
@@ -115,7 +115,8 @@ def _bytes(content: str | bytes) -> bytes:
 
 @functools.lru_cache(maxsize=8)
 def _linked(code: tuple[tuple[str, bytes], ...], core: Core, called: tuple[str, ...]) -> int | None:
-    """Bytes of code and constants that a program links which calls these functions; None without a compiler."""
+    """Return the bytes of code and constants that a program with calls of these functions links; None without a
+    compiler."""
     compiler, sizer = (shutil.which(f"{core.prefix}{name}") for name in ("gcc", "size"))
     if compiler is None or sizer is None:
         return None

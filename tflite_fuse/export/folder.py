@@ -1,10 +1,12 @@
-"""Write a folder so that it is complete or as it was, even where the process is killed.
+"""Writes a folder atomically: it is complete or unchanged, even if the process is killed.
 
-New files are staged in one hidden folder beside the old ones, and brought onto the disk. A new directory then gets its
-name in one step. In one that holds an older export, a journal among the staged files says what is to go where: without
-it nothing was touched yet, with it the next export finishes what this one could not.
+New files are staged in a hidden folder beside the old ones and written to disk. A new directory then gets its name in
+one
+step. In a directory with an older export, a journal among the staged files lists the moves: without it nothing was
+touched
+yet, with it the next export completes them.
 
-A manifest in the directory, ``.tflite-fuse.json``, says which files are the exporter's and what it wrote into them::
+A manifest in the directory, ``.tflite-fuse.json``, lists the exporter's files and their hashes::
 
     {"version": 1, "files": {"src/main.c": "9f86d081..."}}
 """
@@ -36,7 +38,7 @@ _MOST_NAMED = 5
 
 
 def require_usable(directory: Path, *, force: bool) -> None:
-    """Refuse early what ``write_folder`` would refuse. Raises UsageError."""
+    """Raise the UsageErrors of ``write_folder`` that are known before an export."""
     try:
         if directory.exists() and not directory.is_dir():
             raise UsageError(f"{directory}: is a file; give a directory to export to")
@@ -48,16 +50,14 @@ def require_usable(directory: Path, *, force: bool) -> None:
 
 
 def write_folder(directory: Path, files: Files, *, force: bool) -> tuple[Path, ...]:
-    """Write files into a new or empty directory, or with ``force`` over those an older export left in any.
+    """Write files into a new or empty directory, or with ``force`` over an older export; return their paths, sorted.
 
-    With ``force`` those files are replaced, or removed where there is none of the name any more, that the manifest
-    lists and that hold what it says. No other file is touched, and no link followed.
-
-    Returns:
-        Paths of the files, the manifest among them, sorted.
+    With ``force`` the files that the manifest lists with their present content are replaced, or removed if the new
+    export lacks
+    them. No other file is touched, and no link followed. The returned paths include the manifest.
 
     Raises:
-        UsageError: the directory is not empty and ``force`` not given; a file in the way was edited or is none of the
+        UsageError: the directory is not empty and ``force`` not given; a file in the way was edited or is not the
             exporter's; a link is in the way; or it cannot be written.
     """
     require_usable(directory, force=force)
@@ -72,7 +72,7 @@ def write_folder(directory: Path, files: Files, *, force: bool) -> tuple[Path, .
                 _replace(directory, content)
             else:
                 _create(directory, content)
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a cycle of links
         raise _cannot("written", directory, error) from error
     return tuple(sorted(directory / name for name in content))
 
@@ -100,7 +100,7 @@ def _create(directory: Path, content: Mapping[str, bytes]) -> None:
 
 @contextlib.contextmanager
 def _stage(folder: Path) -> Iterator[Path]:
-    """A hidden folder that is gone afterwards; its lock says that its maker lives."""
+    """Return a context with a hidden folder that is removed afterwards; its lock shows that its process lives."""
     _remove_killed(folder)
     stage = folder / LEFTOVER.replace("*", secrets.token_hex(8))
     stage.mkdir(0o700)
@@ -114,7 +114,7 @@ def _stage(folder: Path) -> Iterator[Path]:
 
 
 def _locked(stage: Path) -> int | None:
-    """A lock on a folder, or None where another process holds it, or there are no locks here."""
+    """Return a lock on a folder, or None if another process holds it, or there are no locks here."""
     if sys.platform == "win32":
         return None
     with contextlib.suppress(OSError):
@@ -126,7 +126,7 @@ def _locked(stage: Path) -> int | None:
 
 
 def _left_behind(folder: Path) -> Iterator[Path]:
-    """Stages whose makers were killed."""
+    """Yield stages whose processes were killed."""
     for stage in folder.glob(LEFTOVER):
         lock = _locked(stage)
         if lock is not None:
@@ -137,7 +137,7 @@ def _left_behind(folder: Path) -> Iterator[Path]:
 
 
 def _remove_killed(folder: Path) -> None:
-    """Remove stages that nothing was taken from yet. Those with a journal wait for an export into this folder."""
+    """Remove stages without a journal; those with one wait for an export into this folder."""
     remove_leftovers(folder)
     for stage in _left_behind(folder):
         if not (stage / _JOURNAL).exists():
@@ -145,7 +145,7 @@ def _remove_killed(folder: Path) -> None:
 
 
 def _write_all(root: Path, content: Mapping[str, bytes]) -> None:
-    """Write files below a folder, onto the disk."""
+    """Write files below a folder and flush them to disk."""
     folders = {root}
     for name, data in content.items():
         path = root / name
@@ -178,10 +178,10 @@ def _replace(directory: Path, content: Mapping[str, bytes]) -> None:
 
 
 def _listed(directory: Path) -> dict[str, str]:
-    """What the manifest says; nothing where there is none, or none that can be read."""
+    """Return the manifest's entries; none if it is missing or unreadable."""
     try:
         if not stat.S_ISREG(os.lstat(directory / MANIFEST).st_mode):
-            return {}  # to read a pipe is to wait for its writer
+            return {}  # reading a pipe would block
         found = json.loads((directory / MANIFEST).read_bytes())
         files = found["files"] if found["version"] == _VERSION else {}
         return {name: digest for name, digest in files.items() if _is_inside(name) and isinstance(digest, str)}
@@ -190,13 +190,13 @@ def _listed(directory: Path) -> dict[str, str]:
 
 
 def _is_inside(name: object) -> bool:
-    """Whether a name out of a file is that of a file below the directory."""
+    """Return whether a name from a file is that of a file below the directory."""
     path = PurePosixPath(name) if isinstance(name, str) and "\\" not in name and "\0" not in name else PurePosixPath()
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 def _is_own(directory: Path, name: str, own: Mapping[str, str], new: bytes | None) -> bool:
-    """Whether nothing is lost with a file: there is none, or it holds what an export wrote or is about to write."""
+    """Return whether replacing a file loses nothing: it is missing, or holds an export's old or new content."""
     path = directory / name
     _refuse_links(directory, path)
     if any(os.path.lexists(each) and not each.is_dir() for each in path.parents if directory in each.parents):
@@ -220,7 +220,7 @@ def _refuse_links(directory: Path, path: Path) -> None:
 
 
 def _carry_out(directory: Path, stage: Path, names: Sequence[str], gone: Sequence[str]) -> None:
-    """The journal is on the disk: from here on there is only forward. The manifest speaks of the old until the end."""
+    """Move the files. The journal is on disk, so a killed process can be completed; the manifest moves last."""
     for name in gone:
         (directory / name).unlink(missing_ok=True)
     for name in sorted(names, key=lambda name: name == MANIFEST):
@@ -233,7 +233,7 @@ def _carry_out(directory: Path, stage: Path, names: Sequence[str], gone: Sequenc
 
 
 def _finish_killed(directory: Path) -> None:
-    """What an export that was killed had begun to put in place is put there; what it had only staged is removed."""
+    """Complete the moves of a killed export; remove files that it had only staged."""
     for stage in _left_behind(directory):
         if _is_real(stage):
             own, new = _listed(directory), stage / _STAGED
@@ -248,7 +248,7 @@ def _finish_killed(directory: Path) -> None:
 
 
 def _is_real(stage: Path) -> bool:
-    """Whether a stage with a journal is as an export leaves it; a stranger's may be of links or pipes."""
+    """Return whether a stage with a journal has an export's form; an attacker's may consist of links or pipes."""
     journal, new = (
         os.lstat(stage / name).st_mode if os.path.lexists(stage / name) else 0 for name in (_JOURNAL, _STAGED)
     )

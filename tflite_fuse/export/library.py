@@ -1,4 +1,4 @@
-"""The device library's own files, for folders that bring it along."""
+"""The device library's own files, for folders that include it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _MANIFESTS = ("LICENSE", "library.json", "library.properties", "CMakeLists.txt",
 
 
 def sources(where: str, *, splits: bool = False) -> dict[str, bytes]:
-    """The library's sources and headers, below ``where`` in a folder.
+    """Return the library's sources and headers, below ``where`` in a folder.
 
     Args:
-        where: path with a slash at its end, or nothing for the folder itself.
-        splits: with what is for several devices together.
+        where: path with a slash at its end, or empty for the folder itself.
+        splits: include the files for several devices.
 
     Raises:
         RuntimeUnavailableError: this installation lacks them.
@@ -48,20 +48,21 @@ def sources(where: str, *, splits: bool = False) -> dict[str, bytes]:
 
 
 def version() -> str:
-    """Return the library's version, as its manifests say.
+    """Return the library's version from its manifest.
 
     Raises:
-        RuntimeUnavailableError: this installation lacks them.
+        RuntimeUnavailableError: this installation lacks it.
     """
     text = (library_directory().parent / "library.properties").read_text(encoding="utf-8")
     return re.search(r"^version=(\S+)$", text, re.MULTILINE)[1]  # type: ignore[index]
 
 
 def flat_sources() -> dict[str, bytes]:
-    """The library without the operator for TFLM, all in one folder, so that ``cc *.c`` builds it.
+    """Return the library without the operator for TFLM, all in one folder, for ``cc *.c``.
 
-    Its files include each other by relative paths (``"../executor/tflite_fuse_machine.h"``), because that is all that
-    works in a sketch; here the names alone are left, which differ from each other.
+    Its files include each other by relative paths (``"../executor/tflite_fuse_machine.h"``), which sketches require;
+    here only the
+    unique names are left.
 
     Raises:
         RuntimeUnavailableError: this installation lacks them.
@@ -71,13 +72,14 @@ def flat_sources() -> dict[str, bytes]:
 
 
 def with_parts(files: Files, parts: Parts) -> Files:
-    """Return a folder with the kernels and loops of these parts alone, and without the library where there is no block.
+    """Return a folder with only the kernels and loops of these parts, and without the library if there is no block.
 
-    Other kinds lose their row in the library's table, and their file where no other one calls it; other loops lose
-    their bit. Linkers that collect sections then leave them out, and a block that uses one is refused.
+    Other kinds lose their row in the library's table, and their file if no other one calls it; other loops lose their
+    bit. Linkers that
+    collect sections then leave them out, and a block that uses one is refused.
 
     Raises:
-        RuntimeUnavailableError: the installed library's table is not what this package knows.
+        RuntimeUnavailableError: the installed library's table does not match this package.
     """
     if not parts.kinds:
         return {name: content for name, content in files.items() if "/tflite_fuse/" not in name}
@@ -106,7 +108,7 @@ def _with_loops(files: Files, **loops: int) -> Files:
 
 
 def _without_kernels(files: Files, kept: Collection[str]) -> Files:
-    """Without the files of kernels whose entries are not in ``kept``, but for those that files that stay call."""
+    """Return the files without kernels that are not in ``kept``, except those that remaining files call."""
     code = {name: _text(content) for name, content in files.items() if name.endswith(".c")}
     entries = {name: set(_ENTRY.findall(text)) for name, text in code.items() if not name.endswith(_TABLE)}
     gone = {name for name, kinds in entries.items() if kinds and not kinds & set(kept)}
@@ -116,9 +118,9 @@ def _without_kernels(files: Files, kept: Collection[str]) -> Files:
 
 
 def for_workers(where: str) -> Files:
-    """Return the library for devices of a split: without TensorFlow Lite Micro, on int8 with weights of bytes.
+    """Return the library for devices of a split: without TensorFlow Lite Micro, on int8 with 8-bit weights.
 
-    Fragments have weights of bytes, whatever a worker's core is.
+    Fragments have 8-bit weights for every core.
 
     Raises:
         RuntimeUnavailableError: this installation lacks the library, or has another one.
@@ -132,7 +134,7 @@ def for_workers(where: str) -> Files:
 
 
 def _found(files: Files, name: str) -> tuple[str, str]:
-    """Path and text of a file of the library; both empty where a folder has none."""
+    """Return path and text of a file of the library; both empty if a folder has none."""
     path = next((path for path in files if path.rpartition("/")[2] == name), "")
     return path, _text(files[path]) if path else ""
 
@@ -142,12 +144,12 @@ def _text(content: str | bytes) -> str:
 
 
 def licence(where: str) -> dict[str, bytes]:
-    """The library's licence, which goes wherever its sources go."""
+    """Return the library's licence, which accompanies its sources."""
     return _beside(where, ("LICENSE",))
 
 
 def package(where: str, *, splits: bool = False) -> dict[str, bytes]:
-    """The library as PlatformIO and ESP-IDF take it: sources, manifests, build files, licence."""
+    """Return the library in the form of PlatformIO and ESP-IDF: sources, manifests, build files, licence."""
     return {**sources(f"{where}src/", splits=splits), **_beside(where, _MANIFESTS)}
 
 

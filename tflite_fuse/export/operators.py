@@ -1,4 +1,4 @@
-"""Which method of TFLM's MicroMutableOpResolver registers which operator."""
+"""The methods of TFLM's MicroMutableOpResolver that register operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMES = """
 """
 
 _REGULAR = frozenset(_NAMES.split())
-"""Operators whose method is ``Add`` and the operator's name in capitalised words."""
+"""Operators whose method is ``Add`` plus the operator's name in capitalised words."""
 
 _IRREGULAR = {
     "AVERAGE_POOL_2D": "AddAveragePool2D",
@@ -54,13 +54,13 @@ _IRREGULAR = {
 
 
 def used_operators(model: Model) -> tuple[str, ...]:
-    """The names of the operators in all subgraphs, each once, in order of appearance."""
+    """Return the names of the operators in all subgraphs, each once, in order of appearance."""
     names = (operator_name(model, operator) for graph in model.subgraphs for operator in graph.operators)
     return tuple(dict.fromkeys(names))
 
 
 def registrations(names: Iterable[str]) -> tuple[str, ...]:
-    """One C++ expression for each operator, which registers it with ``ops``.
+    """Return for each operator a C++ expression that registers it with ``ops``.
 
     Raises:
         UsageError: TFLM has no such operator.

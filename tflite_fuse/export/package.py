@@ -1,4 +1,4 @@
-"""The exporter: a model file in, a folder out."""
+"""The exporter: writes a folder for a model file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.model.witness import WITNESS_METADATA
 
 FORMATS = ("arduino", "platformio", "esp-idf", "c", "zephyr")
-"""What a model can be exported to."""
+"""Formats of exported folders."""
 
 _WITHOUT_TFLM = {"c": plain_c, "zephyr": zephyr}
 
@@ -41,13 +41,13 @@ EXPORT_SCHEMA = "tflite-fuse/export/1"
 
 @dataclass(frozen=True)
 class Export:
-    """What an export wrote.
+    """The result of an export.
 
     Attributes:
         files: paths of all files, sorted.
-        arena_bytes: the arena the program declares.
+        arena_bytes: the arena that the program declares.
         flash: bytes of flash of model and library.
-        notes: what the user should know, one sentence each.
+        notes: one sentence each.
     """
 
     files: tuple[Path, ...]
@@ -56,7 +56,7 @@ class Export:
     notes: tuple[str, ...] = ()
 
     def to_json(self, format: str, directory: Path) -> dict[str, Any]:
-        """The object that ``export --json`` prints."""
+        """Return the object that ``export --json`` prints."""
         return {
             "schema": EXPORT_SCHEMA,
             "format": format,
@@ -70,7 +70,7 @@ class Export:
 
 @dataclass(frozen=True)
 class _Content:
-    """Files, bytes of the arena, of the model in flash, the options of its blocks, notes, outputs."""
+    """Files, bytes of the arena, bytes of the model in flash, options of its blocks, notes, outputs."""
 
     files: Files
     arena_bytes: int
@@ -92,25 +92,27 @@ def export_model(
     board: OnBoard | None = None,
     two_arenas: bool = False,
 ) -> Export:
-    """Write a folder with the model, the device library and a main program that runs them.
+    """Write a folder with the model, the device library and a main program.
 
     Args:
         source: path or bytes of a .tflite file, rewritten or not.
-        directory: where to; made with its parents if it does not exist. Complete afterwards, or as it was.
-        format: ``arduino`` (a sketch), ``platformio``, ``esp-idf`` (projects with TFLM), ``c`` or ``zephyr``: no TFLM,
+        directory: the folder; made with its parents if it does not exist. Complete afterwards, or unchanged.
+        format: ``arduino`` (a sketch), ``platformio``, ``esp-idf`` (projects with TFLM), ``c`` or ``zephyr``: without
+            TFLM,
             for models whose operators all are in fused blocks.
         force: write into a directory that is not empty. Other files in it stay.
-        kernels, tflm: the runtime the declared arena is for, ``reference``, ``cmsis-nn`` or ``esp-nn`` and ``2024`` or
-            ``2026``. None for that which the format names: CMSIS-NN of 2024 for Arduino and PlatformIO, ESP-NN of 2026
-            for ESP-IDF.
+        kernels, tflm: the runtime of the declared arena, ``reference``, ``cmsis-nn`` or ``esp-nn`` and ``2024`` or
+            ``2026``.
+            None for the format's default: CMSIS-NN of 2024 for Arduino and PlatformIO, ESP-NN of 2026 for ESP-IDF.
         benchmark: path or bytes of the file that ``source`` was rewritten from: the project then runs both, compares
-            their outputs and prints what each takes. None for a project that runs ``source``.
-        board: where a benchmark runs; None where the user fills that in.
-        two_arenas: write the arena of TensorFlow Lite Micro as two arrays, which may lie in two memories: what the
-            runtime keeps, and activations.
+            their outputs and prints their times. None for a project that runs ``source``.
+        board: the board of a benchmark; None if the user fills it in.
+        two_arenas: write the arena of TensorFlow Lite Micro as two arrays, which may be in two memories: the runtime's
+            own
+            data, and activations.
 
     Raises:
-        UsageError: an unknown format; a directory that cannot be used; an operator that the format cannot carry.
+        UsageError: an unknown format; a directory that cannot be used; an operator that the format does not support.
         ModelError, PlanError: the model is damaged.
         RuntimeUnavailableError: this installation lacks the library's sources.
     """
@@ -145,7 +147,7 @@ def export_model(
 
 @dataclass(frozen=True)
 class _Read:
-    """A model's name, its file, its bytes with every buffer aligned, and itself; without what only the proof reads."""
+    """A model's name, its file, its bytes with every buffer aligned, and the model, without data for the proof."""
 
     title: str
     file: bytes

@@ -1,4 +1,4 @@
-"""What of the device library a project's blocks use: kinds of stages, and loops of convolutions."""
+"""Parts of the device library that a project's blocks use: kinds of stages, and loops of convolutions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tflite_fuse.ir.enums import StageKind, WeightLayout
 
 @dataclass(frozen=True)
 class Parts:
-    """What is used; the numbers are those of ``tflite_fuse_loops.h``.
+    """The used parts; the numbers are those of ``tflite_fuse_loops.h``.
 
     Attributes:
         kinds: of stages.
@@ -26,7 +26,7 @@ class Parts:
 
 
 def parts_of(blocks: Iterable[bytes]) -> Parts:
-    """Return what blocks with these options use.
+    """Return the parts that blocks with these options use.
 
     Raises:
         BlockError: options are damaged.
@@ -43,14 +43,18 @@ def parts_of(blocks: Iterable[bytes]) -> Parts:
 
 
 def _input_extent(stage: StageDesc, options: Options) -> tuple[int, int]:
-    """Pixels and channels of a stage's first input."""
+    """Return pixels and channels of a stage's first input."""
     tensor = options.tensors[options.stage_inputs[stage.first_input]]
     return tensor.height * tensor.width, tensor.channels
 
 
 def _convolution(kind: StageKind, stage: StageDesc, options: Options) -> int:
-    """Packed weights of a depthwise convolution of one input channel are a convolution's; of several pixels a fully
-    connected layer sums as they arrive."""
+    """Return the bit of a convolution's layout.
+
+    Packed weights of a depthwise convolution of one input channel have the convolution's layout. A fully connected
+    layer of
+    several pixels sums pixels as they arrive.
+    """
     layout = stage.weight_layout
     if kind not in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED):
         return 0

@@ -1,4 +1,4 @@
-"""A model's inputs and outputs as users of an exported folder meet them."""
+"""A model's inputs and outputs in an exported folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 
 OUTSIDE_LIMIT = 16
-"""Inputs outside the arena the C library takes (``TFLITE_FUSE_MAX_OPERANDS``)."""
+"""Most inputs outside the arena in the C library (``TFLITE_FUSE_MAX_OPERANDS``)."""
 
 _FIELDS = {
     TensorType.INT8: "int8",
@@ -26,7 +26,7 @@ _FIELDS = {
 
 
 _C_TYPES: dict[int, str] = {TensorType.INT8: "int8_t", TensorType.UINT8: "uint8_t", TensorType.FLOAT32: "float"}
-"""Of inputs outside the arena."""
+"""C types of inputs outside the arena."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Port:
 
     Attributes:
         kind: ``input`` or ``output``.
-        number: its place among the model's inputs or outputs.
-        tensor: as the model has it.
+        number: its position among the model's inputs or outputs.
+        tensor: the model's.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Port:
 
     @property
     def macro(self) -> str:
-        """``MODEL_INPUT_0``."""
+        """Return the prefix of its macros, such as ``MODEL_INPUT_0``."""
         return f"MODEL_{self.kind.upper()}_{self.number}"
 
     @property
@@ -58,12 +58,12 @@ class Port:
 
     @property
     def field(self) -> str | None:
-        """The member of TFLM's ``TfLiteTensor::data`` for the element type; None for types without one."""
+        """Return the member of TFLM's ``TfLiteTensor::data`` for the element type; None for types without one."""
         return _FIELDS.get(TensorType(self.tensor.type)) if self.tensor.type in list(TensorType) else None
 
     @property
     def scale(self) -> tuple[float, int] | None:
-        """Scale and zero point, where the tensor is quantized as a whole."""
+        """Return scale and zero point if the tensor is quantized as a whole."""
         found = self.tensor.quantization
         if found is None or len(found.scale or ()) != 1 or len(found.zero_point or ()) != 1:
             return None
@@ -71,7 +71,7 @@ class Port:
 
 
 def model_ports(model: Model) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """Inputs and outputs in the arena.
+    """Return inputs and outputs in the arena.
 
     Raises:
         ModelError: one of them has a dynamic shape or elements without a size.
@@ -87,7 +87,7 @@ def model_ports(model: Model) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
 
 
 def port_macros(port: Port, extra: Sequence[tuple[str, int]] = ()) -> str:
-    """A comment that describes a port, and its macros; ``extra`` are further (suffix, number) pairs."""
+    """Return a comment that describes a port, and its macros; ``extra`` are further (suffix, number) pairs."""
     tensor = port.tensor
     what = f"{port.kind.capitalize()} {port.number}: {type_name(tensor.type)} {shape(tensor.dims)}"
     lines = [f"#define {port.macro}_BYTES {port.nbytes}"]
@@ -104,11 +104,11 @@ def port_macros(port: Port, extra: Sequence[tuple[str, int]] = ()) -> str:
 
 
 def checked_outside(model: Model) -> tuple[OutsideInput, ...]:
-    """The inputs a model reads from outside the arena, in the order of their numbers.
+    """Return the inputs that a model reads from outside the arena, in the order of their numbers.
 
     Raises:
         ModelError: the metadata entry that names them is damaged.
-        UsageError: more than the C library takes.
+        UsageError: more than the C library supports.
     """
     found = sorted(outside_inputs(model), key=lambda entry: entry.number)
     if len(found) > OUTSIDE_LIMIT:
@@ -120,7 +120,7 @@ def checked_outside(model: Model) -> tuple[OutsideInput, ...]:
 
 
 def outside_source(inputs: Sequence[OutsideInput]) -> str:
-    """C that hands such inputs over: ``static const tflite_fuse_outside outside``. Empty without any."""
+    """Return the C definition of such inputs: ``static const tflite_fuse_outside outside``. Empty without any."""
     if not inputs:
         return ""
     parts = [_reader(entry) if entry.mode is InputMode.STREAMED else _frame(entry) for entry in inputs]

@@ -1,4 +1,4 @@
-"""The README of an exported folder: five steps to a running board, what each file is, and what is printed."""
+"""The README of an exported folder: five steps to a running board, its files, and the printed output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tflite_fuse.export.ports import Port
 from tflite_fuse.export.text import comment
 
 CHIRALE = "2.0.0"
-"""Of Chirale_TensorFlowLite, the newest there is."""
+"""Newest version of Chirale_TensorFlowLite."""
 
 _STEPS = {
     "arduino": (
@@ -57,7 +57,7 @@ _PLACES = {
     "platformio": ("src/", "lib/tflite_fuse"),
     "esp-idf": ("main/", "components/tflite_fuse"),
 }
-"""Where the model and where the library are, in folders for TensorFlow Lite Micro."""
+"""(model, library): their places in folders for TensorFlow Lite Micro."""
 
 
 def readme(
@@ -75,9 +75,9 @@ def readme(
         format: of ``FORMATS``.
         title: of the model.
         folder: the directory's name.
-        arena_bytes: what the program declares.
-        flash: what model and library take of it.
-        notes: what the export says, one sentence each.
+        arena_bytes: of the declared arena.
+        flash: of model and library.
+        notes: of the export, one sentence each.
         outputs: of the model.
 
     Raises:

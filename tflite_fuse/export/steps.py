@@ -1,4 +1,4 @@
-"""A model that runs from the C library alone: its blocks in order, each with its places in one arena."""
+"""A model that runs on the C library alone: its blocks in order, with their places in one arena."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Step:
         options, constants: of a fused block.
         inputs, outputs: without constants and scratch.
         scratch: of a fused block.
-        state: what a fused block remembers from run to run.
+        state: of a fused block, kept from run to run.
     """
 
     label: str
@@ -58,15 +58,15 @@ class Step:
 
 @dataclass(frozen=True)
 class WholeModel:
-    """What the C library runs.
+    """A model for the C library.
 
     Attributes:
         steps: in order.
         inputs, outputs: ports and their places.
-        outside: inputs read from elsewhere.
+        outside: inputs outside the arena.
         arena_bytes: a multiple of 16.
-        state_offset: where in the arena what is remembered begins: it takes the rest.
-        notes: what of the model was left out, one sentence each.
+        notes: on operators that were left out, one sentence each.
+        state_offset: byte of the arena where states begin; they take the rest.
     """
 
     steps: tuple[Step, ...]
@@ -79,18 +79,19 @@ class WholeModel:
 
 
 def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
-    """Turn a model into steps.
+    """Return a model as steps.
 
     QUANTIZE at its inputs and SOFTMAX, QUANTIZE, DEQUANTIZE at its outputs are left out: inputs and outputs are then
-    the int8 tensors behind and before them. RESHAPE and its like are copies; other operators in no block become blocks
+    the int8 tensors
+    behind and before them. RESHAPE and other renaming operators are copies; other operators in no block become blocks
     by themselves.
 
     Args:
-        model: what is to run.
-        kept: names of those that are not left out.
+        model: the model.
+        kept: names of operators that are not left out.
 
     Raises:
-        UsageError: an operator is in the way, a tensor is not int8, or a block has too many operands.
+        UsageError: an operator is not supported, a tensor is not int8, or a block has too many operands.
         ModelError: a block is damaged, or a dynamic shape.
     """
     model = remove_plan(model) if has_plan(model) else model
@@ -139,7 +140,7 @@ def _step(model: Model, index: int, places: list[Place]) -> Step:
     )
 
 
-# ---- What is left out ----
+# ---- Operators that are left out ----
 
 
 def _without_borders(model: Model, kept: Collection[str]) -> tuple[Model, tuple[str, ...]]:
@@ -157,7 +158,7 @@ def _without_borders(model: Model, kept: Collection[str]) -> tuple[Model, tuple[
 
 
 def _droppable(model: Model, kept: Collection[str]) -> tuple[int, str, int, int] | None:
-    """(operator, ``input`` or ``output``, its number, the tensor that takes its place)."""
+    """Return (operator, ``input`` or ``output``, its number, the tensor that takes its place)."""
     graph = model.main
     for index, operator in enumerate(graph.operators):
         name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
@@ -185,7 +186,7 @@ def _drop(model: Model, index: int, port: str, number: int, tensor: int) -> Mode
     return replace_main(model, replace(graph, operators=operators, outputs=changed))
 
 
-# ---- What is refused ----
+# ---- Refusals ----
 
 
 def _require_runnable(model: Model, index: int) -> None:
@@ -194,7 +195,7 @@ def _require_runnable(model: Model, index: int) -> None:
     if name not in _COPIES and name != FUSED_OPERATOR:
         raise UsageError(
             f"{label} is no fused block and becomes none by itself, so the model does not run without TensorFlow Lite "
-            "Micro: export what `rewrite` makes of it, or, where `inspect` says that no block can hold it, for "
+            "Micro: export its rewrite, or, if `inspect` reports that no block can hold the operator, export for "
             "arduino, platformio or esp-idf"
         )
     most = OUTSIDE_LIMIT + 1
@@ -228,7 +229,7 @@ def _require_int8(model: Model) -> None:
         if not found.is_variable and found.type != TensorType.INT8:
             raise UsageError(
                 f"tensor {found.name} is {type_name(found.type)} and the C library runs int8 alone: `rewrite "
-                "--int8-io` takes away what converts at the inputs and outputs of the original; a model that computes "
-                "in something else has to be converted anew"
+                "--int8-io` removes conversions at the inputs and outputs of the original; a model that computes in "
+                "another type has to be converted anew"
             )
         tensor_nbytes(found)

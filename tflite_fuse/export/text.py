@@ -1,4 +1,4 @@
-"""Pieces of C and C++ source. What comes from a model file is made harmless before it gets into one."""
+"""Pieces of C and C++ source. Texts from a model file are sanitized."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _LONGEST = 60
 
 
 def comment(text: str | None) -> str:
-    """A name out of a file, fit to stand in a comment: it can neither end it nor hide a line."""
+    """Return a name from a file made safe for a comment: it can neither end it nor hide a line."""
     plain = re.sub(r"[^A-Za-z0-9_.:;, +()\[\]-]", "_", text or "")
     return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 3]}..."
 
 
 def byte_array(declaration: str, data: bytes) -> str:
-    """``declaration = {0x12, ...};``, a definition of an array of bytes."""
+    """Return ``declaration = {0x12, ...};``, a definition of an array of bytes."""
     rows = (data[at : at + _PER_LINE] for at in range(0, len(data), _PER_LINE))
     body = "\n".join("    " + "".join(f"{byte}," for byte in row) for row in rows)
     return f"{declaration} = {{\n{body or '    0'}\n}};\n"
 
 
 def float_literal(value: float) -> str | None:
-    """The shortest literal that is the same float32 again; None for what no literal can say."""
+    """Return the shortest literal of the same float32; None if there is no literal for it."""
     if not math.isfinite(value) or abs(value) > 3.4e38:
         return None
     single = struct.unpack("<f", struct.pack("<f", value))[0]
@@ -37,10 +37,10 @@ def float_literal(value: float) -> str | None:
 
 
 def int_literal(value: int) -> str:
-    """A number as an operand of any operator: ``12`` or ``(-12)``."""
+    """Return a number as an operand of any operator: ``12`` or ``(-12)``."""
     return f"({value})" if value < 0 else str(value)
 
 
 def shape(extents: Sequence[int]) -> str:
-    """``[1, 96, 96, 3]``."""
+    """Return a shape as ``[1, 96, 96, 3]``."""
     return f"[{', '.join(map(str, extents))}]"

@@ -1,4 +1,4 @@
-"""What the folders for TFLM have in common: the model as an array, its resolver, and the parts of a main program."""
+"""Shared parts of the folders for TFLM: the model as an array, its resolver, and parts of a main program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model
 
 STEP_PAUSE, PAUSE = 20, 5000
-"""Milliseconds between two runs of a main program: of a model that remembers earlier steps, and of any other."""
+"""Milliseconds between two runs of a main program: of a model with state, and of any other."""
 
 SHOWN_ELEMENTS = 16
 """Elements of an output that a main program prints."""
@@ -105,7 +105,7 @@ $plain  return &built;
 }
 
 #ifdef MODEL_HAS_ERROR_REPORTER
-// Until 2022 interpreters wanted somebody to report errors to.
+// Interpreters until 2022 require an error reporter.
 template <typename Interpreter$allocator>
 static Interpreter* Build(const Model* model, const ModelOps& ops, std::false_type) {
   static MicroErrorReporter reporter;
@@ -164,24 +164,24 @@ _BUILT_WITH_VARIABLES = Template("""\
   Allocator* allocator = Allocator::Create($buffers$reporter);
   static Interpreter built(model, ops, allocator$reporter, MicroResourceVariables::Create(allocator, $count));
 """)
-"""The runtime has room for variables only where the application asks for it."""
+"""The runtime has variables only if the application creates them."""
 
 
 @dataclass(frozen=True)
 class TflmModel:
-    """A model on its way into a folder for TFLM.
+    """A model for a folder for TFLM.
 
     Attributes:
-        title: what comments call it.
+        title: its name in comments.
         data: the .tflite file.
-        runtime: what runs it.
-        arenas: what it needs of one, by core.
+        runtime: its runtime.
+        arenas: by core.
         inputs, outputs: in the arena.
-        outside: inputs its blocks read from elsewhere.
+        outside: inputs outside the arena.
         operators: names, each once.
-        variables: resource variables it has.
+        variables: number of resource variables.
         remembers: whether a run depends on those before it.
-        two_arenas: whether what the runtime keeps and activations are arrays apart.
+        two_arenas: whether the runtime's own data and activations are two arrays.
     """
 
     title: str
@@ -198,18 +198,18 @@ class TflmModel:
 
     @property
     def pause(self) -> int:
-        """Milliseconds from run to run."""
+        """Return the milliseconds from run to run."""
         return STEP_PAUSE if self.remembers else PAUSE
 
     @property
     def run(self) -> str:
-        """What a main program runs, and how often, for a comment."""
+        """Return a main program's action and interval, for a comment."""
         title = comment(self.title)
         return f"a step of {title} every {STEP_PAUSE} ms" if self.remembers else f"{title} every five seconds"
 
 
 def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmModel:
-    """Everything of a model that the templates ask for.
+    """Return the data of a model for the templates.
 
     Raises:
         ModelError, PlanError: the model is damaged.
@@ -224,21 +224,21 @@ def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmM
 
 
 def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, str]:
-    """``model_data.h``, ``model_data.c`` and ``model_ops.h``, below ``where``.
+    """Return ``model_data.h``, ``model_data.c`` and ``model_ops.h``, below ``where``.
 
     Args:
-        model: what to write.
-        where: path with a slash at its end, or nothing.
-        fused_header: how ``tflite_fuse_tflm.h`` is included from there.
+        model: the model.
+        where: path with a slash at its end, or empty.
+        fused_header: path of ``tflite_fuse_tflm.h`` in an include from there.
 
     Raises:
-        UsageError: an operator no resolver has a method for.
+        UsageError: the resolver has no method for an operator.
     """
     return {**data_files(model, where, "model"), f"{where}model_ops.h": _ops_header(model, fused_header)}
 
 
 def data_files(model: TflmModel, where: str, name: str) -> dict[str, str]:
-    """Return header and array of a model that C++ calls ``name``, below ``where``."""
+    """Return header and array of a model with the C++ name ``name``, below ``where``."""
     array = byte_array("const unsigned char model_data[MODEL_BYTES] __attribute__((aligned(16)))", model.data)
     texts = {"h": _data_header(model), "c": f'#include "model_data.h"\n\n{array}'}
     return {
@@ -263,7 +263,7 @@ def _data_header(model: TflmModel) -> str:
 
 
 def _arena_macros(arenas: tuple[Declared, ...], two: bool) -> str:
-    """One definition, or one for each kind of core."""
+    """Return one definition, or one for each kind of core."""
     if len(arenas) == 1:
         return _arena_macro(arenas[0], two)
     lines = ['#if defined(__has_include)\n#if __has_include("sdkconfig.h")\n#include "sdkconfig.h"\n#endif\n#endif\n']
@@ -306,17 +306,17 @@ def _ops_header(model: TflmModel, fused_header: str) -> str:
 
 
 def includes(model: TflmModel) -> str:
-    """The headers every main program needs, and the inputs outside the arena."""
+    """Return the headers of every main program, and the inputs outside the arena."""
     source = outside_source(model.outside)
     variables = '#include "tensorflow/lite/micro/micro_resource_variable.h"\n' if model.variables else ""
     return _INCLUDES.substitute(variables=variables, outside=f"\n{source}" if source else "")
 
 
 def setup(model: TflmModel, print_line: str) -> str:
-    """``arena``, ``interpreter``, ``SetUp``, ``FillInputs`` and ``PrintOutputs`` in namespace tflite::micro.
+    """Return ``arena``, ``interpreter``, ``SetUp``, ``FillInputs`` and ``PrintOutputs`` in namespace tflite::micro.
 
     Args:
-        model: what is run.
+        model: the model.
         print_line: C++ that prints the char array ``line``.
     """
     here = _STEPS_HERE if model.remembers else _HERE
@@ -369,7 +369,7 @@ def _print(port: Port, print_line: str) -> str:
     if port.field is None:
         return f"  // Output {port.number} has elements of a type that is not shown here.\n"
     element = f"interpreter->output({port.number})->data.{port.field}[i]"
-    # printf of small C libraries knows no %f.
+    # printf of small C libraries lacks %f.
     shown, value = (" * 1000", f"{element} * 1000") if port.field == "f" else ("", element)
     return (
         f"  for (int i = 0; i < {min(SHOWN_ELEMENTS, port.elements)}; ++i) {{\n"

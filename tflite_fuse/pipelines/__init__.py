@@ -1,1 +1,1 @@
-"""For programs that call this package over and over: flat numbers, sweeps, two files compared."""
+"""Interfaces for programs that process many models: flat metrics, sweeps, comparison of two files."""

@@ -1,7 +1,8 @@
-"""Who does the items of a sweep: processes of this machine or a Dask cluster; a Ray cluster is in ``on_ray``.
+"""Executors of a sweep's items: processes of this machine or a Dask cluster; a Ray cluster is in ``on_ray``.
 
-All are given a few items more than they can work on, so that memory does not grow with their number. An item whose
-process died is done again, twice at most: then the item is what kills it.
+Each receives a few items more than it can work on, so memory does not grow with their number. An item whose process
+died is
+tried up to three times; then the item is taken as the cause.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from tflite_fuse.pipelines.sweep import Item, Row, measure
 EXECUTORS = ("local", "dask", "ray")
 
 AHEAD = 2
-"""Items handed out for each worker."""
+"""Items in flight for each worker."""
 
 FAR_AHEAD = 4
-"""The same where handing out costs time: the scheduler of a Dask cluster keeps what its workers have not begun."""
+"""The same for Dask clusters, where submission takes time; the scheduler keeps items that workers have not begun."""
 
 MOST_TRIES = 3
 
 _PREFIX = "tflite-fuse-"
-"""Of the names our tasks have in a Dask cluster."""
+"""Prefix of our tasks' names in a Dask cluster."""
 
 AWAY = "the {} cluster went away; what was done is kept: started again, a sweep does the rest"
 
@@ -49,10 +50,9 @@ Work = Callable[[Item], Row]
 
 
 def run_here(items: Iterator[Item], jobs: int, work: Work = measure) -> Iterator[Row]:
-    """Rows of items in the order they are done, by so many processes.
+    """Yield the rows of items as they are done, by so many processes.
 
-    When a process dies, so does the pool: what was in flight is done again, one by one, so that the item at fault is
-    known.
+    When a process dies, the pool ends: the items in flight are repeated one by one, so the item at fault is known.
     """
     while True:
         queued: list[Item] = []
@@ -76,7 +76,7 @@ def run_here(items: Iterator[Item], jobs: int, work: Work = measure) -> Iterator
 
 
 def _alone(item: Item, work: Work) -> Row:
-    """An item in a process of its own."""
+    """Return the row of an item that runs in a process of its own."""
     for _ in range(MOST_TRIES - 1):
         with _pool(1) as pool, suppress(BrokenProcessPool):
             return _submitted(pool, work, item).result()
@@ -84,8 +84,8 @@ def _alone(item: Item, work: Work) -> Row:
 
 
 def _submitted(pool: ProcessPoolExecutor, work: Work, item: Item) -> Future[Row]:
-    """An item handed out. Processes that are begun for it inherit that Ctrl-C is not for them: before they can say so
-    themselves they import modules, and would print how far they came."""
+    """Submit an item. New processes inherit a blocked Ctrl-C: before they could ignore it they import modules, and
+    would print a traceback."""
     if sys.platform == "win32":
         return pool.submit(work, item)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -97,7 +97,8 @@ def _submitted(pool: ProcessPoolExecutor, work: Work, item: Item) -> Future[Row]
 
 @contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that know nothing of this one, and leave Ctrl-C to it: it ends them in the middle of their items."""
+    """Return a context with spawned processes that ignore Ctrl-C: this process ends them in the middle of their
+    items."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
@@ -108,11 +109,11 @@ def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: Work = measure) -> Iterator[Row]:
-    """Rows of items in the order they are done, by a cluster: the one at an address, or one made here.
+    """Yield the rows of items as they are done, by the Dask cluster at an address, or one made here.
 
     Raises:
         RuntimeUnavailableError: the extra ``dask`` is not installed.
-        UsageError: nothing answers at the address, or no longer does.
+        UsageError: no scheduler replies at the address, or it went away.
     """
     try:
         from distributed import Client, LocalCluster
@@ -137,8 +138,8 @@ def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: W
 
 
 def _untuned() -> AbstractContextManager[Any]:
-    """Workers that are made inside wake seldom and keep memory they will need again: giving it back to the system all
-    the time, a worker takes longer."""
+    """Return a Dask configuration for local workers that wake seldom and keep freed memory, whose return to the system
+    takes time."""
     import dask
 
     alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 1)
@@ -151,7 +152,7 @@ def _untuned() -> AbstractContextManager[Any]:
 
 
 def _by(client: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:
-    """What a client's workers do; the scheduler gives the tasks of a worker that went away to others."""
+    """Yield the rows of a client's workers; the scheduler gives the tasks of a lost worker to others."""
     from dask import config
     from distributed import as_completed
 
@@ -159,7 +160,7 @@ def _by(client: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:
     flight: dict[str, Item] = {}
 
     def handed_out() -> list[Any]:
-        """Tasks for more items where half of those handed out are done: a graph costs as much as several tasks."""
+        """Submit more items when half of those in flight are done: one submission costs as much as several tasks."""
         if len(flight) > many // 2:
             return []
         new = {item.key: item for item in islice(items, many - len(flight)) if item.key not in flight}
@@ -181,9 +182,9 @@ def _by(client: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class _Order:
-    """An item that is done when it is unpickled, by a worker.
+    """An item that a worker processes by unpickling it.
 
-    A scheduler looks into what it hands on: it finds bytes and needs neither this package nor the time to import it.
+    A scheduler unpickles its tasks: it finds bytes, and needs neither this package nor the time to import it.
     """
 
     work: Work
@@ -194,10 +195,11 @@ class _Order:
 
 
 def _aside(work: Work, item: Item) -> Row:
-    """Does an item in a thread that the worker knows nothing of.
+    """Process an item in a thread that the Dask worker does not profile.
 
-    A worker walks the stacks of the threads it gave work to a hundred times a second, and those of a search are deep:
-    that would take a sixth of what an item takes.
+    A worker samples the stacks of its task threads a hundred times a second; for the deep stacks of a search that would
+    take a
+    sixth of an item's time.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(work, item).result()

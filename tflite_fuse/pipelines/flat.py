@@ -1,6 +1,6 @@
-"""Flat numbers, as experiment trackers take them: one name, one finite number.
+"""Flat numbers for experiment trackers: name → finite number.
 
-``schemas/metrics.schema.json`` says what each of them is.
+``schemas/metrics.schema.json`` describes each of them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _FIGURES = (
 
 
 def figures_metrics(figures: Figures, prefix: str = "") -> dict[str, float]:
-    """A model's own figures."""
+    """Return a model's own figures."""
     return {prefix + name: float(getattr(figures, name)) for name in _FIGURES}
 
 
 def report_metrics(report: Report) -> dict[str, float]:
-    """What a rewrite reached; without ``instructions`` where none were predicted."""
+    """Return the metrics of a rewrite; without ``instructions`` if none were predicted."""
     expected = {} if report.prediction is None else {"instructions": float(report.prediction.instructions)}
     return {
         **figures_metrics(report.after),
@@ -42,14 +42,14 @@ def report_metrics(report: Report) -> dict[str, float]:
 def shortfalls(
     found: dict[str, float], goal: Goal, max_flash: int | None, factor: float, input_over: int
 ) -> dict[str, float]:
-    """How far a model is from what was asked for, 0 where it is not.
+    """Return by how much a model misses the options, 0 where it does not.
 
     Args:
         found: its metrics.
         goal: limits on RAM and compute.
         max_flash: bytes its file may have; None for any.
-        factor: its compute over that of the unfused model, in what the goal counts; 0 where the limit is known to hold.
-        input_over: bytes of inputs that are in the arena though they were to leave it.
+        factor: its compute over that of the unfused model, in the goal's unit; 0 if the limit is known to hold.
+        input_over: bytes of inputs in the arena that should be outside.
     """
     over = {
         "ram_over_bytes": 0.0 if goal.max_ram is None else max(0.0, found["arena_bytes"] - goal.max_ram),

@@ -1,8 +1,8 @@
-"""What a rewrite would reach, as flat numbers, for programs that ask about one model after another.
+"""Metrics of a rewrite as flat numbers, for programs that evaluate many models.
 
-``exact`` is a rewrite, proven and not run. ``estimate`` is the search without what makes it exact: blocks begin and end
-at narrow places of the order in the file or of that of least peak, nothing is lowered to bytes, placed or written, no
-runtime is asked.
+``exact`` is a rewrite, proven and not run. ``estimate`` is only a search: blocks begin and end at narrow places of the
+order in the file
+or of that of least peak; nothing is encoded, placed or written, and no runtime is used.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from tflite_fuse.search.schemes import Scheme
 from tflite_fuse.units import round_up
 
 _PREPARED_BYTES = 544
-"""What the runtime needs for a moment, on Arm, while a block with its input, constants and scratch prepares itself."""
+"""Bytes that the runtime needs temporarily, on Arm, while it prepares a block with its input, constants and scratch."""
 
 
 def model_metrics(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
-    """What a rewrite under these options reaches, or how far the nearest one is from them.
+    """Return the metrics of a rewrite under these options, or of the nearest one with its shortfalls.
 
     Args:
         model: as loaded.
@@ -78,7 +78,7 @@ def _exact(model: Model, data: bytes, options: MetricsOptions) -> dict[str, floa
 
 
 def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
-    """The options, then with less and less of what may be out of reach."""
+    """Yield the options, then with fewer and fewer of the requirements that may be out of reach."""
     yield options
     goal = options.wanted
     if goal.max_ram is not None:
@@ -138,7 +138,7 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
 
 
 def _points(model: Model, options: FuseOptions) -> tuple[tuple[NarrowPoint, ...], int]:
-    """The front, and the bytes of inputs that were to leave the arena and cannot."""
+    """Return the front, and the bytes of inputs that should leave the arena and cannot."""
     if "fuse" not in options.passes:
         return (), 0
     orders = quick_orders(model, options.tuning) if "reorder" in options.passes else (remove_plan(model),)
@@ -156,7 +156,7 @@ def _points(model: Model, options: FuseOptions) -> tuple[tuple[NarrowPoint, ...]
 
 
 def _chosen(points: Sequence[NarrowPoint], goal: Goal, macs: int) -> NarrowPoint | None:
-    """The point a rewrite would look for, or the one nearest to what was asked for."""
+    """Return the point that a rewrite would select, or the nearest one."""
     limit = goal.compute_limit
     allowed = [point for point in points if limit is None or point.work <= limit * macs] or list(points[-1:])
     if goal.max_ram is not None:
@@ -165,7 +165,7 @@ def _chosen(points: Sequence[NarrowPoint], goal: Goal, macs: int) -> NarrowPoint
 
 
 def _loading(model: Model, chosen: NarrowPoint) -> int:
-    """Return about how many bytes loading takes, on Arm: blocks keep scratch and one constant, and no inner tensors."""
+    """Return the approximate bytes for loading on Arm: blocks have scratch and one constant, and no inner tensors."""
     left = len(model.main.operators) - chosen.operators
     outside = sum(bool(model.buffers[tensor.buffer].data) for tensor in model.main.tensors) * left
     program = program_of(model)

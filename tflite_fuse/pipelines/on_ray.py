@@ -1,7 +1,8 @@
-"""A Ray cluster that does the items of a sweep.
+"""A Ray cluster as executor of a sweep.
 
-Ray is driven by a process of its own: where a cluster goes away, Ray ends the process that uses it, without a word to
-it, and writes pages about that to its output. The sweep's process lives on and says it in a sentence.
+Ray runs in a process of its own: when a cluster goes away, Ray ends the process that uses it without an exception and
+writes
+pages of output. The sweep's process survives and reports one sentence.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ if TYPE_CHECKING:
         from multiprocessing.connection import Connection
 
 OBJECTS = 1 << 28
-"""Bytes of shared memory for a Ray cluster that is made here: some hundred models."""
+"""Bytes of shared memory of a Ray cluster that is made here: enough for some hundred models."""
 
 _NEXT = "next"
-"""What the driving process says when it wants an item; None answers that there is none."""
+"""Request of the driving process for an item; the reply None means that there are no more."""
 
 _PATIENCE = 20.0
-"""Seconds the driving process has to shut its cluster down."""
+"""Seconds for the driving process to shut its cluster down."""
 
 
 def run_on_ray(items: Iterator[Item], jobs: int, address: str | None, work: Work = measure) -> Iterator[Row]:
-    """Rows of items in the order they are done, by a Ray cluster: the one at an address, or one made here.
+    """Yield the rows of items as they are done, by the Ray cluster at an address, or one made here.
 
     Raises:
         RuntimeUnavailableError: the extra ``ray`` is not installed.
-        UsageError: nothing answers at the address, or no longer does.
+        UsageError: no cluster replies at the address, or it went away.
     """
     if importlib.util.find_spec("ray") is None:
         raise RuntimeUnavailableError(f"Ray is not installed: {how_to_install('ray')}")
@@ -70,7 +71,7 @@ def _named(address: str | None) -> str:
 
 
 def told_by(driver: Connection, items: Iterator[Item], name: str) -> Iterator[Row]:
-    """What the driving process says, until it is done. Raises what ended it, UsageError if nothing is known of that."""
+    """Yield the driving process's rows until it is done. Raises its error, or UsageError if it ended without one."""
     item: Item | None = None
     asked = False
     while True:
@@ -92,7 +93,7 @@ def told_by(driver: Connection, items: Iterator[Item], name: str) -> Iterator[Ro
 
 
 def _drive(sweep: Connection, jobs: int, address: str | None, work: Work) -> None:
-    """The driving process: asks for items, tells rows, then None or what went wrong."""
+    """Run in the driving process: request items, send rows, finally None or the error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep's process receives it, and ends this one
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
@@ -111,12 +112,12 @@ def _drive(sweep: Connection, jobs: int, address: str | None, work: Work) -> Non
         sweep.send(error)
     except (EOFError, BrokenPipeError):  # the sweep is over
         return
-    except Exception:  # others may be classes that the sweep's process does not know
+    except Exception:  # other exceptions may not unpickle in the sweep's process
         sweep.send(RuntimeError(traceback.format_exc()))
 
 
 def _in_cluster(items: Iterator[Item], jobs: int, address: str | None, work: Work) -> Iterator[Row]:
-    """Rows from a cluster this process joins or makes. Raises UsageError."""
+    """Yield rows from a cluster that this process joins or makes. Raises UsageError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when it is imported
     import ray
 
@@ -140,7 +141,7 @@ def _in_cluster(items: Iterator[Item], jobs: int, address: str | None, work: Wor
 
 
 def _require_answer(address: str) -> None:
-    """Ray itself asks for minutes. Raises UsageError: nothing listens at HOST:PORT or ray://HOST:PORT."""
+    """Raise UsageError if nothing listens at HOST:PORT or ray://HOST:PORT; Ray itself would try for minutes."""
     host, _, port = address.rpartition("//")[2].rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
@@ -149,7 +150,7 @@ def _require_answer(address: str) -> None:
 
 
 def _by_ray(ray: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:
-    """What a cluster's workers do; it gives the tasks of a worker that died to others."""
+    """Yield the rows of a cluster's workers; it gives the tasks of a lost worker to others."""
     many = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
     remote = ray.remote(num_cpus=1, max_retries=MOST_TRIES - 1)(work)
     flight: dict[Any, Item] = {}

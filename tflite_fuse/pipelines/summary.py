@@ -1,4 +1,4 @@
-"""The rows of a sweep as CSV, Parquet, and a page."""
+"""The rows of a sweep as CSV, Parquet and HTML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tflite_fuse.files import without_interrupts, write_atomically
 from tflite_fuse.pipelines.sweep import Row
 
 SHOWN = ("before_arena_bytes", "arena_bytes", "file_bytes", "compute_factor", "feasible")
-"""Metrics in tables for people."""
+"""Metrics shown in tables."""
 
 _SHOWN_AS: dict[str, Callable[[float], str]] = {
     "compute_factor": "{:,.2f}".format,
@@ -31,7 +31,11 @@ th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px so
 
 
 def write_summary(folder: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
-    """Writes summary.csv, index.html and, where pyarrow is installed, summary.parquet. Raises UsageError."""
+    """Write summary.csv, index.html and, if pyarrow is installed, summary.parquet; return their paths.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
     names = sorted({name for row in rows for name in row.metrics})
     files = {
         folder / "summary.csv": _csv(rows, names).encode("utf-8", "backslashreplace"),
@@ -40,14 +44,14 @@ def write_summary(folder: Path, rows: Sequence[Row]) -> tuple[Path, ...]:
     parquet = _parquet(rows, names)
     if parquet is not None:
         files[folder / "summary.parquet"] = parquet
-    with without_interrupts():  # or they would speak of different rows
+    with without_interrupts():  # keeps the files consistent
         for path, data in files.items():
             write_atomically(data, path)
     return tuple(files)
 
 
 def shown_values(row: Row) -> list[str]:
-    """The metrics people are shown; nothing for a broken model."""
+    """Return the metrics shown in tables; empty for a broken model."""
     return [_SHOWN_AS.get(name, "{:,.0f}".format)(row.metrics[name]) for name in SHOWN]
 
 
@@ -94,7 +98,7 @@ def _page(rows: Sequence[Row]) -> str:
 
 
 def _line(row: Row, several: bool) -> str:
-    """Args: several: whether there is more than one set of options."""
+    """Return a table row; ``several``: there is more than one set of options."""
     named = f"<td>{escape(row.model)}</td>" + (f"<td>{escape(row.options)}</td>" if several else "")
     if row.broken:
         return f'<tr class="broken">{named}<td colspan="{len(SHOWN)}"><p>{escape(row.error)}</p></td></tr>\n'

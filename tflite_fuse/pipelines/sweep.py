@@ -1,7 +1,8 @@
-"""Many models, many sets of options: one row each, in whatever order they are done, each done once.
+"""Sweeps: many models under many sets of options, one row each, in the order they are done, each computed once.
 
-Rows go into ``results.jsonl`` the moment they are known, by this process alone. A row's name is the hash of the model's
-bytes, the options and this package's version; a sweep that is started again leaves out what has a row.
+Only this process appends rows to ``results.jsonl``, as soon as they are known. A row's key is the hash of the model's
+bytes, the
+options and this package's version; a repeated sweep skips items that have a row.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ RESULTS = "results.jsonl"
 _APPENDED = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 
 _OPTIONS = {each.typed: each for kind in (Goal, MetricsOptions) for each in declared(kind, "metrics") if each.typed}
-"""What a set of options may hold, by the names commands have for it; the effort is that of the whole sweep."""
+"""Options of a set by their names in commands; the effort is that of the whole sweep."""
 del _OPTIONS["effort"], _OPTIONS["max-flash"]
 
 
@@ -38,12 +39,12 @@ class Item:
     """One model under one set of options.
 
     Attributes:
-        model: path, relative to the folder that is swept.
+        model: path, relative to the folder of the sweep.
         options: the set's name.
-        data: the file; None where it could not be read.
+        data: the file; None if it could not be read.
         settings: those of ``MetricsOptions``, as JSON.
         effort: as for ``metrics``.
-        fault: why there is nothing to be done.
+        fault: why the item cannot be processed.
         version: of this package.
     """
 
@@ -57,7 +58,7 @@ class Item:
 
     @property
     def key(self) -> str:
-        """Its name among the results."""
+        """Return its key among the results."""
         content = hashlib.sha256(self.data or self.fault.encode()).hexdigest()
         said = json.dumps([content, self.model, self.options, self.settings, self.effort, self.version])
         return hashlib.sha256(said.encode()).hexdigest()[:24]
@@ -65,7 +66,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of an item: its metrics, or why there are none."""
+    """The result of an item: its metrics, or the error."""
 
     key: str
     model: str
@@ -79,7 +80,7 @@ class Row:
 
 
 def measure(item: Item) -> Row:
-    """Does one item; what is wrong with a model becomes its row."""
+    """Process one item; errors of a model become its row."""
 
     def row(error: str, metrics: dict[str, float] | None = None) -> Row:
         return Row(item.key, printable(item.model), printable(item.options), printable(error), metrics or {})
@@ -100,7 +101,7 @@ def measure(item: Item) -> Row:
 
 
 def items_in(folder: Path, sets: Mapping[str, str], effort: str, version: str = "") -> Iterator[Item]:
-    """Every .tflite below a folder under every set of options; files are read when their turn comes."""
+    """Yield every .tflite below a folder under every set of options; files are read when their turn comes."""
     for path in models_in(folder):
         name = path.relative_to(folder).as_posix()
         data, fault = None, ""
@@ -115,7 +116,11 @@ def items_in(folder: Path, sets: Mapping[str, str], effort: str, version: str = 
 
 
 def models_in(folder: Path) -> list[Path]:
-    """Raises UsageError: there is no such folder, or no model below it."""
+    """Return the .tflite files below a folder, sorted.
+
+    Raises:
+        UsageError: there is no such folder, or no model below it.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder}: is no folder")
     found = sorted(path for path in folder.rglob("*.tflite") if not path.is_dir())
@@ -125,7 +130,11 @@ def models_in(folder: Path) -> list[Path]:
 
 
 def option_sets(path: Path | None) -> dict[str, str]:
-    """Sets of options by name, of a TOML file with a table for each; without one the default. Raises UsageError."""
+    """Return the sets of options by name from a TOML file with a table for each; the default without a file.
+
+    Raises:
+        UsageError: the file is damaged, or has unknown or wrong options.
+    """
     if path is None:
         return {"default": "{}"}
     document = read_toml(path)
@@ -148,7 +157,7 @@ def _settings(name: str, table: object) -> dict[str, Any]:
 
 
 def _value(option: Declared, value: object, what: str) -> Any:
-    """What a file says of an option. Raises UsageError: it is of another type."""
+    """Return an option's value from a file. Raises UsageError if its type is wrong."""
     if option.hint is bool and not isinstance(value, bool):
         raise UsageError(f"{what} is true or false, not {value!r}")
     if option.option.read is parse_bytes:
@@ -159,10 +168,10 @@ def _value(option: Declared, value: object, what: str) -> Any:
 
 
 class Results:
-    """The rows of a folder: those that are there, and new ones as they come. One sweep writes at a time."""
+    """The rows of a folder. Only one sweep writes at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises UsageError: the folder cannot be used, or another sweep is writing into it."""
+        """Open the folder's file. Raises UsageError if it cannot be used, or another sweep writes into it."""
         self.path = folder / RESULTS
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -185,7 +194,7 @@ class Results:
         return os.read(self._descriptor, 1)
 
     def add(self, row: Row) -> bool:
-        """Write a row down, unless it is there already."""
+        """Append a row; return False if it exists already."""
         if row.key in self.done:
             return False
         os.write(self._descriptor, (json.dumps(asdict(row)) + "\n").encode())
@@ -193,7 +202,7 @@ class Results:
         return True
 
     def rows(self) -> Iterator[Row]:
-        """Every whole row of the file; one that was cut off when a process died is none."""
+        """Yield every complete row of the file; a row that a killed process left incomplete is skipped."""
         with self.path.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 try:
@@ -202,7 +211,7 @@ class Results:
                     continue
 
     def of(self, keys: Iterable[str]) -> list[Row]:
-        """The rows with these names, in their order."""
+        """Return the rows with these keys, in order."""
         found = {row.key: row for row in self.rows()}
         return [found[key] for key in keys if key in found]
 

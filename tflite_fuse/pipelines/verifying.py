@@ -1,4 +1,4 @@
-"""Two files beside each other: run both, and prove the second where it was made of the first."""
+"""Compares two files: runs both, and proves the second if it was made from the first."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Pair:
     """Two models to compare.
 
     Attributes:
-        names: what messages call them.
+        names: in messages.
         files: theirs.
         models: as loaded.
-        progress: told of every input: (done, in all).
+        progress: called after every input with (done, in all).
     """
 
     names: tuple[str, str]
@@ -47,7 +47,7 @@ class Pair:
 
 
 def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mutants: int) -> Comparison:
-    """Everything that is known of two models beside each other; arguments and errors as of ``api.verify``."""
+    """Return the comparison of two models; arguments and errors as of ``api.verify``."""
     first, second = pair.models
     for name, each in zip(pair.names, pair.models, strict=True):
         if (fault := plan_fault(each, block_overlaps(each))) is not None:
@@ -57,7 +57,7 @@ def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mu
     if stream is not None and stream_time(first) is None:
         return _of_stream(pair, stream, inputs, seed)
     if (mended := Dilate().run(first)).changed and (means := validate_any(mended.model, second)).proven:
-        # The runtime leaves bytes of the first undefined: the second is compared with what it stands for.
+        # The runtime leaves bytes of the first undefined: the second is compared with the intended model.
         means = replace(means, notes=(*means.notes, *sentences_of(mended.notes)))
         return Comparison(True, 0, None, "", "", means, sentence(mended.notes[0]))
     certificate = validate_any(first, second)
@@ -78,7 +78,8 @@ def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mu
 def _run(
     pair: Pair, certificate: Certificate, samples: Sequence[Sequence[Array]], seed: int | None
 ) -> tuple[Comparison, Sequence[Sequence[Array]]]:
-    """Both on the same inputs, and the inputs. Args: seed: of inputs that were drawn; None for the user's own."""
+    """Run both on the same inputs; return the comparison and the inputs. ``seed``: of generated inputs, None for the
+    user's."""
     inside = watched(pair.models, certificate)
     if seed is not None:
         samples = directed(pair.models[0], samples, inside.first, seed)
@@ -89,7 +90,7 @@ def _run(
 
 
 def _of_stream(pair: Pair, stream: StreamTime, calls: int, seed: int) -> Comparison:
-    """A stream beside the model over its window: blocks are proven to be those of the stream the window leads to."""
+    """Compare a stream with the model over its window, and prove its blocks against the stream's operators."""
     axis = {1: "height", 2: "width"}.get(stream.axis)
     certificate = validate_any(to_stream(pair.models[0], Hop(stream.hop, axis)).model, pair.models[1])
     try:

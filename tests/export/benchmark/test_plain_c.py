@@ -93,7 +93,7 @@ def test_runs_on_an_emulated_core(target: Target, tmp_path: Path) -> None:
         pytest.skip(f"{', '.join(target.missing())} not installed")
     folder = written(tmp_path / "model")
     board = (folder / "board.h").read_text()
-    core = board[board.index("/* The core, as far") : board.rindex("#endif")]
+    core = board[board.index("/* The core's name") : board.rindex("#endif")]
     (folder / "board.h").write_text(f"{EMULATED}\n{core}")
     own = [str(HERE / name) for name in target.sources]
     flags = f"-std=gnu11 -O2 -Wall -Wextra -Werror {target.flags} -I. -I{HERE}".split()

@@ -1,1 +1,1 @@
-"""Projects that run a model and its rewrite on a board, compare their bytes, and print what each took as JSON lines."""
+"""Projects that run a model and its rewrite on a board, compare their bytes, and print times as JSON lines."""

@@ -1,4 +1,4 @@
-"""What a benchmark compares: two files, the board they run on, and what a line about a run says."""
+"""Data of a benchmark: two files, the board they run on, and the lines about their runs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 
 RESULT_SCHEMA = "tflite-fuse/board-result/1"
-"""Of a line that a benchmark prints."""
+"""Schema of a line that a benchmark prints."""
 
 RUNS = 30
-"""Inferences whose median a line has."""
+"""Inferences whose median time is printed."""
 
 INPUT_SETS = 4
-"""Inputs on which outputs are compared."""
+"""Number of inputs on which outputs are compared."""
 
 
 @dataclass(frozen=True)
 class OnBoard:
-    """The board a benchmark is written for.
+    """The board of a benchmark.
 
     Attributes:
-        name: as ``tflite-fuse boards`` lists it; empty where the user fills it in.
-        mhz: of its core; 0 where the user fills it in.
-        target: whose instructions are predicted.
+        name: as ``tflite-fuse boards`` lists it; empty if the user fills it in.
+        mhz: of its core; 0 if the user fills it in.
+        target: the core whose instructions are predicted.
     """
 
     name: str = ""
@@ -43,14 +43,14 @@ class OnBoard:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A file that is run.
+    """A file to run.
 
     Attributes:
         run: ``original``, ``unfused`` or ``rewritten``.
         title: of the model.
         digest: SHA-256 of the file.
         nbytes: of the file.
-        instructions: predicted for the board's core; 0 where operators are outside of blocks.
+        instructions: predicted for the board's core; 0 if operators are outside of blocks.
     """
 
     run: str
@@ -60,7 +60,7 @@ class Candidate:
     instructions: int
 
     def head(self, runtime: str, kernels: str) -> str:
-        """The beginning of the lines about its runs, a C string literal of JSON up to what the board fills in."""
+        """Return the beginning of its lines, a C string literal of JSON up to the fields that the board fills in."""
         fields = {
             "schema": RESULT_SCHEMA,
             "run": self.run,
@@ -75,7 +75,7 @@ class Candidate:
 
 
 def candidate(run: str, title: str, data: bytes, model: Model, board: OnBoard) -> Candidate:
-    """Return what is known of a file before it runs.
+    """Return the data of a file before it runs.
 
     Raises:
         ModelError: a block is damaged.
@@ -87,14 +87,14 @@ def candidate(run: str, title: str, data: bytes, model: Model, board: OnBoard) -
 
 
 def same_ports(ours: Sequence[Port], theirs: Sequence[Port]) -> bool:
-    """Return whether two models have the same inputs, or outputs, one by one: types, shapes and quantizations."""
+    """Return whether two models have the same inputs, or outputs, in order: types, shapes and quantizations."""
     return [(port.tensor.type, port.tensor.dims, port.scale) for port in ours] == [
         (port.tensor.type, port.tensor.dims, port.scale) for port in theirs
     ]
 
 
 def require_resident(rewritten: Model) -> None:
-    """Refuse a model that reads inputs from outside the arena. Raises UsageError."""
+    """Raise UsageError for a model that reads inputs from outside the arena."""
     if checked_outside(rewritten):
         raise UsageError(
             "a benchmark has inputs in the arena, and this model reads some from elsewhere; rewrite it without --input"

@@ -1,7 +1,6 @@
-"""A benchmark in plain C. There is no other runtime: the original's operators run each as a block by itself.
+"""A benchmark in plain C without another runtime: each operator of the original runs as a block by itself.
 
-So it says what fusing brings on a board, and how long the rewritten model takes. What TensorFlow Lite Micro takes it
-does not say.
+It measures the gain of fusing on a board and the time of the rewritten model, not TensorFlow Lite Micro's.
 """
 
 from __future__ import annotations
@@ -175,12 +174,12 @@ def unfused(original: Model, rewritten: WholeModel) -> WholeModel:
 
 
 def files(original: WholeModel, rewritten: WholeModel, whose: tuple[Candidate, ...], board: OnBoard) -> Files:
-    """Return the folder.
+    """Return the folder's files.
 
     Args:
-        original, rewritten: what is run.
-        whose: what lines about them say.
-        board: what it is written for.
+        original, rewritten: the models to run.
+        whose: data of the lines about them.
+        board: the board.
 
     Raises:
         RuntimeUnavailableError: this installation lacks the library.
@@ -202,13 +201,13 @@ def files(original: WholeModel, rewritten: WholeModel, whose: tuple[Candidate, .
 
 
 def _stages(step: Step) -> str:
-    """What a step computes, by the kinds of its stages."""
+    """Return a step's name from the kinds of its stages."""
     kinds = [StageKind(stage.kind).name for stage in read_options(step.options).stages] if step.options else ["COPY"]
     return kinds[0] if len(kinds) == 1 else f"{kinds[0]} to {kinds[-1]}, {len(kinds)} stages"
 
 
 def _tables(name: str, model: WholeModel, whose: Candidate) -> str:
-    """Names of the steps, ports, and the beginning of its line."""
+    """Return names of the steps, ports, and the beginning of the model's line."""
     names = ", ".join(f'"{_stages(step)}"' for step in model.steps)
     ports = {
         kind: "".join(f"{{{place.offset}, {port.nbytes}}}, " for port, place in found)

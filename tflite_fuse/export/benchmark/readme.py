@@ -1,4 +1,4 @@
-"""The README of a benchmark: from the folder to lines that count."""
+"""The README of a benchmark: how to build and run it and add its results."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def benchmark_readme(format: str, title: str, flash: Flash) -> str:
     Args:
         format: of the project.
         title: of the rewritten model.
-        flash: what the rewritten model and the library take of it.
+        flash: of the rewritten model and the library.
     """
     return _TEXT.substitute(
         title=comment(title),

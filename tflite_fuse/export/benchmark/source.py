@@ -1,11 +1,11 @@
-"""C and C++ that benchmarks of all formats have: which core it is, the board's clock, and pieces of lines."""
+"""C and C++ shared by benchmarks of all formats: name of the core, clock of the board, and parts of lines."""
 
 from __future__ import annotations
 
 from string import Template
 
 CORE = """\
-/* The core, as far as it can be told. */
+/* The core's name, if the compiler identifies it. */
 static inline const char* benchmark_core(void) {
 #if defined(__ARM_ARCH_6M__)
   return "cortex-m0plus";
@@ -142,4 +142,4 @@ static uint32_t median(uint32_t* values, int count) {
   return values[count / 2];
 }
 """
-"""What prints a line, on top of a board's header."""
+"""Functions that print a line, on top of a board's header."""

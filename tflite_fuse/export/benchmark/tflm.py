@@ -1,4 +1,4 @@
-"""A benchmark for projects with TensorFlow Lite Micro: the original and its rewrite, in the user's runtime."""
+"""A benchmark for projects with TensorFlow Lite Micro: the original and its rewrite in the user's runtime."""
 
 from __future__ import annotations
 
@@ -247,16 +247,16 @@ def with_benchmark(
     runtime: Runtime,
     count: int,
 ) -> Files:
-    """Return the files of a project with a benchmark in the place of its main program.
+    """Return the files of a project with a benchmark in place of its main program.
 
     Args:
         files: of the project that runs the rewritten model, with the operators of both.
         format: of the project.
-        original, rewritten: what is run.
-        whose: what lines about them say.
-        board: what it is written for.
-        runtime: what the arenas are for.
-        count: of the most operators that one of them has.
+        original, rewritten: the models to run.
+        whose: data of the lines about them.
+        board: the board.
+        runtime: the runtime of the arenas.
+        count: number of operators of the larger model.
     """
     main = next(name for name in files if name.endswith((".ino", "main.cpp")))
     where = main[: main.rfind("/") + 1]

@@ -1,1 +1,1 @@
-"""One file per kind of project that can be exported."""
+"""The kinds of projects that can be exported, one file each."""

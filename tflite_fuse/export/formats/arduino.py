@@ -1,4 +1,4 @@
-"""An Arduino sketch: the folder is the sketch and brings the library along; TFLM comes from the Library Manager."""
+"""An Arduino sketch: the folder is the sketch and includes the library; TFLM comes from the Library Manager."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tflite_fuse.export.folder import Files
 from tflite_fuse.export.tflm import TflmModel, includes, model_files, setup
 
 RUNTIME_HEADER = "Chirale_TensorFlowLite.h"
-"""Main header of the TFLM library that sketches include unless the user changes it."""
+"""Main header of the TFLM library that sketches include by default."""
 
 SKETCH = Template("""\
 // Runs $run and prints its outputs. Written by tflite-fuse; yours to change.
@@ -49,7 +49,7 @@ _LIBRARY = "src/tflite_fuse/"
 
 
 def check(directory: Path) -> None:
-    """Refuse a directory whose name no sketch can have. Raises UsageError."""
+    """Raise UsageError for a directory whose name no sketch can have."""
     name = directory.resolve().name
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", name):
         raise UsageError(
@@ -59,10 +59,10 @@ def check(directory: Path) -> None:
 
 
 def files(model: TflmModel, directory: Path) -> Files:
-    """The sketch for a folder.
+    """Return the sketch's files for a folder.
 
     Raises:
-        UsageError: an operator no resolver has a method for.
+        UsageError: the resolver has no method for an operator.
         RuntimeUnavailableError: this installation lacks the library.
     """
     header = f"{_LIBRARY}tflite_fuse_tflm.h"
@@ -75,7 +75,7 @@ def files(model: TflmModel, directory: Path) -> Files:
 
 
 def sketch(model: TflmModel, first: str = "") -> str:
-    """The main program for the Arduino API; ``first`` goes before all other includes."""
+    """Return the main program for the Arduino API; ``first`` goes before all other includes."""
     return SKETCH.substitute(
         run=model.run,
         pause=model.pause,

@@ -63,10 +63,10 @@ CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192
 
 
 def files(model: TflmModel, directory: Path) -> Files:
-    """The project.
+    """Return the project's files.
 
     Raises:
-        UsageError: an operator no resolver has a method for.
+        UsageError: the resolver has no method for an operator.
         RuntimeUnavailableError: this installation lacks the library.
     """
     name = re.sub(r"[^A-Za-z0-9_]", "_", directory.resolve().name) or "model"

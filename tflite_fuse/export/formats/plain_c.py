@@ -1,4 +1,4 @@
-"""Plain C without TFLM: the model as data, the C library, and a main program. ``cc *.c`` builds it."""
+"""Plain C without TFLM: the model as data, the C library, and a main program; built by ``cc *.c``."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ $print  return 0;
 
 
 def files(model: WholeModel, title: str, directory: Path) -> Files:
-    """The folder.
+    """Return the folder's files.
 
     Raises:
         RuntimeUnavailableError: this installation lacks the library.
@@ -91,7 +91,7 @@ def files(model: WholeModel, title: str, directory: Path) -> Files:
 
 
 def model_files(model: WholeModel, title: str, name: str) -> Files:
-    """Header and data of a model that C calls ``name``."""
+    """Return header and data of a model with the C name ``name``."""
     return {f"{name}.h": _header(model, title, name), f"{name}.c": _data(model, name)}
 
 

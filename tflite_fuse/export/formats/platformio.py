@@ -33,10 +33,10 @@ board = nano33ble
 
 
 def files(model: TflmModel, directory: Path) -> Files:
-    """The project.
+    """Return the project's files.
 
     Raises:
-        UsageError: an operator no resolver has a method for.
+        UsageError: the resolver has no method for an operator.
         RuntimeUnavailableError: this installation lacks the library.
     """
     del directory

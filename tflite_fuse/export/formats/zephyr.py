@@ -29,7 +29,7 @@ CONFIG_MAIN_STACK_SIZE=4096
 
 
 def files(model: WholeModel, title: str, directory: Path) -> Files:
-    """The application.
+    """Return the application's files.
 
     Raises:
         RuntimeUnavailableError: this installation lacks the library.

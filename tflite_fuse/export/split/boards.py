@@ -1,4 +1,4 @@
-"""Which board each device of a split is, and how it is joined to the others."""
+"""The boards of a split's devices and the ways they are joined."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tflite_fuse.split.cluster.link.streams import is_serial, parse_address
 from tflite_fuse.split.devices import COORDINATOR, Device
 
 COMPUTER = "computer"
-"""The coordinator's board where it is ``tflite-fuse cluster run``."""
+"""The coordinator's board if it is ``tflite-fuse cluster run``."""
 
 PORT = 7000
 _FIRST_HOST = 10
 
 
 class Way(Enum):
-    """How a board is joined."""
+    """The way a board is joined."""
 
     ETHERNET = "Ethernet"
     WIFI = "Wi-Fi"
@@ -31,14 +31,14 @@ class Way(Enum):
 
 @dataclass(frozen=True)
 class Board:
-    """A board PlatformIO knows.
+    """A board that PlatformIO supports.
 
     Attributes:
         title: for people.
         platform, board: PlatformIO's names.
         way: how it reaches a network; SERIAL if it does not.
         lines: its serial lines beside the one to the computer.
-        libraries: it needs for the network.
+        libraries: needed for the network.
     """
 
     title: str
@@ -78,15 +78,15 @@ _USUAL = "esp32dev"
 
 @dataclass(frozen=True)
 class Place:
-    """A device of a split, on its board.
+    """A device of a split on its board.
 
     Attributes:
         number, name: of the device.
-        env: of the project, made of the name.
-        board: what it is.
+        env: name of its environment in the project.
+        board: its board.
         way: how it is joined to the coordinator.
-        host, port: where it listens, for those in a network.
-        line: of the coordinator's, for those on a serial line.
+        host, port: where it listens in a network.
+        line: the coordinator's serial line to it.
     """
 
     number: int
@@ -100,7 +100,7 @@ class Place:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether its host is an address that the board can be given."""
+        """Return whether its host is an IP address that the board can take."""
         try:
             IPv4Address(self.host)
         except AddressValueError:
@@ -109,10 +109,10 @@ class Place:
 
 
 def places_of(deployment: Deployment) -> tuple[Place, ...]:
-    """The workers that take part, then the coordinator unless it is a computer.
+    """Return the workers that take part, then the coordinator unless it is a computer.
 
     Raises:
-        UsageError: a board is not known, or cannot do its part of the plan.
+        UsageError: a board is not known, or cannot execute its part of the plan.
     """
     names = _envs([deployment.cluster.device(each).name for each in (*deployment.taking_part, COORDINATOR)])
     workers = [
@@ -177,7 +177,7 @@ def _check_operators(deployment: Deployment) -> None:
 
 
 def _lined(workers: Sequence[Place], coordinator: Board) -> list[Place]:
-    """Each worker on a serial line has one of the coordinator's; the others are in a network it is in."""
+    """Assign a serial line of the coordinator to each worker on one; the others share a network with it."""
     free, found = list(coordinator.lines), []
     for each in workers:
         if each.way is not Way.SERIAL:
@@ -195,7 +195,7 @@ def _lined(workers: Sequence[Place], coordinator: Board) -> list[Place]:
 
 
 def _envs(names: Sequence[str]) -> list[str]:
-    """Names fit for a section and a folder, each another."""
+    """Return unique names that are valid for a section and a folder."""
     found: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:40].strip("_") or "device"

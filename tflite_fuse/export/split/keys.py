@@ -1,4 +1,4 @@
-"""What a program has so that its board serves only who has the key: the key, HMAC-SHA256, and random bytes."""
+"""Parts of a program whose board serves only devices with the key: the key, HMAC-SHA256, and random bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tflite_fuse.split.cluster.link.keys import LEAST_BYTES
 KEY_FILE = "include/key.h"
 
 _KEY = """\
-// The key that all devices of this split have. Who has it can use them: .gitignore keeps it out of repositories.
+// The key of all devices of this split. It gives access to them: .gitignore keeps it out of repositories.
 #ifndef KEY_H_
 #define KEY_H_
 
@@ -50,12 +50,12 @@ _OPEN = """\
 
 @dataclass(frozen=True)
 class Source:
-    """Where a platform's boards have random bytes, and HMAC-SHA256.
+    """A platform's random bytes and HMAC-SHA256.
 
     Attributes:
         includes: of the program.
-        random: a function ``Random``, and what it needs.
-        begin: of ``setup``.
+        random: a function ``Random``, and code it needs.
+        begin: code in ``setup``.
         mac: the function; ``Mac`` is in the program.
         libraries: PlatformIO's names.
     """
@@ -125,27 +125,27 @@ class Lock:
 
     @property
     def hook(self) -> str:
-        """The function for random bytes."""
+        """Return the function for random bytes."""
         return "Random" if self.random else "nullptr"
 
     @property
     def of_line(self) -> str:
-        """The argument of a serial line behind its stream."""
+        """Return the argument of a serial line behind its stream."""
         return ", Random" if self.random else ""
 
 
 def lock_of(place: Place, has_key: bool, sessions: str, node: str = "&node", *, in_network: bool | None = None) -> Lock:
-    """What a device's program has.
+    """Return the parts of a device's program.
 
     Args:
         place: of the device.
         has_key: whether there is a key.
         sessions: the number of its sessions, in C.
-        node: where its node is, in C.
+        node: its node, in C.
         in_network: whether it joins one; its ``way``, if None.
 
     Raises:
-        UsageError: the board has no random bytes a key may rely on.
+        UsageError: the board has no random bytes good enough for a key.
     """
     if not has_key:
         return Lock()
@@ -164,7 +164,7 @@ def lock_of(place: Place, has_key: bool, sessions: str, node: str = "&node", *, 
 
 
 def key_files(key: bytes | None) -> Files:
-    """The key for the compiler, and what keeps it out of repositories."""
+    """Return the key for the compiler, and a file that keeps it out of repositories."""
     if key is None:
         return {}
     assert len(key) >= LEAST_BYTES
@@ -175,7 +175,7 @@ def key_files(key: bytes | None) -> Files:
 
 
 def said_of_keys(key: bytes | None, coordinator_is_board: bool) -> Sequence[str]:
-    """Lines of the README."""
+    """Return lines of the README."""
     if key is None:
         return [
             "There is no authentication: keep the boards in a network of their own, or export with a key:",
@@ -183,8 +183,8 @@ def said_of_keys(key: bytes | None, coordinator_is_board: bool) -> Sequence[str]
         ]
     run = "" if coordinator_is_board else " Give it to `cluster run` by `--key-file KEY`."
     return [
-        f"All boards have the key in `{KEY_FILE}` and serve nobody without it; messages are signed, not",
+        f"All boards have the key in `{KEY_FILE}` and refuse devices without it; messages are signed, not",
         f"encrypted.{run}",
-        "Keep that file, and what is compiled with it, to yourself: `.gitignore` names it, and whoever reads a board's",
-        "flash has the key. For another one: `head -c 32 /dev/urandom > KEY`, export again with `--force`, flash all.",
+        "Keep that file and programs compiled with it secret: `.gitignore` names it, and a copy of a board's flash",
+        "contains the key. For another one: `head -c 32 /dev/urandom > KEY`, export again with `--force`, flash all.",
     ]

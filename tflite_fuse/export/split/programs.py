@@ -123,7 +123,7 @@ $begin$sums  const tflite_fuse_status status =
   tflite_fuse_node_open(&node, &worker, $which.transport(), frame, sessions, $sessions);
 $locked}
 
-// Serves whoever comes: the coordinator$others.
+// Serves the coordinator$others.
 void loop() {
 $serve}
 """)
@@ -203,14 +203,14 @@ void loop() {
 
 
 def fragment_files(where: str, title: str, fragment: bytes, buffer_bytes: int) -> dict[str, str]:
-    """``fragment.h`` and ``fragment.c`` below ``where``."""
+    """Return ``fragment.h`` and ``fragment.c`` below ``where``."""
     header = _FRAGMENT_HEADER.substitute(title=comment(title), bytes=len(fragment), buffer=max(1, buffer_bytes))
     array = byte_array("const unsigned char fragment[FRAGMENT_BYTES] IN_FLASH", fragment)
     return {f"{where}fragment.h": header, f"{where}fragment.c": _FRAGMENT + array}
 
 
 def worker_program(place: Place, title: str, peers: int, coordinator_is_board: bool, lock: Lock, sums: bool) -> str:
-    """``main.cpp`` of a worker that talks to so many others; ``sums``: has layers that are cut by input channels."""
+    """Return ``main.cpp`` of a worker with so many peers; ``sums``: it has layers that are cut by input channels."""
     include, server, client, using = _NETWORKS[place.way]
     sessions = peers + 1
     if place.way is Way.SERIAL:
@@ -276,7 +276,7 @@ def coordinator_program(
     all_names: Sequence[str],
     lock: Lock,
 ) -> str:
-    """``main.cpp`` of the coordinator."""
+    """Return ``main.cpp`` of the coordinator."""
     lines = [each for each in workers if each.way is Way.SERIAL]
     networked = [each for each in workers if each.way is not Way.SERIAL]
     way = place.way if networked else Way.SERIAL

@@ -1,4 +1,4 @@
-"""A PlatformIO project of a split: an environment for every device, the library, and how to go on."""
+"""A PlatformIO project of a split: an environment for every device, the library, and a README."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ build_src_filter = +<$env/>
 """)
 
 _NETWORK = """\
-// The network all boards are in. Yours to change.
+// The network of all boards. Yours to change.
 #ifndef NETWORK_H_
 #define NETWORK_H_
 
@@ -63,12 +63,12 @@ _NETWORK = """\
 
 @dataclass(frozen=True)
 class SplitExport:
-    """What an export of a split wrote.
+    """The result of an export of a split.
 
     Attributes:
         files: paths of all files, sorted.
-        places: the devices there are programs for.
-        notes: what the user should know, one sentence each.
+        places: the devices with programs.
+        notes: one sentence each.
     """
 
     files: tuple[Path, ...]
@@ -76,7 +76,7 @@ class SplitExport:
     notes: tuple[str, ...]
 
     def to_json(self, format: str, directory: Path) -> dict[str, Any]:
-        """The object that ``export --json`` prints."""
+        """Return the object that ``export --json`` prints."""
         devices = [{"name": each.name, "env": each.env, "board": each.board.board} for each in self.places]
         return {
             "schema": EXPORT_SCHEMA,
@@ -99,15 +99,15 @@ def export_split(
     """Write a project with a program for every device of a split.
 
     Args:
-        source: what ``split -o`` wrote.
-        directory: where to; made with its parents if it does not exist. Complete afterwards, or as it was.
+        source: the folder that ``split -o`` wrote.
+        directory: the project's folder; made with its parents if it does not exist. Complete afterwards, or unchanged.
         format: ``platformio``.
         force: write into a directory that is not empty. Other files in it stay.
-        key: what all devices have; None for none.
+        key: the key of all devices; None for none.
 
     Raises:
         UsageError: another format; a folder that cannot be used or is none of a split; a device that
-            cannot do its part.
+            cannot execute its part.
         RuntimeUnavailableError: this installation lacks the library's sources.
     """
     target = Path(directory)
@@ -151,7 +151,7 @@ def _devices(deployment: Deployment, places: Sequence[Place], locks: Mapping[int
 
 
 def _locks(deployment: Deployment, places: Sequence[Place], has_key: bool) -> dict[int, Lock]:
-    """Of every device there is a program for."""
+    """Return the lock of every device with a program."""
     networked = any(each.way is not Way.SERIAL for each in places if each.number != COORDINATOR)
     return {
         each.number: lock_of(each, has_key, "WORKERS", "&coordinator.node", in_network=networked)
@@ -214,7 +214,7 @@ def _readme(places: Sequence[Place], key: bytes | None) -> str:
 
 
 def _where(place: Place) -> str:
-    """Where a worker is, for people."""
+    """Return where a worker is, for people."""
     if place.line:
         return f"{place.board.title}, its Serial1 joined to {place.line} of the coordinator"
     if place.way is Way.SERIAL:
