@@ -15,7 +15,7 @@ from scripts.zoo import networks
 from scripts.zoo.architectures import build_architecture
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.model import load_model, serialize_model
-from tflite_fuse.pages.charts import arena_chart, front_chart
+from tflite_fuse.pages.charts import Dot, arena_chart, front_chart
 from tflite_fuse.report.arena_map import arena_map
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
@@ -53,7 +53,7 @@ def main() -> None:
     arena_chart(before, "as it is", before.head_bytes).save(folder / "arena_before.svg")
     arena_chart(after, "rewritten", before.head_bytes).save(folder / "arena_after.svg")
     front = tflite_fuse.pareto(serialize_model(networks.inverted_residual_network(size=96)), input_mode="external")
-    points = [(row.ram_bytes, row.compute_factor) for row in front.rows]
+    points = [Dot(row.ram_bytes, row.compute_factor) for row in front.rows]
     front_chart(points, []).save(folder / "front.svg")
     draw_tiles(folder)
     for path in sorted(folder.glob("*.svg")):

@@ -7,32 +7,19 @@ from typing import Any
 
 import pytest
 
-from tflite_fuse.pages.charts import front_chart, live_chart
+from tflite_fuse.pages.charts import Dot, front_chart, live_chart
 
 matplotlib = pytest.importorskip("matplotlib")
 
 CROWDED = {
     "a front at the left edge": (
-        [(4_600, 3.3), (4_700, 1.6), (4_900, 1.0)],
-        [("before", 22_772, 1.0), ("after", 5_140, 1.0)],
-        [
-            ("head-patches", 4_600, 5.7),
-            ("stream-1d", 4_600, 3.3),
-            ("h-cache", 4_600, 3.3),
-            ("inverted-residual", 19_600, 2.1),
-            ("stream-2d", 4_800, 1.0),
-        ],
+        [Dot(4_600, 3.3, "least RAM"), Dot(4_700, 1.6), Dot(4_900, 1.0, "F <= 1")],
+        [Dot(22_772, 1.0, "before"), Dot(5_140, 1.0, "after")],
     ),
-    "schemes that bring nothing": (
-        [(1_480, 1.0)],
-        [("before", 2_256, 1.0), ("after", 1_464, 1.0)],
-        [(name, 2_240, 1.0) for name in ("stream-1d", "head-patches", "stream-2d")] + [("h-cache", 1_510, 1.0)],
-    ),
-    "all beside the result": (
-        [(1_500, 1.0)],
-        [("before", 9_316, 1.0), ("after", 1_524, 1.0)],
-        [(name, 1_500, 1.0) for name in ("stream-1d", "head-patches", "h-cache", "stream-2d")]
-        + [("inverted-residual", 8_100, 1.0)],
+    "all beside the result": ([Dot(1_500, 1.0, "least RAM")], [Dot(9_316, 1.0, "before"), Dot(1_524, 1.0, "after")]),
+    "a dense front": (
+        [Dot(11_000 + 40 * at, 2.0 - 0.03 * at, "F <= 1.3" if at % 9 == 4 else "") for at in range(30)],
+        [Dot(11_900, 1.2, "after")],
     ),
 }
 
@@ -48,14 +35,22 @@ def extents(chart: Any) -> tuple[dict[str, Any], Any]:
         return {each.get_text(): each.get_window_extent() for each in axes.texts}, axes.bbox
 
 
-@pytest.mark.parametrize("points, marks, schemes", CROWDED.values(), ids=CROWDED)
-def test_names_of_a_front_are_apart_and_inside(points: Any, marks: Any, schemes: Any) -> None:
-    found, axes = extents(front_chart(points, marks, schemes=schemes))
-    assert len(found) == len(marks) + len(schemes)
+@pytest.mark.parametrize("points, marks", CROWDED.values(), ids=CROWDED)
+def test_names_of_a_front_are_apart_and_inside(points: Any, marks: Any) -> None:
+    found, axes = extents(front_chart(points, marks))
+    assert {f"{dot.name} {dot.ram:,}" for dot in (*points, *marks) if dot.name} <= set(found)
     for one, other in combinations(found, 2):
         assert not found[one].padded(-1).overlaps(found[other].padded(-1)), (one, other)
     for name, box in found.items():
         assert axes.x0 <= box.x0 and box.x1 <= axes.x1 and axes.y0 <= box.y0 and box.y1 <= axes.y1, name
+
+
+def test_boards_have_their_limits_written_apart() -> None:
+    limits = [("nucleo_f103rb", 15_360), ("zero", 24_576), ("nicla_sense_me", 48_216)]
+    found, _ = extents(front_chart([Dot(11_000, 2.0)], [Dot(82_304, 1.0, "before")], limits))
+    assert {"nucleo_f103rb 15.36k", "zero 24.58k", "nicla_sense_me 48.22k"} <= set(found)
+    for one, other in combinations(found, 2):
+        assert not found[one].overlaps(found[other]), (one, other)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 40])

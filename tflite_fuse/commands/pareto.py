@@ -13,7 +13,7 @@ from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import require_apart
-from tflite_fuse.pages.charts import front_chart, require_plottable
+from tflite_fuse.pages.charts import Dot, front_chart, require_plottable
 from tflite_fuse.passes.options import FuseOptions
 
 
@@ -36,8 +36,8 @@ def pareto(
     with Status("searching", as_json or as_csv):
         front = tflite_fuse.pareto(model, **options)
     if plot is not None:
-        points = [(row.ram_bytes, row.compute_factor) for row in front.rows]
-        front_chart(points, [("unfused", front.unfused_ram_bytes, 1.0)], unit=front.unit).save(plot)
+        points = [Dot(row.ram_bytes, row.compute_factor, ", ".join(row.marks[:1])) for row in front.rows]
+        front_chart(points, [Dot(front.unfused_ram_bytes, 1.0, "unfused")], unit=front.unit).save(plot)
     if as_json:
         print_json(front.to_json())
     elif as_csv:

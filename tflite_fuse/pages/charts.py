@@ -1,7 +1,7 @@
 """Pictures of memory, drawn by matplotlib (extra ``report``): the arena over time, working sets, the front.
 
 Each is a figure in colours for white paper. As a file it stays so; inside a page ``inline`` makes them follow the page
-and adds what is shown when the pointer rests on something.
+and marks the parts, and where the axes are, for the page's script.
 """
 
 from __future__ import annotations
@@ -37,9 +37,6 @@ COLOURS = {
 
 FORMATS = (".svg", ".png")
 
-MOST_BOXES = 600
-"""Of more, the largest are drawn each by itself, and told about."""
-
 MOST_EDGED = 300
 """Steps of a picture in which edges differ visibly from what they surround."""
 
@@ -68,7 +65,7 @@ _XLINK = "http://www.w3.org/1999/xlink"
 
 @dataclass
 class Chart:
-    """A figure, and what is shown about its parts: from their ids to sentences."""
+    """A figure, and what is shown about its parts: from their ids to sentences, empty for those a script looks for."""
 
     figure: Any
     style: dict[str, Any]
@@ -88,7 +85,8 @@ class Chart:
                     parent.remove(child)
         for name in ("width", "height", "version"):
             root.attrib.pop(name, None)
-        root.attrib.update({"role": "img", "aria-label": title})
+        axes = " ".join(f"{each:g}" for each in self._axes())
+        root.attrib.update({"role": "img", "aria-label": title, "data-axes": axes})
         self._tell(root)
         ElementTree.register_namespace("", _SVG)
         ElementTree.register_namespace("xlink", _XLINK)
@@ -103,17 +101,25 @@ class Chart:
             self.figure.savefig(stream, format=format, dpi=160, metadata=metadata, transparent=clear)
         return stream.getvalue()
 
+    def _axes(self) -> tuple[float, ...]:
+        """Left, top, right and bottom of the axes in units of the element, then the values there."""
+        (axes,), (width, height) = self.figure.axes, (72 * inches for inches in self.figure.get_size_inches())
+        place, (left, right), (bottom, top) = axes.get_position(), axes.get_xlim(), axes.get_ylim()
+        corners = place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height
+        return *corners, left, top, right, bottom
+
     def _tell(self, root: ElementTree.Element) -> None:
-        """Adds titles, and drops ids nothing refers to: several charts share a page."""
+        """Adds titles and names of parts, and drops ids nothing refers to: several charts share a page."""
         text = ElementTree.tostring(root, encoding="unicode")
         used = set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text))
         for element in root.iter():
             name = element.get("id")
             if name in self.told:
-                title = ElementTree.Element(f"{{{_SVG}}}title")
-                title.text = self.told[name]
-                element.insert(0, title)
-                element.set("class", "told")
+                element.set("data-part", name)
+                if self.told[name]:
+                    title = ElementTree.Element(f"{{{_SVG}}}title")
+                    title.text = self.told[name]
+                    element.insert(0, title)
             if name is not None and name not in used:
                 del element.attrib["id"]
 
@@ -174,18 +180,17 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None, legend: boo
         legend: whether it says what the colours mean, for a picture without a page around it.
     """
     with _drawing((4.6, 3.1), title) as (chart, axes):
-        boxes = sorted(shown.boxes, key=lambda box: -box.nbytes)
-        _together(axes, boxes[MOST_BOXES:])
-        boxes = sorted(boxes[:MOST_BOXES], key=lambda box: (box.kind == "ring", -box.nbytes))
-        edge = {"edgecolor": COLOURS["ink"], "linewidth": 0.25 if len(shown.steps) <= MOST_EDGED else 0, "alpha": 0.8}
-        for number, box in enumerate(boxes):
-            (left, offset), width = _corner(box), _width(box)
-            _box(axes, (left, offset), width, box.nbytes, f"box{number}", facecolor=COLOURS[box.kind], **edge)
-            chart.told[f"box{number}"] = _told(box, shown.steps)
+        for kind in _KINDS:
+            boxes = [(*_corner(box), _width(box), box.nbytes) for box in shown.boxes if box.kind == kind]
+            edge = {"edgecolor": COLOURS["ink"], "linewidth": 0.25 if len(shown.steps) <= MOST_EDGED else 0}
+            _outline(axes, boxes, facecolor=COLOURS[kind], alpha=0.8, gid=kind, **edge)
+            chart.told[kind] = ""
         axes.set_xlim(-1.5, max(len(shown.steps) - 0.5, 0.5))
         axes.set_ylim(0, (top or shown.head_bytes or 1) * 1.04)
-        axes.set_title(title, loc="left", y=1.0)
+        axes.set_title(title, loc="left", y=1.0, gid="title")
         _whole(axes)
+        axes.xaxis.set_gid("steps")
+        chart.told |= {"title": "", "steps": ""}
         axes.set_xlabel("step (operator)")
         _in_bytes(axes, "bytes of the head")
         if legend:
@@ -218,47 +223,29 @@ def _width(box: Box) -> float:
     return box.last - box.first + 1 - (2 * _INSET if box.kind == "ring" else 0.0)
 
 
-def _together(axes: Axes, boxes: Sequence[Box]) -> None:
-    """The small ones of very many: one shape of each kind, with nothing told about its parts."""
+def _outline(axes: Axes, boxes: Sequence[tuple[float, float, float, float]], **look: Any) -> None:
+    """Boxes as one shape: an element for each makes a page large and slow to draw.
+
+    Args:
+        axes: whose limits are set by hand.
+        boxes: left, bottom, width and height.
+        look: of the shape.
+    """
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path as Outline
 
-    for kind in dict.fromkeys(box.kind for box in boxes):
-        corners = [(*_corner(box), _width(box), box.nbytes) for box in boxes if box.kind == kind]
-        outlines = [
-            Outline([(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)], closed=True) for x, y, w, h in corners
-        ]
-        look = {"facecolor": COLOURS[kind], "linewidth": 0, "alpha": 0.8}
+    outlines = [Outline([(x, y), (x + w, y), (x + w, y + h), (x, y + h), (x, y)], closed=True) for x, y, w, h in boxes]
+    if outlines:
         axes.add_artist(PathPatch(Outline.make_compound_path(*outlines), **look))
-
-
-def _box(axes: Axes, corner: tuple[float, float], width: float, height: float, gid: str, **look: Any) -> None:
-    """A rectangle within limits that are set by hand: axes that look for them take longer than to draw it."""
-    from matplotlib.patches import Rectangle
-
-    axes.add_artist(Rectangle(corner, width, height, gid=gid, **look))
-
-
-def _told(box: Box, steps: Sequence[str]) -> str:
-    def name(step: int) -> str:
-        return "the start" if step < 0 else steps[step]
-
-    life = f"in {name(box.first)}" if box.first == box.last else f"from {name(box.first)} to {name(box.last)}"
-    what = {"tensor": "tensor", "scratch": "", "ring": "line buffer of"}[box.kind]
-    return f"{what} {box.name}: {box.nbytes:,} bytes at {box.offset:,}, {life}".strip()
 
 
 def live_chart(steps: Sequence[dict[str, Any]], title: str, top: int | None = None) -> Chart:
     """The working set of every operator as a bar, the bottleneck in another colour."""
     with _drawing((4.6, 2.3), f"live {title}") as (chart, axes):
         sizes = [step["working_set_bytes"] for step in steps]
-        if len(steps) > MOST_BOXES:
-            axes.fill_between(range(len(sizes)), sizes, step="mid", color=COLOURS["tensor"], linewidth=0)
-        else:
-            for number, (size, step) in enumerate(zip(sizes, steps, strict=True)):
-                colour = COLOURS["peak" if step["bottleneck"] else "tensor"]
-                _box(axes, (number - 0.45, 0), 0.9, size, f"bar{number}", color=colour)
-                chart.told[f"bar{number}"] = f"{step['name']}: {step['working_set_bytes']:,} bytes live"
+        for colour, peak in (("tensor", False), ("peak", True)):
+            at = [number for number, step in enumerate(steps) if step["bottleneck"] is peak]
+            _outline(axes, [(number - 0.45, 0, 0.9, sizes[number]) for number in at], color=COLOURS[colour])
         axes.set_xlim(-0.7, max(len(sizes) - 0.3, 0.7))
         axes.set_ylim(0, (top or max(sizes, default=1) or 1) * 1.04)
         axes.set_title(title, loc="left", y=1.0)
@@ -268,59 +255,76 @@ def live_chart(steps: Sequence[dict[str, Any]], title: str, top: int | None = No
     return chart
 
 
+@dataclass(frozen=True)
+class Dot:
+    """A point of a front.
+
+    Attributes:
+        ram: bytes.
+        factor: compute over that of the unfused model.
+        name: written beside it together with its bytes; empty for a point of many, whose bytes are written where there
+            is room.
+    """
+
+    ram: int
+    factor: float
+    name: str = ""
+
+    @property
+    def place(self) -> tuple[int, float]:
+        """Return RAM in bytes and the factor."""
+        return self.ram, self.factor
+
+
 def front_chart(
-    points: Sequence[tuple[int, float]],
-    marks: Sequence[tuple[str, int, float]],
+    points: Sequence[Dot],
+    marks: Sequence[Dot],
     limits: Sequence[tuple[str, int]] = (),
     unit: str = "multiply-accumulates",
-    schemes: Sequence[tuple[str, int, float]] = (),
 ) -> Chart:
-    """Trades of RAM for compute, to a logarithmic scale where the most is more than four times the least.
+    """Trades of RAM for compute, each axis to a logarithmic scale where the most is more than four times the least.
 
     Args:
-        points: (arena bytes, compute over that of the unfused model), estimates or placed.
-        marks: points with a name.
+        points: the front, RAM ascending.
+        marks: single models.
         limits: RAM of boards, with their names.
         unit: what compute is counted in.
-        schemes: points of published schemes.
     """
     with _drawing((4.6, 3.0), "front") as (chart, axes):
-        axes.plot(
-            *zip(*points, strict=True), "o-", color=COLOURS["tensor"], markersize=4, linewidth=1
-        ) if points else None
-        for _, ram, factor in marks:
-            axes.plot([ram], [factor], "D", color=COLOURS["peak"], markersize=5)
-        for name, ram, factor in schemes:
-            axes.plot([ram], [factor], "x", color=COLOURS["ring"], markersize=5, gid=f"scheme-{name}")
-            chart.told[f"scheme-{name}"] = f"{name}: {ram:,} bytes, {factor:.2f} times the compute"
+        axes.plot(*zip(*(dot.place for dot in points), strict=True), "-", color=COLOURS["tensor"]) if points else None
+        for number, dot in enumerate(points):
+            axes.plot(*dot.place, "o", color=COLOURS["tensor"], markersize=4, gid=f"point{number}")
+            chart.told[f"point{number}"] = f"{dot.ram:,} bytes, {dot.factor:.2f} times the {unit}"
+        for dot in marks:
+            axes.plot(*dot.place, "D", color=COLOURS["peak"], markersize=5)
         axes.margins(0.15, 0.25)
-        factors = [factor for _, factor in points] + [factor for _, _, factor in (*marks, *schemes)]
-        if factors and max(factors) > 4 * min(factors):
+        dots = (*points, *marks)
+        if dots and max(dot.factor for dot in dots) > 4 * min(dot.factor for dot in dots):
             _several_times(axes)
+        if dots and max(dot.ram for dot in dots) > 4 * min(dot.ram for dot in dots):
+            axes.set_xscale("log", subs=(2, 5))
         for number, (name, ram) in enumerate(limits):
             axes.axvline(ram, color=COLOURS["muted"], linewidth=0.8, linestyle="--", gid=f"limit{number}")
             chart.told[f"limit{number}"] = f"{name} has {ram:,} bytes for an arena"
         axes.autoscale_view()  # names stand where the axes say, which are not looked at again before they are drawn
-        above(chart.figure, axes, limits)
-        _name(axes, marks, schemes, points)
+        above(chart.figure, axes, [(f"{name} {_short(ram)}", ram) for name, ram in limits])
+        _name(axes, points, marks)
         axes.set_xlabel("arena in bytes")
-        axes.xaxis.set_major_formatter(lambda value, _: _short(value))
+        for set_formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+            set_formatter(lambda value, _: _short(value))
         axes.set_ylabel(f"{unit}, as it is = 1")
     return chart
 
 
-def _name(
-    axes: Axes,
-    marks: Sequence[tuple[str, int, float]],
-    schemes: Sequence[tuple[str, int, float]],
-    points: Sequence[tuple[int, float]],
-) -> None:
-    """Names of marks, then of schemes, beside what is drawn."""
-    drawn = {*points, *(each[1:] for each in (*marks, *schemes))}
-    taken = [around(axes, axes.transData.transform(each), (-3, -3, 3, 3)) for each in drawn]
-    for size, named in ((8, marks), (6, schemes)):
-        for name, ram, factor in sorted(named, key=lambda each: each[1:]):
-            beside(axes, name, (ram, factor), taken, size)
+def _name(axes: Axes, points: Sequence[Dot], marks: Sequence[Dot]) -> None:
+    """Names and bytes beside marks and named points, then bytes of other points where there is room."""
+    taken = [around(axes, axes.transData.transform(dot.place), (-3, -3, 3, 3)) for dot in (*points, *marks)]
+    for size, dots in ((8, marks), (7, [dot for dot in points if dot.name])):
+        for dot in sorted(dots, key=lambda dot: dot.place):
+            beside(axes, f"{dot.name} {dot.ram:,}", dot.place, taken, size)
+    for dot in points:
+        if not dot.name and dot.place not in [mark.place for mark in marks]:
+            beside(axes, f"{dot.ram:,}", dot.place, taken, crowded=False)
 
 
 def _several_times(axes: Axes) -> None:
@@ -342,4 +346,4 @@ def _in_bytes(axes: Axes, label: str) -> None:
 
 
 def _short(value: float) -> str:
-    return f"{value / 1e6:g}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
+    return f"{value / 1e6:.4g}M" if value >= 1e6 else f"{value / 1e3:.4g}k" if value >= 1e3 else f"{value:g}"

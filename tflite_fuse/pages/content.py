@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from tflite_fuse.cost.instructions import Target, prediction_error
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
 from tflite_fuse.emit.block_plan import BlockPlan
-from tflite_fuse.emit.in_model import blocks_in, with_plans
+from tflite_fuse.emit.in_model import blocks_in, executed_macs, with_plans
 from tflite_fuse.emit.outside import lowerings_for
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.ir.block import StageKind, Storage
@@ -38,15 +37,21 @@ from tflite_fuse.report.notebook import printable
 from tflite_fuse.report.wording import general, grouped
 from tflite_fuse.rewriting.figures import expected_instructions
 from tflite_fuse.rewriting.guess import validate_any
+from tflite_fuse.rewriting.trades import trades_as_written
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.fusion_front import SearchOptions
-from tflite_fuse.search.narrow_front import NarrowPoint, narrow_front, narrow_overview, unbeaten
+from tflite_fuse.search.narrow_front import NarrowPoint, narrow_overview
 from tflite_fuse.search.schemes import Scheme
 
 PAGE_SCHEMA = "tflite-fuse/page/1"
 
 MOST_SHOWN = 2000
 """Operators of a model that a page is made of."""
+
+MOST_BOXES = 600
+"""Boxes of an arena that a page has as data: of more, the largest."""
+
+BOX_KINDS = ("tensor", "scratch", "ring")
 
 MOST_SEARCHED = 500
 """Operators of a model whose trades are searched for a page: its reader likes to wait for no more."""
@@ -117,7 +122,9 @@ def page_content(
         ]
         maps = arena_map(first), arena_map(second)
         certificate = validate_any(first, second)
-        front, schemes = _front(first)
+        packed = _Packed()
+        arena = {"before": packed.map(maps[0]), "after": packed.map(maps[1])}
+        front, schemes = _front(first, core, runtime, packed), _schemes(first)
         told = looks[0].result(), looks[1].result()
     compared = api.verify(before, after, inputs=inputs, progress=progress) if inputs else None
     figures = [_figures(model, each, core) for model, each in zip((first, second), told, strict=True)]
@@ -135,6 +142,7 @@ def page_content(
         "prediction_error": asdict(prediction_error(core)),
         "boards": _boards(figures[0], figures[1]),
         "front": front,
+        "arena": {"names": list(packed.names), "kinds": list(BOX_KINDS)} | arena,
         "blocks": [_block(second, index, plan) for index, plan in blocks_in(second).items()],
         "held": _held(told[1]),
         "schemes": schemes,
@@ -189,26 +197,69 @@ def _boards(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _front(model: Model) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What a quick search expects of a model: its trades, RAM ascending, and what each published scheme comes to at its
-    least RAM, where it makes a block. Empty where there is too much to search, or nothing."""
+class _Packed:
+    """Arena maps as JSON, whose texts are numbers in one list: the same tensors are in many maps."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+
+    def map(self, shown: ArenaMap) -> dict[str, Any]:
+        """Return a map: its largest boxes as [name, kind, first step, last step, offset, bytes]."""
+        largest = sorted(shown.boxes, key=lambda box: -box.nbytes)[:MOST_BOXES]
+        return {
+            "head_bytes": shown.head_bytes,
+            "steps": list(map(self._number, shown.steps)),
+            "boxes": [
+                [self._number(box.name), BOX_KINDS.index(box.kind), box.first, box.last, box.offset, box.nbytes]
+                for box in largest
+            ],
+        }
+
+    def _number(self, name: str) -> int:
+        return self.names.setdefault(name, len(self.names))
+
+
+def _front(model: Model, core: Target, runtime: str, packed: _Packed) -> list[dict[str, Any]]:
+    """The trades of a model as ``pareto`` places them, RAM ascending; empty where there is too much to search."""
     if len(model.main.operators) > MOST_SEARCHED:
-        return [], []
+        return []
+    options = FuseOptions(goal=Goal(least_ram=True), cost="instructions", target=core.value, runtime=runtime)
+    try:
+        report, models = trades_as_written(model, options, "")
+    except LimitError:
+        return []
+    return [
+        {
+            "ram_bytes": row.ram_bytes,
+            "macs": sum(executed_macs(each)),
+            "instructions": row.work,
+            "compute_factor": row.compute_factor,
+            "blocks": len(row.blocks),
+            "fused": [f"{first} to {last} ({count})" for first, last, count, _ in row.blocks],
+            "marks": list(row.marks),
+            "arena": packed.map(arena_map(each)),
+        }
+        for row, each in zip(report.rows, models, strict=True)
+    ]
+
+
+def _schemes(model: Model) -> list[dict[str, Any]]:
+    """What a quick search expects of each published scheme at its least RAM, where it makes a block."""
+    if len(model.main.operators) > MOST_SEARCHED:
+        return []
     published = [scheme for scheme in Scheme if scheme is not Scheme.AUTO]
-    searched, known = list(map(_searched, published)), remove_plan(model)
-    found: list[NarrowPoint] = []
+    searched = list(map(_searched, published))
     least: dict[Scheme, NarrowPoint] = {}
-    for ordered in quick_orders(prepared(known)):
-        points, others = narrow_overview(_graph(ordered), _searched(Scheme.AUTO), searched)
-        found += points
+    for ordered in quick_orders(prepared(remove_plan(model))):
+        _, others = narrow_overview(_graph(ordered), _searched(Scheme.AUTO), searched)
         for scheme, point in zip(published, others, strict=True):
             if point is not None and (scheme not in least or point.ram_bytes < least[scheme].ram_bytes):
                 least[scheme] = point
-    if predict_tail(program_of(model), offsets=read_plan(model)).variables:
-        with suppress(LimitError):
-            found += narrow_front(_graph(prepared(known, states=True)), _searched(Scheme.AUTO))
-    schemes = [{"scheme": scheme.value} | _told(point) for scheme, point in least.items() if point.blocks]
-    return list(map(_told, unbeaten(found))), schemes
+    return [
+        {"scheme": scheme.value, "ram_bytes": point.ram_bytes, "macs": point.work, "blocks": point.blocks}
+        for scheme, point in least.items()
+        if point.blocks
+    ]
 
 
 def _graph(model: Model) -> PricedProgram:
@@ -217,10 +268,6 @@ def _graph(model: Model) -> PricedProgram:
 
 def _searched(scheme: Scheme) -> SearchOptions:
     return FuseOptions(goal=Goal(least_ram=True), scheme=scheme).search()
-
-
-def _told(point: NarrowPoint) -> dict[str, Any]:
-    return {"ram_bytes": point.ram_bytes, "macs": point.work, "blocks": point.blocks}
 
 
 def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:

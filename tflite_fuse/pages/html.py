@@ -1,8 +1,11 @@
-"""One self-contained page: text by a template, pictures inline, nothing from a network."""
+"""One self-contained page: text by a template, pictures inline, a script for its data, nothing from a network."""
 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,13 @@ from tflite_fuse import __version__
 from tflite_fuse.boards.fit import default_reserve
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.errors import RuntimeUnavailableError, how_to_install
-from tflite_fuse.pages.charts import Chart, arena_chart, front_chart, live_chart
+from tflite_fuse.pages.charts import Chart, Dot, arena_chart, front_chart, live_chart
 from tflite_fuse.pages.content import Content
+from tflite_fuse.report.arena_map import ArenaMap
 from tflite_fuse.report.report import change
 
 TEMPLATE = Path(__file__).with_name("page.html.jinja")
+SCRIPT = Path(__file__).with_name("page.js")
 
 ROWS = (
     ("arena_bytes", "arena to allocate"),
@@ -45,9 +50,12 @@ def page_html(content: Content) -> str:
     charts = {name: Markup(chart.inline(title)) for name, (chart, title) in _charts(content).items()}
     # No "<" can end the element the figures are in.
     document = Markup(json.dumps(page).replace("<", "\\u003c"))
+    script = SCRIPT.read_text(encoding="utf-8")
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     told = {"page": page, "rows": ROWS, "charts": charts, "document": document, "version": __version__}
-    text: str = template.render(told, change=change)
+    # A browser runs the script of this hash and no other, whatever a model's names are.
+    allowed = b64encode(sha256(script.encode()).digest()).decode()
+    text: str = template.render(told, change=change, script=Markup(script), allowed=allowed)
     return text
 
 
@@ -60,23 +68,41 @@ def _charts(content: Content) -> dict[str, tuple[Chart, str]]:
         "arena_after": (arena_chart(content.after, "after", max(heads)), "the arena after"),
         "live_before": (live_chart(page["steps"]["before"], "before", top), "working sets before"),
         "live_after": (live_chart(page["steps"]["after"], "after", top), "working sets after"),
-        "front": (_front(page), "RAM against compute"),
+    } | _fronts(page)
+
+
+def _fronts(page: dict[str, Any]) -> dict[str, tuple[Chart, str]]:
+    """Both models with the front between them and boards, and the front by itself, where it is not all in one place."""
+    before, after = (Dot(each["arena_bytes"], _times(page, each), name) for name, each in page["figures"].items())
+    marks = [Dot(*before.place, "before and after")] if before.place == after.place else [before, after]
+    named = [each["marks"][-1:] if at else ["least RAM"] for at, each in enumerate(page["front"])]
+    points = [
+        Dot(each["ram_bytes"], each["compute_factor"], "".join(name))
+        for each, name in zip(page["front"], named, strict=True)
+    ]
+    near, sizes = _near(points), [dot.ram for dot in marks]
+    overview = front_chart(points[:1], marks, _limits(min(sizes), max(sizes)), unit="instructions")
+    marks = [after] if near and after.ram <= near[-1].ram * 1.05 else []
+    closely = front_chart(near, marks, _limits(near[0].ram, near[-1].ram) if near else (), unit="instructions")
+    highest = max((each["arena"]["head_bytes"] for each in page["front"]), default=1)
+    empty = arena_chart(ArenaMap((), highest, ()), "at this point")
+    return {
+        "overview": (overview, "RAM against compute"),
+        "front": (closely, "the front"),
+        "point": (empty, "the arena at a point of the front"),
     }
 
 
-def _front(page: dict[str, Any]) -> Chart:
-    before, after = page["figures"]["before"], page["figures"]["after"]
+def _times(page: dict[str, Any], figures: dict[str, Any]) -> float:
+    whole = page["figures"]["before"]["instructions"]
+    return float(figures["instructions"] / whole) if whole else 1.0
 
-    def times(macs: int) -> float:
-        return macs / before["macs"] if before["macs"] else 1.0
 
-    points = [(point["ram_bytes"], times(point["macs"])) for point in page["front"]]
-    marks = [("before", before["arena_bytes"], 1.0), ("after", after["arena_bytes"], times(after["macs"]))]
-    if marks[0][1:] == marks[1][1:]:
-        marks = [("before and after", *marks[0][1:])]
-    schemes = [(each["scheme"], each["ram_bytes"], times(each["macs"])) for each in page["schemes"]]
-    sizes = [ram for _, ram, _ in marks]
-    return front_chart(points, marks, _limits(min(sizes), max(sizes)), schemes=schemes)
+def _near(points: Sequence[Dot]) -> Sequence[Dot]:
+    """Points without those at the end from which more than half of the picture would be empty."""
+    while len(points) > 3 and 2 * (points[-1].ram - points[-2].ram) > points[-1].ram - points[0].ram:
+        points = points[:-1]
+    return points
 
 
 def _limits(least: int, most: int) -> list[tuple[str, int]]:

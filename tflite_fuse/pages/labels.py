@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LETTER = 3.5
-"""Points a letter of 6 points is wide, about."""
+_LETTER = 4.1
+"""Points a letter of 7 points is wide, about."""
 
 Area = tuple[float, float, float, float]
 """Left, bottom, right and top, in points of 1/72 inch of the figure."""
@@ -32,17 +32,29 @@ def above(figure: Any, axes: Axes, named: Sequence[tuple[str, int]]) -> None:
         if row is None:
             rows.append(row := [])
         row.append(left + _LETTER * (len(name) + 1))
-        offset = (left - x, 2 + 8 * next(at for at, each in enumerate(rows) if each is row))
+        offset = (left - x, 2 + 9 * next(at for at, each in enumerate(rows) if each is row))
         axes.annotate(
-            name, (value, 1), xycoords=axes.get_xaxis_transform(), xytext=offset, textcoords="offset points", fontsize=6
+            name, (value, 1), xycoords=axes.get_xaxis_transform(), xytext=offset, textcoords="offset points", fontsize=7
         )
-    figure.subplots_adjust(top=1 - (8 * len(rows) + 6) / height)
+    figure.subplots_adjust(top=1 - (9 * len(rows) + 6) / height)
 
 
-def beside(axes: Axes, name: str, point: tuple[float, float], taken: list[Area], size: float = 6) -> None:
-    """Write a name beside a point, where the fewest others are and inside the axes; ``taken`` grows by it."""
-    at, long = axes.transData.transform(point), _LETTER * len(name) * size / 6
-    offsets = [(x, y) for y in (-2.0, -9.0, 5.0, -16.0, 12.0, -23.0, 19.0) for x in (5.0, -5.0)]
+def beside(
+    axes: Axes, name: str, point: tuple[float, float], taken: list[Area], size: float = 7, crowded: bool = True
+) -> None:
+    """Write a name beside a point, where the fewest others are and inside the axes; ``taken`` grows by it.
+
+    Args:
+        axes: whose scales are final.
+        name: the text.
+        point: in the units of the axes.
+        taken: what others cover, points of 1/72 inch.
+        size: of the letters, in such points.
+        crowded: whether it is also written farther away, or where it covers others.
+    """
+    at, long = axes.transData.transform(point), _LETTER * len(name) * size / 7
+    heights = (-2.0, -9.0, 5.0, -16.0, 12.0, -23.0, 19.0)
+    offsets = [(x, y) for y in (heights if crowded else heights[:3]) for x in (5.0, -5.0)]
     areas = [
         around(axes, at, (x if x > 0 else x - long, y - 1, x + long if x > 0 else x, y + size)) for x, y in offsets
     ]
@@ -50,6 +62,8 @@ def beside(axes: Axes, name: str, point: tuple[float, float], taken: list[Area],
     room = (left, bottom, right, top)
     crowds = [sum(_meet(area, other) for other in taken) + _OUTSIDE * (not _within(area, room)) for area in areas]
     best = crowds.index(min(crowds))
+    if crowds[best] and not crowded:
+        return
     side = "left" if offsets[best][0] > 0 else "right"
     axes.annotate(name, point, xytext=offsets[best], textcoords="offset points", ha=side, fontsize=size)
     taken.append(areas[best])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflite_fuse.cost.instructions import Core, Cycles, prediction_error
+from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
@@ -13,6 +14,7 @@ from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
+from tflite_fuse.passes.plan import Plan
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.report.front import FrontReport, FrontRow
 from tflite_fuse.rewriting.placed_front import (
@@ -34,12 +36,24 @@ def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
         options: of fusing; their goal is ignored.
         name: of the model.
     """
+    return _trades(model, options, name)[0]
+
+
+def trades_as_written(model: Model, options: FuseOptions, name: str) -> tuple[FrontReport, tuple[Model, ...]]:
+    """The same, and for each row of the report the model as a rewrite would write it. Raises: as ``api.pareto``."""
+    report, found = _trades(model, options, name)
+    plan = Plan(options.arena(), block_overlaps)
+    models = (point.site.maker.emit(point.program, point.blocks) for point in found.points)
+    return report, tuple(plan.run(each).model for each in models)
+
+
+def _trades(model: Model, options: FuseOptions, name: str) -> tuple[FrontReport, PlacedFront]:
     model = remove_plan(model)
     model = Int8Borders().run(model).model if options.int8_io else model
     meant = model if options.stream is None else to_stream(model, options.stream).model
     found = placed_front(prepared(meant, states=options.scheme is Scheme.AUTO), options, meant)
     as_it_is = as_it_was(model, options) if keeps_states(found) else None
-    return replace(front_report(name, found, options.counted, as_it_is), runtime=options.runtime)
+    return replace(front_report(name, found, options.counted, as_it_is), runtime=options.runtime), found
 
 
 def front_report(
