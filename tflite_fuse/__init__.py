@@ -11,7 +11,7 @@
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as typing's, which the command does not wait for before it can be interrupted
+TYPE_CHECKING = False  # as in typing, whose import would delay the handler of interrupts
 if TYPE_CHECKING:
     from tflite_fuse.api import (
         INPUT_MODES,
@@ -74,8 +74,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The interface when it is first used: an import of an error or the version does not wait for numpy."""
-    if name == "litert":  # a room of its own, so that `tflite_fuse.litert` needs no second import
+    """Import the interface on first use, so an import of an error or the version does not load numpy."""
+    if name == "litert":  # so that `tflite_fuse.litert` needs no import of its own
         return import_module("tflite_fuse.litert")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,7 +4,7 @@ from tflite_fuse.interrupts import end_on_interrupts
 
 
 def main() -> None:
-    """Run the command. Interrupts end it from here on, also while its modules are imported."""
+    """Run the command. From here on interrupts end it, also while its modules are imported."""
     end_on_interrupts()
     from tflite_fuse.cli import main as run
 

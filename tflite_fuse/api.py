@@ -1,4 +1,4 @@
-"""The Python interface: load, inspect, rewrite, verify. The command line is a thin skin over it."""
+"""The Python interface: load, inspect, rewrite, verify. The command line calls it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Result:
         from tflite_fuse.report.picture import arena_picture
 
         picture = ""
-        with contextlib.suppress(TfliteFuseError):  # a dynamic shape, say: then there is no arena to draw
+        with contextlib.suppress(TfliteFuseError):  # such as a dynamic shape: there is no arena to draw
             picture = arena_picture(arena_map(load_model(self.model)))
         return self.report._repr_html_() + picture
 
@@ -58,18 +58,18 @@ class Result:
 
 @checked
 def load(source: Source) -> Model:
-    """Read and check a model from a path or from bytes. Raises ModelError, UsageError."""
+    """Return a checked model from a path or from bytes. Raises ModelError, UsageError."""
     return load_model(source)
 
 
 @checked
 def inspect(source: Source, *, name: str | None = None, runtime: str = DEFAULT_RUNTIME) -> Inspection:
-    """What a model needs: figures, the memory table per operator, the bottleneck.
+    """Return a model's figures in bytes and multiply-accumulates, and its memory table per operator.
 
     Args:
         source: path or bytes of a .tflite file.
-        name: what to call it; its path unless given.
-        runtime: the runtime on the device, for which the arena must suffice.
+        name: of the model in the result; default: its path.
+        runtime: name of the runtime on the device, for which the arena must suffice.
 
     Raises:
         ModelError, UsageError: the model cannot be used, or there is no runtime of that name.
@@ -81,7 +81,7 @@ def inspect(source: Source, *, name: str | None = None, runtime: str = DEFAULT_R
 
 
 def look(model: Model, data: bytes, name: str, runtime: str = DEFAULT_RUNTIME) -> Inspection:
-    """Inspect a model that is loaded, as ``inspect`` does."""
+    """Inspect a loaded model, as ``inspect`` does."""
     model = with_plans(model)
     rows, notes = memory_table(model)
     found = figures(model, data, arena_in_file(model, data, runtime), runtime)
@@ -96,21 +96,22 @@ def look(model: Model, data: bytes, name: str, runtime: str = DEFAULT_RUNTIME) -
 
 @takes(RewriteOptions)
 def rewrite(source: Source, options: RewriteOptions) -> Result:
-    """Make a model need less RAM and compute the same bytes.
+    """Rewrite a model to need less RAM and compute the same bytes.
 
     Args:
         source: path or bytes of a .tflite file.
         {options}
 
-    Inputs that leave the arena leave the model; the report's ``outside`` lists them. Verification gives a model whose
-    ends became int8 what QUANTIZE makes of its input, and compares after DEQUANTIZE.
+    Inputs that leave the arena leave the model; the report's ``outside`` lists them. If inputs or outputs became int8,
+    verification
+    quantizes inputs as QUANTIZE does, and compares outputs after DEQUANTIZE.
 
     Raises:
         ModelError: the model is damaged.
         UsageError: unknown pass, scheme or target, unreadable path.
         LimitError: the goal cannot be reached, or no input can leave the arena.
         VerificationError: the rewritten model does not compute the same bytes (a defect of this package).
-        RuntimeUnavailableError: verification was asked for and no runtime is installed.
+        RuntimeUnavailableError: verification was requested and no runtime is installed.
     """
     _require_seed(options.seed)
     data, model = _read(source)
@@ -124,10 +125,11 @@ def rewrite(source: Source, options: RewriteOptions) -> Result:
 
 @takes(FuseOptions)
 def pareto(source: Source, options: FuseOptions) -> FrontReport:
-    """Trades of RAM for compute of a model, with the blocks that reach them.
+    """Return the Pareto front of RAM in bytes and compute of a model, with the blocks of each point.
 
-    RAM is the arena to allocate, as ``rewrite`` places it; what is kept from call to call is in
-    it. Compute is that of the model as it is: of a stream, the windowed one.
+    RAM is the arena to allocate, as ``rewrite`` places it, including states that are kept from call to call. Compute
+    factors relate to the
+    model as it is; for a stream, to the model over its window.
 
     Args:
         source: path or bytes of a .tflite file.
@@ -135,7 +137,7 @@ def pareto(source: Source, options: FuseOptions) -> FrontReport:
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
-        LimitError: no input can leave the arena, or the model can be no stream.
+        LimitError: no input can leave the arena, or the model cannot be a stream.
     """
     from tflite_fuse.rewriting.trades import trades
 
@@ -144,10 +146,11 @@ def pareto(source: Source, options: FuseOptions) -> FrontReport:
 
 @takes(MetricsOptions)
 def metrics(source: Source, options: MetricsOptions) -> dict[str, float]:
-    """What ``rewrite`` would reach, as flat numbers that are described in ``schemas/metrics.schema.json``.
+    """Return the metrics of a rewrite as flat numbers; ``schemas/metrics.schema.json`` describes them.
 
-    A model that cannot meet the goal is no error: ``feasible`` is 0 then, and ``ram_over_bytes``,
-    ``flash_over_bytes``, ``compute_over`` and ``input_over_bytes`` say how far off the nearest rewrite is.
+    A model that cannot meet the goal is no error: ``feasible`` is 0 then, and ``ram_over_bytes``, ``flash_over_bytes``,
+    ``compute_over`` and
+    ``input_over_bytes`` give the distance of the nearest rewrite.
 
     Args:
         source: path or bytes of a .tflite file.
@@ -165,20 +168,19 @@ def metrics(source: Source, options: MetricsOptions) -> dict[str, float]:
 
 @checked
 def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
-    """Run a model once in TFLM, fused ones with the C library compiled for this machine.
+    """Run a model once in TFLM, fused ones with the C library compiled for this machine, and return its outputs.
 
     Args:
         source: path or bytes of a .tflite file.
-        inputs: one array per input the original model had, of its shape and type, wherever the input is now. For a
-            streamed input also a function ``(y, x, count)`` that returns ``count`` pixels of row ``y`` from column
-            ``x`` on, as int8 array or bytes; it is asked from top to bottom, for no pixel twice.
-
-    Returns:
-        The model's outputs.
+        inputs: one array per input of the original model, of its shape and type, inside the arena or not. For a
+            streamed
+            input also a function ``(y, x, count)`` that returns ``count`` pixels of row ``y`` from column ``x`` on, as
+            int8
+            array or bytes; it is called from top to bottom, once for each pixel.
 
     Raises:
         ModelError: the model is damaged, or the runtime refuses it.
-        UsageError: an input does not fit, or a function gives too few pixels.
+        UsageError: an input does not fit, or a function returns too few pixels.
         RuntimeUnavailableError: no runtime is installed.
         Exception: whatever a function raises.
     """
@@ -198,27 +200,27 @@ def verify(
     mutants: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Run two models in TFLM and compare their outputs byte by byte; where one was made of the other, prove it as well.
+    """Run two models in TFLM, compare their outputs byte by byte, and prove the second if it is a rewrite of the first.
 
-    The second is taken for a rewrite of the first if it has fused blocks the first has not, or is proven to be one.
-    Then it is decoded and compared with the first, number by number, which needs no runtime: where there is none, or
-    where it refuses the first model, the proof stands alone and the result says why.
+    The second is taken as a rewrite if it has fused blocks that the first lacks, or is proven to be one. The proof
+    decodes it
+    and compares it with the first, number by number, without a runtime: if none is installed, or it refuses the first
+    model, only the proof is made and the result gives the reason.
 
-    Inputs of either that lie outside the arena are given there: a streamed one by a source that hands out each pixel
-    once.
+    Inputs outside the arena are supported; a streamed one is read from a source that returns each pixel once.
 
     Args:
         a, b: paths or bytes of .tflite files.
-        inputs: number of generated inputs: edge values first, then random ones, then ones that were searched for.
-        seed: of the random ones and of the search; None for any. The result has it.
+        inputs: number of generated inputs: edge values first, then random ones, then ones found by a search.
+        seed: of the random ones and of the search; None for any. The result contains it.
         data: an .npz file with the user's own inputs, instead of generated ones.
-        mutants: how many weights of blocks to change by one, to find out how many of them running would notice.
-        progress: called with (what is counted, done, total); a total of 0 is not known.
+        mutants: number of weights of blocks to change by one, to count how many of these errors the run would notice.
+        progress: called with (unit, done, total); a total of 0 is unknown.
 
     Raises:
         ModelError, UsageError: a model or the data cannot be used.
         VerificationError: the models have different inputs or outputs.
-        PlanError: the offline plan of one lets its tensors overwrite each other, so that what it computes is chance.
+        PlanError: the offline plan of one lets its tensors overwrite each other, so its results are undefined.
         RuntimeUnavailableError: no runtime is installed.
     """
     from tflite_fuse.pipelines.verifying import Pair, verify_pair
@@ -231,13 +233,13 @@ def verify(
 
 
 def _read(source: Source, name: str | None = None) -> tuple[bytes, Model]:
-    """The file, read once, and the model in it."""
+    """Return the file, read once, and the model in it."""
     data = read_source(source)
     return data, load_model(data, name or _name(source) or "the model")
 
 
 def _name(source: Source) -> str:
-    """The path; nothing for bytes."""
+    """Return the path; empty for bytes."""
     return str(Path(source)) if isinstance(source, (str, os.PathLike)) else ""
 
 

@@ -1,4 +1,4 @@
-"""What a result claims about itself."""
+"""Claims of optimality of results."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Claim:
-    """That there is nothing less, or how much less there might be.
+    """A claim that a result is the least, or a bound on how much less is possible.
 
     Attributes:
-        proven: whether the result needs ``bound_bytes`` and no more.
-        bound_bytes: bytes that nothing within the scope goes below, computed.
-        scope: bytes of what, and among which alternatives, in words.
+        proven: whether the result needs exactly ``bound_bytes``.
+        bound_bytes: lower bound in bytes over the scope.
+        scope: the quantity, and the alternatives it is the least of, in words.
     """
 
     proven: bool

@@ -1,7 +1,7 @@
-"""The command line: its commands (`commands/`, a file each) and how it ends.
+"""The command line: its commands (`commands/`, a file each) and its exit codes.
 
-Exit codes: 0 done; 1 the model does not meet what was asked (differs, does not fit); 2 bad usage or input; 3 a defect
-of this package; 130 interrupted. Names out of a model or a path are shown with their control characters escaped.
+Exit codes: 0 done; 1 the model does not meet the request (differs, does not fit); 2 bad usage or input; 3 a defect
+of this package; 130 interrupted. Control characters in names from a model or a path are escaped.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tflite_fuse.interrupts import end_on_interrupts
 
 ALONE = ("rewrite", "inspect", "verify", "pareto", "report", "sweep", "check", "export", "boards", "split")
 COMMANDS = {name: f"tflite_fuse.commands.{name}" for name in ALONE} | {"cluster": "tflite_fuse.commands.cluster"}
-"""Where the function, or the ``typer.Typer``, of a command's name is."""
+"""Module of each command, which has its function or ``typer.Typer`` by the command's name."""
 
 SELDOM = 200_000
-"""Objects between two looks for cycles: models have none and live to the end, so that the interpreter's own 700 cost a
-twentieth of a command's time."""
+"""Allocations between two collections of cycles: models have none and live to the end; the interpreter's default of 700
+takes a twentieth of a command's time."""
 
 _THREADS_OF_NUMPY = "OPENBLAS_NUM_THREADS"
-"""Nothing here multiplies matrices large enough for threads, and numpy starts one a core as it is imported: they wait
-busily for work, a twentieth of a command's time on two cores."""
+"""Set to 1: matrices here are too small for threads, and numpy's import starts one per core that waits busily, a
+twentieth of a command's time on two cores."""
 
 
 EXAMPLES = {
@@ -46,14 +46,14 @@ EXAMPLES = {
     "boards": "tflite-fuse boards esp32",
     "split": "tflite-fuse split model.tflite --workers workers.toml -o parts",
 }
-"""What to type, for the help of each command."""
+"""Example of each command for its help."""
 
 
 class Command(TyperCommand):
-    """A command whose help groups options under the headings of their panels, in plain text: brackets are no markup."""
+    """A command whose help groups options under their panels' headings, in plain text without markup."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Arguments, then every panel in the order in which its first option is declared."""
+        """Write the arguments, then every panel in the order of its first option."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             if (record := parameter.get_help_record(ctx)) is not None:
@@ -65,13 +65,13 @@ class Command(TyperCommand):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """An example, on a line that can be copied."""
+        """Write an example on a line of its own, for copying."""
         if self.name in EXAMPLES:
             formatter.write(f"\nExample:\n  {EXAMPLES[self.name]}\n")
 
 
 class Commands(TyperGroup):
-    """All commands; the module of one is imported when it is asked for, because all together take most of a second."""
+    """All commands; a command's module is imported on use, because all together take most of a second."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*COMMANDS]
@@ -88,7 +88,7 @@ class Commands(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is meant. Of a misspelt one all others are looked at, to say which is near."""
+        """Return the command; for a misspelt one import all, to suggest the nearest."""
         if args[0] not in COMMANDS:
             for name in COMMANDS:
                 self.get_command(ctx, name)
@@ -113,9 +113,7 @@ def _version(requested: bool) -> None:
 
 @app.callback()
 def _main(
-    log: Annotated[
-        Path | None, typer.Option("--log", help="Where to write what is needed to repair a defect, should one show.")
-    ] = None,
+    log: Annotated[Path | None, typer.Option("--log", help="File for details of a defect, if one occurs.")] = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
@@ -124,13 +122,13 @@ def _main(
 
 
 def _open_streams() -> None:
-    """Puts nothing in place of streams that came closed: else the next file opened would get their number, and be
-    printed into."""
+    """Open the null device for streams that came closed; otherwise the next opened file would get their number and
+    output."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the least number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the least free number: this one
     sys.stdin = sys.stdin or os.fdopen(0)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
@@ -147,12 +145,12 @@ def main() -> None:
     os.environ.setdefault(_THREADS_OF_NUMPY, "1")
     try:
         app()
-    except OSError as error:  # of --help and --version: commands answer theirs
+    except OSError as error:  # from --help and --version; commands handle theirs
         print(f"tflite-fuse: {refusal(error)}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or what is left is written as Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python writes the rest at exit
         sys.exit(2)
     finally:
-        gc.freeze()  # The interpreter ends with a look for cycles in all that is left, which dies with it anyway.
+        gc.freeze()  # skips the collection of cycles at exit
 
 
 if __name__ == "__main__":

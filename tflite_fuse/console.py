@@ -1,4 +1,4 @@
-"""What the command line prints, and how errors end: one sentence on stderr, an exit code, nothing else."""
+"""Output of the command line, and the end of errors: one sentence on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from tflite_fuse.memory.budget import heard_by
 from tflite_fuse.report.notebook import printable
 
 _PIPE_WIDTH = 200
-"""Columns of a table that goes into a pipe or a file, where no line must break."""
+"""Columns of a table in a pipe or a file, where lines must not break."""
 
 log_file: ContextVar[Path | None] = ContextVar("log_file", default=None)
-"""Where defects are written down, if the user said where."""
+"""File for details of defects, if the user gave one."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def console(stderr: bool = False) -> Console:
-    """Where to print: as wide as the terminal, or wide enough for a pipe; names hold no markup."""
+    """Return the console: as wide as the terminal, or wide enough for a pipe, without markup in names."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPE_WIDTH
     return Console(stderr=stderr, width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def answers_errors(command: F) -> F:
-    """Turn the project's errors into one sentence on stderr and an exit code."""
+    """Return a command that turns the project's errors into one sentence on stderr and an exit code."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -69,23 +69,23 @@ def answers_errors(command: F) -> F:
 
 
 def refusal(error: OSError) -> str:
-    """A full disk, a missing permission and the like, as a sentence."""
-    return f"the system refuses what is needed here ({error.strerror or error})"
+    """Return an error of the system, such as a full disk or a missing permission, as a sentence."""
+    return f"the system refuses an operation ({error.strerror or error})"
 
 
 def _described(error: Exception) -> str:
-    """What happened, and where the log file is if one was asked for."""
+    """Return the defect in words, with the log file if one was requested."""
     words = f"{type(error).__name__}: {error}"
     log = log_file.get()
     if log is None:
-        return f"{words} (tflite-fuse --log FILE ... writes down where)"
+        return f"{words} (tflite-fuse --log FILE ... writes the details)"
     here = f"tflite-fuse {tflite_fuse.__version__}, Python {platform.python_version()}, {platform.platform()}"
     text = "\n".join([here, " ".join(map(ascii, sys.argv[1:])), traceback.format_exc()])
     try:
         write_atomically(text.encode("utf-8", "backslashreplace"), Path(log))
     except UsageError as failure:
         return f"{words} (and no log: {failure})"
-    return f"{words} (where is written in {log})"
+    return f"{words} (details are in {log})"
 
 
 def fail(message: str, code: int) -> None:
@@ -95,23 +95,23 @@ def fail(message: str, code: int) -> None:
 
 
 def say(text: str, stderr: bool = False) -> None:
-    """One line; nothing a file or a path is named can move the cursor or look like another line."""
+    """Print one line; names in it can neither move the cursor nor look like another line."""
     console(stderr).print(printable(text))
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """One object on stdout, whatever is printed elsewhere."""
+    """Print one object on stdout."""
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
 def write_json(value: Mapping[str, Any], path: Path | None) -> None:
-    """One object into a file, if there is one to be written. Raises UsageError."""
+    """Write one object into a file, if there is a path. Raises UsageError."""
     if path is not None:
         write_atomically((json.dumps(value, indent=2) + "\n").encode(), path)
 
 
 class Status:
-    """A line on stderr for work that takes more than a second; nothing where stderr is no terminal or JSON is asked."""
+    """A progress line on stderr; none if stderr is no terminal or JSON was requested."""
 
     def __init__(self, what: str, quiet: bool) -> None:
         self._status = console(stderr=True).status(f"{what} ...")

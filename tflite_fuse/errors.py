@@ -1,19 +1,19 @@
-"""The errors tflite-fuse raises on purpose.
+"""The errors that tflite-fuse raises on purpose.
 
-Every message is one sentence that names the file, operator or tensor and, where there is one, what the user can do.
-The command line turns ``LimitError``, ``VerificationError`` and ``ClusterError`` into exit code 1 and every other one
-into exit code 2.
+Every message is one sentence that names the file, operator or tensor and, if there is one, the next step. The command
+line turns
+``LimitError``, ``VerificationError`` and ``ClusterError`` into exit code 1 and every other one into exit code 2.
 """
 
 from __future__ import annotations
 
 
 class TfliteFuseError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error that this package raises on purpose."""
 
 
 class ModelError(TfliteFuseError):
-    """A model file is damaged, inconsistent, or uses something this package cannot carry through."""
+    """A model file is damaged, inconsistent, or uses a feature that this package cannot preserve."""
 
 
 class PlanError(TfliteFuseError):
@@ -24,7 +24,7 @@ class BlockError(TfliteFuseError):
     """A fused block, or its encoded options, is inconsistent, or an operator cannot be in one.
 
     Attributes:
-        tensor: name of the tensor that the message calls by name; empty where it names none.
+        tensor: name of the tensor in the message; empty if it names none.
     """
 
     def __init__(self, message: str, tensor: str = "") -> None:
@@ -33,13 +33,13 @@ class BlockError(TfliteFuseError):
 
 
 class LimitError(TfliteFuseError):
-    """What was asked for (RAM, compute) cannot be reached.
+    """A requested limit (RAM, compute) cannot be reached.
 
     Attributes:
-        limit: what must not be exceeded, in bytes of RAM or flash, or as a factor of compute; None where the message
-            is of none of these.
-        reached: the nearest that was found, in the same unit; None where nothing was.
-        operator: the operator that is in the way; empty where it is not one alone.
+        limit: the limit in bytes of RAM or flash, or as a factor of compute; None if the message is about none of
+            these.
+        reached: the nearest result in the same unit; None if there is none.
+        operator: the operator that prevents it; empty if it is not a single one.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class LimitError(TfliteFuseError):
 
 
 class BudgetError(LimitError):
-    """A model is larger than anything that is searched."""
+    """A model is too large to be searched."""
 
 
 class VerificationError(TfliteFuseError):
@@ -77,11 +77,12 @@ LIBRARIES = {
     "serial": ("pyserial>=3.5",),
     "verify": ("tflite-micro==0.dev20261023182759", "ai-edge-litert>=2.0.2"),
 }
-"""What each extra of ``setup.cfg`` that a message names installs."""
+"""Packages of each extra in ``setup.cfg`` that a message names."""
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs the libraries of an extra: their names, so that it works beside a wheel and in
-    a checkout, where the package may not be on an index.
+    """Return the command that installs the libraries of an extra.
+
+    It names the libraries, because the package itself may not be on an index, as in a checkout.
     """
     return f"pip install {' '.join(map(repr, LIBRARIES[extra]))}"

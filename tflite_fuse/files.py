@@ -1,10 +1,12 @@
-"""Reading a file once, and replacing files so that each holds its old bytes or its new ones, whatever happens.
+"""Reads a file once, and replaces files so that each holds its old bytes or its new ones.
 
-New bytes go to a temporary file in the same folder, onto the disk, and then under the name. An interrupt waits for so
-long. A process that is killed leaves at most one temporary file; the next one that writes into the folder removes it:
-a file without a lock has no living writer.
+New bytes go to a temporary file in the same folder, onto the disk, and then under the name. Interrupts wait meanwhile.
+A killed
+process leaves at most one temporary file; the next process that writes into the folder removes it: a file without a
+lock has
+no living writer.
 
-TOML files of users: what is not understood is an error, with the nearest thing that would be.
+Unknown keys in users' TOML files are errors, with the nearest known key.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.units import parse_bytes
 
 MOST_BYTES = 1 << 29
-"""Larger files are not read; none for a microcontroller comes near."""
+"""Largest file that is read; models for microcontrollers are far smaller."""
 
 LEFTOVER = ".tflite-fuse-*.tmp"
-"""What temporary files and folders are called."""
+"""Pattern of the names of temporary files and folders."""
 
 
 def read_file(path: Path) -> bytes:
-    """A file's content, a pipe's or a terminal's too, in one go.
+    """Return the content of a file, pipe or terminal, read once.
 
     Raises:
         UsageError: it cannot be read, or is larger than ``MOST_BYTES``.
@@ -48,7 +50,7 @@ def read_file(path: Path) -> bytes:
 
 
 def write_atomically(data: bytes, path: Path) -> None:
-    """Replace a file's content; a link stays one, what it leads to is replaced.
+    """Replace a file's content; of a link, the file it leads to.
 
     Raises:
         UsageError: the path cannot be written, or is a device, a pipe or another thing that is no file.
@@ -59,15 +61,15 @@ def write_atomically(data: bytes, path: Path) -> None:
         with without_interrupts():
             replace_file(data, target, _mode(target))
             sync_folder(target.parent)
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a cycle of links
         raise UsageError(f"{path}: cannot be written ({_reason(error)})") from error
 
 
 def require_writable(path: Path | None) -> None:
-    """Refuse early what could not be written after all the work; None is nothing to be written.
+    """Check before long work that a file can be written; None is no file.
 
     Raises:
-        UsageError: no file can be there.
+        UsageError: no file can be written there.
     """
     try:
         if path is None:
@@ -80,12 +82,12 @@ def require_writable(path: Path | None) -> None:
             raise UsageError(f"{path}: cannot be written (No such file or directory)")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise UsageError(f"{path}: cannot be written (its folder is read-only)")
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a cycle of links
         raise UsageError(f"{path}: cannot be written ({_reason(error)})") from error
 
 
 def require_apart(written: Sequence[Path | None], read: Sequence[Path | None] = ()) -> None:
-    """Refuse to write over what is read, or over what is written as well; None is no file.
+    """Check that written files differ from read files and from each other; None is no file.
 
     Raises:
         UsageError: names the file.
@@ -102,7 +104,7 @@ def require_apart(written: Sequence[Path | None], read: Sequence[Path | None] = 
 def _place(path: Path) -> Path:
     try:
         return path.resolve()
-    except (OSError, ValueError, RuntimeError):  # refused where it is used
+    except (OSError, ValueError, RuntimeError):  # reported on use
         return path
 
 
@@ -124,7 +126,7 @@ def _umask() -> int:
 
 
 def replace_file(data: bytes, path: Path, mode: int) -> None:
-    """Write, then rename. The folder is not yet on the disk: see ``sync_folder``. Raises OSError."""
+    """Write, then rename; ``sync_folder`` flushes the name. Raises OSError."""
     remove_leftovers(path.parent)
     descriptor, temporary = _locked_temporary(path.parent)
     try:
@@ -134,7 +136,7 @@ def replace_file(data: bytes, path: Path, mode: int) -> None:
             temporary.chmod(mode)
             os.fsync(stream.fileno())
             if sys.platform != "win32":
-                temporary.replace(path)  # while its lock says that its writer lives
+                temporary.replace(path)  # while its lock shows that its writer lives
         if sys.platform == "win32":
             temporary.replace(path)  # an open file cannot be renamed there
     except BaseException:
@@ -144,23 +146,23 @@ def replace_file(data: bytes, path: Path, mode: int) -> None:
 
 
 def _locked_temporary(folder: Path) -> tuple[int, Path]:
-    """A new file whose lock says that its writer lives."""
+    """Return a new file with a lock that shows that its writer lives."""
     while True:
         temporary = folder / LEFTOVER.replace("*", os.urandom(8).hex())
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0), 0o600)
-        lock_alone(descriptor, wait=True)  # where there are no locks, leftovers cannot be recognised and stay
+        lock_alone(descriptor, wait=True)  # without locks, leftovers stay
         if os.fstat(descriptor).st_nlink:
             return descriptor, temporary
-        os.close(descriptor)  # taken for a leftover before it was locked
+        os.close(descriptor)  # removed as a leftover before it was locked
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of processes that were killed, where locks tell them from those of living ones."""
+    """Remove temporary files of killed processes, if locks distinguish them from those of living ones."""
     if sys.platform == "win32":
         return
     for path in folder.glob(LEFTOVER):
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would wait
+            descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would block
             try:
                 if lock_alone(descriptor):
                     path.unlink()
@@ -169,9 +171,9 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def lock_alone(descriptor: int, wait: bool = False) -> bool:
-    """Lock a file or folder for as long as it is open; False where another process has.
+    """Lock a file or folder for as long as it is open; return False if another process has it.
 
-    Windows has no lock that a killed process gives back and that lets others read: True there without one.
+    Windows has no lock that ends with its process and lets others read: there is none there, and the result is True.
     """
     if sys.platform == "win32":
         return True
@@ -184,7 +186,7 @@ def lock_alone(descriptor: int, wait: bool = False) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder onto the disk, where the system can."""
+    """Flush the names in a folder to disk, if the system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -195,7 +197,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Ctrl-C and a request to end come after the block, not inside. Other threads are never interrupted anyway."""
+    """Return a context that delays Ctrl-C and SIGTERM to its end. Other threads receive none anyway."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -215,34 +217,34 @@ def without_interrupts() -> Iterator[None]:
 
 
 _MOST_BYTES = 1 << 20
-"""Longer files are no settings."""
+"""Largest TOML file."""
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """What a file says. Raises UsageError: it cannot be read, or is no TOML."""
+    """Return the content of a TOML file. Raises UsageError if it cannot be read, or is no TOML."""
     return parse_toml(read_file(Path(path)), path)
 
 
 def parse_toml(data: bytes, path: str | Path) -> dict[str, Any]:
-    """What a file of these bytes says. Raises UsageError: it is no TOML."""
+    """Return the content of a TOML file with these bytes. Raises UsageError if it is no TOML."""
     if sys.version_info >= (3, 11):
         import tomllib
-    else:  # the same parser, from before it came with the language
+    else:  # the same parser, for Python 3.10
         import tomli as tomllib
     if len(data) > _MOST_BYTES:
         raise UsageError(f"{path}: is longer than {_MOST_BYTES:,} bytes")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UsageError(f"{path}: is UTF-16, and TOML is UTF-8: save it as that")
     try:
-        document = tomllib.loads(data.decode("utf-8-sig"))  # editors of Windows mark files of UTF-8, too
+        document = tomllib.loads(data.decode("utf-8-sig"))  # Windows editors may write a byte order mark
         _require_64_bits(document)
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError, as what int() says of many digits
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError and int() of many digits
         raise UsageError(f"{path}: not valid TOML ({error})") from error
     return document
 
 
 def _require_64_bits(value: object) -> None:
-    """TOML's whole numbers are what 64 bits hold; Python's parser takes any, which neither floats nor arrays do."""
+    """Raise ValueError for integers of more than 64 bits, which TOML excludes but Python's parser accepts."""
     if isinstance(value, int) and value.bit_length() > 63:
         raise ValueError("a whole number has more than 64 bits")
     for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -250,14 +252,14 @@ def _require_64_bits(value: object) -> None:
 
 
 def only(table: Mapping[str, Any], known: Collection[str], what: str) -> None:
-    """Raise UsageError for the first key that ``what`` does not have."""
+    """Raise UsageError for the first key of a table that is not known; ``what`` names the table."""
     for key in table:
         if key not in known:
             raise UsageError(f"{what} has the unknown key {key!r}{nearest(key, known)}")
 
 
 def nearest(word: str, known: Collection[str]) -> str:
-    """``; did you mean 'worker'?``, or nothing where nothing is near."""
+    """Return ``; did you mean 'worker'?``, or nothing if no known word is near."""
     import difflib  # for mistakes alone
 
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
@@ -265,7 +267,7 @@ def nearest(word: str, known: Collection[str]) -> str:
 
 
 def size_of(value: object, what: str) -> int:
-    """Bytes, of a number or of a text like 128kB, of at most twelve digits. Raises UsageError."""
+    """Return the bytes of a number or of a text like 128kB, of at most twelve digits. Raises UsageError."""
     if isinstance(value, str):
         try:
             return parse_bytes(value)

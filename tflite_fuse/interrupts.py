@@ -1,9 +1,11 @@
-"""Ctrl-C, and a request to end: the command ends within a second, in one sentence, and its child processes with it.
+"""Ctrl-C and SIGTERM: the command ends within a second, with one sentence, and its child processes with it.
 
-While a command runs, the first interrupt is raised as KeyboardInterrupt, so that temporary files are removed and
-children ended in their order. A command that has not ended ``GRACE_SECONDS`` later is ended by a thread. Outside a
-command, where modules are imported, an interrupt ends the process at once. Only light modules of the standard library
-are imported here, because nothing of the package comes before this one.
+While a command runs, the first interrupt is raised as KeyboardInterrupt, so temporary files are removed and children
+ended in
+order. A command that has not ended ``GRACE_SECONDS`` later is ended by a thread. Outside a command, while modules are
+imported, an interrupt ends the process at once. Only small modules of the standard library are imported here, because
+this
+module is imported before all others.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sys
 import threading
 import time
 
-TYPE_CHECKING = False  # as typing's, which takes longer to import than all of this
+TYPE_CHECKING = False  # as in typing, whose import takes longer than all of this
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import FrameType
@@ -26,14 +28,14 @@ GRACE_SECONDS = 0.5
 
 _SHOW_CURSOR = b"\x1b[?25h"
 _AT_ONCE = getattr(signal, "SIGKILL", signal.SIGTERM)
-"""Ends a process; Windows has no other way than at once."""
+"""Signal that ends a process at once; Windows has only SIGTERM, which does."""
 _running = 0
 _raised = False
 _said = False
 
 
 def end_on_interrupts() -> None:
-    """End this process on SIGINT and SIGTERM from now on; one it was started to ignore stays ignored."""
+    """End this process on SIGINT and SIGTERM from now on; signals that it was started to ignore stay ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _arrived)
@@ -41,7 +43,7 @@ def end_on_interrupts() -> None:
 
 @contextlib.contextmanager
 def raised() -> Iterator[None]:
-    """Raise the first interrupt that comes inside as KeyboardInterrupt."""
+    """Return a context that raises the first interrupt inside as KeyboardInterrupt."""
     global _running
     _running += 1
     try:
@@ -51,14 +53,14 @@ def raised() -> Iterator[None]:
 
 
 def is_said() -> bool:
-    """Return whether the sentence was printed before, and note that it is from now on."""
+    """Return whether the sentence was printed before, and record that it is from now on."""
     global _said
     before, _said = _said, True
     return before
 
 
 def end_processes(roots: Iterable[int]) -> None:
-    """Kill processes, and all that they started."""
+    """Kill processes and all that they started."""
     for each in _with_descendants(roots):
         with contextlib.suppress(OSError):
             os.kill(each, _AT_ONCE)
@@ -90,7 +92,7 @@ def _end() -> None:
 
 
 def _with_descendants(roots: Iterable[int]) -> list[int]:
-    """Processes and all that they started, where the system lists them in /proc; else what multiprocessing started."""
+    """Return processes and all that they started, if the system lists them in /proc; else those of multiprocessing."""
     children: dict[int, list[int]] = {}
     for name in _listed():
         with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as line:  # noqa: PTH123

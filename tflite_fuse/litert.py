@@ -7,8 +7,8 @@
     interpreter = tflite_fuse.litert.interpreter("small.tflite")
     interpreter.allocate_tensors()
 
-Programs that use ``Interpreter("small.tflite")`` go on working with this one. Blocks compute the bytes of TensorFlow
-Lite Micro; operators outside of blocks are LiteRT's, whose kernels may round otherwise.
+It replaces ``Interpreter("small.tflite")`` in a program. Blocks compute the bytes of TensorFlow Lite Micro; operators
+outside of blocks are LiteRT's, whose kernels may round differently.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _MODULES = ("ai_edge_litert.interpreter", "tensorflow.lite.python.interpreter", 
 
 
 def interpreter(model: str | os.PathLike[str] | bytes, **options: Any) -> Any:
-    """Return an interpreter of the installed LiteRT (else TensorFlow Lite) that knows the operator TFLITE_FUSE.
+    """Return an interpreter of the installed LiteRT (else TensorFlow Lite) with the operator TFLITE_FUSE.
 
-    It is LiteRT's own class and has all its methods; call ``allocate_tensors()`` first, as ever. A model without blocks
-    works, too. The model runs in this process with all its rights: load none of a stranger.
+    It is LiteRT's own class with all its methods; call ``allocate_tensors()`` first, as usual. Models without blocks
+    work, too. The model
+    runs in this process with all its rights: load no untrusted ones.
 
     Args:
         model: path or content of a .tflite file.
@@ -46,14 +47,14 @@ def interpreter(model: str | os.PathLike[str] | bytes, **options: Any) -> Any:
 
     Raises:
         ModelError: the file is damaged, LiteRT refuses it, or it reads its input from outside of the arena, which only
-            a device can offer.
+            a device supports.
         RuntimeUnavailableError: no such package is installed, there is no C compiler, or the system is Windows.
         UsageError: the file cannot be read.
     """
     content = model if isinstance(model, bytes) else read_file(Path(model))
     name = "the model" if isinstance(model, bytes) else os.fspath(model)
     if outside_inputs(load_model(content)):
-        raise ModelError(f"{name} has an input outside of the arena, which LiteRT has not; rewrite it without --input")
+        raise ModelError(f"{name} has an input outside of the arena, which LiteRT lacks; rewrite it without --input")
     module = _module()
     options.setdefault("experimental_op_resolver_type", module.OpResolverType.BUILTIN_REF)
     register = _registerer()
@@ -71,14 +72,14 @@ def _module() -> Any:
 
 
 def _registerer() -> Any:
-    """A function that makes an operator resolver, given by its address, find our operator."""
+    """Return a function that adds our operator to an operator resolver, given by its address."""
     if sys.platform == "win32":
-        raise RuntimeUnavailableError("LiteRT runs fused blocks on Linux and macOS alone: its layout is not known here")
+        raise RuntimeUnavailableError("LiteRT runs fused blocks only on Linux and macOS: its layout is not known here")
     function = getattr(ctypes.CDLL(str(litert_library())), REGISTERER)
     function.restype, function.argtypes = ctypes.c_bool, (ctypes.c_void_p,)
 
     def register(resolver: int) -> None:
         if not function(resolver):
-            raise RuntimeError("its operator resolver is laid out otherwise than in the versions known")
+            raise RuntimeError("the layout of its operator resolver differs from the known versions")
 
     return register

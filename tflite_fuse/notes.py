@@ -1,4 +1,4 @@
-"""Notes of passes, searches and the planner as data. Sentences are made of them in ``report/wording.py`` alone."""
+"""Notes of passes, searches and the planner as data. Only ``report/wording.py`` makes sentences of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Detail = str | int | float | Mapping[str, int]
 
 
 class Reason(str):
-    """A clause that says why not, with the name of the tensor it is about beside it; empty where it names none."""
+    """A clause with the reason of a refusal, and the name of the tensor in it; empty if it names none."""
 
     tensor: str
 
@@ -21,16 +21,16 @@ class Reason(str):
 
 
 def tensor_of(reason: str) -> str:
-    """Return the name of the tensor that a reason is about; an empty string where it names none."""
+    """Return the name of the tensor in a reason; empty if it names none."""
     return reason.tensor if isinstance(reason, Reason) else ""
 
 
 @dataclass(frozen=True)
 class Note:
-    """One thing that was done at one site of a model, or the reason it was not done.
+    """An action at one site of a model, or the reason why it was not done.
 
     Attributes:
-        operators: labels of the operators at the site, in order of execution; empty where it is the whole model.
+        operators: labels of the operators at the site, in order of execution; empty for the whole model.
         fate: outcome: ``fused``, ``not fused``, ``kept``, ``changed``, ``removed``, ``planned``, ``not planned``,
             ``run``, ``expected``, ``offered``, ``limited`` or ``warned``.
         reason: key of the reason or of the kind of change, unique within a fate.

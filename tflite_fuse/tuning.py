@@ -1,7 +1,8 @@
-"""The rules of thumb that steer searches: every number in one place, with its unit, its trade and its off switch.
+"""Heuristic parameters of the searches, each with its unit, its trade-off and its off value.
 
-None of them changes what a rewritten model computes. ``scripts/bench_tuning.py`` switches each off and prints what gets
-worse on a set of models; a rule that buys nothing there is deleted.
+None of them changes what a rewritten model computes. ``scripts/bench_tuning.py`` switches each off and prints the loss
+on a set of
+models; a rule without a loss is deleted.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ def rule(default: Any, *, off: Any, unit: str, trades: str) -> Any:
         default: its value.
         off: the value that switches the rule off.
         unit: of both.
-        trades: what more of it costs, and what it brings.
+        trades: cost and benefit of a larger value.
     """
     return field(default=default, metadata={"off": off, "unit": unit, "trades": trades})
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers that steer searches. Fields carry ``off``, ``unit`` and ``trades`` in their metadata."""
+    """Heuristic parameters of the searches. Fields have ``off``, ``unit`` and ``trades`` in their metadata."""
 
     # The order of operators and their tensors' places (memory).
     order_share: float = rule(
@@ -105,4 +106,4 @@ class Tuning:
 
 
 TUNING = Tuning()
-"""The values used unless a caller gives others."""
+"""The default values."""

@@ -1,4 +1,4 @@
-"""Sizes: as people write them, and rounded up."""
+"""Sizes in bytes: parsed from text, and rounded up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = {"": 1, "b": 1, "kb": 1000, "k": 1000, "mb": 1000**2, "kib": 1024, "mib
 
 
 def parse_bytes(text: str) -> int:
-    """``64kB`` (1000 bytes each), ``64KiB`` (1024 each) or ``65536`` in bytes, of at most twelve digits.
+    """Return the bytes of ``64kB`` (1000 bytes each), ``64KiB`` (1024 each) or ``65536``, of at most twelve digits.
 
     Raises:
         UsageError: it is no such size.
@@ -29,7 +29,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_pair(text: str, what: str) -> tuple[int, int]:
-    """``8x4``: 8 along the height and 4 along the width of whatever ``what`` names. Raises UsageError."""
+    """Return (8, 4) of ``8x4``: height and width of whatever ``what`` names. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text, re.ASCII)
     if match is None or int(match[1]) < 1 or int(match[2]) < 1:
         raise UsageError(f"{text!r} is not {what}; write height x width like 8x8")
@@ -37,5 +37,5 @@ def parse_pair(text: str, what: str) -> tuple[int, int]:
 
 
 def round_up(size: Count, multiple: int) -> Count:
-    """The next multiple, of a number or of each of an array."""
+    """Return the next multiple of a number, or of each in an array."""
     return -(-size // multiple) * multiple

@@ -1,1 +1,1 @@
-"""One file per command of the command line: arguments in, messages out. No logic."""
+"""The commands of the command line, one file each: they read arguments and print results."""

@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and what becomes of their texts."""
+"""Arguments that several commands share, and the conversion of their texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object in
 InputCount = Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to compare on.")]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", min=0, max=2**32 - 1, help="Of the random inputs; what was used is printed."),
+    typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of the random inputs; the one that was used is printed."),
 ]
 DataFile = Annotated[
     Path | None, typer.Option("--data", help="Your own inputs: an .npz with an array per model input.")
@@ -55,17 +55,19 @@ RuntimeName = Annotated[
 ]
 MetricsFile = Annotated[
     Path | None,
-    typer.Option("--metrics", help="Where to write the figures as one flat JSON object.", show_default=False),
+    typer.Option("--metrics", help="File for the figures as one flat JSON object.", show_default=False),
 ]
 PlotFile = Annotated[
     Path | None,
-    typer.Option("--plot", help="Where to draw it, a .svg or .png (extra report).", show_default=False),
+    typer.Option("--plot", help="File for a picture, .svg or .png (extra report).", show_default=False),
 ]
 
 
 def with_options(command: str, *kinds: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options that dataclasses declare for it; the function gets their values as ``options``, by
-    keyword."""
+    """Return a decorator that gives a command the options that dataclasses declare for it.
+
+    The function receives their values by keyword in ``options``.
+    """
     known = [each for kind in kinds for each in declared(kind, command) if each.typed]
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
@@ -95,7 +97,7 @@ def with_options(command: str, *kinds: type) -> Callable[[Callable[..., None]], 
 
 
 def _parameter(option: Declared) -> Parameter:
-    """The parameter of a command that an option is."""
+    """Return a command's parameter for an option."""
     said = option.option
     kind = next(each for each in (get_args(option.hint) or (option.hint,)) if each is not type(None))
     kind = kind if said.read is None else str
@@ -116,7 +118,7 @@ def _parameter(option: Declared) -> Parameter:
 
 
 def _completion(choices: Sequence[str]) -> Callable[[str], list[str]]:
-    """The words a shell offers."""
+    """Return a function that completes words for a shell."""
 
     def offered(incomplete: str) -> list[str]:
         return [choice for choice in choices if choice.startswith(incomplete)]
@@ -125,7 +127,7 @@ def _completion(choices: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def _value(option: Declared, typed: Any) -> dict[str, Any]:
-    """What a user typed, by keyword; nothing where that is the default. Raises UsageError."""
+    """Return the converted value by keyword; empty if the user did not give the option. Raises UsageError."""
     if typed is None:
         return {}
     value = typed if option.option.read is None else option.option.read(typed)
@@ -133,18 +135,18 @@ def _value(option: Declared, typed: Any) -> dict[str, Any]:
 
 
 def goal_of(options: dict[str, Any]) -> Goal:
-    """The goal among a command's options, taken from them. Raises UsageError."""
+    """Remove the goal's options from a command's options and return the goal. Raises UsageError."""
     return Goal(**{each.name: options.pop(each.name) for each in declared(Goal) if each.name in options})
 
 
 def refuse_dash(path: Path) -> None:
-    """Raise UsageError for "-": elsewhere it means standard output, here it would become a file of that name."""
+    """Raise UsageError for "-", which other programs take as standard output and which would become a file here."""
     if str(path) == "-":
         raise UsageError("-: nothing is written to standard output; give a path with a name")
 
 
 def reserved(board: Board, text: str | None) -> int:
-    """Bytes of RAM a board keeps for what is not the arena. Raises UsageError."""
+    """Return the RAM bytes of a board for everything but the arena. Raises UsageError."""
     size = default_reserve(board) if text is None else parse_bytes(text)
     if size >= board.ram_bytes:
         raise UsageError(f"--reserve {text} leaves no RAM: {board.name} has {board.ram_bytes:,} bytes")

@@ -23,23 +23,24 @@ def boards(
         list[str] | None,
         typer.Argument(
             metavar="[WORD]...",
-            help="List boards that have these words; or `add RESULTS.jsonl`: keep what a benchmark printed.",
+            help="List boards that have these words; or `add RESULTS.jsonl`: store the lines that a benchmark printed.",
         ),
     ] = None,
     model: Annotated[
         list[Path] | None,
-        typer.Option(help="Of `add`: a file that ran, whose bytes the lines must be of.", show_default=False),
+        typer.Option(help="For `add`: a file that ran; the lines must have its hash.", show_default=False),
     ] = None,
     board: Annotated[
         list[Path] | None,
-        typer.Option(help="Of `add`: the .toml of a board that is not listed.", show_default=False),
+        typer.Option(help="For `add`: the .toml of a board that is not listed.", show_default=False),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the boards that --board knows, or add what was measured on one.
+    """List the boards that --board accepts, or add results of a benchmark.
 
-    `boards add RESULTS.jsonl` checks the lines that a project of `export --benchmark` printed; times are then predicted
-    by them, too.
+    `boards add RESULTS.jsonl` checks the lines that a project of `export --benchmark` printed; later predictions of
+    time use
+    them.
     """
     if words and words[0] == "add" and len(words) == 2:
         _add(Path(words[1]), model or (), [read_board(path) for path in board or ()], as_json=as_json)
@@ -70,7 +71,7 @@ def _add(path: Path, models: Sequence[Path], boards: Sequence[Board], *, as_json
     for result in results:
         line = result.line
         say(f"- {line['board']}, {line['model']} {line['run']}: {line['microseconds']:,} microseconds")
-    say(f"{new} of {len(results)} are new in {own_file()}; times on these cores are predicted by them, too")
-    say(f"Everybody has them once these lines are in {SHARED_FILE.parent.name}/{SHARED_FILE.name} by a pull request:")
+    say(f"{new} of {len(results)} are new in {own_file()}; predictions of time on these cores use them")
+    say(f"To share them, add these lines to {SHARED_FILE.parent.name}/{SHARED_FILE.name} by a pull request:")
     for result in results:
         print(result.text())

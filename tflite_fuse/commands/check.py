@@ -24,7 +24,7 @@ from tflite_fuse.units import parse_bytes
 
 Row = dict[str, object]
 _MOST_NAMED = 5
-"""Models that do not fit, named in one line."""
+"""Most models that do not fit that are named in one line."""
 
 _SIZES = ("arena_bytes", "file_bytes")
 _HEADS = ("model", "arena", "limit", "flash", "limit", "")
@@ -33,20 +33,20 @@ _HEADS = ("model", "arena", "limit", "flash", "limit", "")
 @answers_errors
 def check(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help=".tflite files.", show_default=False)],
-    max_ram: Annotated[str | None, typer.Option(help="Arena each may need, like 64kB.")] = None,
-    max_flash: Annotated[str | None, typer.Option(help="Bytes each file may have, like 1MB.")] = None,
+    max_ram: Annotated[str | None, typer.Option(help="Largest arena of each model, like 64kB.")] = None,
+    max_flash: Annotated[str | None, typer.Option(help="Largest file of each model, like 1MB.")] = None,
     board: BoardName = None,
     reserve: Reserve = None,
     runtime: RuntimeName = DEFAULT_RUNTIME,
     rewritten: Annotated[
-        bool, typer.Option("--rewritten", help="Ask what `rewrite` makes of each, not what each needs as it is.")
+        bool, typer.Option("--rewritten", help="Check the rewrite of each model instead of the model as it is.")
     ] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")] = False,
     as_json: JsonFlag = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print a table with a row for each model.")] = False,
     config: ConfigFile = None,
 ) -> None:
-    """Fail where a model needs more than it may: for continuous integration and hooks before a commit."""
+    """Fail if a model exceeds its limits: for continuous integration and hooks before a commit."""
     runtime_named(runtime)  # refuses other words
     ram, flash = _limits(max_ram, max_flash, board, reserve)
     core = Target.GENERIC if board is None else find_board(board).target
@@ -82,7 +82,8 @@ def check(
 
 
 def _headline(rows: Sequence[Row], within: str, runtime: str, *, rewritten: bool) -> tuple[str, ...]:
-    """Five lines: how many fit, what to allocate, which do not fit, what was checked, the next step."""
+    """Return five lines: number of fitting models, RAM to allocate, models that do not fit, the checks, the next
+    step."""
     over = [row for row in rows if not row["fits"]]
     arenas, files = ([int(str(row[name])) for row in rows if row[name] is not None] for name in _SIZES)
     most = f"{max(arenas):,} bytes" if arenas else "nothing"
@@ -100,7 +101,7 @@ def _headline(rows: Sequence[Row], within: str, runtime: str, *, rewritten: bool
 
 
 def _step(over: Sequence[Row], *, rewritten: bool) -> str:
-    """What to do about models that do not fit."""
+    """Return the next step for models that do not fit."""
     large = next((row for row in over if row["error"] is None), None)
     if large is None:
         return "give models that can be read" if over else "nothing to do"
@@ -110,7 +111,7 @@ def _step(over: Sequence[Row], *, rewritten: bool) -> str:
 
 
 def _first(rows: Sequence[Row], within: str) -> str:
-    """The arena of one model before and after, or how many of several fit."""
+    """Return the arena of one model before and after, or the number of several that fit."""
     only = rows[0]
     if len(rows) > 1 or only["error"] is not None:
         return f"{sum(bool(row['fits']) for row in rows)} of {len(rows)} models within {within}"
@@ -145,7 +146,7 @@ def _table(rows: Sequence[Row], ram: int | None, flash: int | None) -> Table:
 def _limits(
     max_ram: str | None, max_flash: str | None, board: str | None, reserve: str | None
 ) -> tuple[int | None, int | None]:
-    """Bytes of arena and of flash a model may need. Raises UsageError."""
+    """Return the bytes of arena and of flash that a model may need. Raises UsageError."""
     if board is None and reserve is not None:
         raise UsageError("--reserve says what a board keeps: name one with --board")
     if board is not None:
@@ -154,12 +155,12 @@ def _limits(
         chosen = find_board(board)
         return chosen.ram_bytes - reserved(chosen, reserve), chosen.flash_bytes
     if max_ram is None and max_flash is None:
-        raise UsageError("say what models may need: --max-ram, --max-flash or --board")
+        raise UsageError("no limit is given: add --max-ram, --max-flash or --board")
     return tuple(None if text is None else parse_bytes(text) for text in (max_ram, max_flash))  # type: ignore[return-value]
 
 
 def _looked_at(model: Path, asked: dict[str, Any], ram: int | None, flash: int | None, *, rewritten: bool) -> Row:
-    """One model; what is wrong with it is its row's."""
+    """Return the row of one model; its errors become part of the row."""
     try:
         if rewritten:
             goal = tflite_fuse.Goal(max_ram=ram)

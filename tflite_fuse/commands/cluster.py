@@ -1,9 +1,4 @@
-"""The argument all commands of `tflite-fuse cluster` have.
-
-`tflite-fuse cluster simulate`.
-
-`tflite-fuse cluster`: run a split model on its workers.
-"""
+"""`tflite-fuse cluster`: run a split model on its workers, or simulate it."""
 
 from __future__ import annotations
 
@@ -39,7 +34,9 @@ from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.simulate.devices import Course, chrome_trace
 from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, require_known
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="What tflite-fuse split -o wrote.", show_default=False)]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder that tflite-fuse split -o wrote.", show_default=False)
+]
 
 
 SIMULATION_SCHEMA = "tflite-fuse/cluster-simulation/1"
@@ -50,25 +47,25 @@ MOST_WORKERS = 120
 def simulate(
     folder: Folder,
     trace: Annotated[
-        Path | None, typer.Option(help="Where the course goes, for Chrome's trace viewer or Perfetto.")
+        Path | None, typer.Option(help="File for the timeline, for Chrome's trace viewer or Perfetto.")
     ] = None,
     workers: Annotated[
         str | None,
         typer.Option(
             metavar="FROM..TO",
-            help=f"Also split the model anew over so many workers, up to {MOST_WORKERS}: those of the file, in turns.",
+            help=f"Also split the model over so many workers, up to {MOST_WORKERS}: the file's, repeated in turn.",
             show_default=False,
         ),
     ] = None,
     inferences: Annotated[
-        int, typer.Option(min=1, max=1000, help="How many, as many at a time as the workers can have.")
+        int, typer.Option(min=1, max=1000, help="Number of inferences; they overlap as far as the workers allow.")
     ] = 1,
     strategy: Annotated[str, typer.Option(help=f"How --workers splits: {', '.join(STRATEGIES)}.")] = STRATEGIES[0],
-    objective: Annotated[str, typer.Option(help=f"What auto makes least then: {', '.join(OBJECTIVES)}.")] = "time",
+    objective: Annotated[str, typer.Option(help=f"What auto minimises then: {', '.join(OBJECTIVES)}.")] = "time",
     plot: PlotFile = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Follow inferences on predicted cores and links: where each second goes."""
+    """Simulate inferences on predicted cores and links, and show the time of each device and link."""
     for path in (trace, plot):
         require_writable(path)
     counts = None if workers is None else _range(workers)
@@ -136,7 +133,7 @@ def _json(deployment: Deployment, course: Course, points: Sequence[Point]) -> di
 
 
 def _simulated_table(deployment: Deployment, course: Course) -> Table:
-    """Where each second goes: what a device does, and beside it how long its link is busy."""
+    """Return the time of each device, and beside it the time that its link is busy."""
     table = Table("device", "computes", "waits", "link sends", "link receives")
     for device, each in course.usage.items():
         figures = (each.computes, each.waits, each.sends, each.receives)
@@ -175,9 +172,9 @@ At = Annotated[
 
 KeyFile = Annotated[
     Path | None,
-    typer.Option(help="A key that all devices have, 16 bytes or more: who does not have it is not served."),
+    typer.Option(help="A key that all devices have, 16 bytes or more: devices without it are refused."),
 ]
-NO_KEY = "without --key-file whoever reaches a worker can use it; messages are only checked for damage"
+NO_KEY = "without --key-file any device that reaches a worker can use it; messages are only checked for damage"
 
 
 @cluster.command()
@@ -185,14 +182,14 @@ NO_KEY = "without --key-file whoever reaches a worker can use it; messages are o
 def run(
     folder: Folder,
     data: Annotated[Path, typer.Option("--input", help="An .npy, or an .npz with an array per input.")],
-    output: Annotated[Path | None, typer.Option("--output", help="Where the outputs go, .npy or .npz.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="File for the outputs, .npy or .npz.")] = None,
     at: At = None,
-    retries: Annotated[int, typer.Option(min=0, help="How often an inference that fails is tried again.")] = 0,
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds an inference may take.")] = 60.0,
+    retries: Annotated[int, typer.Option(min=0, help="How often a failed inference is tried again.")] = 0,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Limit of an inference in seconds.")] = 60.0,
     key_file: KeyFile = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make inferences with the workers."""
+    """Run inferences with the workers."""
     require_writable(output)
     key = _key(key_file)
     deployment = read_deployment(folder)
@@ -231,7 +228,7 @@ def status(
     key_file: KeyFile = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ask every worker how it does. Exit code 1 if one does not answer as it should."""
+    """Request the state of every worker. Exit code 1 if one does not reply as it should."""
     key = _key(key_file)
     deployment = read_deployment(folder)
     contacts = _contacts(deployment, at)
@@ -248,11 +245,11 @@ def status(
 @answers_errors
 def worker(
     folder: Folder,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which worker of the plan.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the worker in the plan.", show_default=False)],
     listen: Annotated[str, typer.Option(help="host:port to listen at; port 0 for any.")] = "127.0.0.1:0",
     key_file: KeyFile = None,
 ) -> None:
-    """Be a worker of the plan on this machine, until interrupted."""
+    """Run a worker of the plan on this machine, until interrupted."""
     key = _key(key_file)
     deployment = read_deployment(folder)
     device = deployment.worker(name)
@@ -287,7 +284,7 @@ def _contacts(deployment: Deployment, at: Sequence[str] | None) -> dict[int, Con
 async def _infer_all(
     coordinator: Coordinator, samples: Sequence[Sequence[Array]], retries: int
 ) -> tuple[list[list[Int8Array]], list[float]]:
-    """Outputs and seconds of every sample."""
+    """Return outputs and seconds of every sample."""
     found, seconds = [], []
     try:
         for arrays in samples:
@@ -301,7 +298,8 @@ async def _infer_all(
 
 
 def _file(deployment: Deployment, found: Sequence[Sequence[Int8Array]], suffix: str) -> bytes:
-    """All outputs, their first dimension the samples: .npy of the only one, .npz with arr_0, arr_1, … of several."""
+    """Return all outputs, their first dimension the samples: .npy of a single one, .npz with arr_0, arr_1, … of
+    several."""
     model = deployment.network.model
     samples = [output_arrays(model, [array.tobytes() for array in each]) for each in found]
     arrays = [np.stack(each) for each in zip(*samples, strict=True)]

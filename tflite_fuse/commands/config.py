@@ -1,7 +1,8 @@
-"""``--config tflite-fuse.toml``: the options of commands in a file.
+"""``--config tflite-fuse.toml``: options of commands in a file.
 
-Keys are the options' names without dashes in front. Those at the top count for every command that has them, those in a
-table for the command the table is called after; what is typed counts more than either.
+Keys are the options' names without leading dashes. Keys at the top apply to every command that has them, those in a
+table to
+the command of that name; the command line takes precedence over both.
 
     target = "cortex-m7"
 
@@ -28,7 +29,7 @@ _HERE_ONLY = ("config", "help")
 
 @answers_errors
 def _read(context: typer.Context, path: Path | None) -> Path | None:
-    """Take what the file says as the command's defaults."""
+    """Take the file's values as the command's defaults."""
     if path is not None:
         document = read_toml(path)
         try:
@@ -44,14 +45,14 @@ ConfigFile = Annotated[
         "--config",
         callback=_read,
         is_eager=True,
-        help="A TOML file of options by name, like target; a table called rewrite is for that command alone.",
+        help="A TOML file of options by name, like target; a table named rewrite is for that command alone.",
         show_default=False,
     ),
 ]
 
 
 def _defaults(context: typer.Context, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by the parameter they are of. Raises UsageError."""
+    """Return values by the name of their parameter. Raises UsageError."""
     assert context.parent is not None
     group: Any = context.parent.command
     known = {name: _settings(group.get_command(context.parent, name)) for name in group.list_commands(context.parent)}
@@ -68,7 +69,7 @@ def _defaults(context: typer.Context, document: Mapping[str, Any]) -> dict[str, 
 
 
 def _settings(command: Any) -> dict[str, Any]:
-    """The options of a command by every name they have."""
+    """Return the options of a command by each of their names."""
     return {
         name.lstrip("-"): option
         for option in command.params
@@ -79,7 +80,7 @@ def _settings(command: Any) -> dict[str, Any]:
 
 
 def _value(option: Any, key: str, value: object) -> tuple[str, Any]:
-    """The parameter's name and what it is set to. Raises UsageError."""
+    """Return the parameter's name and its value. Raises UsageError."""
     if option.is_flag:
         if not isinstance(value, bool):
             raise UsageError(f"{key} is true or false, not {value!r}")

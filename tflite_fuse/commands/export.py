@@ -23,16 +23,14 @@ from tflite_fuse.split.cluster.link.keys import read_key
 def export(
     model: ModelPath,
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.", show_default=False)],
-    kind: Annotated[
-        str, typer.Option("--format", help=f"What to build with: {', '.join(FORMATS)}.", show_default=False)
-    ],
+    kind: Annotated[str, typer.Option("--format", help=f"Kind of project: {', '.join(FORMATS)}.", show_default=False)],
     kernels: Annotated[
         str | None,
-        typer.Option(help=f"Kernels the arena must suffice for: {', '.join(KERNEL_SETS)}.", show_default=False),
+        typer.Option(help=f"Kernels of the runtime, for the arena: {', '.join(KERNEL_SETS)}.", show_default=False),
     ] = None,
     tflm: Annotated[
         str | None,
-        typer.Option(help="TensorFlow Lite Micro it must suffice for: 2024 or 2026.", show_default=False),
+        typer.Option(help="Generation of TensorFlow Lite Micro, for the arena: 2024 or 2026.", show_default=False),
     ] = None,
     benchmark: Annotated[
         Path | None,
@@ -44,23 +42,23 @@ def export(
     ] = None,
     board: Annotated[
         str | None,
-        typer.Option(help="Of a benchmark: where it runs, as `tflite-fuse boards` lists it.", show_default=False),
+        typer.Option(help="The board of a benchmark, as `tflite-fuse boards` lists it.", show_default=False),
     ] = None,
     two_arenas: Annotated[
         bool,
-        typer.Option("--two-arenas", help="What the runtime keeps and activations in two arrays, for two memories."),
+        typer.Option("--two-arenas", help="Runtime's own data and activations as two arrays, for two memories."),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
     key_file: Annotated[
         Path | None,
-        typer.Option(help="Of a split: a key that all devices get, 16 bytes or more.", show_default=False),
+        typer.Option(help="For a split: a key for all devices, 16 bytes or more.", show_default=False),
     ] = None,
     as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
     """Write a project for a microcontroller: model, library, arena size, operator list, a main that compiles.
 
-    MODEL may be what `tflite-fuse split -o` wrote: the project then has a program for each of its devices.
+    MODEL may be the folder that `tflite-fuse split -o` wrote: the project then has a program for each of its devices.
     """
     refuse_dash(directory)
     if model.is_dir():

@@ -48,18 +48,19 @@ def inspect(
     plot: PlotFile = None,
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", help="Where to write the arena over time for Perfetto.", show_default=False),
+        typer.Option("--trace", help="File for the arena over time, for Perfetto.", show_default=False),
     ] = None,
     nodes: Annotated[
         Path | None,
         typer.Option("--node-data", help="Folder for files of node data for Model Explorer.", show_default=False),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out what a rewrite brings: finding out takes as long as one.")
+        bool, typer.Option("--quick", help="Show no figures after a rewrite, which take as long as one.")
     ] = False,
     as_json: JsonFlag = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print every operator, what was tried, and what no block holds and why.")
+        bool,
+        typer.Option("--verbose", help="Print every operator, all tried options, and why operators are in no block."),
     ] = False,
     config: ConfigFile = None,
 ) -> None:

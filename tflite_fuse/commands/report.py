@@ -24,7 +24,7 @@ def report(
     model: ModelPath,
     rewritten: Annotated[
         Path | None,
-        typer.Argument(metavar="[REWRITTEN]", help="What was made of it. Default: rewrite it now.", show_default=False),
+        typer.Argument(metavar="[REWRITTEN]", help="Rewritten model. Default: rewrite it now.", show_default=False),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("report.html"),
     card: Annotated[
@@ -37,7 +37,7 @@ def report(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Write one page: what a rewrite reached, where the memory goes, what is proven."""
+    """Write one page: the result of a rewrite, memory over time, the proof."""
     from tflite_fuse.pages.card import card as card_of
     from tflite_fuse.pages.content import page_content, showable
     from tflite_fuse.pages.html import page_html

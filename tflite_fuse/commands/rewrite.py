@@ -93,18 +93,18 @@ def rewrite(
 
 
 def _room(board: Board | None, reserve: str | None, max_ram: int | None) -> dict[str, int]:
-    """The limit a board sets on RAM, by keyword."""
+    """Return the board's limit on RAM, by keyword."""
     if board is None:
         if reserve is not None:
             raise UsageError("--reserve says what a board keeps: name one with --board")
         return {}
     if max_ram is not None:
-        raise UsageError("--board and --max-ram both say how much RAM there is: drop one of the two")
+        raise UsageError("--board and --max-ram both limit the RAM: drop one of the two")
     return {"max_ram": board.ram_bytes - reserved(board, reserve)}
 
 
 def _time(board: Board, report: Report) -> Time | None:
-    """Of one inference; None where no block was made."""
+    """Return the time of one inference; None if no block was made."""
     return (
         None
         if report.prediction is None

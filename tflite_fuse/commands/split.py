@@ -33,17 +33,17 @@ def split(
     workers: Annotated[Path, typer.Option(help="The devices and their links, a workers.toml.", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder for the plan and all it is about."),
+        typer.Option("-o", "--output", help="Folder for the plan, model, workers and fragments."),
     ] = None,
     strategy: Annotated[str, typer.Option(help=f"How to split: {', '.join(STRATEGIES)}.")] = STRATEGIES[0],
-    objective: Annotated[str, typer.Option(help=f"What auto makes least: {', '.join(OBJECTIVES)}.")] = OBJECTIVES[0],
-    max_ram: Annotated[str | None, typer.Option(help="RAM of every worker, like 128kB, instead of the file's.")] = None,
+    objective: Annotated[str, typer.Option(help=f"What auto minimises: {', '.join(OBJECTIVES)}.")] = OBJECTIVES[0],
+    max_ram: Annotated[str | None, typer.Option(help="RAM of each worker, like 128kB, instead of the file's.")] = None,
     max_flash: Annotated[
-        str | None, typer.Option(help="Flash of every worker, like 1MB, instead of the file's.")
+        str | None, typer.Option(help="Flash of each worker, like 1MB, instead of the file's.")
     ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Run all fragments here and compare with TFLM.")] = False,
     inputs: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs to compare on.")] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random ones among them.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random ones among them.")] = 0,
     as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
@@ -82,7 +82,7 @@ def split(
 
 
 def _files(found: Split, model: bytes, devices: bytes) -> dict[str, bytes]:
-    """All that is written."""
+    """Return all files of the folder."""
     names = [worker.name for worker in found.cluster.workers]
     predicted = {"latency_s": found.timeline.seconds, "period_s": found.timeline.period}
     document = plan_document(found.network, found.plan, names, model)

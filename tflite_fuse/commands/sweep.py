@@ -27,19 +27,18 @@ from tflite_fuse.pipelines.sweep import Item, Results, Row, items_in, models_in,
 
 @answers_errors
 def sweep(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Every .tflite below it.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with .tflite files.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results.")] = Path("sweep"),
     jobs: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Processes. Default: the cores there are.", show_default=False)
+        int | None,
+        typer.Option(min=1, max=1024, help="Processes. Default: one per core.", show_default=False),
     ] = None,
     sets: Annotated[
         Path | None,
         typer.Option(help="A TOML file with a table for each set of options.", show_default=False),
     ] = None,
-    effort: Annotated[
-        str, typer.Option(help="What to do with each model: estimate or exact.", show_default=True)
-    ] = "exact",
-    executor: Annotated[str, typer.Option(help=f"Who does it: {', '.join(EXECUTORS)}.")] = EXECUTORS[0],
+    effort: Annotated[str, typer.Option(help="Effort for each model: estimate or exact.", show_default=True)] = "exact",
+    executor: Annotated[str, typer.Option(help=f"Where models are processed: {', '.join(EXECUTORS)}.")] = EXECUTORS[0],
     scheduler: Annotated[
         str | None,
         typer.Option(help="Address of a Dask or Ray cluster; without it one is made here.", show_default=False),
@@ -47,12 +46,12 @@ def sweep(
     as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
-    """Rewrite every model of a folder, under every set of options; started again, it goes on where it stopped."""
+    """Rewrite every model of a folder, under every set of options; started again, continue where it stopped."""
     MetricsOptions(effort=effort)  # refuses other words
     if executor not in EXECUTORS:
         raise UsageError(f"executor is {', '.join(EXECUTORS[:-1])} or {EXECUTORS[-1]}, not {executor!r}")
     if scheduler is not None and executor == EXECUTORS[0]:
-        raise UsageError("--scheduler is the address of a cluster: say --executor dask or --executor ray")
+        raise UsageError("--scheduler is the address of a cluster: add --executor dask or --executor ray")
     named = option_sets(sets)
     total = len(models_in(folder)) * len(named)
     keys: list[str] = []
@@ -87,7 +86,7 @@ def sweep(
 
 
 def _new(items: Iterator[Item], results: Results, keys: list[str], skipped: Callable[[], None]) -> Iterator[Item]:
-    """Items without a row; notes down every item's name."""
+    """Yield items without a row; append every item's key to ``keys``."""
     for item in items:
         keys.append(item.key)
         if item.key not in results.done:

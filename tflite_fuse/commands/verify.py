@@ -18,7 +18,7 @@ from tflite_fuse.runtime.comparing.comparison import Comparison
 @answers_errors
 def verify(
     a: Annotated[Path, typer.Argument(metavar="A", help="The original .tflite file.", show_default=False)],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The one to compare it with.", show_default=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The .tflite file to compare it with.", show_default=False)],
     inputs: InputCount = 16,
     seed: Seed = None,
     data: DataFile = None,
@@ -29,13 +29,13 @@ def verify(
             min=0,
             max=10_000,
             metavar="N",
-            help="Also change N weights of blocks by one, one at a time, and say how many that would notice.",
+            help="Also change N weights of blocks by one, one at a time, and print how many the comparison notices.",
         ),
     ] = 0,
     as_json: JsonFlag = False,
     config: ConfigFile = None,
 ) -> None:
-    """Run two models in TensorFlow Lite Micro, compare their outputs byte by byte, and prove B if it was made of A."""
+    """Run two models in TensorFlow Lite Micro, compare their outputs byte by byte, and prove B if it rewrites A."""
     with Status("comparing", as_json) as report_progress:
         comparison = tflite_fuse.verify(
             a, b, inputs=inputs, seed=seed, data=data, mutants=mutants, progress=report_progress
@@ -64,7 +64,7 @@ def verify(
 
 
 def _outcome(comparison: Comparison) -> str:
-    """What two models that do not differ were found to have in common."""
+    """Return the result for two models that do not differ."""
     certificate = comparison.certificate
     if comparison.not_run is not None and certificate is not None:
         return f"{certificate.sentence()}: {comparison.not_run}"

@@ -1,1 +1,1 @@
-"""What Model Explorer shows on a model's nodes: bytes, work, and why an operator is in no block."""
+"""Node data for Model Explorer: bytes, work, and why an operator is in no block."""

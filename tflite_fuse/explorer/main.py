@@ -1,6 +1,6 @@
 """An extension of Model Explorer (extra ``explorer``): ``model-explorer MODEL --extensions=tflite_fuse.explorer``.
 
-It offers a model's figures in the menu of node data. The module's name and place are what Model Explorer asks for.
+It adds a model's figures to the menu of node data. Model Explorer prescribes the module's name and place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MemoryProvider(NodeDataProvider):  # type: ignore[misc]
         return GetConfigEditorsResult(configEditors=[])
 
     def run(self, provider_id: str, model_path: str, graph_id: str, config_values: dict[str, Any], graph: Any) -> Any:
-        """One column for each quantity; what is wrong with a model as a sentence."""
+        """Return one column for each quantity, or an error as a sentence."""
         try:
             found = node_data(tflite_fuse.inspect(model_path))
         except TfliteFuseError as error:

@@ -1,7 +1,6 @@
-"""A model's figures as Model Explorer's node data: for each quantity one object, a value for each operator.
+"""A model's figures as Model Explorer's node data: for each quantity one object with a value for each operator.
 
-Nodes are named by what they write: the name of an operator's first output. Names that several operators write name
-nothing and are left out.
+Nodes are identified by the name of an operator's first output. Names that several operators write are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tflite_fuse.report.inspection import Inspection, OperatorRow
 NodeData = dict[str, Any]
 
 _COLOURS = [{"stop": 0, "bgColor": "#f4f7fb"}, {"stop": 1, "bgColor": "#d98324"}]
-"""From the least value to the largest."""
+"""Colours of the least and the largest value."""
 
 INSIDE = "can be in a block"
 
@@ -27,11 +26,11 @@ QUANTITIES: dict[str, tuple[str, Callable[[OperatorRow], int | str]]] = {
     "macs": ("tflite-fuse: multiply-accumulates", lambda row: row.macs),
     "blocks": ("tflite-fuse: why in no block", lambda row: row.blocked or INSIDE),
 }
-"""What is shown, by the name of its file: its heading, and its value for an operator."""
+"""Name of the file → heading, and value of an operator."""
 
 
 def node_data(inspection: Inspection) -> dict[str, NodeData]:
-    """Every quantity by the name of its file."""
+    """Return every quantity by the name of its file."""
     writers = Counter(row.output for row in inspection.operators)
     rows = [row for row in inspection.operators if row.output and writers[row.output] == 1]
     found: dict[str, NodeData] = {}
@@ -44,7 +43,7 @@ def node_data(inspection: Inspection) -> dict[str, NodeData]:
 
 
 def write_node_data(inspection: Inspection, folder: Path) -> None:
-    """A file for each quantity, as Model Explorer's menu for custom data takes them. Raises UsageError."""
+    """Write a file for each quantity, for Model Explorer's menu of custom data. Raises UsageError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -221,6 +221,6 @@ def test_a_key_is_read_from_a_file_and_its_absence_is_said(folder: Path, tmp_pat
     assert code == 2 and "has 15 bytes; a key has 16 to 1,024" in text
     (tmp_path / "key").write_bytes(b"sixteen bytes ..")
     code, text = command("cluster", "status", folder, *places, "--key-file", tmp_path / "key")
-    assert code == 1 and "whoever reaches" not in text
+    assert code == 1 and "any device that reaches" not in text
     code, text = command("cluster", "status", folder, *places)
-    assert code == 1 and "without --key-file whoever reaches a worker can use it" in text
+    assert code == 1 and "without --key-file any device that reaches a worker can use it" in text
