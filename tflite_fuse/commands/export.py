@@ -26,7 +26,7 @@ def export(
     kind: Annotated[str, typer.Option("--format", help=f"Kind of project: {', '.join(FORMATS)}.", show_default=False)],
     kernels: Annotated[
         str | None,
-        typer.Option(help=f"Kernels that the arena is for: {', '.join(KERNEL_SETS)}.", show_default=False),
+        typer.Option(help=f"Kernels that the arena must suffice for: {', '.join(KERNEL_SETS)}.", show_default=False),
     ] = None,
     tflm: Annotated[
         str | None,
