@@ -1,4 +1,4 @@
-"""What a pass is and what it answers."""
+"""Interface of passes and their results."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tflite_fuse.notes import Note
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a pass did.
+    """Result of a pass.
 
     Attributes:
-        model: the model after the pass; the very same object where nothing changed.
+        model: the model after the pass; the same object if nothing changed.
         changed: whether the pass changed the model.
-        notes: one per site: what was done, and why not where nothing was done.
-        claim: what is proven about a pass that looks for the least of something; None where there was nothing to prove.
-        proves: what the claim is about: ``order``, ``fusion`` or ``plan``.
-        witness: what the proof has to know of the choices, in the numbers of the tensors before the pass.
-        origins: by tensor of ``model``, its number before the pass, -1 for one that is new; None where tensors keep
-            their numbers, or no pass behind this one has a witness.
+        notes: one per site: the change, or the reason why there is none.
+        claim: proof of a minimum that the pass searched for; None without one.
+        proves: subject of the claim: ``order``, ``fusion`` or ``plan``.
+        witness: choices that the proof needs, with tensor indices before the pass.
+        origins: by tensor of ``model``, its index before the pass, -1 for a new one; None if tensors keep their
+            indices, or no later pass has a witness.
     """
 
     model: Model
@@ -37,7 +37,7 @@ class PassResult:
 
     @property
     def witnessed(self) -> Model:
-        """The model with the witness of this pass alone, as a file that the proof compares with the model before."""
+        """Return the model with the witness of this pass alone, for a comparison with the model before."""
         return set_witness(self.model, self.witness)
 
 
@@ -46,7 +46,7 @@ class Pass(Protocol):
 
     @property
     def name(self) -> str:
-        """How ``--passes`` and reports call it."""
+        """Return the name in ``--passes`` and reports."""
 
     def run(self, model: Model) -> PassResult:
         """Apply the pass.
@@ -57,7 +57,7 @@ class Pass(Protocol):
 
 
 def run_passes(model: Model, passes: Sequence[Pass]) -> tuple[Model, list[PassResult]]:
-    """Run passes one after another; returns the last model and every pass's result."""
+    """Run passes one after another; return the last model and all results."""
     results: list[PassResult] = []
     for step in passes:
         results.append(step.run(model))
@@ -66,7 +66,7 @@ def run_passes(model: Model, passes: Sequence[Pass]) -> tuple[Model, list[PassRe
 
 
 def witness_of(results: Sequence[PassResult]) -> Witness:
-    """Return what passes that ran one after another hand to the proof, in numbers of the tensors before the first."""
+    """Return the witness of passes that ran one after another, with tensor indices before the first."""
     kept: dict[int, tuple[int, ...]] = {}
     origins: tuple[int, ...] | None = None
 

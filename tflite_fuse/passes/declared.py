@@ -1,7 +1,7 @@
-"""Options, each declared once: as a field of a frozen dataclass that carries all there is to say about it.
+"""Declaration of options: each is a field of a frozen dataclass with its default, type and help.
 
-Keywords of the Python functions and their documentation, parameters of commands and their help, keys of TOML files and
-the reference are made of these declarations.
+Keywords of Python functions and their documentation, parameters of commands and their help, keys of TOML files and the
+reference are derived from these declarations.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _METADATA = "option"
 
 @dataclass(frozen=True)
 class Option:
-    """What there is to say about an option beside its default and its type.
+    """Properties of an option besides its default and its type.
 
     Attributes:
-        help: what it does, in a sentence or two.
-        panel: the heading of the group it belongs to.
-        of: the functions and commands that take it; empty for all that take any.
-        choices: the words it can be; empty for anything else.
-        typed: its name on the command line and in TOML files, empty for that of the field with dashes; None where it
-            is a keyword alone.
-        shown: what stands for the value in the help of a command; empty for a word of its type.
-        bounds: the least and most of a number on the command line; None for any.
-        read: the value, or several by keyword, of the text a user types; None where the type alone tells.
+        help: description, in a sentence or two.
+        panel: heading of its group.
+        of: functions and commands that take it; empty for all.
+        choices: accepted words; empty for any value.
+        typed: name on the command line and in TOML files; empty for the field's name with dashes; None for a keyword
+            only.
+        shown: placeholder of the value in the help of a command; empty for a word of its type.
+        bounds: least and greatest number on the command line; None for no bound.
+        read: function from the user's text to the value, or to several values by keyword; None if the type suffices.
     """
 
     help: str
@@ -74,10 +74,10 @@ class Declared:
     """An option with the field that declares it.
 
     Attributes:
-        name: of the field, which is the keyword.
+        name: name of the field and keyword.
         hint: its type.
-        default: what it is unless given.
-        option: what else there is to say.
+        default: default value.
+        option: its other properties.
     """
 
     name: str
@@ -87,24 +87,24 @@ class Declared:
 
     @property
     def typed(self) -> str | None:
-        """Its name on the command line, without the dashes in front, if it is there."""
+        """Return its name on the command line, without leading dashes, or None."""
         return self.name.replace("_", "-") if self.option.typed == "" else self.option.typed
 
     @property
     def sentence(self) -> str:
-        """Its help, with the words it can be."""
+        """Return its help, with the accepted words."""
         said = self.option.help
         return f"{said.removesuffix('.')}: {', '.join(self.option.choices)}." if self.option.choices else said
 
 
 def option(default: Any, help: str, **others: Any) -> Any:
-    """A field of a dataclass that is an option; ``others`` are those of ``Option``."""
+    """Return a dataclass field that is an option; ``others`` are attributes of ``Option``."""
     return field(default=default, metadata={_METADATA: Option(help, **others)})
 
 
 @cache
 def declared(kind: type, function: str = "") -> tuple[Declared, ...]:
-    """The options a dataclass declares, in its order: all, or those a function or command takes."""
+    """Return the options that a dataclass declares, in order: all, or those of a function or command."""
     hints = get_type_hints(kind)
     found = (
         Declared(each.name, hints[each.name], None if each.default is MISSING else each.default, option)
@@ -115,13 +115,13 @@ def declared(kind: type, function: str = "") -> tuple[Declared, ...]:
 
 
 def described(kind: type[Kind]) -> type[Kind]:
-    """The dataclass, its options listed in its docstring where that says ``{options}``."""
+    """Return the dataclass with its options listed in its docstring in place of ``{options}``."""
     kind.__doc__ = _documented(kind.__doc__ or "", declared(cast("type", kind)))
     return kind
 
 
 def words(kind: type[Enum]) -> tuple[str, ...]:
-    """What users call the members of an enumeration."""
+    """Return the names of an enumeration's members in options."""
     return tuple(str(member.value) for member in kind)
 
 
@@ -131,10 +131,10 @@ def takes(
     """Make a function of a model and options one that takes the options as keywords.
 
     Args:
-        kind: the dataclass that declares them; the function takes those that name it.
+        kind: the dataclass that declares the options; the function takes those that name it.
 
-    The function's signature and documentation list the options as if they stood there; it raises UsageError where one
-    is of another type than declared.
+    The function's signature and documentation list the options; it raises UsageError if one has another type than
+    declared.
     """
 
     def decorated(function: Callable[[Source, Options], Returned]) -> Callable[Concatenate[Source, Keywords], Returned]:
@@ -160,12 +160,12 @@ def takes(
 
 
 def _documented(text: str, known: Iterable[Declared]) -> str:
-    """A docstring with the options listed where it says ``{options}``."""
+    """Return a docstring with the options listed in place of ``{options}``."""
     entries = (fill(f"{each.name}: {each.sentence}", 112, subsequent_indent="    ") for each in known)
     return text.replace("        {options}", indent("\n".join(entries), " " * 8))
 
 
-# ---- Whether what a caller gives is of the types that are declared ----
+# ---- Types of arguments ----
 
 _SAID = {
     int: "a whole number",
@@ -182,7 +182,7 @@ _SAID = {
 
 
 def checked(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
-    """The function, which raises UsageError where an argument is of another type than it declares."""
+    """Return the function with a check that raises UsageError if an argument has another type than declared."""
 
     @wraps(function)
     def asked(*arguments: Parameters.args, **named: Parameters.kwargs) -> Returned:
@@ -194,7 +194,7 @@ def checked(function: Callable[Parameters, Returned]) -> Callable[Parameters, Re
 
 
 def require_fields(instance: Any) -> None:
-    """Raises UsageError: a field of a dataclass is of another type than it declares."""
+    """Raise UsageError if a field of a dataclass has another type than declared."""
     _require({field.name: getattr(instance, field.name) for field in fields(instance)}, get_type_hints(type(instance)))
 
 
@@ -205,7 +205,7 @@ def _require(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
 
 
 def said(hint: Any) -> str:
-    """A type in words: ``a path or bytes``."""
+    """Return a type in words: ``a path or bytes``."""
     words = list(dict.fromkeys(map(_said, _choices(hint))))
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
@@ -220,7 +220,7 @@ def _said(hint: Any) -> str:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """As type checkers see it, but that numbers of numpy are numbers, and True is none."""
+    """Return whether a value has a type, as in type checkers, but numpy's numbers are numbers and True is none."""
     choices = _choices(hint)
     if len(choices) > 1:
         return any(fits(value, choice) for choice in choices)

@@ -1,4 +1,4 @@
-"""What the user wants of fusion."""
+"""Goal of fusion, as options."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from tflite_fuse.passes.declared import described, option, require_fields
 from tflite_fuse.units import parse_bytes
 
 MOST_COMPUTE = 1_000_000
-"""Larger factors limit nothing: no block computes every pixel a million times."""
+"""Largest compute factor: larger ones limit nothing, because no block computes every pixel a million times."""
 
 
 PANEL = "Goal"
-"""Of what is to be reached, in help."""
+"""Heading of the goal's options in help."""
 
 
 @described
 @dataclass(frozen=True)
 class Goal:
-    """What the user wants of fusion. With nothing set: the least RAM for no more compute than the file's, or nearly.
+    """Goal of fusion. By default: the least RAM, or nearly, without more compute than the file's.
 
-    Where instructions are counted, they take the place of multiply-accumulates (MACs), and a limit may be exceeded by a
-    thousandth.
+    If instructions are counted, they replace multiply-accumulates (MACs), and a limit may be exceeded by a thousandth.
 
     Attributes:
         {options}
@@ -57,21 +56,21 @@ class Goal:
 
     @property
     def wants_every_byte(self) -> bool:
-        """Whether no byte of RAM goes to speed: the least at any compute was asked for, or the least at no more."""
+        """Return whether RAM takes precedence over speed: least RAM at any compute, or at no more than the file's."""
         return self.max_ram is None and (self.least_ram or (self.max_compute is not None and self.max_compute <= 1))
 
     @property
     def is_default(self) -> bool:
-        """Whether the caller set nothing."""
+        """Return whether the caller set nothing."""
         return self.max_ram is None and self.max_compute is None and not self.least_ram
 
     @property
     def compute_limit(self) -> float | None:
-        """The largest allowed compute factor, None for any."""
+        """Return the largest allowed compute factor, None for any."""
         if self.max_compute is not None:
             return self.max_compute
         return None if self.least_ram or self.max_ram is not None else 1.0
 
 
 NOTHING_RECOMPUTED = Goal()
-"""The default goal: the least RAM for no more compute than that of the file's own operators."""
+"""The default goal: the least RAM without more compute than the file's own operators."""

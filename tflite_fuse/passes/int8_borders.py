@@ -1,8 +1,8 @@
-"""Models that speak float32 or uint8 and compute in int8: hand their QUANTIZE and DEQUANTIZE to the application.
+"""Int8 inputs and outputs in place of float32 or uint8 ones: QUANTIZE and DEQUANTIZE move to the application.
 
-A float32 image takes four times the memory of the int8 one that all further work reads, and uint8 has to be converted.
-The application that has the pixels as bytes loses nothing: it gives and gets the integers, whose scale and zero point
-stay in the model's tensors.
+A float32 image takes four times the memory of the int8 image that all later operators read, and uint8 must be
+converted. An application with pixels as bytes loses nothing: it exchanges integers, whose scale and zero point are in
+the model's tensors.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
 
 _OUTER: dict[int, str] = {TensorType.FLOAT32: "DEQUANTIZE", TensorType.UINT8: "QUANTIZE"}
-"""Types that become int8, and what makes outputs of such."""
+"""Types that become int8, with the operator that writes outputs of each type."""
 
 
 @dataclass(frozen=True)
 class _Border:
-    """An input or output that is float32 or uint8, and the operator behind or before it.
+    """A float32 or uint8 input or output, and the operator behind or before it.
 
     Attributes:
         operator: index of the QUANTIZE or DEQUANTIZE.
@@ -40,7 +40,7 @@ class _Border:
 
 @dataclass(frozen=True)
 class Int8Borders:
-    """Make float32 and uint8 inputs and outputs int8 where only a QUANTIZE or DEQUANTIZE is between them and int8.
+    """Make float32 and uint8 inputs and outputs int8 if only a QUANTIZE or DEQUANTIZE is between them and int8.
 
     The int8 tensors take the names of the others, and their places in signatures.
     """
@@ -48,7 +48,7 @@ class Int8Borders:
     name: ClassVar[str] = "int8-io"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         notes: list[Note] = []
         borders: list[_Border] = []
         for what, tensors, find in (("input", model.main.inputs, _behind), ("output", model.main.outputs, _before)):
@@ -77,7 +77,7 @@ class Int8Borders:
 
 
 def _behind(model: Model, tensor: int) -> _Border | str:
-    """The QUANTIZE that alone reads an input, or why there is none to remove."""
+    """Return the QUANTIZE that is the only reader of an input, or the reason why none can be removed."""
     graph = model.main
     readers = [index for index, op in enumerate(graph.operators) if tensor in (op.inputs or ())]
     if graph.inputs.count(tensor) != 1 or tensor in graph.outputs:
@@ -88,7 +88,7 @@ def _behind(model: Model, tensor: int) -> _Border | str:
 
 
 def _before(model: Model, tensor: int) -> _Border | str:
-    """The DEQUANTIZE that writes an output with no other reader, or why there is none to remove."""
+    """Return the DEQUANTIZE that writes an output without other readers, or the reason why none can be removed."""
     graph = model.main
     writers = [index for index, op in enumerate(graph.operators) if tensor in (op.outputs or ())]
     if graph.outputs.count(tensor) != 1:

@@ -1,6 +1,6 @@
-"""The options of a rewrite, each declared once: default, help, choices, and which functions and commands take it.
+"""Options of a rewrite, each declared once: default, help, choices, and the functions and commands that take it.
 
-Search, placement and pricing read views of them (``search``, ``arena``).
+Search, placement and pricing use views of them (``search``, ``arena``).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tflite_fuse.units import parse_bytes, parse_pair
 Progress = Callable[[str, int, int], None]
 
 DEFAULT_PASSES = ("reorder", "fuse", "plan")
-"""What ``rewrite`` runs. With ``reorder`` among them the operators are put in order again once blocks are in."""
+"""Default passes of ``rewrite``. With ``reorder``, operators are ordered again after blocks are inserted."""
 
 AS_TARGET = "auto"
-"""Weights in the form that takes no more flash and fewest instructions on the target."""
+"""Weights in the form with the fewest instructions on the target that takes no additional flash."""
 
 TOO_MUCH_EXPECTED = 1.02
-"""Instructions the search may expect over those that follow from the schedule: it looks at rows in general only."""
+"""Ratio allowed between the search's predicted instructions and those of the schedule: the search is less exact."""
 
 
 AXES = ("height", "width")
@@ -46,11 +46,11 @@ AXES = ("height", "width")
 
 @dataclass(frozen=True)
 class Hop:
-    """That a model over a window of steps is to take only the new ones.
+    """Request to convert a model over a window of steps to a stream that takes only the new ones.
 
     Attributes:
-        steps: new ones in each call.
-        axis: ``height`` or ``width``, along which they lie; None for whichever is longer than 1.
+        steps: new steps in each call.
+        axis: ``height`` or ``width`` along which they lie; None for the one longer than 1.
     """
 
     steps: int
@@ -64,12 +64,12 @@ class Hop:
 
 
 def listed(typed: str) -> tuple[str, ...]:
-    """The names of ``reorder,plan``."""
+    """Return the names in ``reorder,plan``."""
     return tuple(name.strip() for name in typed.split(",") if name.strip())
 
 
 def read_hop(typed: str) -> dict[str, Any]:
-    """The hop and the axis of ``H`` or ``H,axis=height``, by keyword. Raises UsageError."""
+    """Return hop and axis of ``H`` or ``H,axis=height``, by keyword. Raises UsageError."""
     steps, _, rest = typed.partition(",")
     name, _, axis = rest.partition("=")
     if not steps.isdecimal() or len(steps) > 9 or (rest and name != "axis"):
@@ -81,7 +81,7 @@ Name = TypeVar("Name", bound=Enum)
 
 
 def named(kinds: type[Name], name: str, what: str) -> Name:
-    """The member of an enumeration that users call ``name``. Raises UsageError."""
+    """Return the member of an enumeration with this name in options. Raises UsageError."""
     for kind in kinds:
         if kind.value == name:
             return kind
@@ -95,19 +95,19 @@ _REWRITE = ("rewrite",)
 _FRONT = ("rewrite", "pareto")
 _ANY = ("rewrite", "pareto", "metrics")
 _GOAL = ("rewrite", "metrics")
-"""The functions and commands that take an option."""
+"""Functions and commands that take an option."""
 
 
 @described
 @dataclass(frozen=True, kw_only=True)
 class FuseOptions:
-    """How to rewrite a model. Words are kept as members of their enumerations, which equal them.
+    """Options of a rewrite. Words are stored as members of their enumerations, which equal them.
 
     Attributes:
         {options}
 
     Raises:
-        UsageError: a word that is none, or options that contradict each other.
+        UsageError: an unknown word, or options that contradict each other.
     """
 
     goal: Goal | None = option(
@@ -235,10 +235,10 @@ class FuseOptions:
     )
 
     tuning: Tuning = TUNING
-    """The rules of thumb of all searches; no option of a user."""
+    """Rules of thumb of all searches; not an option for users."""
 
     count_tail: ClassVar[bool] = True
-    """Whether RAM is the whole arena, not its head alone."""
+    """Whether RAM is the whole arena, not only its head."""
 
     def __post_init__(self) -> None:
         self._keep_what_is_meant()
@@ -265,10 +265,10 @@ class FuseOptions:
         self.search()
 
     def _keep_what_is_meant(self) -> None:
-        """Put members of enumerations in the place of words.
+        """Replace words by members of enumerations, and resolve automatic choices.
 
-        Weights that are not bytes are for cores with the DSP extension: without a target it is one of these. By default
-        such a target has them in pairs, which take as much flash as bytes.
+        Weights in pairs or in 16 bits are for cores with the DSP extension: without a target it becomes one of these.
+        By default such a target has weights in pairs, which take no additional flash.
         """
         target = self.target if isinstance(self.target, Target) else read_target(self.target).target
         weights: str = self.weights
@@ -315,29 +315,29 @@ class FuseOptions:
 
     @property
     def shares(self) -> bool:
-        """Whether blocks may write over their input: offsets that allow it must be planned."""
+        """Return whether blocks may write over their input, which requires planned offsets."""
         return self.overlap and "plan" in self.passes
 
     @property
     def counted(self) -> Core | None:
-        """The core whose instructions or cycles are the goal's compute; None for MACs, as without a goal."""
+        """Return the core whose instructions or cycles the goal limits; None for MACs, as without a goal."""
         counts = self.cost is not WorkUnit.MACS and self.goal != NOTHING_RECOMPUTED
         return self.core if counts else None
 
     @property
     def core(self) -> Core:
-        """The core whose instructions or cycles are made few where RAM is left."""
+        """Return the core whose instructions or cycles are minimised with free RAM."""
         target = Target(self.target)
         return Cycles(target) if self.cost is WorkUnit.CYCLES else target
 
     @property
     def wanted(self) -> Goal:
-        """What to reach."""
+        """Return the goal."""
         return self.goal or NOTHING_RECOMPUTED
 
     @property
     def stream(self) -> Hop | None:
-        """The stream to make of the model, if any."""
+        """Return the stream to make of the model, if any."""
         return None if self.stream_time is None else Hop(self.stream_time, self.stream_axis)
 
     @property
@@ -346,11 +346,13 @@ class FuseOptions:
         return limit if limit is None or self.counted is None else limit * TOO_MUCH_EXPECTED
 
     def search(self, moved: Collection[int] = ()) -> SearchOptions:
-        """What is searched: RAM is the whole arena; a published scheme gets none of this package's own ideas, but for
-        the choice among lengths of runs where instructions count.
+        """Return the options of the search.
+
+        RAM is the whole arena. A published scheme gets none of this package's own methods, except the choice among
+        lengths of runs if instructions count.
 
         Args:
-            moved: the inputs that leave the arena.
+            moved: inputs that leave the arena.
         """
         own = self.scheme is Scheme.AUTO
         return SearchOptions(
@@ -370,14 +372,14 @@ class FuseOptions:
         )
 
     def arena(self) -> ArenaOptions:
-        """Under which conditions arenas are worked out."""
+        """Return the conditions under which arenas are computed."""
         build = runtime_named(self.runtime).build
         return ArenaOptions(self.in_place, planned="plan" in self.passes, build=build, tuning=self.tuning)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadOptions(FuseOptions):
-    """Options under which RAM is the arena's head alone, for comparisons with figures that count no more."""
+    """Options with RAM as the arena's head alone, for comparisons with figures that count only the head."""
 
     count_tail: ClassVar[bool] = False
 
@@ -385,7 +387,7 @@ class HeadOptions(FuseOptions):
 @described
 @dataclass(frozen=True, kw_only=True)
 class RewriteOptions(FuseOptions):
-    """The options of ``rewrite``: how to rewrite a model, and what to find out about the result.
+    """The options of ``rewrite``: how to rewrite a model, and what to report about the result.
 
     Attributes:
         {options}

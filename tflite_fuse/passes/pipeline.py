@@ -37,16 +37,16 @@ def make_passes(
     outside: Collection[str] = (),
     given: Model | None = None,
 ) -> list[Pass]:
-    """What to run, in order.
+    """Return the passes to run, in order.
 
     Args:
-        options: what was asked for.
-        measure: bytes of the head that a real runtime uses, for the plan.
-        budget: for all searches together.
+        options: options of the rewrite.
+        measure: function that returns the bytes of the head in a real runtime, for the plan.
+        budget: work of all searches together.
         states: whether blocks may keep variables of a streaming model.
-        accepts: whether channels may be left out, from the model with and without them.
-        outside: names of tensors; operators that write one of them are in no block.
-        given: the model whose work limits on compute are multiples of; None for the one that is fused.
+        accepts: function from the model with and without some channels to whether they may be removed.
+        outside: names of tensors; the operators that write them are in no block.
+        given: the model that compute factors refer to; None for the one that is fused.
     """
 
     def overlaps(model: Model) -> tuple[Overlap, ...]:
@@ -54,7 +54,7 @@ def make_passes(
 
     streaming: list[Pass] = [Rings(), MixedDepthwise()] if options.scheme is Scheme.AUTO and states else []
     made: dict[str, list[Pass]] = {
-        # Fusing tries the order in the file, too, and so puts operators in order itself.
+        # Fusing also tries the order in the file, so it orders operators itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place, tuning=options.tuning)],
         "fuse": [
             ConstantChannels(accepts),
@@ -70,12 +70,12 @@ def make_passes(
 
 
 def _tidying() -> tuple[Pass, ...]:
-    """What only changes how the same is said: int8 moved, not float32, chains straight, transposes sunk, own PADs."""
+    """Return passes that normalise: move int8, not float32; straighten chains; sink transposes; own PADs."""
     return QuantizeFirst(), Straighten(), SinkTranspose(), OwnPads()
 
 
 def prepared(model: Model, *, states: bool = False) -> Model:
-    """What the fuse pass sees of a model: ``Dilate``, constants folded, variables made states, all of ``_tidying``."""
+    """Return a model as the fuse pass receives it, after ``Dilate``, folding, states and ``_tidying``."""
     streaming: list[Pass] = [Rings(), MixedDepthwise()] if states else []
     steps: list[Pass] = [Dilate(), ConstantChannels(), FoldConstants(), *streaming, *_tidying()]
     for step in steps:
@@ -84,14 +84,14 @@ def prepared(model: Model, *, states: bool = False) -> Model:
 
 
 def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model, list[Note]]:
-    """A model in the form that is cut best: no constant channels, all of ``_tidying``, groups spelt out.
+    """Return a model in the best form for splitting: no constant channels, ``_tidying``, groups divided.
 
     Args:
-        model: with any operators.
-        accepts: whether a step's model computes what the one before it does; a step that it refuses is left out.
+        model: any model.
+        accepts: function that returns whether two models compute the same; rejected steps are skipped.
 
     Returns:
-        The model, and notes of what was done.
+        The model, and notes of the changes.
     """
 
     def spelled(before: Model) -> PassResult:

@@ -1,4 +1,4 @@
-"""The planner pass: place every tensor of the arena and write the offsets into the file. Always the last pass."""
+"""The plan pass: place all tensors in the arena and write their offsets into the file. Always the last pass."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _SCOPE = "head of the arena under any offsets, with the blocks and the order of 
 
 @dataclass(frozen=True)
 class PlanResult(PassResult):
-    """What the pass did; ``arena`` is that of its model."""
+    """Result of the pass; ``arena`` is that of its model."""
 
     arena: Arena | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Write the offsets that ``memory.arena`` finds, an ``OfflineMemoryAllocation``, where they save memory.
+    """Write the offsets found by ``memory.arena`` as an ``OfflineMemoryAllocation`` if they save memory.
 
     The operators' order stays.
 
     Attributes:
         options: conditions.
-        overlaps: what a model's fused blocks allow its tensors to share.
-        budget: for the search; None for one of its own.
-        measure: bytes of the head that a real runtime uses for a model, None where it cannot load it.
+        overlaps: function from a model to the overlaps that its fused blocks permit.
+        budget: work of the search; None for a new default budget.
+        measure: function that returns the bytes of the head in a real runtime, None if it cannot load the model.
     """
 
     options: ArenaOptions = AS_USUAL
@@ -71,7 +71,7 @@ class Plan:
 
 
 def _given(model: Model) -> tuple[Offsets | None, tuple[Note, ...]]:
-    """The offsets in a model, or none and why."""
+    """Return the offsets in a model, or None with a note about a damaged plan."""
     try:
         return read_plan(model), ()
     except PlanError as error:

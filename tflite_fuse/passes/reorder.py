@@ -1,4 +1,4 @@
-"""The reorder pass: the operators of the first subgraph in an order of least peak memory usage."""
+"""The reorder pass: the operators of the first subgraph in an order of least peak memory."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _SCOPE = "bytes live while one operator runs, whatever the order, with the block
 
 @dataclass(frozen=True)
 class ReorderResult(PassResult):
-    """What the pass did.
+    """Result of the pass.
 
     Attributes:
-        order: the order it found and what is proven about it; sizes are rounded up to the pass's alignment.
+        order: the order found, with its proof; sizes are rounded up to the pass's alignment.
     """
 
     order: OrderResult | None = None
@@ -40,12 +40,12 @@ class Ordered:
     """A program in an order of least peak.
 
     Attributes:
-        program: in that order.
-        changed: whether it is another order than the given one.
-        order: it, and what is proven about it; sizes are rounded up to the alignment.
-        notes: what was found.
-        claim: what is proven of the program's order.
-        peak_before: bytes, of the given order.
+        program: the program in that order.
+        changed: whether the order differs from the given one.
+        order: the order and its proof; sizes are rounded up to the alignment.
+        notes: results to report.
+        claim: proof of the program's order.
+        peak_before: peak of the given order in bytes.
     """
 
     program: Program
@@ -60,13 +60,12 @@ class Ordered:
 class Reorder:
     """Run the operators of the first subgraph in an order of least peak.
 
-    The default order wins ties. Operators with effects beyond their outputs keep their relative order. A plan in the
-    file (``OfflineMemoryAllocation``) belongs to the old order and is dropped if the order changes. Other subgraphs
-    stay as they are.
+    The default order is kept if it is optimal. Operators with effects beyond their outputs keep their relative order. A
+    plan in the file (``OfflineMemoryAllocation``) belongs to the old order and is dropped if the order changes. Other
+    subgraphs stay as they are.
 
     Attributes:
-        budget: what the search takes its work from, at most a share of what is left; None to go on until the optimum
-            is proven.
+        budget: work of the search, of which it uses at most a share; None to search until the optimum is proven.
         in_place: kernel set for which operators may write over their inputs ("reference", "cmsis-nn", "esp-nn").
         alignment: every tensor takes a multiple of this many bytes, as in the runtime's arena.
         tuning: rules of thumb.
@@ -108,13 +107,13 @@ class Reorder:
         return Ordered(moved, True, result, about, _claim(result, result.peak), before)
 
     def ordered_for(self, program: Program, arena: Callable[[Program], Arena]) -> tuple[Ordered, Arena]:
-        """Return a program of a file in an order of least peak, or as it is where that needs less, and its arena.
+        """Return a program in an order of least peak, or unchanged if that needs less arena, and its arena.
 
-        The least peak counts every tensor whole; blocks may write over their input.
+        The least peak counts every tensor whole, although blocks may write over their input.
 
         Args:
-            program: in its own order.
-            arena: works out what a program needs.
+            program: program of a file in its own order.
+            arena: function that returns the arena of a program.
 
         Raises: as ``ordered``.
         """
@@ -131,7 +130,7 @@ class Reorder:
 
 
 def _claim(result: OrderResult, needed: int) -> Claim:
-    """What is proven of an order whose peak is ``needed`` bytes."""
+    """Return the claim about an order whose peak is ``needed`` bytes."""
     return Claim(needed <= result.lower_bound, result.lower_bound, _SCOPE)
 
 

@@ -1,1 +1,1 @@
-"""Passes that put a model into the form the fuse pass works on."""
+"""Passes that prepare a model for the fuse pass."""

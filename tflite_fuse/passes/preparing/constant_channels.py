@@ -1,18 +1,16 @@
-"""Which values each channel of each tensor can have at all, whatever the model reads.
-
-A range [least, greatest] of every channel is followed through the operators: sums of a convolution lie between those of
-the ends of what it reads, each end taken by the sign of its weight, and scaling them is monotone. Everything is a bound
-on the safe side; where both ends meet, the channel is constant.
-
-Channels that say nothing are left out: those with one value whatever the model reads, and those without a reader.
+"""Removal of channels that are constant or have no effect.
 
     CONV_2D(x, W) + b   =   CONV_2D(x without c, W without c) + b + (v - zero point) * W[c]    where c is always v
 
-Training with a penalty on weights leaves filters of zeros alone, whose channels are their bias; of others the sum ends
-below the activation's lower bound. The convolution that reads such a channel gets its share in its bias, and all that
-made it goes. A channel whose weights are zero in everything that reads it goes, too, whatever it holds. Depthwise
-convolutions, pools, activations and additions take a channel to a channel: it goes from all tensors they join, or from
-none.
+A range [least, greatest] of every channel is propagated through the operators: the sums of a convolution lie between
+the sums of its input's ends, each end selected by the sign of the weight, and scaling is monotone. All ranges are safe
+bounds; a channel is constant if both ends are equal.
+
+Training with a penalty on weights leaves filters of zeros, whose channels equal their bias; other sums always end below
+the activation's lower bound. The convolution that reads such a channel gets its share in the bias, and all operators
+that computed the channel become narrower. A channel with zero weights in all its readers is removed, too, whatever its
+values. Depthwise convolutions, pools, activations and additions map a channel to the same channel: it is removed from
+all tensors that they join, or from none.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from tflite_fuse.passes.base import PassResult
 
 _INT32 = 2**31
 _ROOM = 2**8
-"""For a zero point that is added to a scaled sum."""
+"""Margin for a zero point that is added to a scaled sum."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,12 @@ class Range:
 
     @property
     def is_constant(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Of each channel whether it has one value, bool [C]."""
+        """Return for each channel whether it has a single value, bool [C]."""
         constant: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = self.low == self.high
         return constant
 
     def arranged(self, channels: int) -> Range:
-        """The same values with another number of them to a pixel, as RESHAPE leaves them."""
+        """Return the range for another number of channels per pixel, as after RESHAPE."""
         have = len(self.low)
         if channels % have == 0:
             return Range(np.tile(self.low, channels // have), np.tile(self.high, channels // have))
@@ -72,15 +70,15 @@ class Range:
 
 
 def anything(channels: int, low: int = -128, high: int = 127) -> Range:
-    """All a tensor's type or clamp leaves."""
+    """Return the full range of a tensor's type or clamp."""
     return Range(np.full(channels, low, np.int64), np.full(channels, high, np.int64))
 
 
 def find_ranges(lowerings: Lowerings) -> dict[int, Range]:
-    """The range of every tensor that an operator of a model writes which a stage computes; others may hold anything.
+    """Return the range of every tensor that a stage computes; all other tensors have the full range.
 
     Args:
-        lowerings: of the model's operators, in their order.
+        lowerings: lowerings of the model's operators, in their order.
     """
     found: dict[int, Range] = {}
     for lowered in lowerings:
@@ -106,7 +104,7 @@ def _range_of(lowered: Lowered, known: Mapping[int, Range]) -> Range:
 
 
 def _ends(lowered: Lowered, stage: Stage, sources: Sequence[Range]) -> Range | None:
-    """Before the clamp."""
+    """Return the range before the clamp, or None."""
     kind, source = stage.kind, lowered.inputs[0]
     if kind in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED):
         return _scaled(stage, sums_of(stage, lowered, sources[0]), lowered.output.zero_point)
@@ -126,7 +124,7 @@ def _ends(lowered: Lowered, stage: Stage, sources: Sequence[Range]) -> Range | N
 
 
 def sees_padding(stage: Stage, lowered: Lowered) -> bool:
-    """Whether a window leaves the input."""
+    """Return whether a window leaves the input."""
     if KINDS[stage.kind].window.name == "PIXEL":
         return False
     shape, output = lowered.inputs[0].shape, lowered.output_shape
@@ -135,7 +133,7 @@ def sees_padding(stage: Stage, lowered: Lowered) -> bool:
 
 
 def sums_of(stage: Stage, lowered: Lowered, source: Range) -> Range | None:
-    """What a stage with weights adds up, bias included; None where sums may leave 32 bits."""
+    """Return the range of a stage's sums, bias included; None if sums may exceed 32 bits."""
     weights = required(stage.weights, stage, "weights").astype(np.int64)
     point = lowered.inputs[0].zero_point
     low, high = source.low - point, source.high - point
@@ -158,7 +156,7 @@ def sums_of(stage: Stage, lowered: Lowered, source: Range) -> Range | None:
 
 
 def _scaled(stage: Stage, sums: Range | None, zero_point: int) -> Range | None:
-    """Sums as values; of channels whose shift to the left might wrap, which is not monotone, all the clamp leaves."""
+    """Return the range of scaled sums; channels whose left shift might wrap, which is not monotone, are unbounded."""
     table = stage.requantization
     if sums is None or table is None:
         return None
@@ -166,18 +164,18 @@ def _scaled(stage: Stage, sums: Range | None, zero_point: int) -> Range | None:
     most = np.maximum(np.abs(sums.low), np.abs(sums.high)) << np.maximum(shift, 0)
     ends = [multiply_by_quantized_multiplier(end, multiplier, shift) + zero_point for end in (sums.low, sums.high)]
     wraps = most >= _INT32 - _ROOM
-    # A negative scale turns the ends round.
+    # A negative scale swaps the ends.
     return Range(np.where(wraps, -_INT32, np.minimum(*ends)), np.where(wraps, _INT32, np.maximum(*ends)))
 
 
 def _looked_up(answers: Int64Array, source: Range) -> Range:
-    """The least and the greatest answer to what is in the range."""
+    """Return the least and the greatest result of a table over the range."""
     inside = (source.low[:, None] <= VALUES) & (source.high[:, None] >= VALUES)
     return Range(np.where(inside, answers, _INT32).min(1), np.where(inside, answers, -_INT32).max(1))
 
 
 def _added(lowered: Lowered, stage: Stage, sources: Sequence[Range]) -> Range:
-    """The least and the greatest sum of the ends: one operand may be subtracted."""
+    """Return the least and the greatest sum of the ends; one operand may be subtracted."""
     ends = []
     for values in product(*((source.low, source.high) for source in sources)):
         operands = [
@@ -195,17 +193,17 @@ Channels = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
 MULTIPLE = 4
-"""Channels are kept in such numbers: kernels read words of four bytes."""
+"""Channels are kept in multiples of this number, because kernels read words of four bytes."""
 
 MOST_CHANNELS, MOST_IN_ALL = 1 << 16, 1 << 18
-"""Of a tensor, and of all: a few bytes of a file can claim two thousand million, and each is looked at by itself."""
+"""Limits of a tensor's channels and of all channels: each is examined, and a small file can declare 2 · 10⁹."""
 
 _MIXING = ("CONV_2D", "FULLY_CONNECTED")
 _BY_CHANNEL = frozenset({
     "ABS", "ADD", "AVERAGE_POOL_2D", "DEPTHWISE_CONV_2D", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "MAX_POOL_2D", "MEAN",
     "PAD", "QUANTIZE", "RELU", "RELU6", "RESHAPE", "TANH",
 })  # fmt: skip
-"""Operators that make channel c of what they write of channels c of what they read."""
+"""Operators whose output channel c depends only on channels c of their inputs."""
 _STAGES = frozenset({
     StageKind.ADD, StageKind.AVERAGE_POOL, StageKind.DEPTHWISE, StageKind.GLOBAL_AVERAGE, StageKind.LOOKUP,
     StageKind.MAX_POOL, StageKind.PAD,
@@ -214,10 +212,10 @@ _STAGES = frozenset({
 
 @dataclass(frozen=True)
 class ConstantChannels:
-    """Leave out channels that are constant or have no reader.
+    """Remove channels that are constant or have no reader.
 
     Attributes:
-        accepts: whether an independent check, too, finds that a model and the narrower one compute the same.
+        accepts: independent check that a model and the narrower one compute the same.
     """
 
     accepts: Callable[[Model, Model], bool] = lambda before, after: True
@@ -225,7 +223,7 @@ class ConstantChannels:
     name: ClassVar[str] = "constant-channels"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         channels = [(1, *tensor.dims)[-1] for tensor in model.main.tensors]
         if max(channels, default=0) > MOST_CHANNELS or sum(channels) > MOST_IN_ALL:
             return PassResult(model, False, (_too_many(channels),))
@@ -253,13 +251,13 @@ class ConstantChannels:
 
 @dataclass(frozen=True)
 class _Found:
-    """A model and what is known of its channels.
+    """A model and the facts about its channels.
 
     Attributes:
         model: the model.
         lowerings: its operators as stages.
-        ranges: what its tensors hold.
-        leaders: by tensor, one that stands for all it is joined with by operators that take a channel to a channel.
+        ranges: ranges of its tensors.
+        leaders: by tensor, the representative of all tensors joined with it by operators that work channel by channel.
     """
 
     model: Model
@@ -268,25 +266,25 @@ class _Found:
     leaders: Mapping[int, int]
 
     def activation_inputs(self, index: int) -> tuple[int, ...]:
-        """What operator ``index`` reads that is computed."""
+        """Return the inputs of operator ``index`` that are computed."""
         return _computed(self.model, self.model.main.operators[index])
 
     def stage(self, index: int) -> tuple[Lowered, Stage] | None:
-        """Operator ``index`` as a stage."""
+        """Return operator ``index`` as a stage, or None."""
         lowered = self.lowerings[index]
         return None if isinstance(lowered, str) or lowered.stage is None else (lowered, lowered.stage)
 
     def mixing(self, index: int) -> tuple[Lowered, Stage] | None:
-        """An int8 convolution whose outputs are sums over all channels.
+        """Return an int8 convolution whose outputs are sums over all channels, or None.
 
-        Float32 stays whole: an infinity times a weight of zero is NaN, so that no channel is without effect.
+        Float32 is excluded: infinity times a weight of zero is NaN, so every channel has an effect.
         """
         found = self.stage(index)
         mixes = found is not None and found[1].kind is not StageKind.DEPTHWISE
         return found if found is not None and mixes and not found[0].output.is_real else None
 
     def kept(self) -> dict[int, Channels]:
-        """The channels that are left of every tensor that loses some."""
+        """Return the remaining channels of every tensor that loses some."""
         masks: dict[int, Mask] = {}  # by leader: whether a channel may go
         for _ in self.model.main.operators:
             found = self._removable(masks)
@@ -294,7 +292,7 @@ class _Found:
                 break
             masks = found
         else:
-            return {}  # as channels are kept in multiples, two groups may wait for each other
+            return {}  # two groups may depend on each other, because channels are kept in multiples
         kept: dict[int, Channels] = {}
         for tensor in {t for op in self.model.main.operators for t in op.outputs or ()}:
             mask = masks.get(self.leaders[tensor])
@@ -303,7 +301,7 @@ class _Found:
         return {t: channels for t, channels in kept.items() if len(channels) < self.model.main.tensors[t].dims[-1]}
 
     def _removable(self, before: Mapping[int, Mask]) -> dict[int, Mask]:
-        """Whether each channel of each group may go, from what may go of the groups behind."""
+        """Return for each group its removable channels, given those of the groups behind it."""
         graph = self.model.main
         masks: dict[int, Mask] = {}
 
@@ -330,7 +328,7 @@ class _Found:
         return masks
 
     def _is_by_channel(self, index: int) -> bool:
-        """Whether an operator takes each channel to the same one, and nothing it has beside is by channel."""
+        """Return whether an operator maps each channel to the same one and has no per-channel constants."""
         operator, lowered = self.model.main.operators[index], self.lowerings[index]
         tensors = [self.model.main.tensors[t] for t in (*self.activation_inputs(index), *(operator.outputs or ()))]
         if isinstance(lowered, str) or len({(0, *tensor.dims)[-1] for tensor in tensors}) > 1:
@@ -343,7 +341,7 @@ class _Found:
         return same and lowered.stage.depth_multiplier == 1
 
     def _unneeded(self, index: int, output: Mask | None) -> Mask | bool:
-        """Of each channel a convolution reads, whether its share can be in the bias, or is nothing."""
+        """Return for each input channel of a convolution whether its share is zero or fits into the bias."""
         found = self.mixing(index)
         if found is None:
             return False
@@ -358,7 +356,7 @@ class _Found:
             return unread
         constant = source.is_constant
         zeros = constant & (source.low == lowered.inputs[0].zero_point)
-        # What adds nothing needs no place in the bias, so that mostly there is no need to look for one.
+        # A share of zero needs no bias, so the range of the sums usually need not be computed.
         if (zeros != constant).any():
             fits = stage.bias is not None and sums_of(stage, lowered, source) is not None
             constant = constant if fits and not sees_padding(stage, lowered) else zeros
@@ -373,7 +371,7 @@ def _too_many(channels: Sequence[int]) -> Note:
 
 
 def _computed(model: Model, operator: Operator) -> tuple[int, ...]:
-    """What an operator reads that may be computed."""
+    """Return the inputs of an operator that may be computed."""
     return (operator.inputs or ())[: 2 if operator_name(model, operator) == "ADD" else 1]
 
 
@@ -400,7 +398,7 @@ def _same(first: Mapping[int, Mask], second: Mapping[int, Mask]) -> bool:
 
 
 def _rounded(mask: Mask) -> Mask:
-    """Fewer channels that go, so that a multiple is left; the first ones stay."""
+    """Return fewer removable channels, so that a multiple remains; the first ones stay."""
     gone = np.flatnonzero(mask)
     left = max(len(mask) - len(gone), 1)
     more = min(-(-left // MULTIPLE) * MULTIPLE - (len(mask) - len(gone)), len(gone))
@@ -443,7 +441,7 @@ def _with_channels(tensor: Tensor, channels: Channels) -> Tensor:
 
 
 def _constant(model: Model, values: npt.NDArray[np.int32], old: Sequence[int]) -> tuple[Model, Sequence[int]]:
-    """The numbers in place of an operand, if there is one."""
+    """Return the constant in place of an operand, if there is one."""
     if not old:
         return model, ()
     model, buffer = add_buffer(model, values.tobytes())
@@ -452,7 +450,7 @@ def _constant(model: Model, values: npt.NDArray[np.int32], old: Sequence[int]) -
 
 
 def _with_weights(model: Model, found: _Found, index: int, kept: Mapping[int, Channels]) -> tuple[Model, Sequence[int]]:
-    """Weights and bias of a convolution for the channels that are left."""
+    """Return weights and bias of a convolution for the remaining channels."""
     operator, described = found.model.main.operators[index], found.stage(index)
     assert described is not None
     lowered, stage = described
@@ -478,7 +476,7 @@ def _with_weights(model: Model, found: _Found, index: int, kept: Mapping[int, Ch
 
 
 def _share(found: _Found, lowered: Lowered, stage: Stage, kept: Channels) -> npt.NDArray[np.int64]:
-    """What the channels that go add to every sum."""
+    """Return the share of the removed channels in every sum."""
     weights = np.asarray(stage.weights, np.int64)
     gone = np.delete(np.arange(weights.shape[-1]), kept)
     source = found.ranges.get(lowered.inputs[0].index) or anything(weights.shape[-1])
@@ -489,7 +487,7 @@ def _share(found: _Found, lowered: Lowered, stage: Stage, kept: Channels) -> npt
 def _like(
     model: Model, tensor: Tensor, values: npt.NDArray[np.generic], channels: Channels | None, axis: int
 ) -> tuple[Model, int]:
-    """A constant in place of another, with its quantization of the channels that are left."""
+    """Return a constant like another one, with its quantization restricted to the remaining channels."""
     model, buffer = add_buffer(model, values.tobytes())
     quantization = tensor.quantization
     if quantization is not None and channels is not None:

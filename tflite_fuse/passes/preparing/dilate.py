@@ -1,12 +1,12 @@
-"""Convolutions over batches that stand for dilated ones, where the runtime's bytes are not defined.
+"""Dilated convolutions in place of convolutions over batches whose result in TFLM is undefined.
 
     SPACE_TO_BATCH_ND → CONV_2D → BATCH_TO_SPACE_ND   =   CONV_2D with dilation
 
-TensorFlow spells dilation so. A converter that is not told the batch makes it no dilated convolution, and writes 1 for
-the number of batches SPACE_TO_BATCH_ND makes: LiteRT works the number out as it runs, TensorFlow Lite Micro goes by the
-file, computes the first batch and leaves the rest of BATCH_TO_SPACE_ND's output as the memory was. It also pads batches
-with a number that it never sets. So there are no bytes to keep; what the operators stand for is put in their place
-before anything else.
+TensorFlow expresses dilation this way. A converter without a known batch size does not fold it into a dilated
+convolution, and writes 1 as the number of batches of SPACE_TO_BATCH_ND. LiteRT computes the number at run time.
+TensorFlow Lite Micro uses the file's: it computes the first batch and leaves the rest of BATCH_TO_SPACE_ND's output
+uninitialized. It also pads batches with an uninitialized value. There are no defined bytes to preserve, so the
+equivalent operators are inserted before all other passes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Dilate:
-    """Put dilated convolutions where batches are counted wrong, or padded."""
+    """Insert dilated convolutions where batches are counted wrong or padded."""
 
     name: ClassVar[str] = "dilate"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         chains = list(_chains(model))
         if not chains:
             return PassResult(model, False)
@@ -64,11 +64,11 @@ class _Chain:
 
     Attributes:
         operators: their indices.
-        convolution: the one between.
-        source, output: what the first reads and the last writes.
+        convolution: the convolution between.
+        source, output: input of the first and output of the last operator.
         dilation: (rows, columns).
         padding: (above, below) and (left, right) of the image.
-        fault: what the runtime would do.
+        fault: behaviour of the runtime, as a clause.
     """
 
     operators: tuple[int, ...]
@@ -95,7 +95,7 @@ def _chains(model: Model) -> Iterator[_Chain]:
 
 
 def _followed(model: Model, index: int) -> list[int]:
-    """From a SPACE_TO_BATCH_ND on the only reader of each result, to a BATCH_TO_SPACE_ND; else nothing."""
+    """Return the chain of only readers from a SPACE_TO_BATCH_ND to a BATCH_TO_SPACE_ND, or nothing."""
     graph, found = model.main, [index]
     while True:
         operator = graph.operators[found[-1]]
@@ -133,7 +133,7 @@ def _chain(model: Model, indices: Sequence[int]) -> _Chain | None:
 
 
 def _fault(counted: int, batches: int, pads: Sequence[int]) -> str:
-    """Why the runtime's bytes are not defined, empty where they are."""
+    """Return the reason why the runtime's bytes are undefined, empty if they are defined."""
     if counted != batches:
         return f"go by the file, compute {counted} of {batches} batches and leave the others unwritten"
     return "pad with a number that it never sets" if any(pads) else ""
@@ -148,7 +148,7 @@ def _alike(a: Tensor, b: Tensor) -> bool:
 
 
 def _is_plain(model: Model, convolution: Operator) -> bool:
-    """Whether windows move by one pixel, see neighbours, and only what is there."""
+    """Return whether windows have stride 1, no dilation and no padding."""
     options = get_options(convolution)
     ones = all(options.get(name, 1) == 1 for name in ("stride_w", "stride_h", "dilation_w_factor", "dilation_h_factor"))
     weights = (convolution.inputs or ())[1:2]
@@ -171,7 +171,7 @@ def _geometry(
     pads: list[int],
     crops: list[int],
 ) -> tuple[Pair, tuple[Pair, Pair]] | None:
-    """Dilation and padding of the convolution over the image; None where there is none that computes the same."""
+    """Return dilation and padding of the equivalent convolution over the image, or None."""
     axes = len(ends[0].dims) - 2
     kernel = model.main.tensors[(convolution.inputs or ())[1]].dims[1:3]
     if axes not in (1, 2) or len(ends[1].dims) != axes + 2 or not 1 <= len(block) <= axes or len(kernel) != 2:
@@ -197,7 +197,7 @@ def _geometry(
 
 
 def _dilated(model: Model, chain: _Chain) -> tuple[Model, list[Operator]]:
-    """The convolution, with a PAD before it unless its own padding is the same, between RESHAPEs of a row."""
+    """Return the convolution, with a PAD unless its own padding is the same, and with RESHAPEs around a single row."""
     graph, made = model.main, list[Operator]()
     source, output = graph.tensors[chain.source], graph.tensors[chain.output]
     is_row = len(source.dims) == 3

@@ -1,15 +1,13 @@
-"""Shape arithmetic whose values are known becomes constants.
+"""Constants in place of shape arithmetic with known values, and of float16 weights.
 
     SHAPE ── STRIDED_SLICE ── PACK ── RESHAPE   =   RESHAPE with a constant
 
-Shapes do not change at run time, so operators on whole numbers that start from shapes and constants compute the same
-in every inference. The operators behind them read a constant instead, those without a reader are gone, and with
-them what the runtime keeps for each.
+Shapes do not change at run time, so integer operators on shapes and constants compute the same in every inference.
+Their readers get a constant, and operators without a reader are removed together with the runtime's data for them.
 
     DEQUANTIZE of float16 weights   =   float32 weights
 
-Each float16 is a float32, too. TensorFlow Lite Micro refuses to load such an operator, and other runtimes keep what it
-writes in RAM.
+The conversion is exact. TensorFlow Lite Micro rejects such an operator, and other runtimes keep its output in RAM.
 """
 
 from __future__ import annotations
@@ -33,19 +31,19 @@ from tflite_fuse.passes.base import PassResult
 Whole = npt.NDArray[np.int64]
 
 MOST_VALUES = 64
-"""Of a folded tensor: shapes are short, and a constant takes flash."""
+"""Largest number of values of a folded tensor: shapes are short, and constants take flash."""
 
 _DTYPES: Mapping[int, npt.DTypeLike] = {TensorType.INT32: "<i4", TensorType.INT64: "<i8"}
 
 
 @dataclass(frozen=True)
 class FoldConstants:
-    """Replace operators on whole numbers that are known by their results, and drop operators without a reader."""
+    """Replace integer operators with known results by constants, and drop operators without a reader."""
 
     name: ClassVar[str] = "fold constants"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         known: dict[int, Whole] = {}
         stored: dict[int, bytes] = {}
         for index in range(len(model.main.operators)):
@@ -77,7 +75,7 @@ def _with_content(model: Model, tensor: int, content: bytes) -> Model:
 
 
 def _widened(model: Model, index: int) -> dict[int, bytes]:
-    """What a DEQUANTIZE of a float16 constant writes, by its tensor; nothing of any other operator."""
+    """Return the output of a DEQUANTIZE of a float16 constant by its tensor; empty for other operators."""
     operator, graph = model.main.operators[index], model.main
     read, written = operator.inputs or (), operator.outputs or ()
     if operator_name(model, operator) != "DEQUANTIZE" or not len(read) == len(written) == 1 or min(read) < 0:
@@ -92,7 +90,7 @@ def _widened(model: Model, index: int) -> dict[int, bytes]:
 
 
 def _result(model: Model, index: int, known: Mapping[int, Whole]) -> dict[int, Whole]:
-    """The value of an operator's one output by its tensor, nothing where it is not known."""
+    """Return the value of an operator's single output by its tensor; empty if it is unknown."""
     operator, graph = model.main.operators[index], model.main
     name, outputs = operator_name(model, operator), operator.outputs or ()
     if name not in _FOLDS or len(outputs) != 1 or outputs[0] in graph.outputs or has_effects(model, graph, operator):
@@ -111,7 +109,7 @@ def _result(model: Model, index: int, known: Mapping[int, Whole]) -> dict[int, W
             return {}
         try:
             found = _FOLDS[name](get_options(operator), [operand for operand in operands if operand is not None])
-        except (IndexError, ValueError):  # what the runtime refuses, too
+        except (IndexError, ValueError):  # the runtime rejects it, too
             return {}
     if found is None or found.size != np.prod(output.dims) or np.any(found.astype(_DTYPES[output.type]) != found):
         return {}
@@ -138,7 +136,7 @@ Options = Mapping[str, Any]
 
 
 def _strided_slice(options: Options, operands: Sequence[Whole]) -> Whole | None:
-    """Of a list, as Python slices it; a single element where the axis is dropped."""
+    """Return a slice of a list, or a single element if the axis is dropped."""
     values, begin, end, stride = operands
     if values.ndim != 1 or not begin.size == end.size == stride.size == 1 or stride[0] < 1:
         return None
@@ -172,7 +170,7 @@ def _same(options: Options, operands: Sequence[Whole]) -> Whole | None:
 def _of_two(function: Callable[[Whole, Whole], Whole]) -> Callable[[Options, Sequence[Whole]], Whole | None]:
     def fold(options: Options, operands: Sequence[Whole]) -> Whole | None:
         first, second = operands
-        # Numbers of 32 bits: their sums and products are exact here.
+        # For 32-bit numbers, sums and products are exact here.
         small = np.all(np.abs(first) < 2**31) and np.all(np.abs(second) < 2**31)
         return None if options.get("fused_activation_function") or not small else np.asarray(function(first, second))
 

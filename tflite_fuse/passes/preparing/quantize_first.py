@@ -1,13 +1,13 @@
-"""QUANTIZE before what moves float32 values, instead of behind it: then int8 values are moved, which blocks can do.
+"""QUANTIZE before operators that move float32 values: then int8 values are moved, which blocks can do.
 
     QUANTIZE(CONCATENATION(a, b, …))  =  CONCATENATION(QUANTIZE(a), QUANTIZE(b), …)
 
-A QUANTIZE makes of each value what it makes of it anywhere. So do operators by value in front of it, which go the same
-way: RESHAPE, ELU, QUANTIZE becomes ELU, QUANTIZE, RESHAPE. PAD adds zeros, of which a QUANTIZE alone makes what PAD
-adds to int8. A MAX_POOL_2D takes the largest value, and of a larger value a QUANTIZE makes no smaller one, as long as
-nothing is NaN or so large that the runtime's conversion to an integer overflows.
+QUANTIZE works value by value, so it may precede a move. Operators by value in front of it move with it: RESHAPE, ELU,
+QUANTIZE becomes ELU, QUANTIZE, RESHAPE. PAD adds zeros, which only a QUANTIZE maps to the padding of int8. A
+MAX_POOL_2D takes the largest value, and QUANTIZE is monotonic unless a value is NaN or so large that the runtime's
+conversion to an integer overflows.
 
-Where every value comes from a DEQUANTIZE, what is left between it and its QUANTIZE is a table of one int8 value.
+If every value comes from a DEQUANTIZE, the operators between it and its QUANTIZE become a table of one int8 value.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from tflite_fuse.passes.base import PassResult
 _RENAMING = frozenset({"EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
 _MOVING = _RENAMING | {"CONCATENATION", "RESIZE_NEAREST_NEIGHBOR", "TRANSPOSE"}
 _QUANTIZE_ALONE = frozenset({"MAX_POOL_2D", "PAD"})
-"""What nothing but a QUANTIZE may pass: other functions fall, or make something else of zero."""
+"""Operators that only a QUANTIZE may pass: other functions are not monotonic, or do not map zero to zero."""
 
 _POOLING = (("filter", ("height", "width")), ("stride", ("h", "w")))
 _SAME, _VALID = 0, 1
 
 _LARGEST = float(2**30)
-"""Quotients of value and scale that the runtime's conversion to 32 bits surely holds."""
+"""Quotients of value and scale below this bound do not overflow the runtime's conversion to 32 bits."""
 
 
 @dataclass(frozen=True)
 class _Site:
-    """An operator that moves values, and those by value behind it, the last of which is a QUANTIZE."""
+    """An operator that moves values, and the operators by value behind it, the last of which is a QUANTIZE."""
 
     mover: int
     chain: tuple[int, ...]
@@ -51,12 +51,12 @@ class _Site:
 
 @dataclass(frozen=True)
 class QuantizeFirst:
-    """Move each QUANTIZE to int8 before what moves float32 values that came from int8 ones."""
+    """Move each QUANTIZE to int8 before operators that move float32 values derived from int8 ones."""
 
     name: ClassVar[str] = "quantize-first"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         rewritten, notes = model, list[Note]()
         while (site := _Values(rewritten).site()) is not None:
             labels = [operator_label(rewritten, index) for index in (site.chain[-1], site.mover)]
@@ -71,14 +71,14 @@ class QuantizeFirst:
 
 @dataclass(frozen=True)
 class _Values:
-    """What is known of a model's float32 tensors.
+    """Facts about a model's float32 tensors.
 
     Attributes:
-        model: it.
-        readers: by tensor the operators that read it, by their numbers; -1 for who gets the outputs.
+        model: the model.
+        readers: by tensor the indices of the operators that read it; -1 for an output of the model.
         writer: by tensor the operator that writes it.
-        largest: of tensors whose values are made of int8 ones alone, by operators whose shapes fit, the largest
-            magnitude, or infinity if unknown.
+        largest: for tensors derived only from int8 values, by operators with consistent shapes, the largest magnitude,
+            or infinity if unknown.
     """
 
     model: Model
@@ -100,7 +100,7 @@ class _Values:
             self._follow(operator)
 
     def site(self) -> _Site | None:
-        """The first place where a QUANTIZE can be moved; None where there is none."""
+        """Return the first place where a QUANTIZE can be moved, or None."""
         for index, operator in enumerate(self.model.main.operators):
             if operator_name(self.model, operator) == "QUANTIZE" and self._makes_int8(operator):
                 site = self._before(index)
@@ -109,7 +109,7 @@ class _Values:
         return None
 
     def _before(self, quantize: int) -> _Site | None:
-        """What a QUANTIZE can go before, through operators by value with no other reader."""
+        """Return the operator before which a QUANTIZE can move, through operators by value without other readers."""
         operators, chain = self.model.main.operators, [quantize]
         while True:
             tensor = self._carried(operators[chain[0]])
@@ -123,7 +123,7 @@ class _Values:
                 return _Site(index, tuple(chain)) if self._is_passed(operator, operators[quantize], chain) else None
 
     def _is_passed(self, operator: Operator, quantize: Operator, chain: list[int]) -> bool:
-        """Whether an operator only moves values, so that what follows may come first."""
+        """Return whether an operator only moves values, so that the following operators may precede it."""
         name, inputs = operator_name(self.model, operator), operator.inputs or ()
         moved = inputs if name == "CONCATENATION" else inputs[:1]
         if len(operator.outputs or ()) != 1 or min(inputs, default=-1) < 0:
@@ -138,7 +138,7 @@ class _Values:
         return name in _MOVING or (name in _QUANTIZE_ALONE and len(chain) == 1)
 
     def _follow(self, operator: Operator) -> None:
-        """Notes of an operator's outputs what is known of them."""
+        """Record the largest magnitude of an operator's output."""
         name, tensors, inputs = operator_name(self.model, operator), self.model.main.tensors, operator.inputs or ()
         outputs = operator.outputs or ()
         if len(outputs) != 1 or tensors[outputs[0]].type != TensorType.FLOAT32 or not inputs or inputs[0] < 0:
@@ -157,7 +157,7 @@ class _Values:
             self.largest[outputs[0]] = float("inf")
 
     def _is_by_value(self, operator: Operator) -> bool:
-        """Whether each value depends on the one in its place, and on constants of one value."""
+        """Return whether each value depends on the value at its place and on single-valued constants."""
         tensors, outputs = self.model.main.tensors, operator.outputs or ()
         others = [each for each in operator.inputs or () if self._is_constant(each)]
         alone = len(operator.inputs or ()) - len(others) == 1 and len(outputs) == 1
@@ -168,12 +168,12 @@ class _Values:
         return tensors[self._carried(operator)].dims == tensors[outputs[0]].dims
 
     def _are_real(self, *tensors: int) -> bool:
-        """Whether all are float32 and no variables."""
+        """Return whether all tensors are float32 and no variables."""
         found = [self.model.main.tensors[tensor] for tensor in tensors]
         return all(each.type == TensorType.FLOAT32 and not each.is_variable for each in found)
 
     def _carried(self, operator: Operator) -> int:
-        """The operand of an operator by value that is computed."""
+        """Return the computed operand of an operator by value."""
         return next((each for each in operator.inputs or () if not self._is_constant(each)), -1)
 
     def _is_constant(self, tensor: int) -> bool:
@@ -189,7 +189,7 @@ class _Values:
 
 
 def _is_sound(model: Model, operator: Operator) -> bool:
-    """Whether the shape of what a mover writes is what it makes of the shapes it reads: kernels trust that."""
+    """Return whether a mover's output has the shape that follows from its inputs; kernels do not check it."""
     tensors, inputs, name = model.main.tensors, operator.inputs or (), operator_name(model, operator)
     parts = [tensors[each].dims for each in (inputs if name == "CONCATENATION" else inputs[:1])]
     source, wanted, options = parts[0], tensors[(operator.outputs or (-1,))[0]].dims, get_options(operator)
@@ -212,7 +212,7 @@ def _is_sound(model: Model, operator: Operator) -> bool:
 
 
 def _joined(parts: Sequence[tuple[int, ...]], axis: object) -> tuple[int, ...] | None:
-    """The shape of several joined; None where they cannot be."""
+    """Return the shape of joined tensors; None if they cannot be joined."""
     rank = len(parts[0])
     if not isinstance(axis, int) or not -rank <= axis < rank or any(len(part) != rank for part in parts):
         return None
@@ -222,7 +222,7 @@ def _joined(parts: Sequence[tuple[int, ...]], axis: object) -> tuple[int, ...] |
 
 
 def _pooled(source: tuple[int, ...], options: Mapping[str, object]) -> tuple[int, ...] | None:
-    """The shape of maxima over windows; None where there is none."""
+    """Return the shape of maxima over windows; None if the options are invalid."""
     sizes = [options.get(f"{what}_{way}", 0) for what, ways in _POOLING for way in ways]
     counts = [size for size in sizes if isinstance(size, int) and size > 0]
     if len(source) != 4 or len(counts) != 4 or options.get("padding", 0) not in (_SAME, _VALID):
@@ -234,7 +234,7 @@ def _pooled(source: tuple[int, ...], options: Mapping[str, object]) -> tuple[int
 
 
 def _numbers(model: Model, tensor: int) -> list[int]:
-    """An int32 constant's; none of other tensors."""
+    """Return the values of an int32 constant; none for other tensors."""
     found = model.main.tensors[tensor]
     data = model.buffers[found.buffer].data or b""
     plain = found.type == TensorType.INT32 and len(data) == 4 * prod(found.dims)
@@ -242,7 +242,7 @@ def _numbers(model: Model, tensor: int) -> list[int]:
 
 
 def _scale(tensor: Tensor) -> float:
-    """The one scale of an int8 tensor, 0 where it has none that is sound."""
+    """Return the scale of an int8 tensor; 0 unless it has a single valid one."""
     quantization = tensor.quantization
     if quantization is None or quantization.details is not None or tensor.is_variable:
         return 0.0
@@ -252,7 +252,7 @@ def _scale(tensor: Tensor) -> float:
 
 
 def _moved(model: Model, site: _Site) -> Model:
-    """The model with what is behind a mover in front of it, once for each tensor it moves."""
+    """Return the model with a site's chain in front of its mover, once for each moved tensor."""
     operators = model.main.operators
     mover, chain = operators[site.mover], [operators[index] for index in site.chain]
     inputs = mover.inputs or ()
@@ -283,7 +283,7 @@ def _replaced(operators: tuple[Operator, ...], site: _Site, made: list[Operator]
 
 
 def _code(model: Model, mover: Operator) -> tuple[Model, int]:
-    """The operator code of a mover of int8: most kernels for it came with their second version."""
+    """Return the operator code of an int8 mover: most of its kernels require version 2."""
     name, old = operator_name(model, mover), model.operator_codes[mover.opcode_index]
     if name in _RENAMING:
         return model, mover.opcode_index

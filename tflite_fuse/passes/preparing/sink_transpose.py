@@ -1,11 +1,11 @@
-"""TRANSPOSE before MEAN or FULLY_CONNECTED: sum in another order instead of moving every value.
+"""Removal of a TRANSPOSE before MEAN or FULLY_CONNECTED: the sums are computed in another order.
 
-    MEAN(TRANSPOSE(x, permutation), axes)  =  MEAN(x, permutation[axes])    where the order of what remains is x's
+    MEAN(TRANSPOSE(x, permutation), axes)  =  MEAN(x, permutation[axes])    if the remaining axes have x's order
     FULLY_CONNECTED(TRANSPOSE(x), weights)  =  FULLY_CONNECTED(x, weights in the order of x)
 
-PyTorch models converted channels-first end in TRANSPOSE [0, 3, 1, 2] and one MEAN per spatial axis, or, where they
-flatten, in the same TRANSPOSE, a RESHAPE and a FULLY_CONNECTED. In int8 both add in 32-bit integers, whose order does
-not matter, so the bytes stay the same; and without the TRANSPOSE they can be part of a fused block.
+PyTorch models converted channels-first end in TRANSPOSE [0, 3, 1, 2] and one MEAN per spatial axis, or, if they
+flatten, in the same TRANSPOSE, a RESHAPE and a FULLY_CONNECTED. In int8 both sum 32-bit integers, whose order does not
+matter, so the bytes stay the same. Without the TRANSPOSE they can be part of a fused block.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 
 @dataclass(frozen=True)
 class _Mean:
-    """A MEAN behind a TRANSPOSE, as it would run without it.
+    """A MEAN behind a TRANSPOSE, rewritten to run without it.
 
     Attributes:
         operator: its index.
-        axes: to average over, in the dimensions' original order.
-        shape: of its output in that order.
+        axes: axes to average over, in the original order of dimensions.
+        shape: shape of its output in that order.
     """
 
     operator: int
@@ -47,12 +47,12 @@ class _Mean:
 
 @dataclass(frozen=True)
 class SinkTranspose:
-    """Remove every int8 TRANSPOSE whose only effect is the order in which operators behind it add."""
+    """Remove every int8 TRANSPOSE that only affects the order of sums behind it."""
 
     name: ClassVar[str] = "sink-transpose"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         notes: list[Note] = []
         rewritten = model
         for index in reversed(range(len(model.main.operators))):
@@ -78,7 +78,7 @@ class SinkTranspose:
 
 
 def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
-    """The MEANs after which a TRANSPOSE has left no trace in the order of bytes; none if there is no such point."""
+    """Return the MEANs after which a TRANSPOSE no longer affects the order of bytes; empty without such a point."""
     graph = model.main
     tensor, layout = (graph.operators[index].outputs or (-1,))[0], _layout(model, index)
     if layout is None:
@@ -107,7 +107,7 @@ def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
 
 
 def _layout(model: Model, index: int) -> Axes | None:
-    """The permutation of a TRANSPOSE whose bytes mean the same before and after it; None where it is none."""
+    """Return the permutation of a TRANSPOSE with equal quantization of input and output, or None."""
     operator = model.main.operators[index]
     source, tensor = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
     layout = _constant(model, (operator.inputs or ())[1:2])
@@ -117,7 +117,7 @@ def _layout(model: Model, index: int) -> Axes | None:
 
 
 def _readers(model: Model, tensor: int) -> Iterator[int]:
-    """The chain of operators each of which alone reads what the one before writes."""
+    """Yield the chain of operators each of which is the only reader of the previous one's output."""
     graph = model.main
     while tensor not in graph.outputs:
         readers = [i for i, operator in enumerate(graph.operators) if tensor in (operator.inputs or ())]
@@ -128,7 +128,7 @@ def _readers(model: Model, tensor: int) -> Iterator[int]:
 
 
 def _alike(source: Tensor, output: Tensor) -> bool:
-    """Whether the bytes mean the same in both tensors of a TRANSPOSE."""
+    """Return whether input and output of a TRANSPOSE are int8 with equal quantization."""
     a, b = source.quantization, output.quantization
     if source.type != TensorType.INT8 or a is None or b is None:
         return False
@@ -146,7 +146,7 @@ def _constant(model: Model, operand: Sequence[int]) -> Axes | None:
 
 
 def _dense_behind(model: Model, index: int) -> Axes:
-    """The FULLY_CONNECTEDs that read all values of a TRANSPOSE as one row, if nothing else does; else none."""
+    """Return the FULLY_CONNECTEDs that read all values of a TRANSPOSE as one row; empty if it has other readers."""
     graph = model.main
     if _layout(model, index) is None:
         return ()
@@ -172,7 +172,7 @@ def _dense_behind(model: Model, index: int) -> Axes:
 
 
 def _is_dense(model: Model, operator: Operator) -> bool:
-    """Whether an operator is an int8 FULLY_CONNECTED of all values of its input, its weights stored row by row."""
+    """Return whether an operator is an int8 FULLY_CONNECTED of all its input's values, with plain weights."""
     if operator_name(model, operator) != "FULLY_CONNECTED" or len(operator.inputs or ()) < 2:
         return False
     options = get_options(operator)
@@ -187,7 +187,7 @@ def _is_dense(model: Model, operator: Operator) -> bool:
 
 
 def _with_weights_moved(model: Model, index: int, dense: Axes) -> Model:
-    """The model without the TRANSPOSE ``index``; what read it reads its input, with weights in that order."""
+    """Return the model without the TRANSPOSE ``index``; its readers read its input, with reordered weights."""
     transpose, layout = model.main.operators[index], _layout(model, index)
     source, moved = (transpose.inputs or (-1,))[0], (transpose.outputs or (-1,))[0]
     dims = model.main.tensors[source].dims
@@ -211,7 +211,7 @@ def _with_weights_moved(model: Model, index: int, dense: Axes) -> Model:
 
 
 def _without(model: Model, index: int, means: Sequence[_Mean]) -> Model:
-    """The model without the TRANSPOSE ``index``, its MEANs averaging over their new axes."""
+    """Return the model without the TRANSPOSE ``index``, its MEANs averaging over their new axes."""
     operators: list[Operator | None] = list(model.main.operators)
     transpose = model.main.operators[index]
     source = (transpose.inputs or (-1,))[0]
@@ -238,7 +238,7 @@ def _without(model: Model, index: int, means: Sequence[_Mean]) -> Model:
 
 
 def _reshaped(model: Model, shaped: Tensor, output: int) -> tuple[Model, int, Operator]:
-    """A tensor for a MEAN's bytes in their natural shape, and the RESHAPE from it to the tensor others read."""
+    """Return a tensor for a MEAN's bytes in their natural shape, and the RESHAPE from it to the original output."""
     dims = model.main.tensors[output].dims
     model, before = add_tensor(model, replace(shaped, name=f"{shaped.name}/mean"))
     model, shape = add_int32(model, "shape", dims)

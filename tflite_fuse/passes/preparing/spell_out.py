@@ -1,17 +1,14 @@
-"""CONV_2D of groups as one convolution for each, over its own channels.
+"""Operators that no block supports, expressed by operators that blocks support.
+
+The result is for blocks only: outside of blocks it would need more memory.
 
     CONV_2D(x, filters of two groups)  =  CONCATENATION(CONV_2D(SLICE(x), …), CONV_2D(SLICE(x), …))
 
-The filters of a group read the channels of that group alone, in the same order and with the same bias and scales.
+The filters of a group read the channels of that group, in the same order and with the same bias and scales.
 
-CONCATENATION along rows or columns as a maximum of its inputs, each padded to the whole with the least value.
+    CONCATENATION(a, b)  =  MAXIMUM(PADV2(a, -128 behind), PADV2(b, -128 before))    along rows or columns
 
-    CONCATENATION(a, b)  =  MAXIMUM(PADV2(a, -128 behind), PADV2(b, -128 before))
-
-For int8 that is exact. A block holds no tensor that is made of several along rows, but it pads and takes maxima as it
-goes, and a pad inside a block is a few pixels. Outside of blocks it would be whole tensors: this is for blocks alone.
-
-Operators that no block holds, as others that blocks hold: for blocks alone, because outside they would take more.
+This is exact for int8. A block cannot join tensors along rows, but it computes pads and maxima pixel by pixel.
 """
 
 from __future__ import annotations
@@ -34,11 +31,11 @@ from tflite_fuse.ops.lowering.operands import is_constant, read_activation
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
 
 MOST_GROUPS = 10
-"""What one CONCATENATION joins at most."""
+"""Largest number of groups: the inputs of one CONCATENATION."""
 
 
 def groups_of(model: Model, operator: Operator) -> int:
-    """How many convolutions a CONV_2D is; 0 where it is one, or no block computes them."""
+    """Return the number of groups of a CONV_2D; 0 for a single one, or if no block supports them."""
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     if operator_name(model, operator) != "CONV_2D" or len(outputs) != 1 or not 2 <= len(inputs) <= 3:
         return 0
@@ -68,7 +65,7 @@ def _is_plain_constant(model: Model, tensor: int) -> bool:
 
 
 def _fits(model: Model, tensor: int, made: int) -> bool:
-    """Whether a constant has a part for each output channel, all as long, and one scale for each or for all."""
+    """Return whether a constant has equal parts for all output channels, and one scale for each or for all."""
     found = model.main.tensors[tensor]
     quantization, content = found.quantization, model.buffers[found.buffer].data or b""
     scales = len(quantization.scale or ()) if quantization is not None else 1
@@ -79,7 +76,7 @@ def _fits(model: Model, tensor: int, made: int) -> bool:
 
 
 def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, list[Operator]]:
-    """The operators in the place of a CONV_2D of groups, the last of which writes what it wrote."""
+    """Return the operators that replace a CONV_2D with groups; the last one writes its output."""
     source, output = (operator.inputs or ())[0], (operator.outputs or ())[0]
     image, whole = model.main.tensors[source], model.main.tensors[output]
     model, slicing = add_operator_code(model, builtin="SLICE", version=2)
@@ -103,7 +100,7 @@ def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, 
 
 
 def _part(model: Model, constant: int, group: int, groups: int) -> tuple[Model, int]:
-    """A group's part of filters or of a bias."""
+    """Return a group's part of filters or of a bias."""
     found = model.main.tensors[constant]
     content, count = model.buffers[found.buffer].data or b"", found.dims[0] // groups
     nbytes = len(content) // groups
@@ -124,13 +121,13 @@ def _like(model: Model, tensor: Tensor, channels: int, name: str) -> tuple[Model
 
 
 MOST_JOINED = 10
-"""Inputs of a CONCATENATION: each becomes two stages."""
+"""Largest number of inputs of a CONCATENATION, each of which becomes two stages."""
 
 _LEAST = -128
 
 
 def joins_rows(model: Model, operator: Operator) -> bool:
-    """Whether an operator is a CONCATENATION of int8 along rows or columns."""
+    """Return whether an operator is a CONCATENATION of int8 along rows or columns."""
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     if operator_name(model, operator) != "CONCATENATION" or not 2 <= len(inputs) <= MOST_JOINED or len(outputs) != 1:
         return False
@@ -157,7 +154,7 @@ def _axis(operator: Operator, rank: int) -> int:
 
 
 def join_rows(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
-    """The operators in the place of one CONCATENATION, the last of which writes what it wrote."""
+    """Return the operators that replace one CONCATENATION; the last one writes its output."""
     inputs, (output,) = operator.inputs or (), operator.outputs or ()
     whole = model.main.tensors[output]
     axis = _axis(operator, len(whole.dims))
@@ -183,7 +180,7 @@ def join_rows(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
 
 
 def _amounts(model: Model, inputs: Sequence[int], axis: int) -> Iterator[list[tuple[int, int]]]:
-    """For each input what is before and behind it, along every axis."""
+    """Yield for each input the padding before and behind it, along every axis."""
     lengths = [model.main.tensors[part].dims[axis] for part in inputs]
     for length, end in zip(lengths, accumulate(lengths), strict=True):
         rank = len(model.main.tensors[inputs[0]].dims)
@@ -202,12 +199,12 @@ def _constant(model: Model, tensor: Tensor, values: Sequence[int]) -> tuple[Mode
 
 @dataclass(frozen=True)
 class Spelled:
-    """A model with others in the place of some operators.
+    """A model with some operators replaced by others.
 
     Attributes:
-        model: the rewritten one, the very same object where nothing changed.
-        made: by index of such an operator in the model it was, the names of what those in its place write.
-        notes: one for each.
+        model: the rewritten model, the same object if nothing changed.
+        made: by index of a replaced operator in the original model, the names of its replacements' outputs.
+        notes: one per replaced operator.
     """
 
     model: Model
@@ -216,11 +213,11 @@ class Spelled:
 
 
 def spell_out(model: Model, kept: Collection[int] = ()) -> Spelled:
-    """Put what blocks hold in the place of what they do not; an offline memory plan is dropped with them.
+    """Replace operators that blocks do not support; an offline memory plan is dropped if the model changes.
 
     Args:
         model: any valid model.
-        kept: indices of operators to leave as they are.
+        kept: indices of operators that stay unchanged.
     """
     rewritten = remove_plan(model) if has_plan(model) else model
     operators, made, notes = list[Operator](), dict[int, frozenset[str]](), list[Note]()

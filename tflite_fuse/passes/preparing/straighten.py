@@ -1,20 +1,18 @@
-"""A PAD for each of its readers, where all of them are convolutions that can do its work.
+"""One PAD for each of its readers, and one operator for each chain of operators that move values.
 
     PAD → two convolutions   =   a PAD and a convolution, twice
 
 Converters keep one PAD where several convolutions of a detector's heads read the same padded map. Unless one block
-holds all of them, that PAD would have to be written as a whole, which is larger than what it pads. With one each, every
-block pads as it reads, and the map is kept as it is.
-
-Chains of operators that only move values, each output as one operator on the tensor where the chain begins.
+contains all of them, the PAD's output would be stored whole, which is larger than its input. With a PAD each, every
+block pads while it reads, and the map is stored without padding.
 
     TRANSPOSE, RESHAPE, TRANSPOSE, RESHAPE, GATHER, TRANSPOSE   =   GATHER of every other channel
     EXPAND_DIMS, TILE, RESHAPE, EXPAND_DIMS, TILE, RESHAPE      =   RESIZE_NEAREST_NEIGHBOR
 
-So a channel shuffle spelt channels-first, with tensors of five dimensions or by splitting, leaves no trace but what it
-does, and an image made larger by TILE, which TensorFlow Lite Micro lacks, runs. Each output of a SPLIT becomes an
-operator of its own, a GATHER of channels or a SLICE, that a fused block can hold without the others. Bytes are equal;
-what stood between is never made.
+Each output of a chain becomes one operator on the tensor where the chain begins, with equal bytes and without the
+intermediate tensors. A channel shuffle, expressed channels-first, with five dimensions or by splitting, becomes one
+GATHER. An image enlarged by TILE, which TensorFlow Lite Micro lacks, becomes supported. Each output of a SPLIT becomes
+an operator of its own, a GATHER of channels or a SLICE, so a fused block can contain it without the others.
 """
 
 from __future__ import annotations
@@ -42,12 +40,12 @@ _PADDING = ("PAD", "PADV2")
 
 @dataclass(frozen=True)
 class OwnPads:
-    """Give every convolution behind a shared PAD one of its own."""
+    """Insert a PAD of its own for every convolution behind a shared PAD."""
 
     name: ClassVar[str] = "own-pads"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: operators are added."""
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because operators are added."""
         shared = _shared(model)
         if not shared:
             return PassResult(model, False)
@@ -72,7 +70,7 @@ class OwnPads:
 
 
 def _shared(model: Model) -> dict[int, tuple[int, ...]]:
-    """PADs with several readers, all of them convolutions that can do the padding themselves."""
+    """Return PADs with several readers, all of them convolutions that can absorb the padding."""
     operators = model.main.operators
     pads = [index for index, operator in enumerate(operators) if operator_name(model, operator) in _PADDING]
     found = {
@@ -98,20 +96,20 @@ def _all_can(lowerings: Lowerings, pad: int, readers: tuple[int, ...]) -> bool:
 
 
 _MOST_LOOKED_UP = 1 << 25
-"""Values looked up on the way from tensors to where their chains begin."""
+"""Limit of values looked up between tensors and the starts of their chains."""
 _MOVING = frozenset({*MOVES, "RESIZE_NEAREST_NEIGHBOR"})
 
 
 @dataclass(frozen=True)
 class _Way:
-    """A tensor as one operator on another further up.
+    """A tensor as the output of one operator on a tensor further up.
 
     Attributes:
-        source: the other.
-        steps: operators between the two.
-        name: the operator's.
-        what: its other inputs by what they say, and the numbers in them.
-        options: its own, if it has any.
+        source: the tensor further up.
+        steps: number of operators between the two.
+        name: name of the new operator.
+        what: its other inputs by name, with their numbers.
+        options: its options, if any.
     """
 
     source: Activation
@@ -128,7 +126,7 @@ class Straighten:
     name: ClassVar[str] = "straighten"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         ways = _Ways(model)
         operators = enumerate(model.main.operators)
         chosen = {index: gathers for index, operator in operators if (gathers := _gathers(ways, operator))}
@@ -145,7 +143,7 @@ class Straighten:
 
 @dataclass
 class _Ways:
-    """For each tensor that an operator moves: the one before it, and where in that its values lie."""
+    """For each moved tensor, the previous tensor and the indices of its values in it."""
 
     model: Model
     found: dict[int, tuple[Activation, Indices]] = field(default_factory=dict)
@@ -156,7 +154,7 @@ class _Ways:
             self.found.update((tensor, (source, indices)) for tensor, indices in parts)
 
     def _further_up(self, tensor: int) -> list[tuple[Activation, Indices]]:
-        """The tensors further up, nearest first; the nearest alone once long chains have taken their time."""
+        """Return the tensors further up, nearest first; only the nearest once the limit of look-ups is reached."""
         ways: list[tuple[Activation, Indices]] = []
         while tensor in self.found and self.looked_up <= _MOST_LOOKED_UP:
             source, indices = self.found[tensor]
@@ -166,9 +164,9 @@ class _Ways:
         return ways
 
     def furthest(self, tensor: int) -> _Way | None:
-        """The tensor as what it holds of the one furthest up, None if no one operator makes it of any.
+        """Return the tensor as one operator on the tensor furthest up, or None.
 
-        Channels are looked for first, as what is cut or repeated may be a part of them.
+        Channels are tried first, because a slice or repetition may be part of a selection of channels.
         """
         ways = self._further_up(tensor)
         for find in (_as_channels, _as_part, _as_larger):
@@ -183,9 +181,9 @@ class _Ways:
 
 
 def _as_channels(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
-    """GATHER along the last dimension, or RESHAPE where all channels keep their places.
+    """Return a GATHER along the last dimension, or a RESHAPE if all channels keep their places, or None.
 
-    The runtime's GATHER makes all dimensions but the last those of its input, whatever the file says.
+    The runtime's GATHER takes all dimensions but the last from its input, regardless of the file.
     """
     channels = channels_of(indices, source.shape, output.shape)
     if channels is None:
@@ -215,7 +213,7 @@ def _as_larger(source: Activation, output: Activation, indices: Indices, steps: 
         return None
     places = places_of(indices, source.shape, output.shape)
     sizes = zip(source.shape[:2], output.shape[:2], strict=True)
-    # Centres of pixels are never so near to an edge that rounding puts them on its other side.
+    # Centres of pixels are never so close to an edge that rounding moves them across it.
     found = [(nearest(*axis, False, True)[0] // PARTS).tolist() for axis in sizes]
     if places is None or found != list(places):
         return None
@@ -224,7 +222,7 @@ def _as_larger(source: Activation, output: Activation, indices: Indices, steps: 
 
 
 def _gathers(ways: _Ways, operator: Operator) -> dict[int, _Way]:
-    """What each output that is read holds, where this is shorter than the way it takes; else nothing."""
+    """Return a shorter operator for each output with a reader, if there is one for all of them; else nothing."""
     outputs, graph = operator.outputs or (), ways.model.main
     if not ways.found.keys() & outputs:
         return {}
@@ -236,7 +234,7 @@ def _gathers(ways: _Ways, operator: Operator) -> dict[int, _Way]:
 
 
 def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Way]]) -> Model:
-    """The model with the chosen operators replaced, without those whose results have no reader any more."""
+    """Return the model with the selected operators replaced, without operators that no longer have a reader."""
     operators: list[Operator] = []
     for index, operator in enumerate(model.main.operators):
         if index not in chosen:

@@ -1,8 +1,9 @@
-"""How operators look along time: which steps of their inputs a step of their output needs.
+"""Windows of operators along time: the input steps that an output step needs.
 
     CONV_2D of 10 taps, stride 2, over 49 steps, padded SAME: output step r reads the input steps 2 r - 4 … 2 r + 5
 
-An operator that has no such answer, as a SOFTMAX over all steps, needs its whole input; the reason says why.
+An operator without such a window, for example a SOFTMAX over all steps, needs its whole input; ``BlockError`` has the
+reason.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from tflite_fuse.ops.lowering.view import SAME, OperatorView
 
 @dataclass(frozen=True)
 class Time:
-    """Where the steps of a tensor are: ``steps`` times ``values`` values, nothing before them.
+    """Steps of a tensor: ``steps`` times ``values`` values, with nothing before them.
 
     Attributes:
-        axis: of the tensor's dimensions; it is ``steps`` long, or, where a step is no dimension of its own,
-            ``steps * each``.
-        steps: how many.
-        each: elements of that axis a step takes.
+        axis: dimension of the tensor; its length is ``steps``, or ``steps * each`` if a step is no dimension of its
+            own.
+        steps: number of steps.
+        each: elements of that axis per step.
     """
 
     axis: int
@@ -40,7 +41,7 @@ class Time:
 
 
 class Way(Enum):
-    """How an operator is written for another number of steps."""
+    """Form of an operator for another number of steps."""
 
     ALIKE = "with other shapes"
     WINDOW = "as a window that pads nothing, behind a PAD"
@@ -50,12 +51,12 @@ class Way(Enum):
 
 @dataclass(frozen=True)
 class Look:
-    """Output step r reads ``taps`` input steps from ``stride * r - before`` on, ``apart`` from one another.
+    """Window along time: output step r reads ``taps`` input steps from ``stride * r - before`` on, ``apart`` apart.
 
     Attributes:
-        times: where the steps of each output are.
-        columns: what the operator pads the other axis of its image with, (before, behind): the steps are padded beside.
-        fill: the int8 value outside the window, None for the input's zero point.
+        times: steps of each output.
+        columns: padding of the other axis of the image, (before, behind).
+        fill: int8 value outside the window; None for the input's zero point.
     """
 
     times: tuple[Time, ...]
@@ -69,7 +70,7 @@ class Look:
 
     @property
     def reach(self) -> int:
-        """Steps from the first to the last one read, both counted."""
+        """Return the number of steps from the first to the last one read, both included."""
         return (self.taps - 1) * self.apart + 1
 
     @property
@@ -78,7 +79,7 @@ class Look:
 
     @property
     def late(self) -> bool:
-        """Whether earlier steps are kept before the operator and not behind it: it computes nothing."""
+        """Return whether earlier steps are stored before the operator, not behind it, because it computes nothing."""
         return self.way in (Way.VIEW, Way.PAD)
 
 
@@ -87,15 +88,15 @@ Times = Mapping[int, Time]
 
 
 def look_of(model: Model, operator: Operator, times: Times) -> Look:
-    """How an operator looks along time.
+    """Return the window of an operator along time.
 
     Args:
-        model: of the operator.
-        operator: one that reads at least one tensor with steps.
-        times: those it may read.
+        model: model of the operator.
+        operator: an operator that reads at least one tensor with steps.
+        times: tensors with steps.
 
     Raises:
-        BlockError: it needs all steps at once, and why.
+        BlockError: it needs all steps at once; the message has the reason.
     """
     name = operator_name(model, operator)
     outputs = operator.outputs or ()
@@ -124,7 +125,7 @@ class _Seen:
 
     @property
     def time(self) -> Time:
-        """Of the first input with steps."""
+        """Return the time of the first input with steps."""
         return next(self.times[tensor] for tensor in self.inputs if tensor in self.times)
 
     def option(self, name: str, default: int = 0) -> int:
@@ -138,11 +139,11 @@ class _Seen:
         return values
 
     def operand(self, position: int) -> int:
-        """Tensor of an input, −1 where it is left out."""
+        """Return the tensor of an input, −1 if it is absent."""
         return self.inputs[position] if position < len(self.inputs) else -1
 
     def outputs_as(self, axis: int, steps: int) -> tuple[Time, ...]:
-        """Steps of every output along an axis. Raises BlockError: its shape is another one."""
+        """Return the steps of every output along an axis. Raises BlockError if its shape does not match."""
         found = Time(axis, steps)
         for tensor in self.operator.outputs or ():
             dims = self.dims(tensor)
@@ -152,7 +153,7 @@ class _Seen:
 
 
 def _each(seen: _Seen) -> Look:
-    """Value by value: every tensor with steps has the output's shape, every constant is the same for all steps."""
+    """Return the window of an operator by value: inputs have the output's shape, constants are equal for all steps."""
     wanted, axis = seen.dims(seen.output), seen.time.axis
     for tensor in seen.inputs:
         if tensor < 0:
@@ -198,7 +199,7 @@ def _sliding(seen: _Seen) -> Look:
 
 
 def _padding(length: int, size: int, taps: int, stride: int, apart: int) -> tuple[int, int]:
-    """What SAME adds before and behind an axis."""
+    """Return the padding of SAME before and behind an axis."""
     missing = max((size - 1) * stride + (taps - 1) * apart + 1 - length, 0)
     return missing // 2, missing - missing // 2
 
@@ -213,10 +214,10 @@ def _pad(seen: _Seen) -> Look:
 
 
 def _rename(seen: _Seen) -> Look:
-    """A RESHAPE that leaves steps together."""
+    """Return the window of a RESHAPE that keeps the values of a step together."""
     time, dims, source = seen.time, seen.dims(seen.output), seen.dims(seen.inputs[0])
     values = prod(source) // time.steps
-    for axis, length in enumerate(dims[:-1]):  # values along the last axis are channels, of which no ring is made
+    for axis, length in enumerate(dims[:-1]):  # values along the last axis are channels, which have no ring
         if length == time.steps and prod(dims[:axis]) == 1 and prod(dims[axis + 1 :]) == values:
             return Look((Time(axis, time.steps),))
     raise BlockError(f"it makes {list(dims)} of {list(source)}, which mixes the steps")
@@ -250,7 +251,7 @@ def _joining(seen: _Seen) -> Look:
 
 
 def _moving(seen: _Seen) -> Look:
-    """SLICE, STRIDED_SLICE, GATHER and SPLIT: some of the steps, or some of the values of every step."""
+    """Return the window of SLICE, STRIDED_SLICE, GATHER or SPLIT: some of the steps, or some values of every step."""
     view = OperatorView(seen.model, seen.inputs, seen.output, get_options(seen.operator))
     source, parts = moved(seen.name, view, seen.operator.outputs or ())
     time = seen.times.get(source.index)

@@ -1,11 +1,9 @@
-"""What the states of a stream hold before its first call, and after a reset: rows of silence.
-
-Fed with its input's zero point for ever, every row a stream keeps has settled; all rows of one tensor are then equal.
-So a state needs one row of values for all of them.
-
-A model over a window of steps, called again every few of them, as a stream that takes only the new ones.
+"""Conversion of a model over a window of steps, called every few steps, to a stream that takes only the new steps.
 
 windowed: [1, 49, 10, 1] in every call, 47 of 49 steps those of the call before    stream: [1, 2, 10, 1]
+
+Before the first call, and after a reset, states contain silence: the rows to which they converge if the input is its
+zero point for ever. All rows of one tensor are then equal, so one row of values describes a state.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ Values = npt.NDArray[Any]
 
 
 def with_resting_states(model: Model) -> Model:
-    """Says what every state holds before the first call. Raises BlockError: an operator before one is in no block."""
+    """Return the model with the initial values of all states. Raises BlockError if blocks cannot compute one."""
     wanted = _before_states(model)
     values: dict[int, Values] = {t: _silence(model.main.tensors[t]) for t in model.main.inputs}
     for index in sorted(wanted):
@@ -63,7 +61,7 @@ def with_resting_states(model: Model) -> Model:
 
 
 def _steps(model: Model, new: int, window: int) -> int:
-    """Steps of what is new: along the axis that the window is longer in."""
+    """Return the number of new steps, along the axis in which the window is longer."""
     pairs = zip(model.main.tensors[new].dims, model.main.tensors[window].dims, strict=True)
     return next(a for a, b in pairs if a != b)
 
@@ -81,7 +79,7 @@ def _before_states(model: Model) -> set[int]:
 
 
 def _silence(tensor: Tensor) -> Values:
-    """The input's zero point; 0.0 of floats; of uint8 as the int8 value of 128 less."""
+    """Return the input's zero point; 0.0 for floats; for uint8 the int8 value, which is 128 less."""
     if tensor.type == TensorType.FLOAT32:
         return np.zeros(tensor.dims, np.float32)
     points = tensor.quantization.zero_point if tensor.quantization is not None else None
@@ -116,7 +114,7 @@ def _filled(model: Model, tensor: int, data: bytes) -> Model:
 
 
 TRIED = 8
-"""Multiples of a model's strides that are tried where a hop does not work."""
+"""Number of multiples of a model's strides that are tried if a hop does not work."""
 
 _AXES = {"height": 1, "width": 2}
 _STATE = f"CUSTOM:{STATE_OPERATOR}"
@@ -124,13 +122,13 @@ _STATE = f"CUSTOM:{STATE_OPERATOR}"
 
 @dataclass(frozen=True)
 class Streamed:
-    """A model as a stream, before blocks hold its states.
+    """A model as a stream, before blocks contain its states.
 
     Attributes:
-        model: it; states are operators no runtime knows.
-        time: the window, the hop.
+        model: the stream; its states are operators that no runtime has.
+        time: window and hop.
         macs: multiply-accumulates of a call.
-        notes: each thing worth knowing.
+        notes: facts to report.
     """
 
     model: Model
@@ -140,11 +138,11 @@ class Streamed:
 
 
 def to_stream(model: Model, hop: Hop) -> Streamed:
-    """The stream of a model.
+    """Return the stream of a model.
 
     Raises:
-        UsageError: the hop is none for its window.
-        LimitError: it cannot be one, and why.
+        UsageError: the hop is invalid for its window.
+        LimitError: it cannot be a stream; the message has the reason.
     """
     _refuse_state(model)
     times = _input_times(model, hop.axis)
@@ -194,7 +192,7 @@ def _whole_window(notes: Sequence[Note]) -> str:
 
 
 def _working(model: Model, window: int, times: Mapping[int, Time], spacings: frozenset[int]) -> str:
-    """Which multiples of the strides compute less than the window, tried."""
+    """Return a clause with the multiples of the strides that compute less than the window."""
     before, found = sum(operator_macs(model)), list[int]()
     tried = sorted({spacing * times for spacing in spacings if spacing > 1 for times in range(1, TRIED + 1)})
     for hop in [hop for hop in tried if hop < window][:TRIED]:
@@ -217,7 +215,7 @@ def _refuse_state(model: Model) -> None:
 
 
 def _input_times(model: Model, named: str | None) -> Mapping[int, Time]:
-    """Where the steps of every input are. Raises LimitError: they are not one behind the other."""
+    """Return the steps of every input. Raises LimitError if they do not lie one behind the other."""
     found = {}
     for tensor in model.main.inputs:
         held = model.main.tensors[tensor]
@@ -243,7 +241,7 @@ def _input_times(model: Model, named: str | None) -> Mapping[int, Time]:
 
 
 def _reshaped(model: Model, tensor: int) -> tuple[int, ...]:
-    """The shape that the one reader of a flat input gives it."""
+    """Return the shape of a flat input after its only reader, a RESHAPE."""
     readers = [operator for operator in model.main.operators if tensor in (operator.inputs or ())]
     if len(readers) == 1 and operator_name(model, readers[0]) == "RESHAPE":
         return model.main.tensors[(readers[0].outputs or (-1,))[0]].dims

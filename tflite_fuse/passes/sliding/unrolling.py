@@ -1,16 +1,16 @@
-"""From a model over a window of T steps to one that takes the H new ones: what is computed once, and what again.
+"""Conversion of a model over a window of T steps to one that takes the H new ones.
 
-A tensor of the window's model has rows; row r of one call is row r + H of the call before, seen with the tensor's own
-spacing of rows. So the new model computes new rows alone and keeps as many earlier ones as their readers look back on.
+A tensor of the window's model has rows; row r of one call is row r + H of the previous call, in the tensor's own
+spacing of rows. The new model computes only new rows, and keeps as many earlier ones as their readers need.
 
     spacing S (input steps from row to row: the product of the strides before), hop H, gap g = gcd(S, H)
 
-One row in g input steps is computed, H / g in each call, and readers look at every (S / g)'th. Where S divides H these
-are the window's rows themselves; else they are the rows of all phases, of which a window sees one. Convolutions of
-stride s become ones of stride gcd(S s, H) / g and of dilation S / g: the strides are now in their readers' dilations.
+One row per g input steps is computed, H / g in each call, and readers use every (S / g)-th. If S divides H, these are
+the window's rows; otherwise they are the rows of all phases, of which a window contains one. Convolutions of stride s
+get stride gcd(S s, H) / g and dilation S / g: the strides move into the dilations of their readers.
 
-Rows that see the window's edges are others in every call, where windows pad in time, and so are rows computed from
-them. They are computed again, from earlier rows as far as those are kept anyway, else from the window's first steps on.
+If windows pad in time, rows that cover the window's edges differ in every call, and so do the rows computed from them.
+They are computed again, from earlier rows as far as these are kept anyway, otherwise from the window's first steps on.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Stream:
         gap: input steps from one computed row to the next.
         before, behind: rows at the window's edges that no other call shares.
         lag: computed rows behind the window's last shared one.
-        operator, look: what computes it; None for an input.
-        new: the tensor of the rows computed in a call, once it is written.
-        kept: rows behind the last shared one that edges are computed from.
-        window: earlier and new rows, once that is written.
+        operator, look: operator that computes it and its window; None for an input.
+        new: tensor of the rows computed in a call, once it is written.
+        kept: rows behind the last shared one from which edges are computed.
+        window: tensor of earlier and new rows, once it is written.
     """
 
     time: Time
@@ -57,24 +57,24 @@ class Stream:
 
     @property
     def shared(self) -> tuple[int, int]:
-        """The rows that are computed once."""
+        """Return the range of rows that are computed once."""
         return self.before, self.time.steps - self.behind
 
     def distance(self, look: Look, row: int) -> int:
-        """Computed rows between the last shared row and the last one that a reader's row ``row`` looks at."""
+        """Return the computed rows between the last shared row and the last one that a reader's row ``row`` needs."""
         last = look.stride * row - look.before + look.reach - 1
         return (self.time.steps - self.behind - 1 - last) * self.spacing // self.gap
 
 
 @dataclass
 class Unrolled:
-    """What came of it: the model, with states whose values are still to be said.
+    """Result of the conversion: the model, with states that have no initial values yet.
 
     Attributes:
-        model: it.
-        notes: where rows are no longer shared, and why.
-        streams: how many operators compute new rows alone.
-        spacings: input steps from row to row, of all that could be computed so.
+        model: the model.
+        notes: places from which on rows are no longer shared, with reasons.
+        streams: number of operators that compute only new rows.
+        spacings: input steps from row to row of all operators with a window.
     """
 
     model: Model
@@ -85,10 +85,10 @@ class Unrolled:
 
 @dataclass
 class Unrolling:
-    """One model being turned.
+    """Conversion of one model.
 
     Attributes:
-        depths: for each stream, by tensor, how many computed rows its readers look back on, as far as that is known.
+        depths: for each stream, by tensor, the number of computed rows that its readers need, as far as known.
     """
 
     model: Model
@@ -112,7 +112,7 @@ class Unrolling:
                 self._readers.setdefault(tensor, []).append(operator)
 
     def run(self) -> Unrolled:
-        """Write the new model."""
+        """Return the new model."""
         taken = []
         for tensor in self.model.main.inputs:
             time = self.inputs[tensor]
@@ -151,7 +151,7 @@ class Unrolling:
         return True
 
     def _once(self, operator: Operator) -> None:
-        """An operator as it was, on the whole window."""
+        """Write an operator unchanged, on the whole window."""
         given = {t: self._all(t) for t in operator.inputs or () if t in self.streams or t in self.whole}
         inputs = tuple(given.get(tensor, tensor) for tensor in operator.inputs or ())
         self.write.operators.append(
@@ -160,13 +160,13 @@ class Unrolling:
         self.whole.update({tensor: tensor for tensor in operator.outputs or ()})
 
     def _all(self, tensor: int) -> int:
-        """The tensor of all rows of the window."""
+        """Return the tensor of all rows of the window."""
         if tensor in self.streams and tensor not in self.whole:
             self.whole[tensor] = self._take_rows(tensor, 0, self.streams[tensor].time.steps, everything=True)
         return self.whole.get(tensor, tensor)
 
     def _advance(self, operator: Operator, look: Look, found: list[Stream]) -> None:
-        """Writes what computes the new rows."""
+        """Write the operator that computes the new rows."""
         result = found[0]
         new = self.hop // result.gap
         given, apart, stride = {}, 1, 1
@@ -191,7 +191,7 @@ class Unrolling:
     # ---- Rows ----
 
     def _take(self, tensor: int, oldest: int, newest: int, stride: int = 1) -> int:
-        """Computed rows, by how far they lie before the newest one, which is 0; from a state where they are older."""
+        """Return computed rows by their distance to the newest one (0 or negative), from a state if they are older."""
         key = tensor, oldest, newest, stride
         if key not in self._taken:
             self._taken[key] = self._newly_taken(*key)
@@ -216,7 +216,7 @@ class Unrolling:
         return self.write.cut(stream.window, stream.time, depth - 1 + oldest, depth + newest, stride)
 
     def _take_rows(self, tensor: int, begin: int, end: int, *, everything: bool = False) -> int:
-        """Rows of the window, kept ones where there are, computed again elsewhere."""
+        """Return rows of the window: kept ones if available, otherwise computed again."""
         key = tensor, begin, end
         if key not in self._rows:
             self._rows[key] = self._made_rows(tensor, begin, end, everything)
@@ -225,7 +225,7 @@ class Unrolling:
     def _made_rows(self, tensor: int, begin: int, end: int, everything: bool) -> int:
         stream = self.streams[tensor]
         first, last = stream.shared
-        if stream.look is not None and stream.look.way is Way.PAD:  # rows of padding alone have nothing to be made of
+        if stream.look is not None and stream.look.way is Way.PAD:  # rows of padding have no input rows
             return self._again(tensor, begin, end)
         if not (everything or stream.operator is None or tensor in self.long):
             first = max(first, last - stream.kept)
@@ -246,7 +246,7 @@ class Unrolling:
         return self._take(tensor, newest - (end - 1 - begin) * apart, newest, apart)
 
     def _again(self, tensor: int, begin: int, end: int) -> int:
-        """Rows computed as the window's model does, from the rows they look at."""
+        """Return rows computed as in the window's model, from the rows under their windows."""
         stream = self.streams[tensor]
         operator, look = stream.operator, stream.look
         assert operator is not None and look is not None
@@ -275,10 +275,10 @@ _FIELDS = tuple(Operator.__dataclass_fields__)
 
 
 def stream_behind(sources: Sequence[Stream], look: Look, hop: int, pools: bool) -> Stream:
-    """What an operator makes of streams.
+    """Return the output of an operator on streams.
 
     Raises:
-        BlockError: as much would be computed as over the whole window, or what it reads does not go together.
+        BlockError: as much would be computed as over the whole window, or its inputs do not match.
     """
     source, steps = sources[0], look.steps
     if any(other.spacing != source.spacing or other.gap != source.gap for other in sources):
@@ -299,7 +299,7 @@ def stream_behind(sources: Sequence[Stream], look: Look, hop: int, pools: bool) 
 
 
 def _fewer(spacing: int, gap: int, new: int, shared: int) -> str:
-    """Which hops would have fewer new rows than one that is no multiple of the strides; calls share ``shared``."""
+    """Return a clause with hops that have fewer new rows, for a hop that is no multiple of the strides."""
     if gap == spacing or shared < 2 or new == 1:
         return ""
     most = (shared - 1) * spacing
@@ -310,7 +310,7 @@ def _fewer(spacing: int, gap: int, new: int, shared: int) -> str:
 def looks_back(
     model: Model, readers: Mapping[int, Sequence[Operator]], times: Mapping[int, Time], tensor: int, time: Time
 ) -> int:
-    """Rows of a tensor that are kept for its readers anyway, past those readers that compute nothing."""
+    """Return the rows of a tensor that are kept for its readers anyway, through readers that compute nothing."""
     most, known = 1, {**times, tensor: time}
     for reader in readers.get(tensor, ()):
         try:
@@ -324,15 +324,15 @@ def looks_back(
 
 
 def unroll(model: Model, hop: int, inputs: Mapping[int, Time], long: frozenset[int] = frozenset()) -> Unrolled:
-    """The model that takes ``hop`` steps a call.
+    """Return the model that takes ``hop`` steps per call.
 
-    Written twice: the first time tells how many earlier rows are looked back on.
+    It is written twice: the first run determines the number of earlier rows that are needed.
 
     Args:
-        model: over a window.
+        model: model over a window.
         hop: new steps in each call.
-        inputs: where the steps of every input are.
-        long: tensors of which all rows of the window are kept, so that less is computed again.
+        inputs: steps of every input.
+        long: tensors of which all rows of the window are kept, which reduces recomputation.
     """
     first = Unrolling(model, hop, inputs, long=long)
     first.run()

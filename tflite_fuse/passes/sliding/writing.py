@@ -1,4 +1,4 @@
-"""A model under construction: operators of another one, written for other numbers of time steps."""
+"""Construction of a model: operators of another one, written for other numbers of time steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPTIONS = {
 
 
 class Writing:
-    """Tensors, constants and operators, one behind the other; the original's tensors keep their numbers for now."""
+    """Tensors, constants and operators in order; the original's tensors keep their numbers until ``finish``."""
 
     def __init__(self, model: Model) -> None:
         self.model = remove_plan(model) if has_plan(model) else model
@@ -43,7 +43,7 @@ class Writing:
     # ---- Parts ----
 
     def like(self, tensor: int, time: Time, steps: int) -> int:
-        """A new tensor like one, of another number of steps."""
+        """Append a tensor like another one with a different number of steps; return its index."""
         old = self.tensors[tensor]
         dims = list(old.dims)
         dims[time.axis] = steps * time.each
@@ -53,7 +53,7 @@ class Writing:
         return len(self.tensors) - 1
 
     def constant(self, values: npt.NDArray[np.generic], type_: TensorType, like: int | None = None) -> int:
-        """A constant, quantized as a tensor is; equal ones are one."""
+        """Return a constant with a tensor's quantization; equal constants are shared."""
         quantization = None if like is None else self.tensors[like].quantization
         data = values.astype(values.dtype.newbyteorder("<")).tobytes()
         key = (data, values.shape, quantization)
@@ -68,7 +68,7 @@ class Writing:
         return self.constant(np.array(values, np.int32), TensorType.INT32)
 
     def operator(self, name: str, inputs: Sequence[int], output: int, options: OptionsTable | None) -> int:
-        """Appends one of the runtime's operators; returns its output."""
+        """Append a built-in operator; return its output."""
         number = BUILTIN_CODES[name]
         code = OperatorCode(min(number, 127), None, 1, number)
         if code not in self._codes:
@@ -77,7 +77,7 @@ class Writing:
         return output
 
     def state(self, new: int, time: Time, steps: int) -> int:
-        """Earlier and new steps of a tensor, ``steps`` in all. What a reset leaves is still to be said."""
+        """Append a state of ``steps`` earlier and new steps; return its output. Its reset value is set later."""
         code = OperatorCode(CUSTOM, STATE_OPERATOR, 1, CUSTOM)
         if code not in self._codes:
             self._codes.append(code)
@@ -90,7 +90,7 @@ class Writing:
     # ---- Steps ----
 
     def cut(self, tensor: int, time: Time, begin: int, end: int, stride: int = 1) -> int:
-        """Every stride'th of the steps begin … end - 1."""
+        """Return every ``stride``-th of the steps begin … end - 1."""
         dims = self.tensors[tensor].dims
         if (begin, end, stride) == (0, dims[time.axis] // time.each, 1):
             return tensor
@@ -102,7 +102,7 @@ class Writing:
         return self.operator("STRIDED_SLICE", operands, output, make_options("StridedSliceOptions"))
 
     def padded(self, tensor: int, axes: Mapping[int, tuple[int, int]], value: int | None) -> int:
-        """With more values before and behind some axes: ``value``, or the zero point's."""
+        """Return the tensor with more values before and behind some axes: ``value``, or the zero point's."""
         dims = list(self.tensors[tensor].dims)
         if not any(map(any, axes.values())):
             return tensor
@@ -120,10 +120,10 @@ class Writing:
         return self.operator("PADV2", operands, output, None)
 
     def joined(self, parts: Sequence[int], time: Time) -> int:
-        """Steps one behind the other.
+        """Return steps joined along time.
 
-        Each part stands in a whole filled with the least value; the largest of them all is the part's. A block has no
-        other way to join along time, and this one only copies.
+        Each part is padded to the whole with the least value, and the maximum of all is taken. A block has no other way
+        to join along time, and this one only copies values.
         """
         if len(parts) == 1:
             return parts[0]
@@ -145,18 +145,18 @@ class Writing:
         self, operator: Operator, look: Look, given: Mapping[int, int], edges: tuple[int, int] = (0, 0),
         *, apart: int = 0, stride: int = 0, steps: int | None = None,
     ) -> tuple[int, ...]:  # fmt: skip
-        """An operator of the original on other numbers of steps.
+        """Append an operator of the original for other numbers of steps; return its outputs.
 
         Args:
-            operator: it.
-            look: how it looks along time.
-            given: the tensors in place of those it reads.
-            edges: steps outside the window before and behind what is given.
-            apart, stride: of its taps and windows, instead of its own.
-            steps: of what it writes; None for those of the window.
+            operator: the operator.
+            look: its window along time.
+            given: replacements of its inputs.
+            edges: steps outside the window before and behind the given ones.
+            apart, stride: distance of its taps and stride of its windows; 0 for its own.
+            steps: steps of its output; None for those of the window.
 
         Returns:
-            The tensors in place of its outputs.
+            Replacements of its outputs.
         """
         inputs = [given.get(tensor, tensor) for tensor in operator.inputs or ()]
         count = look.steps if steps is None else steps
@@ -187,7 +187,7 @@ class Writing:
         return make_options(_OPTIONS[name], **options)
 
     def _other_shapes(self, operator: Operator, inputs: list[int], output: int, time: Time) -> Operator:
-        """The constants of operators that speak of shapes."""
+        """Return the operator with constants and options for the new shapes."""
         name = operator_name(self.model, operator)
         dims = self.tensors[output].dims
         if name == "RESHAPE":
@@ -222,7 +222,7 @@ class Writing:
 
 
 def _named(model: Model, moved: Mapping[int, int]) -> Model:
-    """Signatures name the tensors in place of those they named."""
+    """Return the model with signatures that name the new tensors."""
     if model.signature_defs is None:
         return model
     signatures = tuple(

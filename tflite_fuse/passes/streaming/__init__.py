@@ -1,1 +1,1 @@
-"""What streaming models need before blocks can hold them."""
+"""Passes that prepare streaming models for blocks."""

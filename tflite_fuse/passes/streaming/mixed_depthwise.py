@@ -1,9 +1,9 @@
-"""Depthwise convolutions of several lengths over parts of one window's channels, as one.
+"""One depthwise convolution in place of several with different lengths over parts of a window's channels.
 
     SPLIT along channels, of each part the last k steps, DEPTHWISE_CONV_2D, CONCATENATION   =   one DEPTHWISE_CONV_2D
 
-Its weights are zero where a part does not look, which adds nothing to a sum. A block then reads the window where it
-lies: no part of it is copied, and no part of the sums either.
+Its weights are zero at steps that a part does not read, which adds nothing to a sum. A block then reads the window in
+place: neither its parts nor the results are copied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.streaming.rings import Moves
 
 MOST_TAPS = 2
-"""A joint kernel has at most so many times the taps of its parts: what is copied otherwise costs about as much."""
+"""Largest ratio of a joint kernel's taps to those of its parts, at which it costs about as much as the copies saved."""
 
 VALID = 1
 
@@ -41,11 +41,11 @@ class _Part:
     """A depthwise convolution of some rows and channels of a window.
 
     Attributes:
-        operator: of the model.
-        window: what it reads a part of.
-        row, channel: where that part begins.
+        operator: operator of the model.
+        window: tensor of which it reads a part.
+        row, channel: start of that part.
         weights: int8 [taps, tap columns, channels].
-        scales: of the weights, one per channel.
+        scales: scales of the weights, one per channel.
         bias: int32 [channels].
     """
 
@@ -60,12 +60,12 @@ class _Part:
 
 @dataclass(frozen=True)
 class MixedDepthwise:
-    """Joins depthwise convolutions that each look at a part of a state's window."""
+    """Join depthwise convolutions that each read a part of a state's window."""
 
     name: ClassVar[str] = "mixed-depthwise"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move."""
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         moves, changed, labels = Moves(model), model, []
         operators = list(model.main.operators)
         for index, operator in enumerate(model.main.operators):
@@ -91,9 +91,10 @@ def _has_readers(model: Model, operator: Operator, read: set[int]) -> bool:
 
 
 def _parts(moves: Moves, operator: Operator) -> Sequence[_Part]:
-    """The depthwise convolutions an operator joins, or the one of a part of a window that it is; else none.
+    """Return the depthwise convolutions that an operator joins, or the one of a part of a window that it is; or none.
 
-    Raises BlockError: one of them is not what can be joined.
+    Raises:
+        BlockError: one of them cannot be joined.
     """
     model, name = moves.model, operator_name(moves.model, operator)
     writer = {tensor: op for op in model.main.operators for tensor in op.outputs or ()}
@@ -137,7 +138,7 @@ def _alike(part: _Part, other: _Part) -> bool:
 
 
 def _part(moves: Moves, operator: Operator) -> _Part:
-    """Raises BlockError: it is no plain depthwise convolution of neighbouring rows and channels."""
+    """Return a depthwise convolution's part. Raises BlockError unless it reads neighbouring rows and channels."""
     model, options = moves.model, get_options(operator)
     view = OperatorView(model, operator.inputs or (), (operator.outputs or (-1,))[0], options)
     window_index, indices = moves.origin(view.read().index)
@@ -166,7 +167,7 @@ def _part(moves: Moves, operator: Operator) -> _Part:
 
 
 def _joined(model: Model, parts: Sequence[_Part], output: int) -> tuple[Model, Operator]:
-    """One convolution of the whole window. Raises BlockError: it would have too many taps."""
+    """Return one convolution of the whole window. Raises BlockError if it would have too many taps."""
     taps = max(part.row + part.weights.shape[0] for part in parts)
     window = parts[0].window
     weights = np.zeros((taps, parts[0].weights.shape[1], window.shape[2]), np.int8)

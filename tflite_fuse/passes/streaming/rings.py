@@ -1,21 +1,17 @@
-"""Where in which tensor the values of a tensor come from, as far as operators move them.
-
-The resource variables of a model: who reads and assigns each, and what an initialization leaves in it.
-
-What a variable's steps are joined to: windows that end with the newest step, whatever operators make them.
-
-    a variable of 5 steps, one new step: positions 0 … 4 and 5
-    CONCATENATION of its last 2 steps and the new one: 3, 4, 5; of all of it and the new one: 0, 1, 2, 3, 4, 5
-
-All such windows are ends of the longest. A variable is a state if it is assigned the last positions of all.
-
-Variables that hold the last time steps, as states of fused blocks.
+"""States of fused blocks in place of variables that hold the last time steps.
 
     READ_VARIABLE, CONCATENATION with the new steps, STRIDED_SLICE, ASSIGN_VARIABLE   =   one STATE
 
-The cut may come before the joining or behind it, by any operator that moves values; where several windows are joined,
-the STATE makes the longest and the others are ends of it. A CALL_ONCE goes, too, when all it initializes are states;
-else its subgraph keeps what initializes the other variables.
+The slice may come before or behind the concatenation, by any operator that moves values. If several windows are joined,
+the STATE is the longest, and the others are ends of it. A CALL_ONCE is removed if it initializes only states; otherwise
+its subgraph keeps the operators that initialize other variables.
+
+A window ends with the newest step. Positions count the variable's values and then the new ones, for example for a
+variable of 5 steps and one new step: positions 0 … 4 and 5.
+
+    CONCATENATION of its last 2 steps and the new one: 3, 4, 5; of all of it and the new one: 0, 1, 2, 3, 4, 5
+
+All such windows are ends of the longest. A variable is a state if the last positions of all are assigned to it.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ from tflite_fuse.passes.base import PassResult
 
 @dataclass(frozen=True)
 class Moves:
-    """The tensors of a model's first subgraph that operators of ``MOVES`` write."""
+    """Tensors of a model's first subgraph that operators of ``MOVES`` write, with the origin of their values."""
 
     model: Model
 
@@ -68,12 +64,12 @@ class Moves:
         return found
 
     def origin(self, tensor: int) -> tuple[int, Indices | None]:
-        """The tensor furthest up, and which of its values the tensor holds, in the tensor's shape; None for all."""
+        """Return the tensor furthest up, and the indices of its values in the tensor's shape; None for all of them."""
         return self._found.get(tensor, (tensor, None))
 
 
 Key = tuple[object, ...]
-"""What a VAR_HANDLE calls its variable: container and name, as far as the runtime compares them."""
+"""Container and name of a VAR_HANDLE, as far as the runtime compares them."""
 
 _ACCESS = ("READ_VARIABLE", "ASSIGN_VARIABLE")
 
@@ -85,9 +81,9 @@ class Variable:
     Attributes:
         key: its name.
         handles, reads, assigns: operators of the first subgraph that name, read and assign it.
-        once: the CALL_ONCE of the first subgraph that initializes it, -1 for none.
-        first: the bytes it is initialized with, empty for none.
-        shared: why other subgraphs make it no state of the first one alone, empty if they do not.
+        once: index of the CALL_ONCE of the first subgraph that initializes it, -1 for none.
+        first: its initial bytes, empty for none.
+        shared: reason why other subgraphs prevent it from being a state, or empty.
     """
 
     key: Key
@@ -100,7 +96,7 @@ class Variable:
 
 
 def find_variables(model: Model) -> dict[Key, Variable]:
-    """The variables that the first subgraph names."""
+    """Return the variables that the first subgraph names."""
     found: dict[Key, Variable] = {}
     for index, name, key in accesses(model, model.main):
         variable = found.setdefault(key, Variable(key))
@@ -119,7 +115,7 @@ def find_variables(model: Model) -> dict[Key, Variable]:
 
 
 def initializations(model: Model) -> dict[int, int]:
-    """For each subgraph that one CALL_ONCE of the first subgraph runs, and nothing else, that operator."""
+    """Return, for each subgraph called only by one CALL_ONCE of the first subgraph, that operator."""
     called: dict[int, list[int]] = {}
     for number, graph in enumerate(model.subgraphs):
         for index, operator in enumerate(graph.operators):
@@ -132,7 +128,7 @@ def initializations(model: Model) -> dict[int, int]:
 
 
 def initial_values(model: Model, graph: SubGraph) -> Mapping[Key, bytes] | None:
-    """What a subgraph leaves in its variables, None unless all it does is to assign constants to them, each once."""
+    """Return the values that a subgraph assigns to its variables; None unless it only assigns constants, each once."""
     found: dict[Key, bytes] = {}
     names = {operator_name(model, operator) for operator in graph.operators}
     if graph.outputs or names - {"VAR_HANDLE", "ASSIGN_VARIABLE"}:
@@ -148,7 +144,7 @@ def initial_values(model: Model, graph: SubGraph) -> Mapping[Key, bytes] | None:
 
 
 def accesses(model: Model, graph: SubGraph) -> Iterator[tuple[int, str, Key]]:
-    """(operator, its name, variable) of each that names, reads or assigns a variable."""
+    """Yield (operator, its name, variable) of each operator that names, reads or assigns a variable."""
     names: dict[int, Key] = {}
     for index, operator in enumerate(graph.operators):
         name = operator_name(model, operator)
@@ -162,13 +158,13 @@ def accesses(model: Model, graph: SubGraph) -> Iterator[tuple[int, str, Key]]:
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows on a variable's steps.
+    """Windows on a variable's steps.
 
     Attributes:
-        joins, unread: CONCATENATIONs that make those something reads, in order, and those only the assignment reads.
+        joins, unread: CONCATENATIONs that make windows with a reader, in order, and those read only by the assignment.
         longest: the window of which the others are ends.
-        new: the tensor of the new steps.
-        kept, earlier: values of the variable, and of its end that the longest window begins with.
+        new: tensor of the new steps.
+        kept, earlier: number of values of the variable, and of its end at the start of the longest window.
     """
 
     joins: tuple[int, ...]
@@ -180,10 +176,10 @@ class Windows:
 
 
 def find_windows(moves: Moves, variable: Variable) -> Windows:
-    """The windows on what a variable holds and the new steps.
+    """Return the windows on a variable's values and the new steps.
 
     Raises:
-        BlockError: why the variable is no state, as a clause.
+        BlockError: the reason why the variable is no state, as a clause.
     """
     model, operators = moves.model, moves.model.main.operators
     if any(prod(tensor.dims) > MOST_VALUES for tensor in model.main.tensors):
@@ -223,7 +219,7 @@ def _axes(a: Activation, b: Activation) -> int:
 
 
 def _new_steps(moves: Moves, held: Sequence[int]) -> int:
-    """What is joined behind the end of what a variable holds."""
+    """Return the tensor that is joined behind the end of a variable's values."""
     for operator in moves.model.main.operators:
         inputs = operator.inputs or ()
         if operator_name(moves.model, operator) == "CONCATENATION" and inputs and moves.origin(inputs[0])[0] in held:
@@ -237,13 +233,13 @@ def _new_steps(moves: Moves, held: Sequence[int]) -> int:
 
 @dataclass
 class _Positions:
-    """Which of a variable's values and the new ones behind them a tensor holds: 0 is the variable's first.
+    """Positions of a tensor's values among a variable's values (from 0) and the new ones behind them.
 
     Attributes:
-        moves: of the model.
+        moves: moves of the model.
         held: tensors that hold the variable.
-        kept: values of it.
-        steps, new: the tensor of the new steps, and its values.
+        kept: number of its values.
+        steps, new: tensor of the new steps, and the number of its values.
     """
 
     moves: Moves
@@ -261,7 +257,7 @@ class _Positions:
         behind = np.arange(self.kept, self.kept + self.new, dtype=np.int32)
         source, indices = self.moves.origin(self.steps)
         dims = model.main.tensors[source].dims
-        places = np.full(int(np.prod(dims)), -1, np.int32)  # -1: of another tensor
+        places = np.full(int(np.prod(dims)), -1, np.int32)  # -1: a value of another tensor
         places[np.arange(self.new) if indices is None else indices.ravel()] = behind
         self._known[source] = places.reshape(dims)
         for operator in model.main.operators:
@@ -269,18 +265,18 @@ class _Positions:
                 self._known[(operator.outputs or (-1,))[0]] = joined
 
     def of(self, tensor: int) -> Indices | None:
-        """The positions a tensor holds, in its shape; None if it holds others."""
+        """Return the positions of a tensor's values, in its shape; None if it has other values."""
         source, indices = self.moves.origin(tensor)
         known = self._known.get(source)
         return known if known is None or indices is None else known.ravel()[indices]
 
     def are(self, tensor: int, first: int, end: int) -> bool:
-        """Whether a tensor holds these positions, in order."""
+        """Return whether a tensor holds these positions, in order."""
         found = self.of(tensor)
         return found is not None and np.array_equal(found.ravel(), np.arange(first, end))
 
     def joins(self) -> Iterator[int]:
-        """The CONCATENATIONs that make windows with the newest step at their end."""
+        """Yield the CONCATENATIONs that make windows with the newest step at their end."""
         for index, operator in enumerate(self.moves.model.main.operators):
             if operator_name(self.moves.model, operator) == "CONCATENATION":
                 output = (operator.outputs or (-1,))[0]
@@ -310,10 +306,10 @@ class _Positions:
 
 
 def _read(moves: Moves, variable: Variable, held: Sequence[int], joins: Sequence[int]) -> list[int]:
-    """Those of the joins whose windows something reads but the variable's assignment; the last if none is.
+    """Return the joins whose windows have a reader besides the variable's assignment; the last one if none has.
 
     Raises:
-        BlockError: something else reads what the variable holds, moved or not.
+        BlockError: another operator reads the variable's values, moved or not.
     """
     if not joins:
         raise BlockError("it is not its end that the new steps are joined to")
@@ -340,10 +336,10 @@ class _Ring:
     """A variable that is a state.
 
     Attributes:
-        variable: it.
-        windows: what it holds is joined to new steps to.
-        fill: what a reset leaves in it.
-        first: what the earlier steps hold in the first run, empty if that is ``fill``.
+        variable: the variable.
+        windows: windows of its values and the new steps.
+        fill: value of its elements after a reset.
+        first: values of the earlier steps in the first inference, empty if they equal ``fill``.
     """
 
     variable: Variable
@@ -359,10 +355,10 @@ class Rings:
     name: ClassVar[str] = "rings"
 
     def run(self, model: Model) -> PassResult:
-        """Rewrite a model. An offline memory plan is dropped where something changed: tensor indices move.
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change.
 
         Raises:
-            ModelError: a variable is read that nothing assigns.
+            ModelError: a variable is read but never assigned.
         """
         variables = list(find_variables(model).values())
         if not variables:
@@ -390,7 +386,7 @@ class Rings:
 
 
 def _check_assigned(model: Model, variables: Sequence[Variable]) -> None:
-    """The runtime copies nothing for such a READ_VARIABLE: what it reads is what its memory happened to hold."""
+    """Raise ModelError for a READ_VARIABLE without assignment: the runtime leaves its output uninitialized."""
     for each in variables:
         if each.reads and not each.assigns and each.once < 0 and not each.shared:
             label = operator_label(model, each.reads[0])
@@ -398,7 +394,7 @@ def _check_assigned(model: Model, variables: Sequence[Variable]) -> None:
 
 
 def _find_ring(moves: Moves, variable: Variable) -> _Ring:
-    """Raises BlockError: why the variable is no state, as a clause."""
+    """Return a variable's state. Raises BlockError with the reason why it is none, as a clause."""
     if variable.shared:
         raise BlockError(variable.shared)
     windows = find_windows(moves, variable)
@@ -408,12 +404,12 @@ def _find_ring(moves: Moves, variable: Variable) -> _Ring:
     first = variable.first[windows.kept - windows.earlier :]
     ring = _Ring(variable, windows, fill, b"" if set(first) <= {fill % 256} else first)
     trial, operators = _operators(moves.model, ring)
-    lower_operator(replace_operators(trial, operators[:1]), 0)  # raises what a block would say
+    lower_operator(replace_operators(trial, operators[:1]), 0)  # raises BlockError if no block supports it
     return ring
 
 
 def _kept_by_others(model: Model, variables: Sequence[Variable], reasons: dict[int, str]) -> dict[int, str]:
-    """Variables whose initialization has to stay, and why."""
+    """Return variables whose initialization must stay, with the reasons."""
     called = {operator: graph for graph, operator in initializations(model).items()}
     stays = {variable.once for number, variable in enumerate(variables) if number in reasons}
     gone = {called[variable.once] for variable in variables if variable.once >= 0 and variable.once not in stays}
@@ -426,7 +422,7 @@ def _kept_by_others(model: Model, variables: Sequence[Variable], reasons: dict[i
 
 
 def _operators(model: Model, ring: _Ring) -> tuple[Model, list[Operator]]:
-    """The STATE, then for each of the joins, in order, what makes its window of the longest; none for that one."""
+    """Return the STATE, followed by the operators that cut the other windows from the longest one."""
     model, code = add_operator_code(model, custom=STATE_OPERATOR)
     longest = ring.windows.longest
     inputs = [ring.windows.new]
@@ -445,7 +441,7 @@ def _operators(model: Model, ring: _Ring) -> tuple[Model, list[Operator]]:
 
 
 def _end(model: Model, longest: int, window: int) -> tuple[Model, Operator]:
-    """A window as the end of the longest."""
+    """Return a window as the end of the longest."""
     whole, dims = model.main.tensors[longest], model.main.tensors[window].dims
     model, code = add_operator_code(model, builtin="SLICE")
     inputs = [longest]
@@ -467,7 +463,7 @@ def _rewritten(model: Model, rings: Sequence[_Ring]) -> Model:
         variable, windows = ring.variable, ring.windows
         gone = (*variable.handles, *variable.reads, *variable.assigns, *windows.unread, *windows.joins)
         replaced.update({index: [] for index in gone})
-        replaced[windows.joins[0]] = made  # where the new steps are there, before any window is read
+        replaced[windows.joins[0]] = made  # here the new steps are computed, and no window is read yet
     operators = [made for index, op in enumerate(model.main.operators) for made in replaced.get(index, [op])]
     model = replace_operators(model, drop_unread(model, operators, MOVES))
     graphs = {called[once] for once in emptied}
@@ -481,6 +477,6 @@ def _rewritten(model: Model, rings: Sequence[_Ring]) -> Model:
 
 
 def _without(model: Model, graph: SubGraph, states: Collection[Key]) -> SubGraph:
-    """What initializes other variables, too, without what names and assigns states."""
+    """Return an initializing subgraph without the operators that name and assign states."""
     gone = {index for index, _, key in accesses(model, graph) if key in states}
     return replace(graph, operators=tuple(op for index, op in enumerate(graph.operators) if index not in gone))
