@@ -8,7 +8,7 @@
 //     static tflite_fuse_line<48> line(Serial1);                                        // packets of 48 bytes
 //     tflite_fuse_node_open(&node, &worker, line.transport(), frame, &session, 1);
 //
-// Header alone: compiled where it is included, behind the header of the board's network.
+// Header only: include it behind the header of the board's network.
 #ifndef TFLITE_FUSE_ARDUINO_H_
 #define TFLITE_FUSE_ARDUINO_H_
 
@@ -24,7 +24,7 @@
 template <class Server, class Client, int STREAMS>
 class tflite_fuse_network {
  public:
-  // What boards differ in; each may be left out.
+  // Board-specific functions; each may be left out.
   struct Hooks {
     // A connection was opened: switch Nagle's algorithm off here.
     void (*opened)(Client& client);
@@ -34,7 +34,7 @@ class tflite_fuse_network {
     int (*random)(void* user, void* data, size_t bytes);
   };
 
-  // listener: begun before the first use; NULL for who only dials.
+  // listener: begun before the first use; NULL for a device that only dials.
   explicit tflite_fuse_network(Server* listener, const Hooks& given = Hooks()) : server_(listener), hooks_(given) {
     for (int i = 0; i < STREAMS; ++i) {
       used_[i] = false;
@@ -106,7 +106,7 @@ class tflite_fuse_network {
       return false;
     }
     *colon = '\0';
-    while (!clients_[number].connect(host, static_cast<uint16_t>(port))) { /* the other one may still be starting */
+    while (!clients_[number].connect(host, static_cast<uint16_t>(port))) { /* the other device may still be starting */
       clients_[number].stop();
       if (IsLate(start, milliseconds)) {
         return false;
@@ -179,8 +179,8 @@ class tflite_fuse_network {
   tflite_fuse_transport transport_;
 };
 
-// A serial line by its Stream (Serial, Serial1, a USB port), which was begun. A packet of PACKET bytes and eight more must fit
-// what the board keeps of what comes: 64 bytes on many.
+// A serial line by its Stream (Serial, Serial1, a USB port), which was begun. A packet of PACKET + 8 bytes must fit the
+// board's receive buffer: 64 bytes on many.
 template <int PACKET = 48>
 class tflite_fuse_line {
  public:

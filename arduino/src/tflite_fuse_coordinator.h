@@ -1,4 +1,4 @@
-/* Makes inferences with the workers of a split, as one of the microcontrollers: `tflite-fuse cluster run` in C.
+/* Runs inferences with the workers of a split on a microcontroller: `tflite-fuse cluster run` in C.
  *
  *     tflite_fuse_worker machine;    // opened with the coordinator's fragment
  *     static const tflite_fuse_contact contacts[] = {{0, "192.168.1.5:7000", NULL},
@@ -10,9 +10,9 @@
  *     const tflite_fuse_verdict end = tflite_fuse_coordinator_infer(&coordinator, 5000);
  *     if (end.fault == TFLITE_FUSE_LINK_OK) use(tflite_fuse_worker_output(&machine, 0, &bytes));
  *
- * Operators that no fused block holds run at no microcontroller: tflite_fuse_worker_open refuses such a fragment. An inference
- * that fails ends all connections and names who is to blame; the next one begins with new connections, so that a worker that
- * was restarted is found again. Nothing is allocated, nothing is global. */
+ * Operators that no fused block holds run on no microcontroller: tflite_fuse_worker_open refuses such a fragment. A
+ * failed inference ends all connections and names the device at fault; the next one opens new connections, so a
+ * restarted worker is found again. Nothing is allocated, nothing is global. */
 #ifndef TFLITE_FUSE_COORDINATOR_H_
 #define TFLITE_FUSE_COORDINATOR_H_
 
@@ -25,16 +25,16 @@ extern "C" {
 /* A worker that takes part. */
 typedef struct {
   int16_t worker;
-  const char* address; /* as the transport understands it */
-  const char* listens; /* where other workers find it, if any looks for it */
+  const char* address; /* in the transport's form */
+  const char* listens; /* its address for other workers; NULL if none connects to it */
 } tflite_fuse_contact;
 
-/* Workers that talk to each other: who opens the connection, to whom. */
+/* Workers with a connection to each other: the opener, and the other one. */
 typedef struct {
   int16_t from, to;
 } tflite_fuse_dial;
 
-/* How an inference ended, and whose fault it is: a worker's number, or TFLITE_FUSE_COORDINATOR. */
+/* Result of an inference, and the device at fault: a worker's number, or TFLITE_FUSE_COORDINATOR. */
 typedef struct {
   tflite_fuse_fault fault;
   int16_t worker;
@@ -56,14 +56,14 @@ void tflite_fuse_coordinator_open(tflite_fuse_coordinator* coordinator, tflite_f
                                   const tflite_fuse_contact* contacts, uint16_t contact_count,
                                   const tflite_fuse_dial* dials, uint16_t dial_count);
 
-/* From the inputs, which lie where tflite_fuse_worker_input says, to the outputs; connects first where nothing is connected.
- * milliseconds: an inference may take, and as long again to connect. */
+/* Runs an inference on the inputs at tflite_fuse_worker_input; opens missing connections first. milliseconds: limit of
+ * the inference, and of connecting before it. */
 tflite_fuse_verdict tflite_fuse_coordinator_infer(tflite_fuse_coordinator* coordinator, uint32_t milliseconds);
 
 /* Ends all connections; the workers wait for the next ones. */
 void tflite_fuse_coordinator_close(tflite_fuse_coordinator* coordinator);
 
-/* What is to be said of who is to blame, behind "worker 3 ". */
+/* Returns the end of a sentence that begins with the device at fault, such as "worker 3 ". */
 const char* tflite_fuse_link_message(tflite_fuse_fault fault);
 
 #ifdef __cplusplus

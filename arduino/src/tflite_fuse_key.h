@@ -1,4 +1,4 @@
-/* A key for the connections of tflite_fuse_link.h: who does not have it is not served.
+/* A key for the connections of tflite_fuse_link.h: devices without it are refused.
  *
  *     static const uint8_t key[] = {...};                      // 16 bytes or more, the same on all devices
  *     static uint8_t secrets[3][TFLITE_FUSE_SECRET_BYTES];     // one for each session
@@ -7,10 +7,10 @@
  *       // without random bytes there can be no key: do not start
  *     }
  *
- * Both ends of a connection draw a nonce. HMAC-SHA256 of these, of the plan and of both devices' numbers, under the key, is
- * the secret that signs every message from the answer on, its number included: what was recorded is of no use, neither on
- * this connection nor on another one. Nothing is encrypted. The library has no SHA-256 of its own: `mac` is yours, or mbed
- * TLS's by link/tflite_fuse_mbedtls.h. */
+ * Both ends of a connection draw a nonce. HMAC-SHA256 of these, of the plan and of both devices' numbers, under the
+ * key, is the secret that signs every message from WELCOME on, including its number: recorded messages are useless,
+ * both on this connection and on others. Nothing is encrypted. The library has no SHA-256 of its own: `mac` is the
+ * application's, or mbed TLS's by link/tflite_fuse_mbedtls.h. */
 #ifndef TFLITE_FUSE_KEY_H_
 #define TFLITE_FUSE_KEY_H_
 
@@ -24,24 +24,24 @@ extern "C" {
 #define TFLITE_FUSE_KEY_MOST_BYTES 1024
 #define TFLITE_FUSE_SECRET_BYTES 32
 
-/* HMAC-SHA256 of data under a key. 0 if that worked. */
+/* Computes the HMAC-SHA256 of data under a key. Returns 0 on success. */
 typedef int (*tflite_fuse_mac)(void* user, const uint8_t* key, size_t key_bytes, const uint8_t* data, size_t bytes,
                                uint8_t result[TFLITE_FUSE_SECRET_BYTES]);
 
 struct tflite_fuse_guard {
-  /* Puts the signature behind the payload in the frame. Whether that worked. */
+  /* Puts the signature behind the payload in the frame. Returns whether that succeeded. */
   bool (*sign)(tflite_fuse_node* node, const tflite_fuse_session* session, const tflite_fuse_message_head* head);
-  /* Whether a message in the frame is signed as it must be. */
+  /* Returns whether the message in the frame has the correct signature. */
   bool (*is_sound)(tflite_fuse_node* node, const tflite_fuse_session* session, const tflite_fuse_message_head* head);
-  /* From now on messages are signed. nonces: the opener's and the answerer's. Whether that worked. */
+  /* Starts to sign messages. nonces: the opener's and the answerer's. Returns whether that succeeded. */
   bool (*agree)(tflite_fuse_node* node, tflite_fuse_session* session, const uint8_t* nonces, bool opened);
-  /* One session takes the place of another one. */
+  /* Moves a session to the place of another one. */
   void (*move)(tflite_fuse_node* node, const tflite_fuse_session* from, const tflite_fuse_session* to);
 };
 
 /* Fields are the library's own. */
 typedef struct {
-  tflite_fuse_guard guard; /* first: a node knows no more of it */
+  tflite_fuse_guard guard; /* first: nodes use only this part */
   tflite_fuse_mac mac;
   void* user;
   const uint8_t* key;
@@ -50,9 +50,10 @@ typedef struct {
   uint8_t of_guests[TFLITE_FUSE_GUESTS][TFLITE_FUSE_SECRET_BYTES];
 } tflite_fuse_key;
 
-/* From now on the node serves only who has the key. Right behind tflite_fuse_node_open; all must outlive the node.
+/* Makes the node refuse devices without the key. Call it directly after tflite_fuse_node_open; all must outlive the
+ * node.
  *
- * secrets: as many as the node has sessions. Returns TFLITE_FUSE_LINK_KEY, and the node must not be used, if the key is
+ * secrets: one for each session of the node. Returns TFLITE_FUSE_LINK_KEY, and the node must not be used, if the key is
  * too short or too long, the transport has no random bytes, or `mac` fails. */
 tflite_fuse_fault tflite_fuse_key_open(tflite_fuse_key* lock, tflite_fuse_node* node, tflite_fuse_mac mac, void* user,
                                        const uint8_t* key, size_t key_bytes,

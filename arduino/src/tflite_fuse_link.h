@@ -4,11 +4,11 @@
  *     static tflite_fuse_session sessions[3];                 // the coordinator, and two other workers at most
  *     tflite_fuse_node node;
  *     tflite_fuse_node_open(&node, &worker, &transport, frame, sessions, 3);
- *     for (;;) tflite_fuse_node_serve(&node, 1000);           // what comes within a second, or a whole inference
+ *     for (;;) tflite_fuse_node_serve(&node, 1000);           // an event within a second, or a whole inference
  *
- * A transport is four functions: open, send, receive, close, all with a deadline, beside a clock. Whatever is not as it
- * must be (a damaged message, another plan, somebody lost) ends the inference and all connections; the coordinator is told
- * why if it can still be reached, and the node waits for the next one. Nothing is allocated, nothing is global.
+ * A transport is four functions: open, send, receive, close, with time limits, and a clock. Any fault (a damaged
+ * message, another plan, a lost device) ends the inference and all connections; the node reports it to the coordinator
+ * if that can still be reached, and waits for the next connection. Nothing is allocated, nothing is global.
  *
  * A message is a header of 32 bytes and up to 1,400 of payload, little endian:
  *     0 u16 0xF75E     2 u8 version    3 u8 kind    4 u16 bytes of payload    6 u16 sender, 0xFFFF for the coordinator
@@ -28,27 +28,27 @@ extern "C" {
 
 #define TFLITE_FUSE_LINK_VERSION 1
 #define TFLITE_FUSE_HEADER_BYTES 32
-#define TFLITE_FUSE_SIGNATURE_BYTES 16 /* behind the payload, and counted with it, where there is a key */
+#define TFLITE_FUSE_SIGNATURE_BYTES 16 /* with a key: behind the payload, and counted with it */
 #define TFLITE_FUSE_NONCE_BYTES 16
 #define TFLITE_FUSE_FRAME_BYTES (TFLITE_FUSE_HEADER_BYTES + TFLITE_FUSE_PAYLOAD_BYTES + TFLITE_FUSE_SIGNATURE_BYTES)
 
 /* ---- Messages ---- */
 
 typedef enum {
-  TFLITE_FUSE_HELLO = 1,   /* opens a connection; item: what for, payload: a nonce of 16 bytes */
-  TFLITE_FUSE_WELCOME = 2, /* the answer; item: inferences done, payload: a nonce of 16 bytes */
-  TFLITE_FUSE_PEERS = 3,   /* from the coordinator; item: a worker to connect to, payload: where it listens */
-  TFLITE_FUSE_READY = 4,   /* from the coordinator, and back when there are so many connections (item) to workers */
-  TFLITE_FUSE_START = 5,   /* from the coordinator: an inference; item: 0, or QUIET; payload: u32 milliseconds it may take */
-  TFLITE_FUSE_DATA = 6,    /* values; item: number among the sender's messages to the receiver in one inference */
-  TFLITE_FUSE_STEP = 7,    /* to the coordinator; item: a step that was computed, payload: u32 microseconds */
-  TFLITE_FUSE_ERROR = 8    /* the sender gives up; item: a fault, and above 16 bits whose, 0xFFFE for its own */
+  TFLITE_FUSE_HELLO = 1,   /* opens a connection; item: its wish, payload: a nonce of 16 bytes */
+  TFLITE_FUSE_WELCOME = 2, /* reply to HELLO; item: inferences done, payload: a nonce of 16 bytes */
+  TFLITE_FUSE_PEERS = 3,   /* from the coordinator; item: a worker to connect to, payload: its address */
+  TFLITE_FUSE_READY = 4,   /* from the coordinator; returned when item connections to workers exist */
+  TFLITE_FUSE_START = 5,   /* from the coordinator: an inference; item: 0, or QUIET; payload: u32 limit in ms */
+  TFLITE_FUSE_DATA = 6,    /* values; item: number of the sender's message to the receiver in this inference */
+  TFLITE_FUSE_STEP = 7,    /* to the coordinator; item: a computed step, payload: u32 microseconds */
+  TFLITE_FUSE_ERROR = 8    /* the sender ends the connection; item: fault | device at fault << 16, 0xFFFE for itself */
 } tflite_fuse_message_kind;
 
-/* START's item: the coordinator does not ask for STEP messages. */
+/* START's item: no STEP messages are sent. */
 #define TFLITE_FUSE_QUIET 1
 
-/* What a connection is for. Whoever opens it with a key adds TFLITE_FUSE_KEYED. */
+/* Purpose of a connection. An opener with a key adds TFLITE_FUSE_KEYED. */
 typedef enum {
   TFLITE_FUSE_RUN = 1,
   TFLITE_FUSE_PEER = 2,
@@ -56,7 +56,7 @@ typedef enum {
   TFLITE_FUSE_KEYED = 256
 } tflite_fuse_wish;
 
-/* Why a connection ends. The numbers travel. */
+/* Why a connection ends. The numbers are sent in messages. */
 typedef enum {
   TFLITE_FUSE_LINK_OK = 0,
   TFLITE_FUSE_LINK_LOST = 1,
@@ -82,26 +82,27 @@ typedef struct {
   uint8_t kind;
 } tflite_fuse_message_head;
 
-/* Completes a frame whose payload is in place behind the header. frame: aligned to 4. Returns the frame's bytes. */
+/* Completes a frame whose payload is already behind the header. frame: aligned to 4. Returns the frame's bytes. */
 size_t tflite_fuse_frame_write(uint8_t* frame, const tflite_fuse_message_head* head);
 
-/* Finds messages in a stream of bytes, however it is cut up. Put at most `wants` bytes at frame + held, then say so:
+/* Finds messages in a stream of bytes, however it is cut up. Put at most `wants` bytes at frame + held, then add them
+ * to held:
  *
  *     size = receive(parser.frame + parser.held, tflite_fuse_parser_wants(&parser));
  *     parser.held += size;
  *     while ((fault = tflite_fuse_parser_next(&parser, &head)) != TFLITE_FUSE_LINK_MORE) ... */
 typedef struct {
-  uint8_t* frame; /* TFLITE_FUSE_FRAME_BYTES, aligned to 4; of a message the payload is at frame + 32 */
+  uint8_t* frame; /* TFLITE_FUSE_FRAME_BYTES, aligned to 4; a message's payload is at frame + 32 */
   uint16_t held;
-  uint16_t used; /* bytes of the message that was found last */
-  uint16_t room; /* of the frame; the library's own */
+  uint16_t used; /* bytes of the last message found */
+  uint16_t room; /* bytes of the frame; the library's own */
 } tflite_fuse_parser;
 
-/* How many bytes to read before it can say more: never beyond the end of a message. At least 1 after LINK_MORE. */
+/* Returns how many bytes to read next: never beyond the end of a message. At least 1 after LINK_MORE. */
 size_t tflite_fuse_parser_wants(const tflite_fuse_parser* parser);
 
-/* The next message (LINK_OK; it lies in the frame until the next call), LINK_MORE, or for each byte at which none can begin what
- * is wrong with it (that byte is skipped). */
+/* Returns LINK_OK for the next message, which is in the frame until the next call; LINK_MORE; or a fault for each byte
+ * at which no message can begin (that byte is skipped). */
 tflite_fuse_fault tflite_fuse_parser_next(tflite_fuse_parser* parser, tflite_fuse_message_head* head);
 
 /* ---- Transports ---- */
@@ -109,17 +110,17 @@ tflite_fuse_fault tflite_fuse_parser_next(tflite_fuse_parser* parser, tflite_fus
 /* Streams are numbered by the transport, from 0. All return a negative number if the stream is lost. */
 typedef struct {
   void* user;
-  /* With an address ("host:port", not terminated): a stream to who listens there. Without (NULL): one that somebody else
-   * opened. TFLITE_FUSE_NO_STREAM if there is none in time. */
+  /* Returns with an address ("host:port", not terminated) a stream to the device that listens there; without (NULL) one
+   * that another device opened. TFLITE_FUSE_NO_STREAM if there is none in time. */
   int (*open)(void* user, const char* address, size_t address_bytes, uint32_t milliseconds);
-  /* All bytes, or the stream is lost. */
+  /* Sends all bytes, or the stream is lost. */
   int (*send)(void* user, int stream, const void* data, size_t bytes, uint32_t milliseconds);
-  /* How many bytes came, `bytes` at most; 0: none in time. */
+  /* Returns the number of bytes received, at most `bytes`; 0: none in time. */
   int (*receive)(void* user, int stream, void* data, size_t bytes, uint32_t milliseconds);
   void (*close)(void* user, int stream);
-  /* A clock that runs for ever and wraps around. */
+  /* Returns a clock that never stops and wraps around. */
   uint32_t (*microseconds)(void* user);
-  /* Unpredictable bytes; 0 if that worked. NULL where there are none: then there can be no key. */
+  /* Writes unpredictable bytes; returns 0 on success. NULL without such a source: then there can be no key. */
   int (*random)(void* user, void* data, size_t bytes);
 } tflite_fuse_transport;
 
@@ -136,7 +137,7 @@ typedef struct {
   bool is_signed;
 } tflite_fuse_session;
 
-/* Connections that are kept while their greeting is incomplete: one more ends the oldest. A serial line has one at a time. */
+/* Most connections with an incomplete handshake: a further one ends the oldest. A serial line has one at a time. */
 #ifndef TFLITE_FUSE_GUESTS
 #if defined(ESP_PLATFORM) || defined(__linux__) || defined(__APPLE__)
 #define TFLITE_FUSE_GUESTS 4
@@ -147,12 +148,12 @@ typedef struct {
 
 #define TFLITE_FUSE_GREETING_BYTES (TFLITE_FUSE_HEADER_BYTES + TFLITE_FUSE_NONCE_BYTES)
 
-/* A connection whose greeting is incomplete. Fields are the library's own. */
+/* A connection whose handshake is incomplete. Fields are the library's own. */
 typedef struct {
   tflite_fuse_session session;
-  uint32_t start; /* when the stream was opened */
+  uint32_t start; /* time when the stream was opened */
   uint16_t wish;  /* of its HELLO; 0 before that */
-  uint16_t held;  /* bytes of the message that is being read */
+  uint16_t held;  /* bytes of the message being read */
   uint8_t bytes[TFLITE_FUSE_GREETING_BYTES];
 } tflite_fuse_guest;
 
@@ -167,25 +168,25 @@ typedef struct {
   tflite_fuse_guest guests[TFLITE_FUSE_GUESTS];
   tflite_fuse_parser parser;
   tflite_fuse_identity identity;
-  uint32_t inference;  /* the last one's number on this connection */
-  uint32_t inferences; /* done in all */
+  uint32_t inference;  /* number of the last one on this connection */
+  uint32_t inferences; /* number of inferences done */
   tflite_fuse_guard* guard; /* NULL without a key */
   uint16_t session_count;
   bool is_quiet;
 } tflite_fuse_node;
 
-/* Without a key (tflite_fuse_key.h) every device that reaches the node can use it: the board's documentation must say so.
+/* Without a key (tflite_fuse_key.h) every device that reaches the node can use it: a board's documentation must say so.
  *
- * A connection is served once its greeting is complete. Greetings are read as their bytes come: a connection that is silent
+ * A connection is served once its handshake is complete. Handshakes are read as their bytes come: a silent connection
  * delays nothing, and is closed after two seconds, or when TFLITE_FUSE_GUESTS newer ones came.
  *
- * worker: open. frame: TFLITE_FUSE_FRAME_BYTES, aligned to 4. sessions: one for the coordinator and one for each worker this
- * one talks to. All must outlive the node. */
+ * worker: open. frame: TFLITE_FUSE_FRAME_BYTES, aligned to 4. sessions: one for the coordinator and one for each peer
+ * worker. All must outlive the node. */
 void tflite_fuse_node_open(tflite_fuse_node* node, tflite_fuse_worker* worker, const tflite_fuse_transport* transport,
                            uint8_t* frame, tflite_fuse_session* sessions, uint16_t session_count);
 
-/* Waits for at most so long for something to do, and does it: a connection, a message, a whole inference. The fault that
- * ended the coordinator's connection, if that happened. */
+/* Waits at most so long for a connection, a message or a whole inference, and handles it. Returns the fault that ended
+ * the coordinator's connection, else LINK_OK. */
 tflite_fuse_fault tflite_fuse_node_serve(tflite_fuse_node* node, uint32_t milliseconds);
 
 #ifdef __cplusplus

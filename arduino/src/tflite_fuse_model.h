@@ -1,6 +1,6 @@
-/* Whole models out of fused blocks, run without any other runtime.
+/* Whole models of fused blocks, run without any other runtime.
  *
- * `tflite-fuse export --format c` writes a tflite_fuse_model into C source. A program brings the memory:
+ * `tflite-fuse export --format c` writes a tflite_fuse_model into C source. The program provides the memory:
  *
  *     static _Alignas(16) uint8_t arena[MODEL_ARENA_BYTES];
  *     static tflite_fuse_block blocks[MODEL_STEPS];
@@ -11,10 +11,10 @@
  *     status = tflite_fuse_run(&model, blocks, arena, sizeof(arena), NULL);
  *     use(arena + MODEL_OUTPUT_0_OFFSET, MODEL_OUTPUT_0_BYTES);
  *
- * A run overwrites the input: its memory is used again. One loaded model may be run in several arenas at a time.
+ * A run overwrites the input, whose memory is reused. One loaded model may run in several arenas at a time.
  *
- * What a streaming model remembers from run to run lies in its arena, too, from MODEL_STATE_OFFSET on: zeros before the first
- * run (static memory is), and left alone between runs. `tflite_fuse_forget` does what a runtime's Reset does.
+ * The state of a streaming model is in its arena, too, from MODEL_STATE_OFFSET on: zeros before the first run (as
+ * static memory is), and unchanged between runs. `tflite_fuse_forget` does the same as a runtime's Reset.
  */
 #ifndef TFLITE_FUSE_MODEL_H_
 #define TFLITE_FUSE_MODEL_H_
@@ -43,7 +43,7 @@ typedef struct {
   uint8_t input_count;
   uint8_t output_count;
   tflite_fuse_place scratch;
-  tflite_fuse_place state; /* of 0 bytes for a block that remembers nothing */
+  tflite_fuse_place state; /* of 0 bytes for a block without a state */
 } tflite_fuse_step;
 
 typedef struct {
@@ -52,20 +52,19 @@ typedef struct {
   uint32_t arena_bytes;
 } tflite_fuse_model;
 
-/* Checks a model once and for all, and prepares its blocks.
+/* Checks a model once, before all runs, and prepares its blocks.
  *
- * blocks: one for each step of the model; must stay as long as the model is run. */
+ * blocks: one for each step of the model; must outlive all runs. */
 tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* model, tflite_fuse_block* blocks);
 
 /* Runs a loaded model.
  *
- * arena: aligned to 16. arena_bytes: its size; fewer than model->arena_bytes are refused. outside: what the model reads
- * outside of it, or NULL. After an error outputs are unspecified, all blocks' states are as they were before the run, and the
- * next run works. */
+ * arena: aligned to 16. arena_bytes: its size; fewer than model->arena_bytes are refused. outside: inputs outside of
+ * it, or NULL. After an error outputs are unspecified, all blocks' states are unchanged, and the next run works. */
 tflite_fuse_status tflite_fuse_run(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
                                    size_t arena_bytes, const tflite_fuse_outside* outside);
 
-/* Forgets all earlier runs in an arena. arena_bytes as above. */
+/* Resets the states in an arena. arena_bytes as above. */
 tflite_fuse_status tflite_fuse_forget(const tflite_fuse_model* model, const tflite_fuse_block* blocks, void* arena,
                                       size_t arena_bytes);
 

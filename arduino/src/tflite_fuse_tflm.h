@@ -5,8 +5,8 @@
 //     tflite_fuse_register(resolver);
 //
 // Compiles against every TFLM since 2021: those that register TfLiteRegistration, TfLiteRegistration_V1,
-// TFLMRegistration, or const TFLMRegistration, and those whose types moved into the namespace tflite::micro. Which one
-// it is follows from the headers themselves. On Arduino include your TFLM library's own header before this one.
+// TFLMRegistration, or const TFLMRegistration, and those whose types moved into the namespace tflite::micro; detected
+// from TFLM's headers. On Arduino include your TFLM library's own header before this one.
 #ifndef TFLITE_FUSE_TFLM_H_
 #define TFLITE_FUSE_TFLM_H_
 
@@ -19,13 +19,13 @@
 
 namespace tflite {
 namespace micro {
-// Names are looked up from in here outwards, so that TFLM's types are found in whichever namespace this TFLM has them.
+// Name look-up starts in this namespace, so TFLM's types are found in tflite::micro or tflite.
 namespace fused {
 
 template <typename Status, typename Resolver, typename Registration>
 Registration* RegistrationOf(Status (Resolver::*add_custom)(const char*, Registration*));
 
-// What this TFLM registers a custom operator with: a pointer to its registration struct, const or not.
+// This TFLM's argument for a custom operator: a pointer to its registration struct, const or not.
 typedef decltype(RegistrationOf(&MicroMutableOpResolver<1>::AddCustom)) RegistrationPointer;
 
 RegistrationPointer GetRegistration();
@@ -34,15 +34,15 @@ RegistrationPointer GetRegistration();
 }  // namespace micro
 }  // namespace tflite
 
-// Registers the operator. Takes one place of the resolver; returns its AddCustom's status (kTfLiteOk = 0).
+// Registers the operator in one place of the resolver; returns the status of AddCustom (kTfLiteOk = 0).
 template <typename Resolver>
 inline auto tflite_fuse_register(Resolver& resolver)
     -> decltype(resolver.AddCustom(TFLITE_FUSE_CUSTOM_CODE, tflite::micro::fused::GetRegistration())) {
   return resolver.AddCustom(TFLITE_FUSE_CUSTOM_CODE, tflite::micro::fused::GetRegistration());
 }
 
-// Inputs outside the arena for all interpreters that were given none with SetMicroExternalContext: for a TFLM that has
-// no such method, or where it serves something else. Must outlive every Invoke; NULL takes it back.
+// Sets the inputs outside the arena for all interpreters without their own by SetMicroExternalContext: for a TFLM
+// without that method, or if it is used for something else. Must outlive every Invoke; NULL removes it.
 void tflite_fuse_set_outside(const tflite_fuse_outside* outside);
 
 #endif

@@ -1,12 +1,12 @@
 /* The executor: pulls pixels through the stages of a block.
  *
- * The block's driven tensor is computed tile by tile, a run of up to `chunk` neighbouring pixels at a time, other tensors
- * in runs as long as their stages say. A stage that is to compute a run first sees to it that every pixel under the
- * run's windows exists: the first input that lacks some is handed to the stage that makes it, which does the same, and
- * so on upwards. Whoever has computed a run hands back to the stage that waits for it. So there is no recursion and no
- * queue: the chain of waiting stages is kept in their cursors, and a stage waits at most once because the graph has no
- * cycles. A source hands out all of a row that is waited for at once: whoever waits needs all these pixels in the ring
- * before it goes on, so that this takes no more memory.
+ * The block's driven tensor is computed tile by tile, a run of up to `chunk` neighbouring pixels at a time, other
+ * tensors in runs of their stages' lengths. Before a stage computes a run, every pixel under the run's windows must
+ * exist: if an input lacks some, control passes to the stage that writes it, which does the same, and so on upwards. A
+ * stage that has computed a run returns control to the stage that waits for it. So there is no recursion and no queue:
+ * the chain of waiting stages is kept in their cursors, and a stage waits at most once because the graph has no cycles.
+ * A source reads all awaited pixels of a row at once: the waiting stage needs them all in the ring anyway, so this
+ * takes no more memory.
  */
 #include "tflite_fuse_machine.h"
 
@@ -19,7 +19,7 @@ typedef struct {
 
 static bool is_empty(span s) { return s.from >= s.to; }
 
-/* The part of an input axis under the windows of `outputs`, padding included. */
+/* Returns the part of an input axis under the windows of `outputs`, padding included. */
 static span under(span outputs, tflite_fuse_axis axis) {
   span seen = {0, 0};
   if (!is_empty(outputs)) {
@@ -81,7 +81,7 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
     for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
       const tflite_fuse_tensor* input = &block->tensors[*index];
       if (input->producer != TFLITE_FUSE_NONE) {
-        const span first_row = {0, cursor->y1}, first_column = {0, cursor->x1}; /* none of an empty region */
+        const span first_row = {0, cursor->y1}, first_column = {0, cursor->x1}; /* empty for an empty region */
         const bool repeats =
             tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output]);
         widen(&m->cursors[input->producer], input, repeats ? first_row : seen_rows,
@@ -89,7 +89,7 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
       }
     }
     cursor->x = cursor->x0;
-    if (stage->kind == TFLITE_FUSE_KIND_STATE) { /* earlier runs have computed some */
+    if (stage->kind == TFLITE_FUSE_KIND_STATE) { /* earlier runs computed the first rows */
       cursor->y = (uint16_t)stage->pad_top;
       cursor->x = (uint16_t)stage->pad_left;
     }
@@ -100,7 +100,7 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
 
 static bool is_source(const tflite_fuse_stage* stage) { return stage->input_count == 0; }
 
-/* The most pixels a stage computes at a time. */
+/* Returns the most pixels that a stage computes at a time. */
 static int32_t longest_run(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   if (is_source(stage)) {
     return TFLITE_FUSE_MAX_CHUNK;
@@ -108,8 +108,8 @@ static int32_t longest_run(const tflite_fuse_block* block, const tflite_fuse_sta
   return stage->longest_run != 0 ? stage->longest_run : block->header->chunk;
 }
 
-/* The stage that must run before stage s can compute its run, its cursor set to the run it can do; NONE if all the run
- * needs is there. Says whether that run is the last one stage s waits for. */
+/* Returns the stage that must run before stage s can compute its run, with its cursor set to the run to do; NONE if
+ * all pixels are there. Sets whether that run is the last one that stage s waits for. */
 static int32_t lacking(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_stage* stage = &block->stages[s];
@@ -149,11 +149,11 @@ static void advance(tflite_fuse_cursor* cursor) {
   }
 }
 
-/* Computes the next run of a stage, up to `count` pixels, and before it all it needs. */
+/* Computes the next run of a stage, up to `count` pixels, after all pixels that it needs. */
 static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted,
                                                                       int32_t count) {
   int32_t s = wanted;
-  uint32_t waits_no_more = 0; /* a bit for each stage that waits for its last run, the lowest for who waits for s */
+  uint32_t waits_no_more = 0; /* a bit per stage that waits for its last run, the lowest for the one that waits for s */
   bool has_all = false, is_last = false;
   m->cursors[s].count = (uint8_t)count;
   for (;;) {
@@ -161,7 +161,7 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN tflite_fuse_status pull(const tfli
     const int32_t maker = has_all ? TFLITE_FUSE_NONE : lacking(m, s, &is_last);
     if (maker != TFLITE_FUSE_NONE) {
       m->cursors[maker].caller = (uint8_t)s;
-      waits_no_more = waits_no_more << 1 | is_last; /* whoever is pushed out looks once more, no harm done */
+      waits_no_more = waits_no_more << 1 | is_last; /* a stage whose bit is shifted out only checks once more */
       has_all = is_source(&m->block->stages[maker]);
       s = maker;
       continue;
@@ -180,7 +180,7 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN tflite_fuse_status pull(const tfli
 
 /* ---- The tail: stages of one pixel, behind those that sum over the driven tensor ---- */
 
-/* Whether a stage of the tail is fed while the tiles run. */
+/* Returns whether a stage of the tail sums while the tiles run. */
 static bool sums_driven(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(m->block, stage, 0);
   return input == &m->block->tensors[m->block->header->driven] && tflite_fuse_accumulates(stage, input);
@@ -212,7 +212,7 @@ static void run_tail(const tflite_fuse_machine* m) {
 
 /* ---- The block ---- */
 
-/* Pulls what is left of a stage's output. */
+/* Computes the rest of a stage's output. */
 static tflite_fuse_status complete(const tflite_fuse_machine* m, int32_t s) {
   const tflite_fuse_cursor* cursor = &m->cursors[s];
   const int32_t most = longest_run(m->block, &m->block->stages[s]);
@@ -234,7 +234,7 @@ static tflite_fuse_status run_tile(const tflite_fuse_machine* m, span rows, span
     const int32_t there = made == NULL ? rows.to : tflite_fuse_min(made->y, rows.to);
     int32_t count = tflite_fuse_min(header->chunk, columns.to - x);
     if (there > y && width == driven->width) {
-      /* All rows that are whole at once: an input's, and of a state the earlier steps, many of a single pixel. */
+      /* All whole rows at once: of an input, and the earlier steps of a state, often of a single pixel. */
       count = (there - y) * width - x;
     } else if (there == y && made->x < x + count) {
       const tflite_fuse_status status = pull(m, driven->producer, x + count - made->x);
@@ -263,8 +263,8 @@ static bool overlaps(const void* a, int32_t a_bytes, const void* b, int32_t b_by
   return a_start < b_start + (uintptr_t)b_bytes && b_start < a_start + (uintptr_t)a_bytes;
 }
 
-/* Whether a run can begin. The planner of a hostile file may lay tensors anywhere. Pixels over pixels only spoil the
- * result, but the reserved bytes hold pointers. Bits of `converted` tell in which storages uint8 values lie. */
+/* Returns whether a run can begin. A hostile file may place tensors anywhere: overlapping pixels only spoil the result,
+ * but the reserved bytes hold pointers. Bits of `converted` name the storages with uint8 values. */
 static bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
   const uintptr_t scratch = (uintptr_t)m->io->scratch, state = (uintptr_t)m->io->state;
   if (scratch % sizeof(void*) != 0 || scratch % sizeof(int32_t) != 0) {
@@ -291,7 +291,7 @@ static bool memory_is_sound(const tflite_fuse_machine* m, uint32_t* converted) {
   return true;
 }
 
-/* Brings uint8 operands to int8, or back. */
+/* Converts uint8 operands to int8, or back. */
 static void convert(const tflite_fuse_machine* m, uint8_t storage) {
   for (int32_t t = 0; t < m->block->tensor_count; ++t) {
     const tflite_fuse_tensor* tensor = &m->block->tensors[t];

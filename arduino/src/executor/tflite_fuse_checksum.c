@@ -1,14 +1,14 @@
-/* CRC-32 over options and constants, as zlib has it. */
+/* CRC-32 of options and constants, with zlib's polynomial. */
 #include "tflite_fuse_checks.h"
 
-/* The remainders of four bits: 64 bytes of flash, and half the time of going bit by bit. */
+/* The remainders of four bits: 64 bytes of flash, and half the time of single bits. */
 static const uint32_t REMAINDERS[16] = {
     0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4, 0x4DB26158, 0x5005713C,
     0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C, 0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C};
 
 static inline uint32_t next(uint32_t rest) { return (rest >> 4) ^ REMAINDERS[rest & 15]; }
 
-/* The remainder after more bytes, from a multiple of 4 on: words, then what is left. */
+/* Returns the remainder after more bytes, aligned to 4: words, then the last bytes. */
 static uint32_t after(uint32_t rest, const void* data, size_t bytes) {
   const uint32_t* words = data;
   const uint8_t* left_over = (const uint8_t*)data + bytes / 4 * 4;

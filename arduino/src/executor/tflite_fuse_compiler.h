@@ -1,20 +1,20 @@
-/* What compilers are asked for, function by function. All of it may be empty. Private to the library. */
+/* Attributes and hints for compilers. All of them may be empty. Private to the library. */
 #ifndef TFLITE_FUSE_COMPILER_H_
 #define TFLITE_FUSE_COMPILER_H_
 
 #if defined(__GNUC__)
 #define TFLITE_FUSE_INLINE static inline __attribute__((always_inline))
 #define TFLITE_FUSE_NOINLINE __attribute__((noinline))
-/* Runs when a model is loaded, once per inference or in few models: compiled for size whatever the build's level is. */
+/* Runs when a model is loaded, once per inference or in few models: compiled for size at every level. */
 #define TFLITE_FUSE_RARE __attribute__((cold))
-/* Runs often, though all that call it run rarely: compilers pass that on otherwise. */
+/* Runs often although its callers run rarely: compilers would otherwise take it as rare, too. */
 #define TFLITE_FUSE_OFTEN __attribute__((hot))
-/* Finishes four sums before anything is loaded for the next ones. Compilers load far ahead otherwise, run out of registers
- * and spill. */
+/* Finishes four sums before values for the next ones are loaded. Otherwise compilers load far ahead, run out of
+ * registers and spill. */
 #define TFLITE_FUSE_SETTLE(a, b, c, d) __asm__ volatile("" : : "r"(a), "r"(b), "r"(c), "r"(d) : "memory")
-/* Hides how a value came about. Compilers keep several copies of one counter otherwise, which costs registers. */
+/* Hides a value's origin. Otherwise compilers keep several copies of one counter, which costs registers. */
 #define TFLITE_FUSE_HIDE(value) __asm__("" : "+r"(value))
-/* The same of a float32, where the core has an instruction for product and sum in one, which rounds once. */
+/* The same for a float32 on cores with fused multiply-add, which rounds once. */
 #if defined(__ARM_FP) && (__ARM_FP & 4) != 0
 #if defined(__aarch64__)
 #define TFLITE_FUSE_HIDE_FLOAT(value) __asm__("" : "+w"(value))
@@ -38,8 +38,8 @@
 #define TFLITE_FUSE_HIDE_FLOAT(value) ((void)(value))
 #endif
 
-/* Names that the files of the library share, and no application: they are not exported from a shared library. For one
- * definition, and for all declarations between the two. */
+/* Names shared by the library's files only: they are not exported from a shared library. For one definition, and for
+ * all declarations between the two. */
 #if defined(__GNUC__) && (defined(__ELF__) || defined(__APPLE__))
 #define TFLITE_FUSE_HIDDEN __attribute__((visibility("hidden")))
 #define TFLITE_FUSE_HIDDEN_BEGIN _Pragma("GCC visibility push(hidden)")

@@ -1,8 +1,8 @@
-/* One run of one stage: finds where its pixels lie and calls the kernel.
+/* One run of one stage: computes the addresses of its pixels and calls the kernel.
  *
  * Every tensor is a ring of pixels: pixel (y, x) of the region a tile needs lies at slot (y * width + x - x0) modulo
- * capacity. A tensor that is stored whole is a ring that never comes round. Kernels see none of this: they get a table
- * of pointers, one per pixel, and those outside the image all point to one pixel of padding among the constants.
+ * capacity. A tensor that is stored whole is a ring that never wraps. Kernels receive a table of pointers, one per
+ * pixel; pointers to pixels outside the image all point to one pixel of padding in the constants.
  */
 #include <string.h>
 
@@ -38,7 +38,7 @@ static ring ring_of(const tflite_fuse_machine* m, const tflite_fuse_tensor* tens
   return r;
 }
 
-/* Not every core divides in hardware: mostly not needed for tensors stored whole, and for distances. */
+/* Some cores lack a division; it is mostly not needed for tensors stored whole, and for distances. */
 static uint32_t modulo_capacity(const ring* r, uint32_t position) {
   return position < r->capacity ? position : position % r->capacity;
 }
@@ -47,7 +47,7 @@ static uint32_t slot_of(const ring* r, int32_t y, int32_t x) {
   return modulo_capacity(r, r->start + (uint32_t)y * (uint32_t)r->width + (uint32_t)(x - r->x0));
 }
 
-/* Pointers, `spacing` apart, to `count` pixels `step` bytes apart. */
+/* Writes pointers, `spacing` apart, to `count` pixels that are `step` bytes apart. */
 static inline int8_t** point_on(int8_t** pointers, int32_t spacing, const int8_t* pixel, int32_t step, int32_t count) {
   for (int8_t** end = pointers + count * spacing; pointers != end; pixel += step, pointers += spacing) {
     *pointers = (int8_t*)pixel;
@@ -55,7 +55,7 @@ static inline int8_t** point_on(int8_t** pointers, int32_t spacing, const int8_t
   return pointers;
 }
 
-/* Pointers, `spacing` apart, to `count` >= 1 pixels from a slot on. */
+/* Writes pointers, `spacing` apart, to `count` >= 1 pixels from a slot on. */
 static int8_t** point_to_slots(int8_t** pointers, int32_t spacing, const ring* r, uint32_t slot, int32_t count) {
   int32_t before_end = (int32_t)(r->capacity - slot);
   const int8_t* pixel = r->pixels + (size_t)slot * (size_t)r->pixel_bytes;
@@ -68,8 +68,8 @@ static int8_t** point_to_slots(int8_t** pointers, int32_t spacing, const ring* r
   return point_on(pointers, spacing, pixel, r->pixel_bytes, count);
 }
 
-/* The pixels of an input under the windows of call->count output pixels from (call->y, call->x) on, call->columns in each
- * row: row by row, or column by column if several pixels are computed together. */
+/* Writes pointers to the input pixels under the windows of call->count output pixels from (call->y, call->x) on,
+ * call->columns in each row: row by row, or column by column if several pixels are computed together. */
 static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, tflite_fuse_call* call,
                                  const tflite_fuse_tensor* input) {
   const tflite_fuse_stage* stage = call->stage;
@@ -96,7 +96,7 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
   int32_t spacing = by_column ? rows : 1;
   int8_t** next = pointers + from * spacing;
   if (inside != columns || row < 0 || row + (rows - 1) * dilation >= input->height) {
-    point_on(pointers, 1, call->pad, 0, rows * columns); /* what lies inside comes over it */
+    point_on(pointers, 1, call->pad, 0, rows * columns); /* pixels inside the image follow */
   }
   int32_t left = inside > 0 ? rows : 0;
   for (; row < 0 && left > 0; --left, row += dilation) {
@@ -106,7 +106,7 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
     /* Rows lie equally far apart: one division for all. */
     const uint32_t to_next_slot = modulo_capacity(&r, (uint32_t)dilation * (uint32_t)r.width);
     uint32_t slot = slot_of(&r, row, first + from);
-    if (to_next_row == inside && dilation * r.width == inside) { /* one behind the other, as steps of one pixel are */
+    if (to_next_row == inside && dilation * r.width == inside) { /* contiguous rows, as of steps of one pixel */
       inside *= tflite_fuse_min(left, input->height - row);
       left = spacing = 1;
     }
@@ -128,7 +128,7 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
 
 static tflite_fuse_call call_of(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
   const tflite_fuse_block* block = m->block;
-  tflite_fuse_call call; /* field by field: on some targets clearing it first takes longer than all of this */
+  tflite_fuse_call call; /* field by field: clearing it first takes longer than all of this on some targets */
   call.stage = stage;
   call.output = &block->tensors[stage->output];
   call.inputs[0] = tflite_fuse_input_of(block, stage, 0);
@@ -140,7 +140,7 @@ static tflite_fuse_call call_of(const tflite_fuse_machine* m, const tflite_fuse_
   return call;
 }
 
-/* Puts what a kernel makes of each input side by side into the output pixels; `outputs` are moved along. */
+/* Calls a kernel for each input, and puts the results side by side into the output pixels; advances `outputs`. */
 static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** outputs, int8_t** window) {
   for (int32_t i = 0; i < call->stage->input_count; ++i) {
     call->inputs[0] = tflite_fuse_input_of(m->block, call->stage, i);
@@ -154,7 +154,7 @@ static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, i
 
 /* ---- Kernels of the application ---- */
 
-/* Whether the application has a kernel for the call, which it has computed then. */
+/* Returns whether the application has a kernel, which then has computed the call. */
 static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE bool computed_by(const tflite_fuse_rows* rows, tflite_fuse_call* call) {
   const tflite_fuse_kernel kernel = tflite_fuse_row_kernel(rows, call->stage->kind);
   call->user = rows->user;
@@ -166,8 +166,8 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE bool computed_by(const tflite_fuse_
 
 /* ---- Calls ---- */
 
-/* Computes call->count pixels from (call->y, call->x) on, whose pointers fit into `table`; call->columns lie under
- * them. */
+/* Computes call->count pixels from (call->y, call->x) on with call->columns under their windows; the pointers must fit
+ * into `table`. */
 static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* entry, tflite_fuse_call* call,
                          int8_t** table) {
   const ring output = ring_of(m, call->output);
@@ -201,7 +201,7 @@ void tflite_fuse_flip(int8_t* values, size_t count) {
   }
 }
 
-/* Hands out pixels of the outside world, in pieces that lie in one piece in the ring. */
+/* Reads pixels from a source, in pieces that are contiguous in the ring. */
 static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE tflite_fuse_status read_source(const tflite_fuse_machine* m,
                                                                             const tflite_fuse_tensor* output, int32_t y,
                                                                             int32_t x, int32_t count) {
@@ -243,7 +243,7 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
       table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
       break;
     }
-    call.count = call.count > 2 ? (call.count - 1) / 2 * 2 : 1; /* two pixels are computed faster than one and one */
+    call.count = call.count > 2 ? (call.count - 1) / 2 * 2 : 1; /* pairs of pixels are faster than single ones */
     call.columns = tflite_fuse_columns(stage, call.at_once, call.count);
   }
   for (const int32_t end = x + count;;) {

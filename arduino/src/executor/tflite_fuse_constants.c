@@ -73,7 +73,7 @@ static bool table_is_sound(const tflite_fuse_block* block, const tflite_fuse_sta
          entry->table_is_sound(stage, output, table, is_there ? end - stage->table_offset : -1);
 }
 
-/* Pointers are formed of all three, used or not: far behind the constants they would wrap where they have 32 bits. */
+/* Pointers are formed from all three offsets, used or not: far behind the constants 32-bit pointers would wrap. */
 static bool offsets_lie_within(const tflite_fuse_stage* stage, int32_t end) {
   return stage->weights_offset <= end && stage->table_offset <= end && stage->pad_offset <= end;
 }

@@ -1,4 +1,4 @@
-/* Whole runs of a prepared block: an attempt, and behind one that has ended well the commit of what the block keeps. */
+/* Whole runs of a prepared block: an attempt and, if it succeeded, the commit of the block's state. */
 #include "tflite_fuse_machine.h"
 
 TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* block, const tflite_fuse_io* io) {
@@ -9,8 +9,9 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_invoke(const tflite_fuse_block* 
   return status;
 }
 
-/* A runtime fills states with zeros, as they are before the first run, to reset them. So a block that has run before tells
- * the others, some of which may not: TFLM initializes variables once, when a first step begins, however far that comes. */
+/* A runtime resets states with zeros, their content before the first run. So a block that has run before reports the
+ * reset to the others, some of which may not have run: TFLM initializes variables once, when a first step begins, even
+ * if that step fails. */
 static void tell_reset(tflite_fuse_block* block, const uint32_t* own, uint32_t* shared) {
   if (block->zeros_mean_reset && *own == TFLITE_FUSE_NEVER_USED && *shared == TFLITE_FUSE_NEVER_USED) {
     *shared = TFLITE_FUSE_WAS_RESET;
@@ -29,8 +30,8 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_follow(tflite_fuse_block* block,
     return TFLITE_FUSE_BAD_MEMORY;
   }
   tell_reset(block, own, shared);
-  uint32_t* const awaited = own + (size_t)bytes / sizeof(uint32_t); /* of a block that follows another */
-  const uint32_t steps = *shared < TFLITE_FUSE_FILLED ? *shared : 0; /* 0: none since the beginning or a reset */
+  uint32_t* const awaited = own + (size_t)bytes / sizeof(uint32_t); /* for a block that follows another */
+  const uint32_t steps = *shared < TFLITE_FUSE_FILLED ? *shared : 0; /* 0: none since the start or a reset */
   if (last != NULL && *awaited != 0 && steps != 0 && steps != *awaited - 1) {
     tflite_fuse_commit(block, own);
   }

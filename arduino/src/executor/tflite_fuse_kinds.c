@@ -33,8 +33,8 @@
   row(GLOBAL_MAX, global_max)                 \
   row(CHANNEL_MAX, channel_max)
 
-/* Those on float32. Define TFLITE_FUSE_NO_FLOATS for the library's sources where a core has neither instructions nor
- * functions for floats. */
+/* Kinds on float32. Define TFLITE_FUSE_NO_FLOATS for the library's sources on cores without instructions or functions
+ * for floats. */
 #define TFLITE_FUSE_KINDS_OF_FLOATS(row)            \
   row(FLOAT_CONV, float_conv)                       \
   row(FLOAT_DEPTHWISE, float_depthwise)             \
@@ -54,7 +54,7 @@
 #define TFLITE_FUSE_KINDS_OF_FLOATS(row)
 #endif
 
-/* Those that only devices of a split have: their file is linked where a worker is. */
+/* Kinds that only devices of a split have: their file is linked with a worker. */
 #define TFLITE_FUSE_KINDS_OF_SPLITS(row) \
   row(CONV_SUMS, conv_sums)              \
   row(ADD_SUMS, add_sums)
@@ -67,12 +67,12 @@ TFLITE_FUSE_KINDS(TFLITE_FUSE_DECLARE)
 TFLITE_FUSE_KINDS_OF_FLOATS(TFLITE_FUSE_DECLARE)
 #if defined(__ELF__)
 TFLITE_FUSE_KINDS_OF_SPLITS(TFLITE_FUSE_DECLARE_WEAK)
-#else /* what is not linked has no address there */
+#else /* without weak symbols */
 #undef TFLITE_FUSE_KINDS_OF_SPLITS
 #define TFLITE_FUSE_KINDS_OF_SPLITS(row)
 #endif
 
-/* Of a source there is nothing to compute. */
+/* A source computes nothing. */
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_source = {0};
 
 const tflite_fuse_entry* const tflite_fuse_kinds[] = {TFLITE_FUSE_KINDS(TFLITE_FUSE_ROW) TFLITE_FUSE_KINDS_OF_FLOATS(

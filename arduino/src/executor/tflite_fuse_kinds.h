@@ -1,7 +1,7 @@
-/* What the library knows of a kind of stage. Private to the library; how kernels are called is in tflite_fuse_rows.h.
+/* Properties of a kind of stage. Private to the library; the signature of kernels is in tflite_fuse_rows.h.
  *
- * The file of a kernel defines its kind's entry, tflite_fuse_kind_..., and a row of tflite_fuse_kinds.c names it. All
- * that is the same for all kinds (graph, rings, windows, padding, tiles) is the executor's. */
+ * The file of a kernel defines its kind's entry, tflite_fuse_kind_..., and a row of tflite_fuse_kinds.c names it. The
+ * executor does all that is the same for all kinds (graph, rings, windows, padding, tiles). */
 #ifndef TFLITE_FUSE_KINDS_H_
 #define TFLITE_FUSE_KINDS_H_
 
@@ -14,13 +14,13 @@
 
 TFLITE_FUSE_HIDDEN_BEGIN
 
-/* Pointers from a tap to the next one of its row. 0 where there is none: the dilation of such a window may have any size,
- * and a pointer must not be moved that far, not even to be left there. */
+/* Returns the number of pointers from a tap to the next one of its row. 0 for a single column, whose dilation may be of
+ * any size: advancing a pointer that far would be undefined. */
 static inline int32_t tflite_fuse_to_next_tap(const tflite_fuse_stage* stage) {
   return stage->kernel_width > 1 ? stage->dilation_width : 0;
 }
 
-/* What a stage sums up over its whole input before it writes its one output pixel. */
+/* The sums over a stage's whole input before it writes its single output pixel. */
 enum tflite_fuse_sums {
   TFLITE_FUSE_SUMS_NOTHING = 0,
   TFLITE_FUSE_SUMS_PRODUCTS, /* of an input of more than one pixel, int32 */
@@ -29,34 +29,34 @@ enum tflite_fuse_sums {
   TFLITE_FUSE_SUMS_REALS     /* float32 */
 };
 
-/* One kind of stage. What is left out is 0: it does not apply. Checks see numbers in range and shapes that fit. */
+/* One kind of stage. Fields left out are 0: they do not apply. Checks may rely on numbers in range and fitting shapes. */
 typedef struct {
   uint8_t min_inputs, max_inputs; /* no inputs: pixels come from a callback */
-  uint8_t operands;               /* inputs a kernel sees at once; a kind with more inputs is called for each of them */
+  uint8_t operands;               /* inputs per call of the kernel; with more inputs it is called for each */
   uint8_t sums;                   /* enum tflite_fuse_sums */
-  uint8_t packed_pixels;          /* neighbouring pixels computed together if weights are packed, if more than one */
+  uint8_t packed_pixels;          /* neighbouring pixels computed together with packed weights; 0 for one */
   bool has_window;                /* kernel, stride and dilation may differ from 1, taps may fall outside the image */
-  bool has_padding;               /* the same of the padding */
+  bool has_padding;               /* padding may differ from 0 */
   bool cuts;                      /* padding may be negative: windows start inside the image */
-  bool spreads;                   /* dilation is that of the input: windows lie on its pixels spread out */
+  bool spreads;                   /* dilation is the distance of input pixels, which windows lie on */
   bool keeps_channels;            /* inputs have as many channels as the output */
-  bool keeps_extent;              /* and as many rows and columns */
+  bool keeps_extent;              /* inputs have as many rows and columns as the output */
   bool reads_float;               /* inputs are float32, else int8 */
-  bool writes_float;              /* and the output */
-  bool moves;                     /* output and inputs are of one type, whichever it is */
+  bool writes_float;              /* the output is float32, else int8 */
+  bool moves;                     /* output and inputs have the same type */
 
-  /* Whether its tensors fit together, beyond the above. */
+  /* Returns whether its tensors fit together, beyond the above. */
   bool (*fits)(const tflite_fuse_block* block, const tflite_fuse_stage* stage);
-  /* Bytes of its weights, at most INT32_MAX + 1; -1 if there are none of this layout. */
+  /* Returns the bytes of its weights, at most INT32_MAX + 1; -1 if the layout is not supported. */
   int64_t (*weight_bytes)(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                           const tflite_fuse_tensor* output);
-  /* Whether its table lies in the `room` bytes from `table` on (NULL and -1: there is none), a multiple of 4, and holds
-   * numbers its kernel can take. */
+  /* Returns whether its table lies in the `room` bytes from `table` on (NULL and -1: there is none), aligned to 4, and
+   * holds values that its kernel supports. */
   bool (*table_is_sound)(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                          int64_t room);
 
-  /* Makes ready what a stage keeps from run to run, or says why it cannot run; behind a run that has ended well, moves it
-   * on. Then io has its state alone. */
+  /* Prepares a stage's state for a run and returns why it cannot run; after a successful run, commits the state. Then
+   * io has only the state. */
   tflite_fuse_status (*keep)(const tflite_fuse_block* block, const tflite_fuse_stage* stage, const tflite_fuse_io* io,
                              bool is_done);
 
@@ -69,13 +69,13 @@ typedef struct {
   void (*finish)(const tflite_fuse_call* call, const void* sums);
 } tflite_fuse_entry;
 
-/* By kind; NULL if there is none. */
+/* Entries by kind; NULL if there is none. */
 extern const tflite_fuse_entry* const tflite_fuse_kinds[];
 
-/* The entry of any number, NULL if there is none. */
+/* Returns the entry of any number, NULL if there is none. */
 const tflite_fuse_entry* tflite_fuse_find_kind(int32_t kind);
 
-/* The entry of a stage that has been checked. */
+/* Returns the entry of a checked stage. */
 static inline const tflite_fuse_entry* tflite_fuse_entry_of(const tflite_fuse_stage* stage) {
   return tflite_fuse_kinds[stage->kind];
 }

@@ -1,4 +1,4 @@
-/* Which loops of convolutions a library has: all, or in an exported project those of its model, so that the linker leaves the
+/* The loops of convolutions in a library: all, or in an exported project those of its model, so the linker leaves the
  * others out. A block that needs another one is refused. Private to the library. */
 #ifndef TFLITE_FUSE_LOOPS_H_
 #define TFLITE_FUSE_LOOPS_H_

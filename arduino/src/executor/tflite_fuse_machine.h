@@ -1,4 +1,4 @@
-/* What the validator, the executor and the kernels share: a stage's geometry. */
+/* A stage's geometry, shared by the validator, the executor and the kernels. */
 #ifndef TFLITE_FUSE_MACHINE_H_
 #define TFLITE_FUSE_MACHINE_H_
 
@@ -15,7 +15,7 @@ typedef struct {
   uint16_t x0, x1; /* columns of the region: x0 <= x < x1 */
   uint16_t y1;     /* its end row */
   uint16_t y, x;   /* next pixel to produce */
-  uint8_t count;   /* pixels of the run under way */
+  uint8_t count;   /* pixels of the current run */
   uint8_t caller;  /* the stage that waits for it */
 } tflite_fuse_cursor;
 
@@ -24,20 +24,20 @@ _Static_assert(sizeof(tflite_fuse_cursor) == TFLITE_FUSE_CURSOR_BYTES, "the enco
 static inline int32_t tflite_fuse_min(int32_t a, int32_t b) { return a < b ? a : b; }
 static inline int32_t tflite_fuse_max(int32_t a, int32_t b) { return a > b ? a : b; }
 
-/* value >= 0, rounded up; value + multiple fits. */
+/* Returns value >= 0 rounded up; value + multiple must not overflow. */
 static inline int64_t tflite_fuse_round_up(int64_t value, int32_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/* Bytes of scratch for the cursors; pointers to the pixels of large windows follow. */
+/* Returns the bytes of scratch for the cursors; pointers to the pixels of large windows follow. */
 static inline int32_t tflite_fuse_cursor_bytes(int32_t spatial_stages) {
   return (int32_t)tflite_fuse_round_up(spatial_stages * TFLITE_FUSE_CURSOR_BYTES, TFLITE_FUSE_POINTER_BYTES);
 }
 
-/* ---- Windows: which rows and columns of its input a stage looks at. Nobody else works that out. ---- */
+/* ---- Windows: the rows and columns of its input that a stage reads ---- */
 
-/* One axis, in units of which `spread` make a step from one input position to the next: windows start `pad` before the
- * input, `stride` apart, and reach over `extent`. */
+/* One axis, in units of 1 / `spread` input positions: windows start `pad` before the input, are `stride` apart and
+ * `extent` long. */
 typedef struct {
   int32_t stride, pad, extent, spread;
 } tflite_fuse_axis;
@@ -56,7 +56,7 @@ static inline tflite_fuse_axis tflite_fuse_columns_of(const tflite_fuse_stage* s
   return tflite_fuse_axis_of(stage, stage->kernel_width, stage->stride_width, stage->dilation_width, stage->pad_left);
 }
 
-/* The first input position not before a unit. */
+/* Returns the first input position at or behind a unit. */
 static inline int32_t tflite_fuse_position(int32_t unit, int32_t spread) {
   if (spread == 1) {
     return unit;
@@ -64,7 +64,7 @@ static inline int32_t tflite_fuse_position(int32_t unit, int32_t spread) {
   return unit > 0 ? (unit + spread - 1) / spread : -(-unit / spread);
 }
 
-/* The first input position under the window of an output position, and the one behind the last. */
+/* Return the first input position under the window of an output position, and the one behind the last. */
 static inline int32_t tflite_fuse_first(const tflite_fuse_axis* axis, int32_t position) {
   return tflite_fuse_position(position * axis->stride - axis->pad, axis->spread);
 }
@@ -72,13 +72,13 @@ static inline int32_t tflite_fuse_end(const tflite_fuse_axis* axis, int32_t posi
   return tflite_fuse_position(position * axis->stride - axis->pad + axis->extent, axis->spread);
 }
 
-/* What the windows of some neighbouring output pixels look at, padding included: top <= y < bottom, left <= x < right. */
+/* Pixels under the windows of neighbouring output pixels, padding included: top <= y < bottom, left <= x < right. */
 typedef struct {
   int32_t top, bottom, left, right;
 } tflite_fuse_view;
 
-/* Of `count` >= 1 output pixels from (y, x) on. Every run asks, several times: what only stages that spread need is kept
- * apart. */
+/* Returns the view of `count` >= 1 output pixels from (y, x) on. It is called several times per run, so the code for
+ * stages that spread is kept apart. */
 static inline tflite_fuse_view tflite_fuse_view_of(const tflite_fuse_stage* stage, int32_t y, int32_t x,
                                                    int32_t count) {
   const tflite_fuse_axis rows = tflite_fuse_rows_of(stage), columns = tflite_fuse_columns_of(stage);
@@ -93,7 +93,7 @@ static inline tflite_fuse_view tflite_fuse_view_of(const tflite_fuse_stage* stag
   return view;
 }
 
-/* Rows a window looks at, at most. */
+/* Returns the most rows under a window. */
 static inline int32_t tflite_fuse_window_rows(const tflite_fuse_stage* stage) {
   const int32_t rows = stage->kernel_height, spread = stage->dilation_height;
   return tflite_fuse_entry_of(stage)->spreads ? (rows + spread - 1) / spread : rows;
@@ -101,27 +101,27 @@ static inline int32_t tflite_fuse_window_rows(const tflite_fuse_stage* stage) {
 
 static inline int32_t tflite_fuse_pixels(const tflite_fuse_tensor* tensor) { return tensor->height * tensor->width; }
 
-/* Whether an input is one pixel that goes with every pixel of the other one: where it lies does not depend on theirs. */
+/* Returns whether an input is a single pixel that is combined with every pixel of the other input. */
 static inline bool tflite_fuse_repeats(const tflite_fuse_entry* entry, const tflite_fuse_tensor* input,
                                        const tflite_fuse_tensor* output) {
   return entry->operands > 1 && tflite_fuse_pixels(input) == 1 && tflite_fuse_pixels(output) > 1;
 }
 
-/* Bytes of one pixel: four an element of float32, one of int8 and uint8. */
+/* Returns the bytes of one pixel: four per element of float32, one of int8 and uint8. */
 static inline int32_t tflite_fuse_pixel_bytes(const tflite_fuse_tensor* tensor) {
   return tensor->channels << (tensor->element_type & TFLITE_FUSE_ELEMENT_FLOAT32);
 }
 
 _Static_assert(TFLITE_FUSE_ELEMENT_FLOAT32 == 2 && TFLITE_FUSE_ELEMENT_UINT8 == 1, "4 is 1 << FLOAT32");
 
-/* The tensor a stage reads as its number'th input. */
+/* Returns the tensor of a stage's input `number`. */
 static inline const tflite_fuse_tensor* tflite_fuse_input_of(const tflite_fuse_block* block,
                                                              const tflite_fuse_stage* stage, int32_t number) {
   return &block->tensors[block->stage_inputs[stage->first_input + number]];
 }
 
-/* Where a tensor lies. Pixels of inputs travel as int8_t*, too, so that one table of pointers holds all of a call; they
- * are only ever read. */
+/* Returns a tensor's memory. Pixels of inputs are int8_t*, too, so one table of pointers holds all of a call; they are
+ * only read. */
 static inline int8_t* tflite_fuse_memory_of(const tflite_fuse_io* io, const tflite_fuse_tensor* tensor) {
   switch (tensor->storage) {
     case TFLITE_FUSE_STORAGE_INPUT:
@@ -137,47 +137,47 @@ static inline int8_t* tflite_fuse_memory_of(const tflite_fuse_io* io, const tfli
   }
 }
 
-/* ---- States: rings that outlive a run. A number before the pixels says where the first one is. ---- */
+/* ---- States: rings that outlive a run. A number before the pixels gives the slot of the first one. ---- */
 
 enum { TFLITE_FUSE_NEVER_USED = 0 };
 #define TFLITE_FUSE_WAS_RESET UINT32_MAX
-#define TFLITE_FUSE_FILLED (UINT32_MAX - 1) /* with what a first step sees, and no step has ended well */
+#define TFLITE_FUSE_FILLED (UINT32_MAX - 1) /* with the values of a first step, and no step has succeeded */
 
 static inline uint32_t* tflite_fuse_mark_of(void* state, const tflite_fuse_tensor* tensor) {
   return (uint32_t*)(void*)((uint8_t*)state + tensor->offset);
 }
 
-/* The slot of pixel (0, 0). Whatever the state holds it is one of the ring's. */
+/* Returns the slot of pixel (0, 0), which is inside the ring whatever the state holds. */
 static inline uint32_t tflite_fuse_start_of(void* state, const tflite_fuse_tensor* tensor) {
   const uint32_t slot = *tflite_fuse_mark_of(state, tensor) - 1;
   return slot < (uint32_t)tensor->capacity ? slot : 0;
 }
 
-/* Pixels of a STATE stage's output that earlier runs wrote. */
+/* Returns the pixels of a STATE stage's output that earlier runs wrote. */
 static inline int32_t tflite_fuse_history(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
   return stage->pad_top * output->width + stage->pad_left;
 }
 
-/* Bytes of a time step of a STATE stage's output: a row, or of an only row a pixel. */
+/* Returns the bytes of a time step of a STATE stage's output: a row, or a pixel if there is one row. */
 static inline int32_t tflite_fuse_step_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output) {
   return (stage->pad_top > 0 ? output->width : 1) * output->channels;
 }
 
-/* uint8 values as int8 ones of 128 less, and back. */
+/* Converts uint8 values to int8 by subtracting 128, and back. */
 void tflite_fuse_flip(int8_t* values, size_t count);
 
-/* Whether a stage sums over its whole input before it writes its one output pixel. */
+/* Returns whether a stage sums over its whole input before it writes its single output pixel. */
 static inline bool tflite_fuse_accumulates(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
   const uint8_t sums = tflite_fuse_entry_of(stage)->sums;
   return sums == TFLITE_FUSE_SUMS_PRODUCTS ? tflite_fuse_pixels(input) > 1 : sums != TFLITE_FUSE_SUMS_NOTHING;
 }
 
-/* Whether sums of int8 values over all pixels of a tensor fit int16. */
+/* Returns whether sums of int8 values over all pixels of a tensor fit int16. */
 static inline bool tflite_fuse_sums_fit_int16(const tflite_fuse_tensor* input) {
   return tflite_fuse_pixels(input) <= INT16_MAX / 128;
 }
 
-/* Bytes of a stage's accumulators: int8 for the largest value, int16 for sums of few values, int32 otherwise. */
+/* Returns the bytes of a stage's accumulators: int8 for the largest value, int16 for sums of few values, else int32. */
 static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                                     const tflite_fuse_tensor* output) {
   const uint8_t sums = tflite_fuse_entry_of(stage)->sums;
@@ -185,7 +185,7 @@ static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* sta
   return (int64_t)output->channels * (sums == TFLITE_FUSE_SUMS_LARGEST ? 1 : small ? 2 : 4);
 }
 
-/* An application's kernel for stages of a kind; NULL where it has none. */
+/* Returns the application's kernel for stages of a kind, NULL if it has none. */
 static inline tflite_fuse_kernel tflite_fuse_row_kernel(const tflite_fuse_rows* rows, int32_t kind) {
   const tflite_fuse_kernel own = kind == TFLITE_FUSE_KIND_CONV        ? rows->convolution
                                  : kind == TFLITE_FUSE_KIND_DEPTHWISE ? rows->depthwise
@@ -195,52 +195,53 @@ static inline tflite_fuse_kernel tflite_fuse_row_kernel(const tflite_fuse_rows* 
 
 /* ---- Packed layouts ---- */
 
-/* Whether weights are in halfwords. */
+/* Returns whether weights are halfwords. */
 static inline bool tflite_fuse_is_halfword(const tflite_fuse_stage* stage) {
   return stage->weight_layout >= TFLITE_FUSE_LAYOUT_INT16_DOWN;
 }
 
-/* Whether sums are scaled in one go: in layouts of odd number. */
+/* Returns whether sums are scaled in one shift: in layouts of odd number. */
 static inline bool tflite_fuse_is_down(const tflite_fuse_stage* stage) { return (stage->weight_layout & 1) != 0; }
 
 _Static_assert(TFLITE_FUSE_LAYOUT_PACKED_DOWN % 2 && TFLITE_FUSE_LAYOUT_INT16_DOWN % 2 &&
                    TFLITE_FUSE_LAYOUT_PAIRED_DOWN % 2, "these are");
 
-/* Values of a window as packed weights count them: each row with zeros to whole words. */
+/* Returns the values of a window with packed weights: each row is padded with zeros to whole words. */
 static inline int64_t tflite_fuse_packed_values(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
   return stage->kernel_height * tflite_fuse_round_up((int64_t)stage->kernel_width * input->channels, 4);
 }
 
-/* Pixels a kernel computes together: so many pixels' windows are pointed to, if only to look at some in vain; and column
- * by column. Packed weights of one input channel are a convolution's, which computes them one by one. */
+/* Returns the pixels that a kernel computes together. The table has pointers to the windows of that many pixels, column
+ * by column, even if some are unused. Packed weights of one input channel are a convolution's, which computes single
+ * pixels. */
 static inline int32_t tflite_fuse_pixels_at_once(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input) {
   const bool one_by_one = stage->weight_layout == TFLITE_FUSE_LAYOUT_PLAIN || input->channels == 1;
   return one_by_one ? 1 : tflite_fuse_max(tflite_fuse_entry_of(stage)->packed_pixels, 1);
 }
 
-/* Pixels whose windows a kernel looks at that is to compute `count` >= 1 pixels and computes `at_once`, a power of two,
- * together. For one left over there is code where windows have three columns, for two where their stride is 1, too. */
+/* Returns the pixels whose windows a kernel reads for `count` >= 1 pixels if it computes `at_once`, a power of two,
+ * together. Windows of three columns have code for one remaining pixel, with stride 1 also for two. */
 static inline int32_t tflite_fuse_looked_at(const tflite_fuse_stage* stage, int32_t at_once, int32_t count) {
   const int32_t left_over = count & (at_once - 1);
   const bool as_many = left_over == 0 || (stage->kernel_width == 3 && left_over + stage->stride_width <= 3);
   return as_many ? count : count - left_over + at_once;
 }
 
-/* Columns under the windows of `count` >= 1 neighbouring output pixels, at most. */
+/* Returns the most columns under the windows of `count` >= 1 neighbouring output pixels. */
 static inline int32_t tflite_fuse_columns(const tflite_fuse_stage* stage, int32_t at_once, int32_t count) {
   const tflite_fuse_axis axis = tflite_fuse_columns_of(stage);
   const int32_t looked_at = tflite_fuse_looked_at(stage, at_once, count);
   return tflite_fuse_position((looked_at - 1) * axis.stride + axis.extent, axis.spread);
 }
 
-/* Pointers a call for `count` >= 1 neighbouring output pixels needs, whose windows span `columns`: to those, to a second
- * operand's pixels and to the outputs. */
+/* Returns the number of pointers of a call for `count` >= 1 neighbouring output pixels whose windows span `columns`: to
+ * window pixels, a second operand's pixels and outputs. */
 static inline int32_t tflite_fuse_pointers(const tflite_fuse_stage* stage, const tflite_fuse_entry* entry,
                                            int32_t columns, int32_t count) {
   return tflite_fuse_window_rows(stage) * columns + count * entry->operands;
 }
 
-/* Bytes at the start of scratch that no tensor may lie in. */
+/* Returns the bytes at the start of scratch that no tensor may use. */
 static inline int32_t tflite_fuse_reserved(const tflite_fuse_block* block) {
   return block->reserved_words * TFLITE_FUSE_POINTER_BYTES;
 }
@@ -248,7 +249,7 @@ static inline int32_t tflite_fuse_reserved(const tflite_fuse_block* block) {
 /* Checks a block whose parts have been found; sets reserved_words. */
 tflite_fuse_status tflite_fuse_validate(tflite_fuse_block* block, uint32_t stage_input_count, size_t constants_bytes);
 
-/* A run of a block under way. */
+/* The current run of a block. */
 typedef struct {
   const tflite_fuse_block* block;
   const tflite_fuse_io* io;
@@ -259,8 +260,7 @@ typedef struct {
 tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, int32_t y,
                                        int32_t x, int32_t count);
 
-/* What stages keep from run to run: made ready for a run, or moved on behind one that has ended well. Returns why a stage
- * cannot run. */
+/* Prepares the states of stages for a run, or commits them after a successful one. Returns why a stage cannot run. */
 tflite_fuse_status tflite_fuse_keep(const tflite_fuse_block* block, const tflite_fuse_io* io, bool is_done);
 
 /* For stages that sum: sets the sums to zero, adds `count` pixels of the input, writes the output pixel. */

@@ -50,7 +50,7 @@ static tflite_fuse_status load_step(const tflite_fuse_model* model, const tflite
   return fits ? TFLITE_FUSE_OK : TFLITE_FUSE_BAD_MEMORY;
 }
 
-/* Whether no two blocks read the same source: each would ask for its picture from the top. */
+/* Returns whether no two blocks read the same source, as each would read its image from the top. */
 static bool sources_differ(const tflite_fuse_model* model, const tflite_fuse_block* blocks) {
   bool taken[TFLITE_FUSE_MAX_OPERANDS] = {false};
   for (uint32_t s = 0; s < model->step_count; ++s) {

@@ -1,4 +1,4 @@
-/* Finds a block's parts in its options, a FlatBuffer read in place, and answers questions about it. */
+/* Finds a block's parts in its options, a FlatBuffer read in place, and returns properties of the block. */
 #include <string.h>
 
 #include "tflite_fuse_checks.h"
@@ -22,7 +22,7 @@ static uint16_t load_u16(const uint8_t* from) {
   return value;
 }
 
-/* Where the root table keeps a field of `bytes` bytes, a multiple of 4; NULL if it is absent or damaged. */
+/* Returns a field of `bytes` bytes, a multiple of 4, of the root table; NULL if it is absent or damaged. */
 static const uint8_t* find_field(const buffer* b, uint32_t id, size_t bytes) {
   const uint32_t root = load_u32(b->data);
   if (root % 4 != 0 || root > b->size - 4) {
@@ -45,8 +45,7 @@ static const uint8_t* find_field(const buffer* b, uint32_t id, size_t bytes) {
   return b->data + root + offset;
 }
 
-/* Whether the root table has a field that nothing fills yet, that we do not know, or that its version has not; the
- * version has been found. */
+/* Returns whether the root table has a field that is reserved, unknown, or not in `version`. */
 static bool holds_more(const buffer* b, uint32_t version) {
   const uint8_t* vtable = b->data + load_u32(b->data) - (int32_t)load_u32(b->data + load_u32(b->data));
   for (uint32_t id = TFLITE_FUSE_FIELD_STAGE_INPUTS + 1; 4 + 2 * id + 2 <= load_u16(vtable); ++id) {
@@ -58,7 +57,7 @@ static bool holds_more(const buffer* b, uint32_t version) {
   return false;
 }
 
-/* The elements of a vector of structs, or NULL. */
+/* Returns the elements of a vector of structs, or NULL. */
 static const void* find_vector(const buffer* b, uint32_t id, size_t element_bytes, uint32_t* count) {
   const uint8_t* field = find_field(b, id, 4);
   if (field == NULL) {
@@ -73,7 +72,7 @@ static const void* find_vector(const buffer* b, uint32_t id, size_t element_byte
   return *count <= (b->size - position - offset - 4) / element_bytes ? field + offset + 4 : NULL;
 }
 
-/* Finds the checksum of options that may be anything; NULL if their version has none. */
+/* Finds the checksum of unchecked options; NULL if their version has none. */
 static tflite_fuse_status find_checksum(const buffer* b, const uint8_t** checksum) {
   *checksum = NULL;
   if (b->data == NULL || (uintptr_t)b->data % 4 != 0 || b->size < 8 || b->size > INT32_MAX ||
@@ -157,9 +156,9 @@ TFLITE_FUSE_RARE void tflite_fuse_find_again(tflite_fuse_block* block, const voi
   tflite_fuse_reserve(block);
 }
 
-/* ---- Questions ---- */
+/* ---- Properties ---- */
 
-/* Whether a tensor is an operand of this kind. */
+/* Returns whether a tensor is an operand of this kind. */
 static bool is_operand(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor, tflite_fuse_operand operand) {
   if (operand == TFLITE_FUSE_SOURCE) {
     return tensor->producer != TFLITE_FUSE_NONE && block->stages[tensor->producer].input_count == 0;

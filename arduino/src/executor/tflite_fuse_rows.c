@@ -14,13 +14,13 @@ static void fill_inputs(const tflite_fuse_block* block, const tflite_fuse_io* io
   }
 }
 
-/* Kernels that are tried, and how many calls they have computed otherwise than the library's. */
+/* Kernels under test, and the number of calls with results that differ from the library's. */
 typedef struct {
   const tflite_fuse_rows* rows;
   uint32_t differences;
 } trial;
 
-/* A number that changes with any byte of the call's outputs: comparing needs no second copy of them. */
+/* Returns a hash of the call's outputs, so the comparison needs no copy of them. */
 static uint32_t sum_of(const tflite_fuse_call* call) {
   uint32_t sum = 0;
   for (int32_t i = 0; i < call->count; ++i) {
@@ -31,7 +31,7 @@ static uint32_t sum_of(const tflite_fuse_call* call) {
   return sum;
 }
 
-/* Computes a call twice. */
+/* Computes a call with both kernels and compares the hashes. */
 static void compare(const tflite_fuse_call* call) {
   trial* tried = call->user;
   tflite_fuse_call theirs = *call;

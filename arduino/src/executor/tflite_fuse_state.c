@@ -1,4 +1,4 @@
-/* What outlives a run: rings and memories, made ready before it, moved on when it has ended well. */
+/* States of a block, rings and memories: prepared before a run, committed after a successful one. */
 #include "tflite_fuse_machine.h"
 
 TFLITE_FUSE_RARE int32_t tflite_fuse_state_bytes(const tflite_fuse_block* block) {

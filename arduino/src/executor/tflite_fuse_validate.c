@@ -19,7 +19,7 @@ static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_t
          is_state == (block->stages[tensor->producer].kind == TFLITE_FUSE_KIND_STATE);
 }
 
-/* uint8 is only where a block meets the application; who reads and writes float32 is a stage's matter. */
+/* uint8 is allowed only for operands of the block; types_fit checks float32. */
 static bool type_is_sound(const tflite_fuse_block* block, const tflite_fuse_tensor* tensor) {
   const bool is_ring =
       tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH || tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT;
@@ -43,7 +43,7 @@ static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
 
 static bool is_tail(const tflite_fuse_block* block, int32_t s) { return s >= block->header->spatial_stages; }
 
-/* Numbers in range: kind, tensors, clamp, window. Nothing here relates tensors to each other. */
+/* Returns whether kind, tensor numbers, clamp and window are in range; relations of tensors are checked elsewhere. */
 static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t stage_input_count) {
   const tflite_fuse_stage* stage = &block->stages[s];
   const tflite_fuse_entry* entry = tflite_fuse_find_kind(stage->kind);
@@ -89,7 +89,7 @@ static bool is_float(const tflite_fuse_tensor* tensor) {
   return tensor->element_type == TFLITE_FUSE_ELEMENT_FLOAT32;
 }
 
-/* Whether a stage reads and writes float32 where its kind does, and nowhere else. */
+/* Returns whether a stage's tensors are float32 exactly where its kind requires it. */
 static bool types_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
   const bool writes = is_float(&block->tensors[stage->output]), reads = entry->moves ? writes : entry->reads_float;
@@ -101,7 +101,7 @@ static bool types_fit(const tflite_fuse_block* block, const tflite_fuse_stage* s
   return entry->moves || writes == entry->writes_float;
 }
 
-/* Whether the inputs have the shape the kind asks for: of two that go together, one may be a single pixel. */
+/* Returns whether the inputs have the shape that the kind requires; one of a pair may be a single pixel. */
 static bool inputs_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage, bool keeps_extent) {
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
@@ -143,7 +143,7 @@ static bool shapes_fit(const tflite_fuse_block* block, int32_t s) {
 
 /* ---- The block ---- */
 
-/* Adds an upper bound of the steps one stage takes over all tiles; false if the total is absurd. */
+/* Adds an upper bound of a stage's steps over all tiles; returns false if the total is too large. */
 static bool add_work(const tflite_fuse_block* block, const tflite_fuse_stage* stage, uint64_t* total) {
   const tflite_fuse_header* header = block->header;
   const tflite_fuse_tensor* driven = &block->tensors[header->driven];
@@ -177,7 +177,7 @@ static bool header_is_sound(const tflite_fuse_block* block) {
          block->tensors[header->driven].producer < header->spatial_stages;
 }
 
-/* Bytes at the start of scratch that hold no pixels; needs sound windows. */
+/* Returns the bytes at the start of scratch that hold no pixels; windows must be sound. */
 static int64_t count_reserved(const tflite_fuse_block* block) {
   int32_t pointers = 0;
   for (int32_t s = 0; s < block->stage_count; ++s) {
@@ -252,7 +252,7 @@ static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
   return TFLITE_FUSE_OK;
 }
 
-/* Whether no two sources have the same number: each would hand out pixels the other one needs. */
+/* Returns whether no two sources have the same number, as each would take pixels that the other one needs. */
 static bool sources_differ(const tflite_fuse_block* block) {
   bool taken[UINT8_MAX + 1] = {false};
   for (int32_t s = 0; s < block->stage_count; ++s) {

@@ -1,11 +1,11 @@
-/* The coordinator's side of an inference: connections to all workers, then its own steps, one message after another. */
+/* The coordinator's part of an inference: connections to all workers, then its own steps, one message at a time. */
 #include "../tflite_fuse_coordinator.h"
 
 #include <string.h>
 
 #include "tflite_fuse_session.h"
 
-enum { LATER_MS = 500 }; /* a worker waits longer than the coordinator, so that the coordinator speaks first */
+enum { LATER_MS = 500 }; /* a worker waits longer than the coordinator, which so reports first */
 
 static tflite_fuse_verdict verdict(tflite_fuse_fault fault, int16_t worker) {
   return (tflite_fuse_verdict){fault, worker};
@@ -57,7 +57,7 @@ static tflite_fuse_verdict tell(tflite_fuse_coordinator* coordinator, tflite_fus
   return verdict(fault, session->peer);
 }
 
-/* What a worker says of why it gives up, and whose fault it is. */
+/* Returns the fault and the device at fault that a worker reports. */
 static tflite_fuse_verdict reported(const tflite_fuse_session* session, const tflite_fuse_message_head* head) {
   const uint32_t fault = head->item & 0xFFFF, device = head->item >> 16;
   if (fault < TFLITE_FUSE_LINK_LOST || fault > TFLITE_FUSE_LINK_COMPUTE) {
@@ -66,7 +66,7 @@ static tflite_fuse_verdict reported(const tflite_fuse_session* session, const tf
   return verdict((tflite_fuse_fault)fault, device == TFLITE_FUSE_OWN_FAULT ? session->peer : (int16_t)(uint16_t)device);
 }
 
-/* The next message of a worker, which must be of a kind. */
+/* Receives the next message of a worker, which must be of this kind. */
 static tflite_fuse_verdict hear(tflite_fuse_coordinator* coordinator, tflite_fuse_session* session, uint8_t kind,
                                 tflite_fuse_message_head* head, uint32_t milliseconds) {
   const tflite_fuse_fault fault = tflite_fuse_session_receive(&coordinator->node, session, head, milliseconds);
@@ -93,7 +93,7 @@ static tflite_fuse_verdict call(tflite_fuse_coordinator* coordinator, uint16_t n
   return verdict(tflite_fuse_session_hello(node, session, TFLITE_FUSE_RUN, &answer), contact->worker);
 }
 
-/* How many connections a worker has with others. */
+/* Returns the number of connections of a worker with others. */
 static uint32_t dials_of(const tflite_fuse_coordinator* coordinator, int16_t worker) {
   uint32_t count = 0;
   for (uint16_t i = 0; i < coordinator->dial_count; ++i) {
@@ -123,7 +123,7 @@ static tflite_fuse_verdict introduce(tflite_fuse_coordinator* coordinator, const
   return tell(coordinator, session, TFLITE_FUSE_PEERS, (uint32_t)dial->to, (uint16_t)bytes, milliseconds);
 }
 
-/* All workers, then the connections between them. */
+/* Connects to all workers, then lets them connect to each other. */
 static tflite_fuse_verdict connect_all(tflite_fuse_coordinator* coordinator, uint32_t milliseconds) {
   tflite_fuse_node* node = &coordinator->node;
   tflite_fuse_verdict found = good();

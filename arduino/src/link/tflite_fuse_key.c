@@ -1,4 +1,4 @@
-/* Signs messages, and checks what others signed. */
+/* Signs messages, and checks the signatures of others. */
 #include "../tflite_fuse_key.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ enum { CHECKSUM_AT = 28, LABEL_BYTES = 16, NONCES_BYTES = 2 * TFLITE_FUSE_NONCE_
 
 static tflite_fuse_key* lock_of(const tflite_fuse_node* node) { return (tflite_fuse_key*)(void*)node->guard; }
 
-/* Of one of the node's sessions, or of a guest's. */
+/* Returns the secret of one of the node's sessions, or of a guest's. */
 static uint8_t* secret_of(const tflite_fuse_node* node, const tflite_fuse_session* session) {
   for (uint16_t i = 0; i < TFLITE_FUSE_GUESTS; ++i) {
     if (&node->guests[i].session == session) {
@@ -19,7 +19,7 @@ static uint8_t* secret_of(const tflite_fuse_node* node, const tflite_fuse_sessio
   return lock_of(node)->secrets[session - node->sessions];
 }
 
-/* Of a frame's header, with 0 for its checksum, and its payload. */
+/* Computes the signature of a frame's header, with checksum 0, and its payload. */
 static bool signature_of(const tflite_fuse_node* node, const tflite_fuse_session* session, size_t payload_bytes,
                          uint8_t* result) {
   const tflite_fuse_key* lock = lock_of(node);
@@ -51,7 +51,7 @@ static bool is_sound(tflite_fuse_node* node, const tflite_fuse_session* session,
   }
   const uint8_t* found = payload_of(node) + bytes;
   uint8_t differs = 0;
-  for (int i = 0; i < TFLITE_FUSE_SIGNATURE_BYTES; ++i) { /* as long for every answer */
+  for (int i = 0; i < TFLITE_FUSE_SIGNATURE_BYTES; ++i) { /* in constant time */
     differs |= (uint8_t)(found[i] ^ signature[i]);
   }
   return differs == 0;

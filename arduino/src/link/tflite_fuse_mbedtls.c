@@ -1,4 +1,4 @@
-/* HMAC-SHA256 of mbed TLS. Empty where that is not there. */
+/* HMAC-SHA256 of mbed TLS. Empty without that library. */
 #if defined(ESP_PLATFORM) || defined(TFLITE_FUSE_WITH_MBEDTLS)
 #include "tflite_fuse_mbedtls.h"
 
@@ -10,5 +10,5 @@ int tflite_fuse_mbedtls_mac(void* user, const uint8_t* key, size_t key_bytes, co
   return mbedtls_md_hmac(mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), key, key_bytes, data, bytes, result);
 }
 #else
-typedef int tflite_fuse_no_mbedtls; /* a file must hold something */
+typedef int tflite_fuse_no_mbedtls; /* C forbids empty files */
 #endif

@@ -1,6 +1,6 @@
-/* HMAC-SHA256 of mbed TLS (2.x and 3.x) for tflite_fuse_key.h. There with ESP-IDF and Arduino-ESP32, or where
- * TFLITE_FUSE_WITH_MBEDTLS is defined and the library is linked (Debian: libmbedtls-dev, -lmbedcrypto). mbed TLS takes some
- * hundred bytes of the heap while it signs. */
+/* HMAC-SHA256 of mbed TLS (2.x and 3.x) for tflite_fuse_key.h. Available with ESP-IDF and Arduino-ESP32, or if
+ * TFLITE_FUSE_WITH_MBEDTLS is defined and the library is linked (Debian: libmbedtls-dev, -lmbedcrypto). mbed TLS uses
+ * some hundred bytes of the heap while it signs. */
 #ifndef TFLITE_FUSE_LINK_MBEDTLS_H_
 #define TFLITE_FUSE_LINK_MBEDTLS_H_
 

@@ -1,4 +1,4 @@
-/* A worker's connections: greetings, the coordinator and the other workers, and the inference they make together. */
+/* A worker's connections: handshakes, the coordinator, the other workers, and the inference with them. */
 #include <string.h>
 
 #include "tflite_fuse_session.h"
@@ -44,7 +44,7 @@ static tflite_fuse_session* session_with(tflite_fuse_node* node, int16_t peer) {
   return NULL;
 }
 
-/* Room for a connection with a worker: the one it has, or a free one. */
+/* Returns a session for a worker: its present one, or a free one. */
 static tflite_fuse_session* room_for(tflite_fuse_node* node, int16_t peer) {
   tflite_fuse_session* found = session_with(node, peer);
   for (uint16_t i = 1; i < node->session_count && found == NULL; ++i) {
@@ -55,9 +55,9 @@ static tflite_fuse_session* room_for(tflite_fuse_node* node, int16_t peer) {
   return found;
 }
 
-/* ---- Guests: connections whose greeting is incomplete ---- */
+/* ---- Guests: connections whose handshake is incomplete ---- */
 
-/* Whether a device may have what it wishes for now. Other workers connect before the first inference only. */
+/* Returns whether a device's wish is allowed now. Other workers connect only before the first inference. */
 static bool is_awaited(tflite_fuse_node* node, int16_t peer, uint32_t wish) {
   if (wish != TFLITE_FUSE_PEER) {
     return peer == TFLITE_FUSE_COORDINATOR;
@@ -66,7 +66,7 @@ static bool is_awaited(tflite_fuse_node* node, int16_t peer, uint32_t wish) {
          room_for(node, peer) != NULL;
 }
 
-/* What is wrong with a guest's first message. */
+/* Returns the fault of a guest's first message. */
 static tflite_fuse_fault objection(const tflite_fuse_node* node, const tflite_fuse_message_head* hello) {
   const uint32_t wish = hello->item & ~(uint32_t)TFLITE_FUSE_KEYED;
   if (hello->kind != TFLITE_FUSE_HELLO || hello->bytes != TFLITE_FUSE_NONCE_BYTES) {
@@ -78,7 +78,7 @@ static tflite_fuse_fault objection(const tflite_fuse_node* node, const tflite_fu
   return wish >= TFLITE_FUSE_RUN && wish <= TFLITE_FUSE_STATUS ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_STRANGER;
 }
 
-/* Reads on in a guest's greeting, and answers HELLO. LINK_OK: it is complete. LINK_MORE: bytes are missing. */
+/* Reads a guest's handshake, and replies to HELLO. LINK_OK: it is complete. LINK_MORE: bytes are missing. */
 static tflite_fuse_fault hear(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t milliseconds) {
   tflite_fuse_session* session = &guest->session;
   tflite_fuse_message_head head;
@@ -105,7 +105,7 @@ static tflite_fuse_fault hear(tflite_fuse_node* node, tflite_fuse_guest* guest, 
   return fault == TFLITE_FUSE_LINK_OK && session->is_signed ? TFLITE_FUSE_LINK_MORE : fault;
 }
 
-/* Makes a guest whose greeting is complete one of the node's sessions. */
+/* Makes a guest whose handshake is complete one of the node's sessions. */
 static void admit(tflite_fuse_node* node, tflite_fuse_guest* guest) {
   tflite_fuse_session* place = &node->sessions[0];
   if (guest->wish == TFLITE_FUSE_STATUS) {
@@ -113,7 +113,7 @@ static void admit(tflite_fuse_node* node, tflite_fuse_guest* guest) {
     return;
   }
   if (guest->wish == TFLITE_FUSE_RUN) {
-    /* It was restarted, or another one takes over. */
+    /* The coordinator was restarted, or another one takes over. */
     tflite_fuse_session_refuse(node, place, own(TFLITE_FUSE_LINK_BUSY));
     close_all(node);
     node->inference = 0;
@@ -125,11 +125,12 @@ static void admit(tflite_fuse_node* node, tflite_fuse_guest* guest) {
   guest->session.open = false;
 }
 
-/* Takes what came of a guest's greeting. Nothing else is disturbed before it is complete, which needs the key, if there is
- * one. A guest is sent two messages of 64 bytes at most: a transport that buffers what it sends takes them without waiting. */
+/* Processes received bytes of a guest's handshake. Sessions are not affected before it is complete, which requires the
+ * key if there is one. A guest receives at most two messages of 64 bytes, which a buffering transport sends without
+ * waiting. */
 static void greet(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t milliseconds) {
   _Alignas(4) uint8_t frame[TFLITE_FUSE_GREETING_BYTES + TFLITE_FUSE_SIGNATURE_BYTES];
-  const tflite_fuse_parser parser = node->parser; /* a message of a session may be half read */
+  const tflite_fuse_parser parser = node->parser; /* may hold part of a session's message */
   node->parser = (tflite_fuse_parser){frame, guest->held, 0, TFLITE_FUSE_GREETING_BYTES};
   memcpy(frame, guest->bytes, guest->held);
   tflite_fuse_fault fault = hear(node, guest, milliseconds);
@@ -150,7 +151,7 @@ static void greet(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t mil
   }
 }
 
-/* Where the next guest goes: a free place, or the oldest one's, which is closed. */
+/* Returns the place of the next guest: a free one, or the oldest guest's, which is closed. */
 static tflite_fuse_guest* place_for_guest(tflite_fuse_node* node) {
   tflite_fuse_guest* found = &node->guests[0];
   for (uint16_t i = 1; i < TFLITE_FUSE_GUESTS && found->session.open; ++i) {
@@ -163,7 +164,7 @@ static tflite_fuse_guest* place_for_guest(tflite_fuse_node* node) {
   return found;
 }
 
-/* Goes on with all greetings, and begins that of a stream that was opened. Waits no longer than said for all together. */
+/* Continues all handshakes, and begins that of a newly opened stream. `milliseconds` is the limit for all together. */
 static void let_in(tflite_fuse_node* node, uint32_t milliseconds) {
   uint32_t waiting = 1;
   for (uint16_t i = 0; i < TFLITE_FUSE_GUESTS; ++i) {
@@ -176,7 +177,7 @@ static void let_in(tflite_fuse_node* node, uint32_t milliseconds) {
     }
   }
   const int stream = node->transport->open(node->transport->user, NULL, 0, share);
-  if (stream >= 0) { /* one each time, so that those before it were heard since they came */
+  if (stream >= 0) { /* one per call, so earlier guests were read since they came */
     tflite_fuse_guest* guest = place_for_guest(node);
     *guest = (tflite_fuse_guest){.session = {stream, 0, 0, 0, true, false}, .start = now(node)};
     greet(node, guest, 0);
@@ -225,7 +226,7 @@ static outcome wait_for_peers(tflite_fuse_node* node, uint32_t count) {
 
 /* ---- An inference ---- */
 
-/* The message the worker waits for. Meanwhile others may be let in; a new coordinator ends this. */
+/* Receives the message that the worker waits for. Guests are admitted meanwhile; a new coordinator ends the wait. */
 static outcome receive_data(tflite_fuse_node* node, const tflite_fuse_event* event, uint32_t start, uint32_t patience) {
   tflite_fuse_session* session = session_with(node, event->peer);
   tflite_fuse_message_head head;
@@ -354,7 +355,7 @@ tflite_fuse_fault tflite_fuse_node_serve(tflite_fuse_node* node, uint32_t millis
       found = obey(node, &head);
     }
     if (found.fault == TFLITE_FUSE_LINK_BUSY || (coordinator->open && coordinator->stream != stream)) {
-      return TFLITE_FUSE_LINK_BUSY; /* by now another one is served */
+      return TFLITE_FUSE_LINK_BUSY; /* another coordinator has taken over */
     }
     if (found.fault != TFLITE_FUSE_LINK_OK) {
       tflite_fuse_session_refuse(node, coordinator, found);

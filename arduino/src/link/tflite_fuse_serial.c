@@ -1,4 +1,4 @@
-/* A connection over a serial line: packets, each sent again until it was taken. */
+/* A connection over a serial line: packets, each repeated until it is confirmed. */
 #include "tflite_fuse_serial.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { MARK = 0xA0, HEAD_BYTES = 8, CHECKSUM_AT = 4, MOST_BYTES = 252, LEAST_BYTES = 4 };
 enum { OPEN = 1, DATA = 2, TAKEN = 3, AGAIN = 4, CLOSE = 5 };
-enum { NONE = 0, DIALLED = 1, CALLED = 2, ACCEPTED = 3 }; /* how there came to be a connection */
+enum { NONE = 0, DIALLED = 1, CALLED = 2, ACCEPTED = 3 }; /* origin of the connection */
 
 /* At 9,600 bits a second a byte takes one millisecond. */
 enum { ANSWER_MS = 100, BYTE_MS = 2, LONGEST_MS = 1600, GAP_MS = 50, STALLED_MS = 1000 };
@@ -63,7 +63,7 @@ static void take_open(tflite_fuse_serial* serial, const uint8_t* packet) {
   const bool is_same =
       serial->state >= CALLED && packet[2] == serial->connection && serial->received == 0 && serial->sent == 0;
   if (packet[1] != 1 || packet[HEAD_BYTES] < LEAST_BYTES || serial->state == DIALLED) {
-    return; /* who dials hears an echo at most */
+    return; /* a dialling end can only receive its echo */
   }
   if (!is_same) {
     serial->stream = (serial->stream + 1) & INT16_MAX;
@@ -106,7 +106,7 @@ static void take(tflite_fuse_serial* serial) {
   if (kind == OPEN) {
     take_open(serial, packet);
   } else if (serial->state == NONE || packet[2] != serial->connection) {
-    if (kind == DATA) { /* whoever sends this has not noticed that we began anew */
+    if (kind == DATA) { /* the sender has not noticed our restart */
       write_packet(serial, CLOSE, packet[2], packet[3], NULL, 0);
     }
   } else if (kind == DATA) {
@@ -138,14 +138,14 @@ static void drop(tflite_fuse_serial* serial, size_t bytes) {
   memmove(serial->incoming, serial->incoming + bytes, serial->held);
 }
 
-/* Skips a byte, and all behind it at which no packet begins. */
+/* Skips a byte, and all following ones at which no packet begins. */
 static void skip(tflite_fuse_serial* serial) {
   do {
     drop(serial, 1);
   } while (serial->held > 0 && !is_head(serial));
 }
 
-/* Takes what is whole. Whether there was something that began like a packet and was none. */
+/* Processes complete packets. Returns whether a damaged one was found. */
 static bool take_whole(tflite_fuse_serial* serial) {
   bool was_harmed = false;
   if (serial->held > 0 && !is_head(serial)) {
@@ -159,12 +159,12 @@ static bool take_whole(tflite_fuse_serial* serial) {
     } else {
       was_harmed = true;
     }
-    skip(serial); /* a packet may begin inside what was none */
+    skip(serial); /* a packet may begin inside a damaged one */
   }
   return was_harmed;
 }
 
-/* Reads what is there, up to the end of a packet. False if there is nothing more to read. */
+/* Reads available bytes, up to the end of a packet. Returns false if there are no more. */
 static bool read_on(tflite_fuse_serial* serial) {
   const size_t size = serial->held < HEAD_BYTES ? HEAD_BYTES : HEAD_BYTES + (size_t)serial->incoming[1];
   const int count = serial->uart->read(serial->uart->user, serial->incoming + serial->held, size - serial->held);
@@ -177,7 +177,7 @@ static bool read_on(tflite_fuse_serial* serial) {
     serial->held = (uint16_t)(serial->held + count);
     serial->last = now(serial);
   } else if (serial->held > 0 && passed(serial, serial->last) >= GAP_MS) {
-    skip(serial); /* its end does not come */
+    skip(serial); /* its end did not arrive */
     was_harmed = true;
   }
   was_harmed |= take_whole(serial);
@@ -193,7 +193,7 @@ static bool is_there(const tflite_fuse_serial* serial, int stream) {
 
 /* ---- The transport ---- */
 
-/* Sends a packet until it was taken. */
+/* Sends a packet until it is confirmed. */
 static bool deliver(tflite_fuse_serial* serial, uint8_t kind, const void* data, uint8_t bytes, uint32_t start,
                     uint32_t milliseconds) {
   const int stream = serial->stream;
@@ -227,12 +227,12 @@ static int open_line(void* user, const char* address, size_t address_bytes, uint
   const uint32_t start = now(serial);
   (void)address_bytes;
   if (address != NULL && serial->state >= CALLED) {
-    return TFLITE_FUSE_NO_STREAM; /* a line leads to nobody but who called */
+    return TFLITE_FUSE_NO_STREAM; /* without a connection there is no stream */
   }
   if (address != NULL) {
     serial->stream = (serial->stream + 1) & INT16_MAX;
     serial->state = DIALLED;
-    serial->connection = (uint8_t)(serial->connection + 1 + (start >> 4) % UINT8_MAX); /* another than before */
+    serial->connection = (uint8_t)(serial->connection + 1 + (start >> 4) % UINT8_MAX); /* a new number */
     serial->sent = serial->received = serial->from = serial->to = serial->peer_room = 0;
     serial->dropped = false;
     if (deliver(serial, OPEN, &serial->room, 1, start, milliseconds)) {

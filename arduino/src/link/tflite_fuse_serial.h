@@ -1,24 +1,24 @@
-/* A transport over a serial line (a UART, USB's serial port): the connection a bare line is not.
+/* A transport over a serial line (a UART, USB's serial port), with a reliable connection.
  *
  *     static uint8_t memory[TFLITE_FUSE_SERIAL_BYTES(48)];    // aligned to 4; packets of 48 bytes come in
  *     tflite_fuse_serial serial;
  *     tflite_fuse_serial_open(&serial, &uart, memory, sizeof(memory), &transport);
  *
- * What is sent goes as packets, one at a time, each sent again until the other end says that it took it. So garbage between
- * packets is skipped, lost, damaged or doubled bytes cost time and nothing else, nobody sends faster than the other end takes,
- * and a board that was restarted is noticed. A packet, little endian:
+ * Data is sent in packets, one at a time, each repeated until the other end confirms it. So garbage between packets is
+ * skipped; lost, damaged or doubled bytes only cost time; the receiver limits the rate; and a restarted board is
+ * noticed. A packet, little endian:
  *     0 u8 0xA0 + kind     1 u8 bytes of payload, at most 252     2 u8 connection     3 u8 number in this direction
- *     4 u32 CRC-32 of all, itself taken as 0                      8 payload
- * The next packet is found wherever it begins: eight bytes that are a header, and a checksum that fits.
+ *     4 u32 CRC-32 of all bytes, with 0 here                      8 payload
+ * The next packet begins at the next eight bytes that are a header with a matching checksum.
  *
- *     1 OPEN    number 0; payload: a byte, how much one packet may carry to the sender. Who opens picks the connection's number.
+ *     1 OPEN    number 0; payload: a byte, the most payload of packets to the sender. The opener picks the number.
  *     2 DATA    numbers 1, 2 ... 255, 0, 1 ...
- *     3 TAKEN   the number that was taken; for OPEN the same payload the other way round
- *     4 AGAIN   a packet was damaged, or there was no room for it and now there is
+ *     3 TAKEN   confirms a number; for OPEN with the same payload in the other direction
+ *     4 AGAIN   a packet was damaged, or there was no room for it before
  *     5 CLOSE   the connection is over, or unknown
  *
- * Choose packets so that a whole one, eight bytes more than its payload, fits what the board's driver keeps of what comes:
- * a worker that computes takes nothing. */
+ * A whole packet, eight bytes more than its payload, must fit the receive buffer of the board's driver, because a worker
+ * that computes reads nothing. */
 #ifndef TFLITE_FUSE_LINK_SERIAL_H_
 #define TFLITE_FUSE_LINK_SERIAL_H_
 
@@ -28,16 +28,16 @@
 extern "C" {
 #endif
 
-/* The line itself. None of these waits; a negative number says that the line is gone. */
+/* The line itself. None of these waits; a negative number means that the line is gone. */
 typedef struct {
   void* user;
-  /* How many bytes came, `bytes` at most. */
+  /* Returns the number of bytes received, at most `bytes`. */
   int (*read)(void* user, void* data, size_t bytes);
-  /* How many of the bytes were taken, 0 if there is no room now. */
+  /* Returns the number of bytes written, 0 if there is no room now. */
   int (*write)(void* user, const void* data, size_t bytes);
-  /* A clock that runs for ever and wraps around. */
+  /* Returns a clock that never stops and wraps around. */
   uint32_t (*microseconds)(void* user);
-  /* Called while there is nothing to do but wait, to sleep or to let others run. May be NULL. */
+  /* Called while waiting, to sleep or to let other tasks run. May be NULL. */
   void (*idle)(void* user);
   /* As in tflite_fuse_transport. */
   int (*random)(void* user, void* data, size_t bytes);
@@ -50,18 +50,18 @@ typedef struct {
 typedef struct {
   const tflite_fuse_uart* uart;
   uint8_t *incoming, *outgoing, *data;
-  uint32_t last; /* when something came */
+  uint32_t last; /* time of the last received byte */
   int stream;
-  uint16_t held;     /* bytes of the packet that is being read */
-  uint8_t from, to;  /* of the data that came and nobody asked for yet */
+  uint16_t held;     /* bytes of the packet being read */
+  uint8_t from, to;  /* received data that was not read yet */
   uint8_t room, peer_room;
   uint8_t connection, sent, received;
   uint8_t state;
   bool answered, again, dropped;
 } tflite_fuse_serial;
 
-/* Makes the transport; 0 if the memory suffices. All must outlive it. memory: aligned to 4. Whoever opens with an address,
- * whatever it says, dials; a line has one connection at a time, and a new one ends the one before. */
+/* Makes the transport; returns 0 if the memory suffices. All arguments must outlive it. memory: aligned to 4. Opening
+ * with any address dials; a line has one connection at a time, and a new one ends the one before. */
 int tflite_fuse_serial_open(tflite_fuse_serial* serial, const tflite_fuse_uart* uart, void* memory, size_t memory_bytes,
                             tflite_fuse_transport* transport);
 

@@ -1,4 +1,4 @@
-/* One connection: messages out and in, each checked for its place among the others. */
+/* One connection: sends and receives messages, each checked for its number. */
 #include "tflite_fuse_session.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ tflite_fuse_fault tflite_fuse_session_send(tflite_fuse_node* node, tflite_fuse_s
     }
   }
   const size_t size = tflite_fuse_frame_write(node->parser.frame, &head);
-  node->parser.held = 0; /* the frame holds one message, whichever way it goes */
+  node->parser.held = 0; /* the frame holds one message, outgoing or incoming */
   node->parser.used = 0;
   const tflite_fuse_transport* to = node->transport;
   const int sent = to->send(to->user, session->stream, node->parser.frame, size, milliseconds);
@@ -57,7 +57,7 @@ tflite_fuse_fault tflite_fuse_session_read(tflite_fuse_node* node, tflite_fuse_s
     }
     const size_t wants = tflite_fuse_parser_wants(parser);
     if (wants > (size_t)(parser->room - parser->held)) {
-      return TFLITE_FUSE_LINK_ORDER; /* longer than any message that may come now */
+      return TFLITE_FUSE_LINK_ORDER; /* longer than any message allowed now */
     }
     const int size = node->transport->receive(node->transport->user, session->stream, parser->frame + parser->held, wants,
                                               milliseconds - passed);
@@ -90,9 +90,9 @@ void tflite_fuse_session_refuse(tflite_fuse_node* node, tflite_fuse_session* ses
   }
 }
 
-/* ---- How it begins ---- */
+/* ---- Handshake ---- */
 
-/* 16 bytes that were never used before. Without a key nothing depends on them. */
+/* Draws 16 bytes that were never used before. Without a key nothing depends on them. */
 static bool draw(const tflite_fuse_node* node, uint8_t* nonce) {
   const tflite_fuse_transport* from = node->transport;
   memset(nonce, 0, TFLITE_FUSE_NONCE_BYTES);
@@ -106,7 +106,7 @@ static tflite_fuse_fault send_nonce(tflite_fuse_node* node, tflite_fuse_session*
   return tflite_fuse_session_send(node, session, kind, 0, item, TFLITE_FUSE_NONCE_BYTES, TFLITE_FUSE_HANDSHAKE_MS);
 }
 
-/* What the answer to HELLO is, if it is not as it must be. */
+/* Returns the fault of the reply to HELLO. */
 static tflite_fuse_fault fault_of(const tflite_fuse_message_head* answer) {
   if (answer->kind == TFLITE_FUSE_ERROR) {
     const uint32_t why = answer->item & 0xFFFF;
@@ -139,7 +139,7 @@ tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_
     fault = tflite_fuse_session_check(node, session, answer);
   }
   if (fault == TFLITE_FUSE_LINK_OK && answer->bytes != TFLITE_FUSE_NONCE_BYTES) {
-    fault = TFLITE_FUSE_LINK_KEY; /* signed, and there is no key here */
+    fault = TFLITE_FUSE_LINK_KEY; /* signed, but there is no key here */
   }
   if (fault == TFLITE_FUSE_LINK_OK && session->is_signed) {
     fault = tflite_fuse_session_send(node, session, TFLITE_FUSE_HELLO, 0, wish, 0, TFLITE_FUSE_HANDSHAKE_MS);

@@ -1,4 +1,4 @@
-/* One connection of a node: what is sent, read and checked. Inside the library. */
+/* One connection of a node: sends, receives and checks messages. Private to the library. */
 #ifndef TFLITE_FUSE_LINK_SESSION_H_
 #define TFLITE_FUSE_LINK_SESSION_H_
 
@@ -6,7 +6,7 @@
 
 enum { TFLITE_FUSE_HANDSHAKE_MS = 2000, TFLITE_FUSE_OWN_FAULT = 0xFFFE };
 
-/* What ended something, and whose fault it is. */
+/* A fault and the device at fault. */
 typedef struct {
   tflite_fuse_fault fault;
   uint16_t device;
@@ -33,34 +33,34 @@ static inline void start_reading(tflite_fuse_node* node) {
 
 void tflite_fuse_session_close(tflite_fuse_node* node, tflite_fuse_session* session);
 
-/* Sends what lies in the frame behind the header. */
+/* Sends the payload that is in the frame behind the header. */
 tflite_fuse_fault tflite_fuse_session_send(tflite_fuse_node* node, tflite_fuse_session* session, uint8_t kind,
                                            uint32_t inference, uint32_t item, uint16_t bytes, uint32_t milliseconds);
 
-/* Reads on: LINK_MORE if the message is not complete within the time. */
+/* Continues to read a message; LINK_MORE if it is not complete in time. */
 tflite_fuse_fault tflite_fuse_session_read(tflite_fuse_node* node, tflite_fuse_session* session,
                                            tflite_fuse_message_head* head, uint32_t milliseconds);
 
-/* A message's place among the others of its connection, and its signature, which is no part of head->bytes from then on. */
+/* Checks a message's number on its connection, and its signature, which head->bytes no longer includes afterwards. */
 tflite_fuse_fault tflite_fuse_session_check(tflite_fuse_node* node, tflite_fuse_session* session,
                                             tflite_fuse_message_head* head);
 
-/* Opens a connection over a stream that is there: HELLO, WELCOME and, with a key, HELLO again. */
+/* Opens a connection over an open stream: HELLO, WELCOME and, with a key, HELLO again. */
 tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_session* session, uint32_t wish,
                                             tflite_fuse_message_head* answer);
 
-/* Answers the HELLO that lies in the frame. With a key the session is signed from now on, and the other end has yet to
- * say HELLO again. */
+/* Replies to the HELLO in the frame. With a key the session is signed from now on, and the other end must send HELLO
+ * again. */
 tflite_fuse_fault tflite_fuse_session_welcome(tflite_fuse_node* node, tflite_fuse_session* session);
 
-/* One session takes the place of another one. */
+/* Moves a session to the place of another one. */
 void tflite_fuse_session_move(tflite_fuse_node* node, const tflite_fuse_session* from, tflite_fuse_session* to);
 
-/* A whole message, checked. */
+/* Receives a whole message and checks it. */
 tflite_fuse_fault tflite_fuse_session_receive(tflite_fuse_node* node, tflite_fuse_session* session,
                                               tflite_fuse_message_head* head, uint32_t milliseconds);
 
-/* Says why, and closes. */
+/* Sends the reason and closes. */
 void tflite_fuse_session_refuse(tflite_fuse_node* node, tflite_fuse_session* session, outcome why);
 
 #endif

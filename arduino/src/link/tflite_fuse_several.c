@@ -1,7 +1,7 @@
-/* Several transports as one: a stream's number says which of them it is of. */
+/* Several transports as one: a stream's number determines its transport. */
 #include "tflite_fuse_several.h"
 
-enum { STREAMS = 1 << 20 }; /* of one transport */
+enum { STREAMS = 1 << 20 }; /* of each transport */
 
 static const tflite_fuse_transport* part_of(void* user, int stream) {
   const tflite_fuse_several* several = user;

@@ -29,7 +29,7 @@ static uint32_t microseconds(void* user) {
   return (uint32_t)((uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000);
 }
 
-/* Whether something can be done with a socket within the time. */
+/* Returns whether a socket becomes ready in time. */
 static bool wait_for(int stream, short what, uint32_t ms) {
   struct pollfd each = {stream, what, 0};
   return poll(&each, 1, ms > INT32_MAX ? INT32_MAX : (int)ms) > 0;
@@ -183,5 +183,5 @@ int tflite_fuse_tcp_port(const tflite_fuse_tcp* tcp) {
                                      : ntohs(((const struct sockaddr_in*)(const void*)&place)->sin_port);
 }
 #else
-typedef int tflite_fuse_no_sockets; /* a file must hold something */
+typedef int tflite_fuse_no_sockets; /* C forbids empty files */
 #endif

@@ -12,10 +12,10 @@ typedef struct {
   int listener;
 } tflite_fuse_tcp;
 
-/* Listens at "host:port", port 0 for any, and makes the transport. 0 if that worked. `tcp` must outlive the transport. */
+/* Listens at "host:port", port 0 for any, and makes the transport. Returns 0 on success. `tcp` must outlive it. */
 int tflite_fuse_tcp_listen(tflite_fuse_tcp* tcp, tflite_fuse_transport* transport, const char* address);
 
-/* Where it listens. */
+/* Returns the port it listens at. */
 int tflite_fuse_tcp_port(const tflite_fuse_tcp* tcp);
 
 #ifdef __cplusplus

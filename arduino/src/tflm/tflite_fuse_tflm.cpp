@@ -1,10 +1,10 @@
-// The operator TFLITE_FUSE for TensorFlow Lite Micro. Compiled to nothing where its headers are not at hand.
+// The operator TFLITE_FUSE for TensorFlow Lite Micro. Compiled to nothing without its headers.
 //
 // Inputs: the block's inputs, then one int8 constant with weights and tables. Outputs: the block's outputs, then one
-// int8 tensor nobody reads, the block's scratch memory. A block that keeps a state has a uint8 variable before the
-// constant: the runtime gives every interpreter its own, and fills it with zeros in Reset. Before that may come the variable
-// of the model's last block that has one: by it the others see that a step has gone well, wherefore a block without a
-// state may have one of four bytes. Nothing of the file is trusted: what does not fit is refused in Prepare, with a message.
+// int8 tensor without a reader, the block's scratch memory. A block that keeps a state has a uint8 variable before the
+// constant: every interpreter has its own, and Reset fills it with zeros. Before that may come the variable of the
+// model's last block with one: the others read in it whether a step succeeded, so a block without a state may have one
+// of four bytes. The file is not trusted: Prepare refuses what does not fit, with a message.
 #if defined(__has_include)
 #if __has_include("tensorflow/lite/micro/micro_mutable_op_resolver.h")
 
@@ -43,7 +43,7 @@ const char kConstant[] = "a tensor that is written or converted where it lies is
 
 const char kWrongCount[] = "the constants or the scratch tensor is missing, or there are too many tensors";
 
-// ---- What differs between generations of TFLM ----
+// ---- Differences between generations of TFLM ----
 
 void* AllocatePersistent(TfLiteContext* context, size_t bytes) {
 #ifdef TFLITE_FUSE_HAS_MICRO_CONTEXT
@@ -76,7 +76,7 @@ TfLiteEvalTensor* OutputAt(TfLiteContext* context, TfLiteNode* node, int positio
   return node->outputs->data[position] < 0 ? nullptr : GetEvalOutput(context, node, position);
 }
 
-// Elements of a tensor of this type, or -1 if it is of another type or its extents make no sense.
+// Returns the elements of a tensor of this type, or -1 if its type or extents are wrong.
 int32_t ElementsOf(const TfLiteEvalTensor* tensor, TfLiteType type) {
   if (tensor == nullptr || tensor->type != type || tensor->dims == nullptr) {
     return -1;
@@ -94,7 +94,7 @@ int32_t ElementsOf(const TfLiteEvalTensor* tensor, TfLiteType type) {
 
 int32_t Int8Bytes(const TfLiteEvalTensor* tensor) { return ElementsOf(tensor, kTfLiteInt8); }
 
-// While operators are prepared constants have an address already; what lies in the arena, and variables, get one later.
+// During Prepare only constants have an address; tensors in the arena, and variables, get theirs later.
 bool IsConstant(const TfLiteEvalTensor* tensor) { return tensor->data.data != nullptr; }
 
 bool HasMemory(const TfLiteEvalTensor* tensor) {
@@ -103,8 +103,8 @@ bool HasMemory(const TfLiteEvalTensor* tensor) {
 
 // ---- The operator ----
 
-// Inputs behind those of the block: its state, if it keeps one, before it perhaps the last one's, and the constants. One
-// without a state may have a variable in which it counts.
+// Returns the number of inputs behind those of the block: optional state of the last block, its own state or counter,
+// constants.
 int OwnInputs(const tflite_fuse_block* block, const TfLiteNode* node) {
   const int own = node->inputs->size - tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT);
   const int least = tflite_fuse_state_bytes(block) == 0 ? 1 : 2;
@@ -145,7 +145,7 @@ TfLiteStatus CheckOperand(TfLiteContext* context, const tflite_fuse_block* block
   const int type = tflite_fuse_operand_type(block, kind, number);
   const bool is_unsigned = type == TFLITE_FUSE_UINT8;
   const bool is_float = type == TFLITE_FUSE_FLOAT32;
-  // Elements of a float take four bytes.
+  // A float32 element has four bytes.
   if (ElementsOf(tensor, is_float ? kTfLiteFloat32 : is_unsigned ? kTfLiteUInt8 : kTfLiteInt8) !=
       (is_float ? expected / 4 : expected)) {
     TFLITE_FUSE_LOG(context, "%s %d must be %s of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
@@ -202,7 +202,7 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
     return Refuse(context, "the last output must be an int8 tensor as large as the block's scratch memory");
   }
   const int own = OwnInputs(block, node);
-  if (node->inputs->size - own > TFLITE_FUSE_MAX_OPERANDS) {  // Invoke gathers them on the stack
+  if (node->inputs->size - own > TFLITE_FUSE_MAX_OPERANDS) {  // Invoke keeps them on the stack
     return Refuse(context, kWrongCount);
   }
   const bool is_counted = own == 3 || tflite_fuse_state_bytes(block) == 0;
@@ -218,7 +218,7 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   if (own == 3 && !IsState(InputAt(context, node, node->inputs->size - 3), more)) {
     return Refuse(context, "the input before the block's state must be a uint8 variable, the state of the last block");
   }
-  // What is outside may also be given only after AllocateTensors: Invoke looks again.
+  // Inputs outside the arena may be set after AllocateTensors: Invoke checks again.
   const tflite_fuse_outside* outside = FindOutside(context);
   if (outside != nullptr && !tflite_fuse_outside_serves(outside, block)) {
     return Refuse(context, kNotServed);
@@ -271,7 +271,7 @@ TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {
   return status == TFLITE_FUSE_OK ? kTfLiteOk : Refuse(context, tflite_fuse_message(status));
 }
 
-// Resolvers copy a registration and only read it, also where they ask for a pointer to one they could change.
+// Resolvers copy a registration and only read it, even if they take a pointer to a non-const one.
 typedef std::remove_const<std::remove_pointer<RegistrationPointer>::type>::type Registration;
 #if defined(__GNUC__)
 #pragma GCC diagnostic push

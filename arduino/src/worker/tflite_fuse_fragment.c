@@ -1,9 +1,9 @@
-/* Checks a fragment, which comes from a file and is hostile until then: sections, views, blocks, then every step. */
+/* Checks a fragment, which comes from an untrusted file: sections, views, blocks, then every step. */
 #include "tflite_fuse_fragment.h"
 
 #include "../tflite_fuse_outside.h"
 
-/* Bytes in the buffer. */
+/* A range of bytes in the buffer. */
 typedef struct {
   uint64_t from;
   uint64_t to;
@@ -53,7 +53,7 @@ static bool view_fits(const tflite_fuse_fragment_view* view, uint64_t room) {
   }
   const uint64_t down = (uint64_t)(view->rows - 1) * view->row_stride;
   const uint64_t across = (uint64_t)(view->columns - 1) * view->column_stride;
-  /* Runs that lie over each other would be more bytes than there are. */
+  /* Overlapping runs would count bytes twice. */
   return down <= room && across <= room && view->offset + down + across + view->run <= room &&
          (uint64_t)view->rows * view->columns <= room && tflite_fuse_view_bytes(view) <= room;
 }
@@ -107,7 +107,7 @@ static tflite_fuse_status check_blocks(const tflite_fuse_worker* worker) {
   return TFLITE_FUSE_OK;
 }
 
-/* Whether operands of a kind lie in the buffer, apart from the block's scratch memory. */
+/* Returns whether operands of a kind lie in the buffer and do not overlap the block's scratch memory. */
 static bool operands_fit(const tflite_fuse_worker* worker, const tflite_fuse_block* block, tflite_fuse_operand operand,
                          const uint32_t* offsets, extent scratch) {
   const int32_t count = tflite_fuse_operand_count(block, operand);
@@ -144,7 +144,7 @@ static tflite_fuse_status check_block_step(const tflite_fuse_worker* worker, con
 
 /* ---- Messages and copies ---- */
 
-/* Messages on a step's way before it. */
+/* Returns the number of messages before a step to or from its peer. */
 static uint64_t messages_before(const tflite_fuse_fragment_step* steps, uint32_t number) {
   const tflite_fuse_fragment_step* step = &steps[number];
   for (uint32_t s = number; s > 0; --s) {

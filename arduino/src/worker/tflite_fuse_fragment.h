@@ -26,17 +26,17 @@ static inline const tflite_fuse_fragment_block* tflite_fuse_blocks_of(const tfli
   return (const void*)(worker->fragment + tflite_fuse_fragment_of(worker)->blocks);
 }
 
-/* Inputs, then outputs. */
+/* Returns the ends: inputs, then outputs. */
 static inline const tflite_fuse_fragment_end* tflite_fuse_ends_of(const tflite_fuse_worker* worker) {
   return (const void*)(worker->fragment + tflite_fuse_fragment_of(worker)->ends);
 }
 
-/* Bytes of a view that lies in a buffer. */
+/* Returns the bytes of a view that lies in a buffer. */
 static inline uint64_t tflite_fuse_view_bytes(const tflite_fuse_fragment_view* view) {
   return (uint64_t)view->rows * view->columns * view->run;
 }
 
-/* A block that was checked. */
+/* Finds a checked block again. */
 static inline void tflite_fuse_find_block(const tflite_fuse_worker* worker, uint32_t number, tflite_fuse_block* block) {
   const tflite_fuse_fragment_block* found = &tflite_fuse_blocks_of(worker)[number];
   tflite_fuse_find_again(block, worker->fragment + found->options, found->options_bytes,

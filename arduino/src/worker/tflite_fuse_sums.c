@@ -1,6 +1,5 @@
-/* Parts of a convolution's sums, int32 as four int8 channels, little-endian: what devices that hold some input channels
- * each compute, and how two such parts become one, or with a table int8 values. Sums wrap, so that their order does not
- * matter. */
+/* Partial sums of a convolution over some input channels, int32 as four int8 channels, little-endian; and the addition
+ * of two such parts, with a table to int8 values. Sums wrap, so their order does not matter. */
 #include "../executor/tflite_fuse_checks.h"
 #include "../kernels/tflite_fuse_packed.h"
 #include "tflite_fuse_fragment.h"
@@ -85,7 +84,7 @@ static TFLITE_FUSE_RARE void add_sums(const tflite_fuse_call* call) {
   }
 }
 
-/* Without a table sums stay sums. */
+/* Without a table the output holds sums. */
 static TFLITE_FUSE_RARE bool parts_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const int32_t channels = block->tensors[stage->output].channels;
   const int32_t wanted = stage->table_offset < 0 ? channels : channels * BYTES;

@@ -1,4 +1,4 @@
-/* Runs a fragment that was checked, from one message or block to the next. */
+/* Runs a checked fragment, from one message or block to the next. */
 #include "../tflite_fuse_worker.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static bool comes_next(const tflite_fuse_worker* worker, tflite_fuse_event_kind 
   return tflite_fuse_worker_next(worker).kind == kind;
 }
 
-/* ---- What comes next ---- */
+/* ---- The next event ---- */
 
 tflite_fuse_identity tflite_fuse_worker_identity(const tflite_fuse_worker* worker) {
   const tflite_fuse_fragment_header* header = tflite_fuse_fragment_of(worker);
@@ -51,7 +51,7 @@ tflite_fuse_event tflite_fuse_worker_next(const tflite_fuse_worker* worker) {
 
 /* ---- Messages ---- */
 
-/* Copies the message that comes next between the buffer and one of the two: out into `to`, or in from `from`. */
+/* Copies the next message out of the buffer to `to`, or from `from` into the buffer. */
 static void move_payload(const tflite_fuse_worker* worker, uint8_t* to, const uint8_t* from) {
   const tflite_fuse_fragment_view* view = &tflite_fuse_views_of(worker)[step_of(worker)->first];
   uint32_t left = tflite_fuse_worker_next(worker).bytes;
