@@ -1,1 +1,1 @@
-"""Kinds of stages on float32: what TFLM's reference kernels compute, in single precision and in the same order."""
+"""Kinds of stages on float32, bit-exact to TFLM's reference kernels: single precision, in the same order."""

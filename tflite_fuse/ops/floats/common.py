@@ -1,4 +1,4 @@
-"""What kinds on float32 share: bounds, operands, and what an operator on float32 reads and writes."""
+"""Common parts of kinds on float32: bounds, operands, weights."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Floats = npt.NDArray[np.float32]
 FLOAT_BYTES = 4
 
 ANY = (-np.inf, np.inf)
-"""Bounds that leave all numbers as they are."""
+"""Bounds that change no number."""
 
 
 @dataclass(frozen=True)
 class FloatBounds:
-    """Least and largest output; what is no number stays so."""
+    """Least and largest output; NaN stays NaN."""
 
     low: float
     high: float
@@ -36,21 +36,21 @@ BOUNDS = Layout(FloatBounds, (Numbers("low", None, "<f4"), Numbers("high", None,
 
 
 def bounded(values: Floats, low: float, high: float) -> Floats:
-    """Values within bounds, by the comparisons TFLM makes: zeros keep their sign, what is no number stays so."""
+    """Return values within bounds, with TFLM's comparisons: zeros keep their sign, NaN stays NaN."""
     raised = np.where(values < np.float32(low), np.float32(low), values)
     return np.where(np.float32(high) < raised, np.float32(high), raised)
 
 
 def outside(stage: Stage, source: BlockTensor) -> int:
-    """Kernels know pixels outside the image by their address: the value does not count."""
+    """Return 0: kernels recognise pixels outside the image by their address, not by their value."""
     return 0
 
 
 def float_bounds(view: OperatorView) -> tuple[float, float]:
-    """The bounds of a fused activation; without one TFLM keeps finite numbers alone.
+    """Return the bounds of a fused activation; without one TFLM clamps to finite numbers.
 
     Raises:
-        BlockError: it is none that TFLM knows.
+        BlockError: TFLM does not support the activation.
     """
     number = view.option("fused_activation_function", default=NO_ACTIVATION)
     if number not in ACTIVATIONS:
@@ -59,7 +59,7 @@ def float_bounds(view: OperatorView) -> tuple[float, float]:
 
 
 def float_image(view: OperatorView) -> tuple[Activation, Activation]:
-    """Input and output of an operator that TFLM runs on [1, H, W, C] tensors alone.
+    """Return input and output of an operator that TFLM runs only on [1, H, W, C] tensors.
 
     Raises:
         BlockError: they are not float32, not computed, or of other dimensions.
@@ -68,7 +68,7 @@ def float_image(view: OperatorView) -> tuple[Activation, Activation]:
 
 
 def float_weights(view: OperatorView, rank: int) -> Floats:
-    """Constant float32 weights in the model's layout.
+    """Return constant float32 weights in the model's layout.
 
     Raises:
         BlockError: they are not constant or not float32, or have other dimensions.
@@ -80,7 +80,7 @@ def float_weights(view: OperatorView, rank: int) -> Floats:
 
 
 def float_bias(view: OperatorView, channels: int) -> Floats:
-    """The bias, zeros where it is left out, as TFLM adds them.
+    """Return the bias, or zeros without one, which TFLM also adds.
 
     Raises:
         BlockError: it is not a constant of ``channels`` float32 values.

@@ -1,7 +1,7 @@
-"""Value by value on float32: FLOAT_PAIR of two tensors, FLOAT_BY_CHANNEL of one and a constant, FLOAT_CURVE of one.
+"""Float32 value by value: FLOAT_PAIR of two tensors, FLOAT_BY_CHANNEL of a tensor and a constant, FLOAT_CURVE.
 
-Each operation rounds once, in single precision, and is bounded as TFLM bounds it. Where such an operator stands between
-a DEQUANTIZE and a QUANTIZE it may be a part of a table instead: ``kinds/real.py``.
+Each operation rounds once, in single precision, with TFLM's bounds. Between a DEQUANTIZE and a QUANTIZE such an
+operator can be part of a table instead: ``kinds/real.py``.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ OPERATIONS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "SQUARED_DIFFERENCE": lambda a, b: np.square(a - b),
     "PRELU": lambda a, b: np.where(a >= 0, a, a * b),
 }
-"""By their numbers in the table."""
+"""Operations, in the order of their numbers in the table."""
 
 _ACTIVATED = ("ADD", "SUB", "MUL", "DIV")
-"""What has a fused activation."""
+"""Operators with a fused activation."""
 
 
 @dataclass(frozen=True)
 class FloatOperation:
-    """What is done.
+    """Parameters of FLOAT_PAIR and FLOAT_BY_CHANNEL.
 
     Attributes:
         operation: number in OPERATIONS.
-        constant_first: 1 where a constant is the first operand, else 0.
+        constant_first: 1 if a constant is the first operand, else 0.
         low, high: least and largest output.
-        constants: float32 of each channel, little-endian; none of a FLOAT_PAIR.
+        constants: float32 of each channel, little-endian; empty for FLOAT_PAIR.
     """
 
     operation: int
@@ -124,7 +124,7 @@ def _by_channel(stage: Stage, operands: Sequence[Operand], output: BlockTensor) 
 
 
 def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
-    """Two tensors of one shape, or one and a pixel, a channel or a constant for each channel."""
+    """Return the lowering for two tensors of one shape, or one and a pixel, a channel or a constant per channel."""
 
     def lower(view: OperatorView) -> Lowered:
         first, second, output = by_value(
@@ -151,7 +151,7 @@ def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
 
 
 def _by_channels(part: Activation, channels: int) -> Floats:
-    """The values of a constant that is the same for all pixels, [channels]."""
+    """Return the values of a constant that is the same for all pixels, [channels]."""
     values = np.zeros(0, np.float32) if part.constant is None else np.asarray(part.constant)
     if values.size == 1:
         return np.repeat(values.ravel(), channels)
@@ -161,7 +161,7 @@ def _by_channels(part: Activation, channels: int) -> Floats:
 
 
 def alone_or_part(name: str, alone: Callable[[OperatorView], Lowered]) -> Callable[[OperatorView], Lowered]:
-    """Lower an operator to a stage that may as well be a part of a table, or to either of the two."""
+    """Return the lowering to a stage, to a part of a table, or to a stage that can be part of a table."""
 
     def lower(view: OperatorView) -> Lowered:
         try:
@@ -212,7 +212,7 @@ class FloatCurve:
 
     Attributes:
         curve: number in CURVES.
-        low, high: least and largest output; of LEAKY_RELU the factor of values below zero, and 0.
+        low, high: least and largest output; for LEAKY_RELU the factor of values below zero, and 0.
     """
 
     curve: int
@@ -223,7 +223,7 @@ class FloatCurve:
 _CURVE = Layout(FloatCurve, (Numbers("curve"), Numbers("low", None, "<f4"), Numbers("high", None, "<f4")))
 
 BOUNDED, LEAKY_RELU, HARD_SWISH = CURVES = range(3)
-"""Their numbers in the table."""
+"""Numbers of the curves in the table."""
 
 _RAMPS = {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0)}
 
@@ -284,4 +284,4 @@ LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
     **{name: alone_or_part(name, _lower_pair(name)) for name in OPERATIONS},
     **{name: alone_or_part(name, _lower_curve(parameters)) for name, parameters in _CURVES.items()},
 }
-"""Operators that are these kinds where they compute in float32."""
+"""Operators of these kinds if they compute in float32."""

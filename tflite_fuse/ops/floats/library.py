@@ -1,7 +1,7 @@
-"""What takes functions of the C library: FLOAT_LIBRARY_CURVE of one value, FLOAT_SOFTMAX of a pixel's.
+"""Kinds that call functions of the C library: FLOAT_LIBRARY_CURVE of one value, FLOAT_SOFTMAX of a pixel.
 
-The runtime and the kernels call the same library, so they agree to the bit on one machine; another library may differ
-in the last bit. The reference here calls this machine's.
+The runtime and the kernels call the same library, so their results are equal on one machine; another library may differ
+in the last bit. The reference calls the library of this machine.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tflite_fuse.ops.floats.elementwise import alone_or_part
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, one_to_one
 
 LOGISTIC, TANH, ELU = range(3)
-"""Numbers in the table."""
+"""Numbers of the curves in the table."""
 
 _FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
-"""Where the reference LOGISTIC is 1, and exp of its input."""
+"""Bounds of the reference LOGISTIC: above the first it is 1, below the second exp of its input."""
 
 
 @cache
 def _function(name: str) -> Callable[[float], float]:
-    """A function of one float32 of this machine's C library."""
+    """Return a function of one float32 in this machine's C library."""
     try:
         found = getattr(ctypes.CDLL("libm.so.6"), name)
     except (OSError, AttributeError):
@@ -47,7 +47,7 @@ def _called(name: str, values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class LibraryCurve:
-    """LOGISTIC, TANH or ELU."""
+    """One of the curves LOGISTIC, TANH and ELU."""
 
     curve: int
 
@@ -127,7 +127,7 @@ def _softmax(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> 
 
 
 def _lower_softmax(view: OperatorView) -> Lowered:
-    """SOFTMAX over the last dimension."""
+    """Lower SOFTMAX over the last dimension."""
     source, output = one_to_one(*by_value(*view.same()))
     stage = Stage(StageKind.FLOAT_SOFTMAX, (), -1, parameters=FloatSoftmax(float(np.float32(view.number("beta")))))
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
@@ -152,4 +152,4 @@ LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
     **{name: alone_or_part(name, _lowered_to(curve)) for name, curve in _CURVES.items()},
     "SOFTMAX": _lower_softmax,
 }
-"""Operators that are these kinds where they compute in float32."""
+"""Operators of these kinds if they compute in float32."""

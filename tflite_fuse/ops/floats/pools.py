@@ -1,6 +1,6 @@
 """FLOAT_AVERAGE_POOL and FLOAT_MAX_POOL under a window, FLOAT_GLOBAL_AVERAGE over the whole map.
 
-An average is the sum, row by row, divided by the number of its values. A MEAN over rows or columns alone is a pool.
+An average is the sum, row by row, divided by the number of its values. A MEAN over rows or columns is a pool.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _pooled(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
 
 
 def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
-    """AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole map becomes an accumulator."""
+    """Return the lowering of AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole map is an accumulator."""
 
     def lower(view: OperatorView) -> Lowered:
         source, output = float_image(view)
@@ -143,7 +143,7 @@ def _global_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -
 
 
 def _mean(view: OperatorView) -> Lowered:
-    """MEAN over the whole map as an accumulator, over its rows or columns alone as a pool."""
+    """Lower MEAN over the whole map to an accumulator, over rows or columns to a pool."""
     found = read_reduction(view, view.same())
     source, output = found.source, found.output
     if found.channels:
@@ -175,4 +175,4 @@ LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
     "MAX_POOL_2D": _pool(StageKind.FLOAT_MAX_POOL),
     "MEAN": _mean,
 }
-"""Operators that are these kinds where they compute in float32."""
+"""Operators of these kinds if they compute in float32."""

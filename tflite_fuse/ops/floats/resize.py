@@ -1,6 +1,6 @@
 """FLOAT_RESIZE: RESIZE_NEAREST_NEIGHBOR copies pixels, RESIZE_BILINEAR interpolates between four in TFLM's order.
 
-Slices of every n'th row or column and MIRROR_PAD copy pixels, too.
+Slices of every n-th row or column and MIRROR_PAD copy pixels, too.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 
 Place = tuple[int, int, float]
-"""The input's row (or column) one lies at or behind, the one it lies at or before, and how far from the first."""
+"""Input row (or column) at or before a position, the one at or behind it, and the distance from the first."""
 
 _PLACE = struct.Struct("<2if")
 
 
 @dataclass(frozen=True)
 class FloatPlaces:
-    """Where output rows and columns lie in the input.
+    """Positions of output rows and columns in the input.
 
     Attributes:
-        interpolates: 1; 0 where pixels are copied, each from the first of its places.
+        interpolates: 1; 0 if pixels are copied from the first position of each place.
         rows, columns: a place for each.
     """
 
@@ -102,7 +102,7 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
 
 
 def bilinear(length: int, size: int, corners: bool, centres: bool) -> tuple[tuple[Place, ...], tuple[int, int]]:
-    """As TFLM finds them in single precision; and the rate.
+    """Return the places that TFLM computes in single precision, and the rate.
 
     Args:
         length, size: rows or columns of the input and of the output.
@@ -123,13 +123,13 @@ def bilinear(length: int, size: int, corners: bool, centres: bool) -> tuple[tupl
 
 
 def nearest(length: int, size: int, corners: bool, centres: bool) -> tuple[tuple[Place, ...], tuple[int, int]]:
-    """Of RESIZE_NEAREST_NEIGHBOR, as on int8; arguments as those of ``bilinear``."""
+    """Return the places of RESIZE_NEAREST_NEIGHBOR, as for int8, and the rate; arguments as in ``bilinear``."""
     places, rate = resize.nearest(length, size, corners, centres)
     return tuple((place, place, 0.0) for place in (places // PARTS).tolist()), rate
 
 
 def window_of(places: tuple[Place, ...], rate: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Stride, spread, padding and extent of the smallest windows that hold both ends of all places."""
+    """Return stride, spread, padding and extent of the smallest windows that contain both ends of all places."""
     lows, highs = (np.array([place[end] for place in places], np.int64) for end in (0, 1))
     return smallest_window(np.where(highs > lows, lows * PARTS + 1, np.minimum(lows, highs) * PARTS), rate)
 
@@ -158,7 +158,7 @@ def _lower(
 
 
 def _copying(lower: Callable[[OperatorView], Lowered]) -> Callable[[OperatorView], Lowered]:
-    """An operator that moves values: where it becomes a RESIZE of whole pixels, the FLOAT_RESIZE that copies them."""
+    """Return the lowering of an operator that moves values, with a copying FLOAT_RESIZE in place of RESIZE."""
 
     def lower_real(view: OperatorView) -> Lowered:
         lowered = lower(view)
@@ -196,4 +196,4 @@ LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
     "RESIZE_BILINEAR": partial(_lower, bilinear, 1),
     "RESIZE_NEAREST_NEIGHBOR": partial(_lower, nearest, 0),
 }
-"""Operators that are this kind where they compute in float32."""
+"""Operators of this kind if they compute in float32."""

@@ -1,7 +1,7 @@
 """Layers with float32 weights: FLOAT_CONV, FLOAT_DEPTHWISE and FLOAT_FULLY_CONNECTED.
 
-Each output is one sum, of products over the window's rows, columns and input channels in that order, then of the bias.
-Taps outside the image are left out: an infinite weight times zero would be no number.
+Each output is one sum of products over the window's rows, columns and input channels, in that order, and then of the
+bias. Taps outside the image are skipped, because an infinite weight times zero would be NaN.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FloatWeights:
     Attributes:
         low, high: least and largest output.
         bias: float32 of each output channel, little-endian.
-        weights: float32, little-endian, laid out as those of the same kind on int8.
+        weights: float32, little-endian, in the layout of the same kind on int8.
     """
 
     low: float
@@ -64,7 +64,7 @@ class FloatWeights:
 
 
 Shape = Callable[[Stage, BlockTensor, BlockTensor], tuple[int, ...]]
-"""Of a stage's weights, from its input and output."""
+"""Function from a stage, its input and its output to the shape of its weights."""
 
 _TABLE = Layout(
     FloatWeights,
@@ -75,7 +75,7 @@ _TABLE = Layout(
     ),
 )
 _TOGETHER = 4
-"""Output channels of a convolution that are computed side by side, if only to leave some."""
+"""Output channels of a convolution computed together; an incomplete group costs as much as a complete one."""
 
 
 def _encode(stage: Stage, tensors: Tensors) -> Tables:
@@ -106,7 +106,7 @@ def _weights(stage: Stage, shape: tuple[int, ...]) -> Floats:
 
 
 def _finish(stage: Stage, sums: Floats) -> Floats:
-    """Sums, [..., Cout], with bias and within bounds."""
+    """Return sums, [..., Cout], plus the bias, within bounds."""
     found = parameters_of(stage, FloatWeights)
     return bounded(sums + np.frombuffer(found.bias, "<f4"), found.low, found.high)
 
@@ -114,7 +114,7 @@ def _finish(stage: Stage, sums: Floats) -> Floats:
 def _window(
     view: OperatorView, kind: StageKind, weights: Floats, kernel: tuple[int, int], channels: int, multiplier: int = 1
 ) -> Lowered:
-    """A convolution of either kind from its operator's options; ``weights`` laid out as the stage has them."""
+    """Return a convolution of either kind with its operator's options; ``weights`` in the stage's layout."""
     source, output = float_image(view)
     if output.shape[2] != channels:
         raise BlockError(f"its output {output.name} has {output.shape[2]} channels for {channels} filters")
@@ -129,7 +129,7 @@ def _window(
         parameters=_constants(view, weights, channels),
     )
     stage = replace(stage, padding=window_padding(view, source, output, stage))
-    folds = bool(np.isfinite(weights).all())  # zeros times others count as numbers, taps that are left out do not
+    folds = bool(np.isfinite(weights).all())  # infinite weights give NaN on padded zeros, but not on skipped taps
     return Lowered(stage, (source,), output, output.shape, window_fit(stage), folds_padding=folds)
 
 
@@ -146,7 +146,7 @@ def _conv_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple
 
 
 def _inside(stage: Stage, values: Floats, output: BlockTensor) -> list[np.ndarray]:
-    """For each tap whether it lies in the image, [Hout, Wout, 1]."""
+    """Return for each tap whether it lies in the image, [Hout, Wout, 1]."""
     everywhere = np.ones((*values.shape[:2], 1), np.int64)
     return [seen > 0 for _, _, seen in taps(stage, everywhere, output, fill=0)]
 
@@ -172,7 +172,7 @@ def _products(stage: Stage, tensors: Tensors) -> int:
 
 
 def _conv_counts(stage: Stage, tensors: Tensors, pixels: int, depth: int) -> dict[str, int]:
-    """Channels that fill up the last four are computed, too."""
+    """Return the counts, with the channels that complete the last group of four."""
     groups = round_up(tensors[stage.output].channels, _TOGETHER) // _TOGETHER
     taps_of_groups = pixels * groups * prod(stage.kernel_size)
     outputs = pixels * tensors[stage.output].channels
@@ -185,7 +185,7 @@ def _conv_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> 
 
 
 def _lower_conv(view: OperatorView) -> Lowered:
-    """CONV_2D of one group, or of one input channel per group."""
+    """Lower CONV_2D of one group, or of one input channel per group."""
     source, _ = float_image(view)
     weights = float_weights(view, 4)
     filters, height, width, depth = weights.shape
@@ -250,7 +250,7 @@ def _depthwise_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels
 
 
 def _lower_depthwise(view: OperatorView) -> Lowered:
-    """DEPTHWISE_CONV_2D: any kernel, stride, dilation, padding and depth multiplier."""
+    """Lower DEPTHWISE_CONV_2D: any kernel, stride, dilation, padding and depth multiplier."""
     source, _ = float_image(view)
     weights = float_weights(view, 4)
     batch, height, width, channels = weights.shape
@@ -306,7 +306,7 @@ def _dense_macs(stage: Stage, tensors: Tensors) -> int:
 
 @counted("float dense macs", "float macs", "float taps", "float outputs")
 def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    """That of a single pixel is a convolution; more are summed up by a kernel of its own."""
+    """Return the counts; a single pixel is a convolution, several pixels have a kernel of their own."""
     source = tensors[stage.inputs[0]]
     if source.pixels == 1:
         return _conv_counts(stage, tensors, pixels_of(runs), source.channels)
@@ -314,7 +314,7 @@ def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) ->
 
 
 def _lower_dense(view: OperatorView) -> Lowered:
-    """FULLY_CONNECTED of all values of the input, or of those of each pixel alone."""
+    """Lower FULLY_CONNECTED of all values of the input, or of each pixel's values."""
     source, output = view.same()
     weights = float_weights(view, 2)
     channels, depth = weights.shape
@@ -337,7 +337,7 @@ FLOAT_FULLY_CONNECTED = Kind(
     StageKind.FLOAT_FULLY_CONNECTED,
     reads_real=True,
     writes_real=True,
-    # That of a single pixel is a 1x1 convolution and keeps no sums.
+    # With a single pixel it is a 1x1 convolution and keeps no sums.
     sum_bytes=lambda source: FLOAT_BYTES if source.pixels > 1 else 0,
     sums_in_order=True,
     check=_check_dense,
@@ -355,4 +355,4 @@ LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
     "DEPTHWISE_CONV_2D": _lower_depthwise,
     "FULLY_CONNECTED": _lower_dense,
 }
-"""Operators that are these kinds where they compute in float32."""
+"""Operators of these kinds if they compute in float32."""
