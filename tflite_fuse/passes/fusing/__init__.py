@@ -1,1 +1,1 @@
-"""Making blocks in a model: candidates, what is chosen of them, what is proven of the choice."""
+"""Fusion of a model's operators to blocks: candidates, selection, proof of the selection."""

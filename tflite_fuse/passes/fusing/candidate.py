@@ -1,4 +1,4 @@
-"""Points of the front as programs: what their arena and their compute really are."""
+"""Points of the front as programs, with their exact arena and work."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ from tflite_fuse.tuning import TUNING, Tuning
 
 @dataclass(frozen=True)
 class Candidate:
-    """A point, placed.
+    """A point of the front, realised.
 
     Attributes:
-        site: the model that the point is of.
-        program: the model's with the point's blocks.
-        ordered: how its steps were put in order.
-        arena: bytes that must be allocated, what the model needs for a moment while it loads included.
-        macs: multiply-accumulates it executes.
-        instructions: what its blocks' exact schedules are expected to take on the core, of which a search that counts
-            instructions knows an estimate; operators outside blocks as if the device library ran them.
-        compute: whichever of the two counts.
+        site: model of the point.
+        point: the point.
+        program: the model's program with the point's blocks.
+        blocks: the blocks.
+        ordered: result of ordering its steps; None without.
+        arena: bytes that must be allocated, including the peak while loading.
+        macs: multiply-accumulates that it executes.
+        instructions: prediction from its blocks' exact schedules on the core (a search has only an estimate); operators
+            outside blocks count as if the device library ran them.
+        compute: ``macs`` or ``instructions``, whichever the goal limits.
     """
 
     site: Site = field(compare=False, repr=False)
@@ -60,7 +62,7 @@ class Work:
 
     Attributes:
         macs: multiply-accumulates.
-        instructions, cycles: of the core; 0 cycles where none are known of it.
+        instructions, cycles: predictions for the core; 0 cycles if it has no timing model.
     """
 
     macs: int
@@ -68,27 +70,27 @@ class Work:
     cycles: int = 0
 
     def on(self, core: Core) -> int:
-        """Return what counts on a core: instructions or cycles."""
+        """Return the instructions or cycles that count on a core."""
         return self.cycles if isinstance(core, Cycles) else self.instructions
 
 
 @dataclass(frozen=True)
 class Site:
-    """A model about to be fused.
+    """A model to fuse, with the results of earlier searches.
 
     Attributes:
-        graph: what is searched.
-        others: the same in other orders of operators.
-        maker: makes its blocks.
-        count_tail: whether an arena is all of it or its head alone.
-        arena: works out what a model needs.
-        order: puts operators in order once blocks are in; None leaves them as they come.
-        target: the core whose instructions or cycles count; None counts multiply-accumulates.
-        core: the core whose instructions or cycles are predicted in any case.
-        shapes: what searches know of the graph's blocks already, of each order.
-        own: work of the model as its file has it, where that is not what is fused: dead channels are left out of this.
-        tuning: the rules of thumb.
-        fronts, placed: what was searched and placed already: several goals often want the same.
+        graph: graph to search.
+        others: the same graph in other orders of operators.
+        maker: builder of its blocks.
+        count_tail: whether RAM is the whole arena, not only its head.
+        arena: function that returns the arena of a program.
+        order: pass that orders operators after blocks are inserted; None keeps their order.
+        target: core whose instructions or cycles the goal limits; None for multiply-accumulates.
+        core: core whose instructions or cycles are predicted in any case.
+        shapes: for each order, the shapes known from searches.
+        own: work of the file's model, if it is not the fused one, from which dead channels are removed.
+        tuning: rules of thumb.
+        fronts, placed: cached fronts and candidates, which goals share.
     """
 
     graph: PricedProgram
@@ -109,15 +111,15 @@ class Site:
 
     @property
     def runs_unfused(self) -> bool:
-        """Whether the runtime has an operator for each of the model's, and all their inputs."""
+        """Return whether the runtime has all the model's operators and inputs, so that it can run without blocks."""
         return not self.maker.moved and not any(layer.only_in_blocks for layer in self.graph.steps)
 
     @property
     def slack(self) -> int:
-        """One part of the least arena in so many that may go to speed where the goal names no limit.
+        """Return n if one n-th of the least arena may be spent on speed when the goal has no limit.
 
-        Inputs handed out pixel by pixel leave little behind, in which runs have to be short; a window became a stream
-        to take less time, and half of its arena is rows that no run could be shorter for.
+        Models with streamed inputs have small arenas with short runs. Streams of windows were made to take less time,
+        and half of their arena is state, which runs do not affect.
         """
         if stream_time(self.maker.model) is not None:
             return self.tuning.slack_calls
@@ -126,7 +128,7 @@ class Site:
 
     @cached_property
     def alone(self) -> tuple[int, ...]:
-        """Instructions each operator is expected to take by itself."""
+        """Predicted instructions of each operator by itself."""
         return tuple(layer.work for layer in self._in_instructions.steps)
 
     @cached_property
@@ -139,30 +141,30 @@ class Site:
 
     @property
     def unfused_compute(self) -> int:
-        """What counts of the model that is fused."""
+        """Return the work of the fused model without blocks, in the goal's unit."""
         return self.graph.work if self.target is None else sum(self.alone)
 
     @property
     def own_compute(self) -> int:
-        """What counts of the model as its file has it: limits on compute are multiples of that."""
+        """Return the work of the file's model in the goal's unit, to which limits on compute are relative."""
         return self.own_macs if self.target is None else self.own_instructions
 
     @property
     def own_macs(self) -> int:
-        """Multiply-accumulates of the model as its file has it."""
+        """Return the multiply-accumulates of the file's model."""
         return self.graph.work if self.own is None else max(self.own.macs, self.graph.work)
 
     @property
     def own_instructions(self) -> int:
-        """Instructions of the model as its file has it, every operator by itself."""
+        """Return the instructions of the file's model, every operator by itself."""
         return sum(self.alone) if self.own is None else max(self.own.on(self.core), sum(self.alone))
 
     def front(self, options: SearchOptions, among: Collection[int] | None = None) -> Front:
-        """Return the front of the model, perhaps one searched with more RAM: its first points are the same.
+        """Return the front of the model, or one searched with more RAM, whose first points are the same.
 
         Args:
-            options: what to search.
-            among: numbers of the orders that are followed beside the first; None for all.
+            options: options of the search.
+            among: numbers of the orders to follow besides the first; None for all.
         """
         known = next((known for known in self.fronts if _reaches_as_far(known, options)), options)
         if known not in self.fronts:
@@ -176,7 +178,7 @@ class Site:
         return self.fronts[known]
 
     def realise(self, point: Point) -> Candidate:
-        """Make a point's blocks, put the steps in order and place the tensors."""
+        """Return the candidate of a point: make its blocks, order the steps and place the tensors."""
         key = point.blocks, point.order
         if key not in self.placed:
             self.placed[key] = self._realise(point)
@@ -206,6 +208,6 @@ class Site:
 
 
 def _reaches_as_far(known: SearchOptions, options: SearchOptions) -> bool:
-    """Whether one search leaves out no block that the other has, and both are the same otherwise."""
+    """Return whether a known search includes all blocks of another one and equals it otherwise."""
     most, enough = options.most_ram, known.most_ram
     return replace(known, most_ram=most) == options and (enough is None or (most is not None and most <= enough))

@@ -1,8 +1,7 @@
-"""The one loop behind every goal: estimates propose points, points are realised, the objective selects.
+"""The loop for every goal: estimates propose points, points are realised, the objective selects.
 
-``rewrite``, ``pareto``, ``sweep`` and the advice of reports all come here, so that what one of them finds for a goal is
-judged by the same rule as what another finds. The default goal is explored first in any case: where its candidates keep
-a caller's limits they take part.
+``rewrite``, ``pareto``, ``sweep`` and the advice of reports all use this loop, so the same rule applies to all of them.
+The default goal is always explored first; its candidates take part if they keep the caller's limits.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def solve(start: Start, goal: Goal) -> Candidate:
     """Return the candidate that meets a goal best.
 
     Raises:
-        LimitError: none meets it, with the nearest.
+        LimitError: no candidate meets it; the message has the nearest one.
     """
     pool: list[Candidate] = []
     for each in dict.fromkeys((NOTHING_RECOMPUTED, goal)):
@@ -38,7 +37,7 @@ def solve(start: Start, goal: Goal) -> Candidate:
 
 
 def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
-    """Add to a pool what is worth placing for a goal."""
+    """Add the candidates worth placing for a goal to a pool."""
     objective = objective_for(start.site, goal)
     pool += smallest(start, objective)
     if goal.max_ram is not None:
@@ -55,9 +54,9 @@ def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
 
 
 def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:
-    """Return what takes clearly fewer instructions in not much more RAM than was chosen; None where nothing does.
+    """Return a candidate with clearly fewer instructions in slightly more RAM than the selected one, or None.
 
-    Only fronts that were searched for the goal are looked at.
+    Only fronts that were searched for the goal are used.
     """
     most, enough = chosen.arena + chosen.arena // 4, (1 - site.tuning.clear_gain) * chosen.instructions
     fast = [front for options, front in site.fronts.items() if options.target == site.core]
@@ -69,7 +68,7 @@ def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:
 
 
 def objective_for(site: Site, goal: Goal) -> Objective:
-    """Return what a goal means for a model."""
+    """Return the objective of a goal for a model."""
     return objective_of(
         goal,
         slack=site.slack,
@@ -81,7 +80,7 @@ def objective_for(site: Site, goal: Goal) -> Objective:
 
 
 def _not_reached(start: Start, goal: Goal, objective: Objective, pool: Collection[Candidate]) -> LimitError:
-    """Say which limit no candidate keeps, and how near the nearest comes."""
+    """Return an error with the limit that no candidate keeps, and the nearest value reached."""
     nearest = replace(objective, max_ram=None).least(pool)
     if nearest is None or goal.max_ram is None:
         own = max(start.site.own_compute, 1)
@@ -108,7 +107,7 @@ def _not_reached(start: Start, goal: Goal, objective: Objective, pool: Collectio
 
 
 def _largest(candidate: Candidate) -> Iterator[str]:
-    """Yield labels of the first and the last operator whose working set is the largest."""
+    """Yield labels of the first and the last operator of the largest working set."""
     operators = candidate.point.largest
     ends = dict.fromkeys((operators[0], operators[-1])) if operators else ()
     yield from (operator_label(candidate.site.maker.model, index) for index in ends)

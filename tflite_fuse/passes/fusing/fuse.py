@@ -1,6 +1,7 @@
-"""The fusion pass: search the front of blocks, pick the point the user asked for, replace operators by blocks.
+"""The fuse pass: search the front of blocks, select the point for the goal, replace operators by blocks.
 
-The fusion pass with some operators as others that blocks hold; those that stay outside of blocks as they were.
+``FuseSpelled`` also tries operators in forms that blocks support; operators that remain outside of blocks keep their
+form.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ NOTHING_SPECIAL = FuseOptions()
 
 @dataclass(frozen=True)
 class FuseResult(PassResult):
-    """What fusion did: the blocks in execution order, the point they are, the whole front.
+    """Result of fusion: the blocks in execution order, their point, the whole front.
 
-    ``prediction`` is what the blocks are expected to take where instructions were counted, ``ordered`` how the
-    operators were put in order with the blocks in.
+    ``prediction`` is the predicted cost of the model with blocks; ``ordered`` is the result of ordering the operators
+    after blocks were inserted.
     """
 
     blocks: tuple[InsertedBlock, ...] = ()
@@ -74,12 +75,11 @@ class Fuse:
     """Replace operators by fused blocks.
 
     Attributes:
-        options: how.
-        budget: what orders and placements take their work from; None for one of its own for each placement, and orders
-            searched to the end.
-        outside: names of tensors; operators that write one of them are in no block.
-        given: the model as its file has it, of whose work limits on compute are multiples; None for the one that is
-            fused.
+        options: options of the rewrite.
+        budget: work of orders and placements; None for a default budget for each placement, and orders searched to the
+            end.
+        outside: names of tensors; operators that write them are in no block.
+        given: the file's model, to whose work limits on compute are relative; None for the fused one.
     """
 
     options: FuseOptions = NOTHING_SPECIAL
@@ -93,8 +93,8 @@ class Fuse:
         """Fuse a model.
 
         Raises:
-            LimitError: the goal cannot be reached, with the nearest point and the operator that blocks it; or no input
-                can leave the arena, with the reason.
+            LimitError: the goal cannot be reached; the message has the nearest point and the limiting operator. Or no
+                input can leave the arena; the message has the reason.
             ModelError: an arena tensor has a dynamic shape or elements without a size.
         """
         try:
@@ -127,10 +127,10 @@ class Fuse:
         )
 
     def start(self, model: Model) -> Start:
-        """Return the orders of operators that are searched, and the front of their blocks.
+        """Return the orders of operators to search, and the front of their blocks.
 
         Raises:
-            LimitError: no block of the scheme can read an input that is to leave the arena, in any order.
+            LimitError: no block of the scheme can read an input that should leave the arena, in any order.
             BudgetError: the model is too large to be searched.
         """
         options, mode = self.options, InputMode(self.options.input_mode)
@@ -172,7 +172,7 @@ def _own_work(model: Model, core: Core) -> Work:
 
 
 def _without(model: Model, lowerings: Lowerings, outside: frozenset[str]) -> Lowerings:
-    """The lowerings, of operators that write one of some tensors the reason why they are in no block."""
+    """Return the lowerings, with a reason for operators that write one of the tensors ``outside``."""
     if not outside:
         return lowerings
     graph = model.main
@@ -190,7 +190,7 @@ def _prediction(site: Site, chosen: Candidate) -> Prediction:
 
 
 def _taken(site: Site, chosen: Candidate, core: Core) -> tuple[int, int, int]:
-    """Instructions or cycles of a candidate, of the model as its file has it, and of the one that is fused."""
+    """Return instructions or cycles of a candidate, of the file's model, and of the fused model without blocks."""
     alone = [step.work for step in in_instructions(site.graph, core, LONGEST).steps]
     fused = {operator for block in chosen.blocks for operator in block.choice.operators}
     blocks = block_instructions([(block.plan.block, block.plan.schedule) for block in chosen.blocks], core)
@@ -245,12 +245,12 @@ def _done(model: Model, chosen: Candidate) -> Iterator[Note]:
 
 
 MOST_TRIED = 2
-"""Searches with operators spelled out: behind the first without those that it left outside of blocks."""
+"""Searches with replaced operators: the second one without the replacements that the first left outside of blocks."""
 
 
 @dataclass(frozen=True)
 class FuseSpelled:
-    """``Fuse``, which also sees CONCATENATIONs along rows and convolutions of groups as what blocks can do.
+    """``Fuse`` with CONCATENATIONs along rows and convolutions of groups in forms that blocks support.
 
     Attributes:
         fuse: the pass.
@@ -279,6 +279,6 @@ class FuseSpelled:
 
 
 def _is_outside(model: Model, names: Collection[str]) -> bool:
-    """Whether an operator that is no block writes one of some tensors."""
+    """Return whether an operator outside of blocks writes one of some tensors."""
     plain = (op for op in model.main.operators if operator_name(model, op) != FUSED_OPERATOR)
     return any(model.main.tensors[tensor].name in names for op in plain for tensor in op.outputs or ())

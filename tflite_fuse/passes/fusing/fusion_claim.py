@@ -1,4 +1,4 @@
-"""What is proven about the arena of blocks: how far it is from what no blocks go below."""
+"""Lower bound on the arena over all choices of blocks, as the claim of the fuse pass."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ARENA = "arena ({runtime}) under any fused blocks of any scheme, however much t
 
 
 def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
-    """What is proven about a candidate.
+    """Return the claim about a candidate.
 
     Args:
-        site: what it was made of.
+        site: model of the candidate.
         chosen: the candidate.
-        options: how it was made.
+        options: options of the rewrite.
     """
     model, graph, runtime = site.maker.model, site.graph, runtime_named(options.runtime)
     streamed = options.input_mode is InputMode.STREAMED
@@ -47,7 +47,7 @@ def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
 
 
 def _order(count: int, chosen: Candidate) -> list[int]:
-    """The operators of the model without blocks in the order the candidate runs them."""
+    """Return the operators of the model without blocks in the order in which the candidate runs them."""
     blocks = {block.place: block.choice.operators for block in chosen.blocks}
     inside = {index for operators in blocks.values() for index in operators}
     order = chosen.point.order or range(count)
@@ -59,10 +59,10 @@ def _order(count: int, chosen: Candidate) -> list[int]:
 
 
 def _possible(model: Model, order: list[int]) -> list[int]:
-    """The order, with operators later that read what nothing has written yet.
+    """Return the order with operators moved behind the writers of their inputs.
 
-    Only a RESHAPE that a block takes along is one: the block stands where its pixels are computed, and knows the shape
-    that the RESHAPE by itself would have to wait for.
+    Only a RESHAPE inside a block needs this: the block stands where its pixels are computed and knows the shape, which
+    the RESHAPE by itself would read from a later operator.
     """
     operators = model.main.operators
     maker = {tensor: index for index, operator in enumerate(operators) for tensor in operator.outputs or ()}
@@ -79,5 +79,5 @@ def _possible(model: Model, order: list[int]) -> list[int]:
 
 
 def _only_order(graph: PricedProgram) -> bool:
-    """Whether every operator reads what the one before it writes."""
+    """Return whether every operator reads an output of the previous one."""
     return all(set(before.outputs) & set(after.inputs) for before, after in pairwise(graph.steps))

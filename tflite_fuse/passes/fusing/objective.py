@@ -1,8 +1,7 @@
-"""What a goal means for one model, and which realised candidate meets it best.
+"""The objective of a goal: a total order of one model's realised candidates.
 
-The same rule serves every goal: constraints first, then what is minimised, then slack of RAM that is traded for speed.
-A candidate enters with what it really needs, so a goal never returns a candidate that another one of the same pool
-dominates.
+Constraints come first, then what is minimised, then slack of RAM that is traded for speed. Candidates have exact needs,
+so the selected candidate is not dominated by another one in the pool.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ class Objective:
     """A total order of the candidates of one model.
 
     Attributes:
-        max_ram: bytes of arena that must not be exceeded; None for any.
-        max_compute: work that must not be exceeded, in the unit of ``Candidate.compute``; None for any.
-        limits_compute: whether that limit is the caller's: then no candidate beyond it is worth its speed.
-        own_macs: multiply-accumulates of the model as its file has it.
-        slack: one part of the least arena in so many may go to speed; None for no byte.
-        slack_bytes: bytes that may go to speed in any case.
-        fair: whether the share of instructions saved must be in proportion to the RAM it takes.
-        tuning: the rules of thumb.
+        max_ram: largest arena in bytes; None for no limit.
+        max_compute: largest work, in the unit of ``Candidate.compute``; None for no limit.
+        limits_compute: whether the caller set that limit: then no candidate may exceed it for speed.
+        own_macs: multiply-accumulates of the file's model.
+        slack: n if one n-th of the least arena may be spent on speed; None for no slack.
+        slack_bytes: bytes that may be spent on speed in any case.
+        fair: whether the share of instructions saved must be in proportion to the RAM spent.
+        tuning: rules of thumb.
     """
 
     max_ram: int | None
@@ -41,7 +40,7 @@ class Objective:
     tuning: Tuning
 
     def select(self, pool: Collection[Candidate]) -> Candidate | None:
-        """Return the best candidate, or None where none keeps the constraints."""
+        """Return the best candidate, or None if none keeps the constraints."""
         least = self.least(pool)
         if least is None:
             return None
@@ -50,16 +49,16 @@ class Objective:
         return self._fast(self._fairly(self._recomputing_for_much(roomy, least)))
 
     def least(self, pool: Collection[Candidate]) -> Candidate | None:
-        """Return the candidate that keeps the constraints before slack is spent, or None where none does."""
+        """Return the best candidate before slack is spent, or None if none keeps the constraints."""
         return min((each for each in pool if self.keeps(each)), key=self._first, default=None)
 
     def keeps(self, candidate: Candidate) -> bool:
-        """Whether a candidate keeps the limits on RAM and on compute."""
+        """Return whether a candidate keeps the limits on RAM and on compute."""
         compute, ram = self.max_compute, self.max_ram
         return (ram is None or candidate.arena <= ram) and (compute is None or candidate.compute <= compute)
 
     def ceiling(self, least: int) -> int:
-        """Return the bytes an arena may have for the sake of speed, given the least arena in bytes."""
+        """Return the largest arena in bytes that may be used for speed, given the least arena in bytes."""
         if self.max_ram is not None:
             return max(self.max_ram, least)
         return least if self.slack is None else least + max(least // self.slack, self.slack_bytes)
@@ -73,10 +72,10 @@ class Objective:
         return limit is None or candidate.compute <= max(least.compute, limit)
 
     def _recomputing_for_much(self, found: Sequence[Candidate], least: Candidate) -> Sequence[Candidate]:
-        """Drop candidates that compute pixels twice without a clear gain, unless the caller allowed compute.
+        """Drop candidates that recompute pixels without a clear gain, unless the caller allowed compute.
 
-        Shorter line buffers can pay for longer runs; otherwise a caller who did not allow it finds no more
-        multiply-accumulates in the model.
+        Shorter line buffers can make room for longer runs. Without a clear gain, the multiply-accumulates of the model
+        must not increase without permission.
         """
         most = max(least.macs, self.own_macs)
         plain = [each for each in found if each.macs <= most]
@@ -86,7 +85,7 @@ class Objective:
         return [each for each in found if each.instructions <= clearly] or plain
 
     def _fairly(self, found: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Keep candidates that save instructions in proportion to their RAM beside the next smaller one kept."""
+        """Keep candidates that save instructions in proportion to the RAM they need beyond the next smaller one."""
         if not self.fair:
             return found
         smallest, *others = sorted(found, key=lambda each: (each.arena, each.instructions))
@@ -98,7 +97,7 @@ class Objective:
         return kept
 
     def _fast(self, found: Sequence[Candidate]) -> Candidate:
-        """Return the least arena of those that take about as few instructions as any."""
+        """Return the least arena among candidates with about the fewest instructions."""
         enough = min(each.instructions for each in found) / (1 - self.tuning.worth)
         fast = [each for each in found if each.instructions <= enough] if self.slack is not None else found
         return min(fast, key=lambda each: (each.arena, each.instructions))
@@ -107,15 +106,15 @@ class Objective:
 def objective_of(
     goal: Goal, *, slack: int, own_macs: int, own_compute: int, tolerance: float, tuning: Tuning
 ) -> Objective:
-    """Return what a goal means for a model.
+    """Return the objective of a goal for a model.
 
     Args:
-        goal: the caller's.
-        slack: one part of an arena in so many may go to speed where the goal names no limit.
-        own_macs: multiply-accumulates of the model as its file has it.
-        own_compute: its work in the unit that counts.
-        tolerance: share by which a limit on compute may be exceeded, as predictions are not more exact than that.
-        tuning: the rules of thumb.
+        goal: the caller's goal.
+        slack: n if one n-th of an arena may be spent on speed when the goal has no limit.
+        own_macs: multiply-accumulates of the file's model.
+        own_compute: its work in the goal's unit.
+        tolerance: share by which a limit on compute may be exceeded, because predictions are not more exact.
+        tuning: rules of thumb.
     """
     factor, limits_compute = goal.compute_limit, goal.max_compute is not None
     return Objective(

@@ -1,7 +1,7 @@
-"""The orders of operators that blocks are searched in.
+"""The orders of operators in which blocks are searched.
 
-The order of least *unfused* peak is not the one that fuses best: a block takes operators that stand next to each other.
-So the search follows several orders at once, and may leave one for another.
+The order of least *unfused* peak need not be the best one for fusion, because a block consists of neighbouring
+operators. The search therefore follows several orders at once and may change between them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Orders:
     """A model in several orders of operators, without an offline plan.
 
     Attributes:
-        first: in the order of least peak, or its own.
-        others: in all other orders.
-        notes: how the first was found.
-        lowered: operators of the first as stages, where that is known already.
+        first: the model in the order of least peak, or in its own.
+        others: the model in all other orders.
+        notes: notes about the first order.
+        lowered: operators of the first as stages, if already computed.
     """
 
     first: Model
@@ -46,12 +46,12 @@ class Orders:
 
 
 def orders_at_hand(model: Model, reorder: Reorder | None, tuning: Tuning = TUNING) -> Orders:
-    """Return a model in the order of least peak, in its own and branch by branch, or in every order of a small one.
+    """Return a model in the order of least peak, in its own and branch by branch, or in every order if it is small.
 
     Args:
-        model: as it is.
-        reorder: what finds the order of least peak; None leaves the model's own order alone.
-        tuning: how many orders are looked at.
+        model: any model.
+        reorder: pass that finds the order of least peak; None for the model's own order only.
+        tuning: limit of the number of orders.
 
     Raises:
         ModelError: an arena tensor has a dynamic shape or elements without a size.
@@ -69,7 +69,7 @@ def orders_at_hand(model: Model, reorder: Reorder | None, tuning: Tuning = TUNIN
 
 
 def quick_orders(model: Model, tuning: Tuning = TUNING) -> tuple[Model, ...]:
-    """A model in its own order, and in one of less peak where a moment's search finds one; without an offline plan.
+    """Return a model in its own order, and in one of less peak if a short search finds one; without an offline plan.
 
     Raises: as ``orders_at_hand``.
     """
@@ -80,16 +80,16 @@ def quick_orders(model: Model, tuning: Tuning = TUNING) -> tuple[Model, ...]:
 
 
 def _parts(lowered: Lowerings) -> frozenset[int]:
-    """The tensors inside what becomes a table."""
+    """Return the tensors inside tables."""
     return frozenset(each.output.index for each in lowered if not isinstance(each, str) and each.inner)
 
 
 def _with_parts_together(model: Model, parts: Collection[int]) -> Model:
-    """Operators that are but parts of a table, right in front of who reads them: a block takes neighbours alone.
+    """Return the model with operators that are parts of tables right before their readers, as blocks need neighbours.
 
     Args:
-        model: in any order.
-        parts: the tensors such operators write, which have no other reader.
+        model: a model in any order.
+        parts: tensors that such operators write, which have no other reader.
     """
     waiting: dict[int, Operator] = {}
     order: list[Operator] = []

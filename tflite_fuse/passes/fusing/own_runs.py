@@ -1,11 +1,10 @@
-"""Runs of their own for the stages of a block: long where few bytes hang on a pixel, short where many do.
+"""Individual run lengths for the stages of a block, computed with exact schedules.
 
-The search knows one length for all stages of a block. What a pixel more in a run takes is the stage's input under it:
-three bytes of a picture, hundreds behind the last stride. And before the strides lie most of the pixels: a run of one
-pixel at the end of a block asks for two before a stride of 2, for four before another. So runs that grow with the width
-of the map take fewer instructions in the same memory. And what a window asks for ends in the middle of a run: a stage
-that runs ahead computes all of it, for a ring a few pixels longer. What a block needs is worked out exactly here, by
-its schedule.
+The search uses one run length for all stages of a block. One more pixel in a run costs the stage's input under it:
+three bytes of an image, hundreds behind the last stride. Most pixels lie before the strides: a run of one pixel at the
+end of a block needs two pixels before a stride of 2, and four before another. Runs that grow with the width of the map
+therefore take fewer instructions in the same memory. The pixels needed for a window end in the middle of a run; a stage
+that runs ahead computes the whole run, for a ring that is a few pixels longer.
 """
 
 from __future__ import annotations
@@ -26,41 +25,43 @@ from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.units import round_up
 
 CHUNKS = (1, 2, 4, 8)
-"""Runs of the driven tensor that are looked at, in pixels."""
+"""Run lengths of the driven tensor to try, in pixels."""
 
 LONGEST_RUN = 16
-"""Pixels: longer runs save next to nothing, and the taps of a 3 x 3 convolution over them no longer fit one table."""
+"""Pixels: longer runs save almost nothing, and the taps of a 3 x 3 convolution over them exceed one table."""
 
 Ratio = tuple[int, int]
-"""Times, and parts of that."""
+"""Numerator and denominator."""
 
 Move = tuple[Ratio, range]
-"""How much longer the runs of which stages become."""
+"""Ratio by which the runs of some stages are lengthened."""
 
 LONGER: tuple[Ratio, ...] = ((2, 1), (3, 2), (5, 4))
-"""How much longer runs are made."""
+"""Ratios by which runs are lengthened."""
 
 
 @dataclass
 class OwnRuns:
-    """Finds runs for the blocks of candidates.
+    """Search of run lengths for the blocks of candidates.
 
     Attributes:
-        site: the model they are of.
-        followed: runs of stages followed so far.
+        site: model of the candidates.
+        followed: number of stage runs simulated so far.
     """
 
     site: Site
     followed: int = 0
-    _in_tiles: dict[tuple[int, int, int], tuple[Block, Orders]] = field(default_factory=dict)  # blocks kept: ids hold
+    _in_tiles: dict[tuple[int, int, int], tuple[Block, Orders]] = field(
+        default_factory=dict
+    )  # keeps ids of blocks valid
     _known: dict[tuple[tuple[int, ...], BlockConfig], _Needs] = field(default_factory=dict)
 
     def with_own_runs(self, chosen: Candidate, more: int = 0) -> Candidate:
-        """A candidate whose blocks take fewer predicted instructions, or the same one.
+        """Return a candidate whose blocks take fewer predicted instructions, or the same one.
 
         Args:
             chosen: the candidate.
-            more: bytes its arena may grow by.
+            more: bytes by which its arena may grow.
         """
         blocks = self._better(chosen, more)
         if blocks == chosen.point.blocks:
@@ -70,7 +71,7 @@ class OwnRuns:
         return found if better else chosen
 
     def _better(self, chosen: Candidate, more: int) -> tuple[BlockChoice, ...]:
-        """Its blocks, each in the fewest instructions in at most so many bytes of scratch more than it has."""
+        """Return its blocks, each with the fewest instructions in at most ``more`` additional bytes of scratch."""
         choices = list(chosen.point.blocks)
         plans = [block.plan for block in chosen.blocks]
         needs = [self._needs(choice, plan, plan.config) for choice, plan in zip(choices, plans, strict=True)]
@@ -85,12 +86,12 @@ class OwnRuns:
         return self.followed < self.site.tuning.runs_followed
 
     def _can_save(self, choice: BlockChoice, plan: BlockPlan) -> int:
-        """Instructions that runs as long as any save, whatever memory they take."""
+        """Return the instructions that the longest runs would save, regardless of memory."""
         longest = _with_runs(plan.config, CHUNKS[-1], [LONGEST_RUN * (width > 0) for width in _widths(plan.block)])
         return self._needs(choice, plan, plan.config).instructions - self._needs(choice, plan, longest).instructions
 
     def _best(self, choice: BlockChoice, plan: BlockPlan, needs: _Needs, more: int) -> BlockConfig:
-        """The best end of climbs from the best of a few starts; the block's own runs where that saves nothing."""
+        """Return the best result of climbs from a few starts; the block's own runs if that saves too little."""
         most, start, least = round_up(needs.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT, plan.config, needs
         for config in _starts(plan.block, plan.config, plan.config.chunk * (2 if more else 1)):
             found = self._needs_within(choice, plan, config, needs, most)
@@ -108,7 +109,7 @@ class OwnRuns:
         return best if saves else choice.config
 
     def _ahead(self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int) -> BlockConfig:
-        """Lets stages run ahead where that saves instructions in ``most`` bytes, first those that save most a byte."""
+        """Let stages run ahead if that saves instructions within ``most`` bytes, in order of savings per byte."""
         least, found = self._needs(choice, plan, best), []
         for stage in _able_to_run_ahead(plan.block):
             if self._goes_on and stage not in best.ahead and least.is_ragged(best, stage):
@@ -124,9 +125,9 @@ class OwnRuns:
     def _climb(
         self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int, moves: Sequence[Move]
     ) -> BlockConfig:
-        """Makes runs longer, move by move, while that saves instructions and ``most`` bytes of scratch do.
+        """Lengthen runs, move by move, while that saves instructions within ``most`` bytes of scratch.
 
-        What was too long once is not asked for again by others that run as long and longer.
+        Run lengths that exceeded the limit once are not tried again, nor are longer ones.
         """
         least, before = self._needs(choice, plan, best), None
         widths, too_long = _widths(plan.block), list[list[int]]()
@@ -155,9 +156,9 @@ class OwnRuns:
     def _needs_within(
         self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig, now: _Needs, most: int
     ) -> _Needs | None:
-        """What a block needs; None for more than ``most`` bytes of scratch, soon so if all runs are longer than now.
+        """Return the needs of a block; None above ``most`` bytes of scratch, found early if no run is shorter than now.
 
-        A ring may shrink where others grow, but hardly.
+        A ring may shrink while others grow, but rarely.
         """
         key = choice.operators, config
         if key not in self._known and not _runs_as_long(plan.block, config, now.schedule.config):
@@ -185,7 +186,7 @@ class OwnRuns:
 
 @dataclass(frozen=True, eq=False)
 class _Needs:
-    """What a block needs as it is run. Instructions are counted when asked for: what is too large is not looked at."""
+    """Needs of a block under a schedule. Instructions are computed on demand, not for blocks that are too large."""
 
     block: Block
     schedule: Schedule
@@ -193,37 +194,37 @@ class _Needs:
 
     @property
     def scratch(self) -> int:
-        """Bytes."""
+        """Return the bytes of scratch."""
         return self.schedule.scratch_bytes
 
     @cached_property
     def instructions(self) -> int:
-        """Predicted ones."""
+        """Predicted instructions."""
         return block_instructions([(self.block, self.schedule)], self.core)
 
     @cached_property
     def longest(self) -> tuple[int, ...]:
-        """The longest run of each spatial stage."""
+        """Longest run of each spatial stage in pixels."""
         return tuple(max(lengths, default=0) for lengths in self.schedule.stage_runs)
 
     @cached_property
     def runs(self) -> tuple[int, ...]:
-        """Of each spatial stage how many there are."""
+        """Number of runs of each spatial stage."""
         return tuple(sum(lengths.values()) for lengths in self.schedule.stage_runs)
 
     def is_ragged(self, config: BlockConfig, stage: int) -> bool:
-        """Whether a stage has more runs than rows of whole ones would, by a share that matters."""
+        """Return whether a stage has more runs than rows of full runs need."""
         output = self.block.tensors[self.block.stages[stage].output]
         whole = output.height * ceil(output.width / config.longest_run(stage))
         return self.runs[stage] > whole
 
     def is_cut(self, config: BlockConfig, stage: int) -> bool:
-        """Whether a stage would perhaps run longer if it might: else a longer run allowed changes nothing."""
+        """Return whether longer runs of a stage may be used if permitted."""
         return self.longest[stage] >= config.longest_run(stage)
 
 
 def _widths(block: Block) -> list[int]:
-    """How many times as wide as the driven tensor each stage's output is; 0 of those that have no runs of their own."""
+    """Return the ratio of each stage's output width to the driven tensor's; 0 for stages with a fixed run length."""
     split = split_block(block)
     driven = block.tensors[split.driven].width
     return [
@@ -233,7 +234,7 @@ def _widths(block: Block) -> list[int]:
 
 
 def _starts(block: Block, now: BlockConfig, longest: int) -> Iterator[BlockConfig]:
-    """Runs as long for all stages, and such that grow with the width of the map."""
+    """Yield configurations with equal runs for all stages, and with runs that grow with the width of the map."""
     widths = _widths(block)
     for chunk in (chunk for chunk in CHUNKS if chunk <= longest):
         yield _with_runs(now, chunk, [])
@@ -241,14 +242,14 @@ def _starts(block: Block, now: BlockConfig, longest: int) -> Iterator[BlockConfi
 
 
 def _together(plan: BlockPlan) -> list[range]:
-    """Stages whose runs become longer together: a stage and all before it, which it asks for more, or one alone."""
+    """Return stages whose runs are lengthened together: a stage and all before it, or a single one with many runs."""
     counts = [sum(lengths.values()) for lengths in plan.schedule.stage_runs]
     alone = [range(at, at + 1) for at, count in enumerate(counts) if count * len(counts) >= sum(counts)]
     return [range(stop) for stop in range(len(counts), 0, -1)] + alone
 
 
 def _longer(widths: Sequence[int], config: BlockConfig, stages: Sequence[int], ratio: Ratio) -> BlockConfig:
-    """The configuration with runs of some stages so much longer, rounded down."""
+    """Return the configuration with the runs of some stages lengthened by a ratio, rounded down."""
     runs = [config.longest_run(stage) if width else 0 for stage, width in enumerate(widths)]
     for stage in stages:
         runs[stage] = min(runs[stage] * ratio[0] // ratio[1], LONGEST_RUN)
@@ -256,13 +257,13 @@ def _longer(widths: Sequence[int], config: BlockConfig, stages: Sequence[int], r
 
 
 def _runs_as_long(block: Block, config: BlockConfig, other: BlockConfig) -> bool:
-    """Whether no stage's runs are shorter than under another configuration, and the same run ahead."""
+    """Return whether no stage's runs are shorter than under another configuration, with the same stages ahead."""
     stages = range(len(block.stages))
     return other.ahead == config.ahead and all(config.longest_run(s) >= other.longest_run(s) for s in stages)
 
 
 def _able_to_run_ahead(block: Block) -> list[int]:
-    """The stages that may, of those that have runs of their own."""
+    """Return the stages that may run ahead."""
     return [s for s, width in enumerate(_widths(block)) if width and block.stages[s].kind is not StageKind.STATE]
 
 
@@ -271,6 +272,6 @@ def _running_ahead(config: BlockConfig, stage: int) -> BlockConfig:
 
 
 def _with_runs(config: BlockConfig, chunk: int, runs: Sequence[int]) -> BlockConfig:
-    """The configuration with other runs; an entry of 0 stays, and what is as long as ``chunk`` needs none."""
+    """Return the configuration with other runs; 0 stays, and runs equal to ``chunk`` need no entry."""
     own = tuple(0 if run in (0, chunk) else min(run, LONGEST_RUN) for run in runs)
     return replace(config, chunk=chunk, longest_runs=own)

@@ -1,8 +1,8 @@
-"""Which points are worth placing for a goal: estimates propose, placed candidates decide.
+"""Points worth placing for a goal: estimates propose, realised candidates decide.
 
-A front's RAM is an estimate of the working sets. Every function here yields realised candidates of one model, the most
-promising first, and stops where the tuning says that the next ones are unlikely to win. ``Objective.select`` chooses
-among all of them.
+A front's RAM is an estimate of the working sets. Each function yields realised candidates of one model, the most
+promising first, and stops when the tuning considers further ones unlikely to win. ``Objective.select`` selects among
+all of them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Start:
     """A model, and the front of its blocks.
 
     Attributes:
-        model: in the first of the orders that are searched.
-        site: of the model.
-        options: what was searched.
-        front: what was found.
-        notes: how the orders were found, and why inputs stay in the arena that were to leave it.
+        model: the model in the first of the searched orders.
+        site: site of the model.
+        options: options of the search.
+        front: the front found.
+        notes: notes about the orders, and reasons for inputs that stay in the arena.
     """
 
     model: Model
@@ -45,10 +45,10 @@ class Start:
 
 
 def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
-    """Yield candidates towards the least arena that keeps the limit on compute.
+    """Yield candidates towards the least arena within the limit on compute.
 
-    The first points of the front are placed, and the first that computes nothing twice. Strips in bands, which often
-    cannot all lie where they are expected, come behind the others.
+    The first points of the front are placed, and the first one without recompute. Strips in bands, which often cannot
+    all be placed as expected, come after the others.
     """
     site, tuning, points = start.site, start.site.tuning, _allowed(start, start.front.unbanded, objective)
     banded = [point for point in _allowed(start, start.front.points, objective) if _bands(point)]
@@ -64,7 +64,8 @@ def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
     if least is None:
         return
     if least.arena > least.point.ram_bytes and site.target is None:
-        # Blocks below the peak run as long as the estimate allows; where they share memory, placing can need that.
+        # Blocks below the peak have runs as long as the estimate permits, which can obstruct placement with shared
+        # memory.
         blocks = (
             replace(each, config=replace(each.config, chunk=min(start.options.chunks))) for each in least.point.blocks
         )
@@ -85,18 +86,18 @@ def within_ram(start: Start, objective: Objective, max_ram: int) -> Iterator[Can
 
 
 def joined(start: Start, least: Candidate) -> Iterator[Candidate]:
-    """Yield the candidate with its first two blocks as one, and so on as long as that needs less.
+    """Yield the candidate with its first two blocks joined, and so on as long as the arena shrinks.
 
-    A block that reads the model's input may lie over the input it has spent. The search counts whole rows of that, and
-    finds nothing in models of one row; the exact distance is known when the block is placed. Blocks in strips stay as
-    they are: they recompute on their own.
+    The scratch of a block that reads the model's input may lie over input that it no longer needs. The search counts
+    only whole rows of it, and none in models of one row; the exact distance is known when the block is placed. Blocks
+    in strips are not joined, because each recomputes on its own.
     """
     if start.options.scheme is not Scheme.AUTO or not start.options.overlap:
         return
     while (point := _joined(least.point, min(start.options.chunks))) is not None:
         try:
             found = start.site.realise(point)
-        except BlockError:  # no block holds both
+        except BlockError:  # no block can contain both
             return
         if found.arena >= least.arena or found.macs > least.macs:
             return
@@ -105,7 +106,7 @@ def joined(start: Start, least: Candidate) -> Iterator[Candidate]:
 
 
 def faster(start: Start, objective: Objective, least: Candidate) -> Iterator[Candidate]:
-    """Yield the candidates of fewest predicted instructions within what the objective leaves above the least arena.
+    """Yield the candidates of fewest predicted instructions within the objective's ceiling above the least arena.
 
     Longer runs of pixels and other cuts take RAM and save instructions.
     """
@@ -123,7 +124,7 @@ def faster(start: Start, objective: Objective, least: Candidate) -> Iterator[Can
 
 
 def in_own_runs(own: OwnRuns, start: Start, objective: Objective, found: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates whose stages run in lengths of their own, in the same RAM and in what the objective leaves."""
+    """Yield candidates with individual run lengths, in the same RAM and up to the objective's ceiling."""
     chosen, least = found
     yield own.with_own_runs(chosen)
     if start.options.scheme is Scheme.AUTO:
@@ -134,7 +135,7 @@ def in_own_runs(own: OwnRuns, start: Start, objective: Objective, found: Iterabl
 
 
 def by_speed(start: Start, limit: int, cuts: Cuts) -> list[Point]:
-    """Return points of the front of instructions, the fewest first, without blocks that exceed the limit by far."""
+    """Return points of the front of instructions, the fewest first, without blocks that far exceed the limit."""
     most = limit + limit // _FAR_ABOVE
     strips, bands = cuts is not Cuts.NONE, cuts is Cuts.BANDS
     options = replace(
@@ -142,12 +143,12 @@ def by_speed(start: Start, limit: int, cuts: Cuts) -> list[Point]:
     )
     try:
         return list(reversed(start.site.front(options, start.front.orders).points))
-    except LimitError:  # no such blocks read an input that is to leave the arena
+    except LimitError:  # no such block can read an input that should leave the arena
         return []
 
 
 class Cuts(Enum):
-    """How the driven tensors of blocks may be cut."""
+    """Divisions of the driven tensors of blocks."""
 
     NONE = "whole"
     STRIPS = "strips"
@@ -155,11 +156,11 @@ class Cuts(Enum):
 
 
 _FAR_ABOVE = 4
-"""The fast front leaves out blocks that exceed a RAM limit by more than one part in so many: none of them can fit."""
+"""The fast front excludes blocks that exceed a RAM limit by more than one n-th: none of them can fit."""
 
 
 def cuts_of(options: SearchOptions, least: Candidate) -> tuple[Cuts, ...]:
-    """Strips and bands at once where the least arena has some, else first without."""
+    """Return strips and bands if the least arena has some, else whole tensors first."""
     if not options.strips:
         return (Cuts.NONE,)
     if any(block.choice.config.tile_height < _height(block) for block in least.blocks):
@@ -169,14 +170,14 @@ def cuts_of(options: SearchOptions, least: Candidate) -> tuple[Cuts, ...]:
 
 
 def _height(block: InsertedBlock) -> int:
-    """Rows of the tensor a block computes tile by tile."""
+    """Return the rows of the tensor that a block computes tile by tile."""
     return block.plan.block.tensors[block.plan.schedule.driven].height
 
 
 def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candidate]:
-    """Yield the first few points that fit, and where none of the first does what a bisection finds behind them.
+    """Yield the first few points that fit; if none of the first fits, points found by bisection behind them.
 
-    Estimates can be low, and points that take more instructions need less.
+    Estimates can be low, and points with more instructions need less RAM.
     """
     tuning, fits = site.tuning, 0
     for point in points[: tuning.fast_tried]:
@@ -194,7 +195,7 @@ def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candid
 
 
 def _allowed(start: Start, points: Sequence[Point], objective: Objective) -> list[Point]:
-    """Return the points expected to keep the limit on compute, or nearly where too much may be expected."""
+    """Return the points predicted to keep the limit on compute, with a margin for predicted instructions."""
     if objective.max_compute is None:
         return list(points)
     most: float = objective.max_compute
@@ -208,7 +209,7 @@ def _computes_within(candidate: Candidate, objective: Objective) -> bool:
 
 
 def _plain(points: Sequence[Point], front: Front) -> list[Point]:
-    """Return the first point that computes nothing twice, if there is one: its blocks can turn out to need least."""
+    """Return the first point without recompute, if there is one: its blocks may need least when placed."""
     return [point for point in points if point.work <= front.unfused.work][:1]
 
 
@@ -219,12 +220,12 @@ def _first_of_each(points: Sequence[Point]) -> list[Point]:
 
 
 def _bands(point: Point) -> int:
-    """Return how many blocks run in bands of strips."""
+    """Return the number of blocks that run in bands of strips."""
     return sum(block.scheme == "tiles" for block in point.blocks)
 
 
 def _joined(point: Point, chunk: int) -> Point | None:
-    """Return the point with one block for its first two, in runs of ``chunk`` pixels; None where they do not follow."""
+    """Return the point with its first two blocks as one, in runs of ``chunk`` pixels; None unless they adjoin."""
     if len(point.blocks) < 2:
         return None
     first, second, *others = point.blocks
