@@ -1,22 +1,21 @@
-"""What no choice of blocks goes below: a lower bound of the arena for a given order of operators.
+"""Lower bound on the arena over all choices of blocks, for a given order of operators.
 
-Whatever blocks are made, the model runs as a sequence of steps: a step is one operator as it is, or one block, that is
-some operators next to each other. While a step runs, these bytes are live at once, whatever its tiles, its runs of
-pixels and its place in the arena:
+With any blocks, the model runs as a sequence of steps: a step is one operator, or a block of neighbouring operators.
+While a step runs, these bytes are live at once, for all tilings, run lengths and placements:
 
-- tensors from before that are needed after it, whole;
-- the tensors it reads for the last time, whole, and what it writes for others, whole. Where outputs may lie over inputs
-  it is the larger of the two sums, since inputs lie beside each other when it begins, and outputs when it ends;
-- of a block, beside what it writes, for every tensor that does not leave it the pixels one window of its reader looks
-  at: they are in its ring together, because a kernel gets them all at once. Of a tensor several stages read, the
-  largest window counts. Then the cursor of every stage, and the sums of a folded tail: these are needed from the start,
-  so that they count beside what it reads as well, which rings may lie over.
+- tensors written before it and needed after it, whole;
+- the tensors that it reads for the last time, and its outputs for others, whole. If outputs may lie over inputs, it is
+  the larger of the two sums, because all inputs are live when the step begins, and all outputs when it ends;
+- in a block, in addition to its outputs, for every inner tensor the pixels under one window of its reader: they are in
+  the ring together, because a kernel reads them at once. For several readers, the largest window counts. The cursor of
+  every stage and the sums of a folded tail are needed from the start, so they also count in addition to the inputs,
+  over which rings may lie.
 
-So every sequence of steps has a peak and a tail (what the runtime keeps for every operator and tensor), and the least
-sum of both over all sequences bounds every arena. No tiling is left out, however much it computes twice, and more
-sequences are counted than there are (a range may be no block after all): both make the bound lower, never too high.
+Every sequence of steps thus has a peak and a tail (persistent bytes of operators and tensors), and the least sum of
+both over all sequences is a lower bound on every arena. All tilings are covered, and more sequences are counted than
+exist (a range need not be a block): both can only lower the bound.
 
-Beside the estimates of ``cut_graph``, which are never below what a block needs, these are never above it.
+The estimates of ``cut_graph`` are upper bounds of a block's needs; these are lower bounds.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from tflite_fuse.units import round_up
 
 @dataclass(frozen=True)
 class BoundRules:
-    """What steps may do.
+    """Permissions of steps.
 
     Attributes:
-        moved: network inputs that have no memory in the arena.
-        streamed: whether blocks pull those through a ring; else they lie whole outside the arena.
-        overlap: whether a block's outputs may lie over what it reads for the last time.
-        in_place: whether the same holds for operators as they are.
+        moved: network inputs without memory in the arena.
+        streamed: whether blocks pull those through a ring; otherwise they lie whole outside the arena.
+        overlap: whether a block's outputs may lie over inputs that it reads for the last time.
+        in_place: whether the same holds for operators.
         alignment: every tensor takes a multiple of this many bytes.
     """
 
@@ -58,20 +57,20 @@ class BoundRules:
 
 
 class _Label(NamedTuple):
-    """A sequence of steps up to a cut: its largest step so far, and its share of the tail."""
+    """A sequence of steps up to a cut: its largest step so far, and its share of the tail, in bytes."""
 
     peak: int
     tail: int
 
 
 def least_arena(graph: PricedProgram, rules: BoundRules = BoundRules()) -> int:
-    """Bytes that no way to run the operators in their order goes below, ``graph.tail`` included.
+    """Return the bytes that no choice of blocks goes below in this order, ``graph.tail`` included.
 
-    For a bound of the real arena, the tail's shares must be lower bounds themselves.
+    For a bound on the real arena, the tail's shares must be lower bounds, too.
 
     Args:
-        graph: operators in the order they run, as they are, without any blocks.
-        rules: what steps may do.
+        graph: operators in execution order, without any blocks.
+        rules: permissions of steps.
     """
     sizes = tuple(0 if index in rules.moved else size for index, size in enumerate(graph.sizes))
     graph = replace(graph, sizes=sizes)
@@ -105,7 +104,7 @@ class _Steps:
         self._sums = [_sums(graph, index) for index in range(len(graph.steps))]
 
     def ending_at(self, last: int) -> Iterator[tuple[int, int, int]]:
-        """(first layer, bytes of the head, bytes of the tail) of every step that ends at a layer."""
+        """Yield (first layer, bytes of the head, bytes of the tail) of every step that ends at a layer."""
         graph, tail = self.graph, self.graph.tail
         if self.rules.moved.isdisjoint(graph.steps[last].inputs):
             yield last, self._live(last, last, self.rules.in_place), tail.of_operator(last)
@@ -120,7 +119,7 @@ class _Steps:
             yield first, head, tail.of_block(self.residency.results(first, last))
 
     def _may_hold(self, index: int, last: int, folded: int | None) -> bool:
-        """Whether a block that ends at ``last`` might hold a layer: some range that is none may pass."""
+        """Return whether a block that ends at ``last`` might contain a layer; some ranges that are no blocks pass."""
         layer = self.graph.steps[index]
         if not layer.fusable or (self.graph.accumulates(index) and index != folded):
             return False
@@ -128,26 +127,26 @@ class _Steps:
         return index == last or (bool(readers) and readers[0] <= last)
 
     def _live_in_block(self, first: int, last: int, from_the_start: int, scratch: int) -> int:
-        """Bytes live while a block runs: where it may write over what it reads last, when it begins or when it ends."""
+        """Return the bytes live while a block runs; with overlaps, the larger of those at its start and its end."""
         dying, left = self._dying[first][last], self.residency.left(first, last)
         if not self.rules.overlap:
             return self.residency.held(first) + left + scratch
         return self.residency.held(first) - dying + max(dying + from_the_start, left + scratch)
 
     def _live(self, first: int, last: int, shares: bool) -> int:
-        """Bytes live while an operator runs as it is."""
+        """Return the bytes live while an operator runs."""
         dying, left = self._dying[first][last], self.residency.left(first, last)
         return self.residency.held(first) - (min(dying, left) if shares else 0) + left
 
 
 def _within(graph: PricedProgram, weights: Sequence[int], *, inner: bool) -> list[list[int]]:
-    """Sums of tensors' weights for every range of layers, [first, last].
+    """Return sums of tensors' weights for every range of layers, [first, last].
 
     Args:
-        graph: the tensors'.
+        graph: the graph of the tensors.
         weights: one per tensor.
-        inner: of the tensors that the range alone knows: it writes them (or is handed them by a stream) and holds all
-            their readers. Else of those that come from before and that it reads last.
+        inner: True for tensors that the range writes (or streams) and whose readers it all contains; False for tensors
+            written before it that it reads last.
     """
     count = len(graph.steps)
     sums = np.zeros((count, count), dtype=np.int64)
@@ -164,13 +163,13 @@ def _within(graph: PricedProgram, weights: Sequence[int], *, inner: bool) -> lis
 
 
 def _has_cursor(graph: PricedProgram, index: int) -> bool:
-    """Whether a layer is a stage of every block that holds it, and none of the single pixels of a folded tail."""
+    """Return whether a layer is a stage in every block that contains it, except single pixels of a folded tail."""
     layer = graph.steps[index]
     return layer.stage is not None and not layer.absorbed and graph.tensors[layer.outputs[0]].pixels > 1
 
 
 def _sums(graph: PricedProgram, index: int) -> int:
-    """Bytes of the sums a layer keeps in a block."""
+    """Return the bytes of the sums that a layer keeps in a block."""
     layer = graph.steps[index]
     if layer.stage is None or not graph.accumulates(index):
         return 0
@@ -179,7 +178,7 @@ def _sums(graph: PricedProgram, index: int) -> int:
 
 
 def _least_rings(graph: PricedProgram, rules: BoundRules) -> list[int]:
-    """For each tensor the fewest bytes of its ring in a block; 0 where it might have none."""
+    """Return for each tensor the fewest bytes of its ring in a block; 0 if it may have none."""
     complete = computed_whole(graph)
     return [_least_ring(graph, tensor, complete, rules) for tensor in range(len(graph.tensors))]
 
@@ -190,11 +189,11 @@ def _least_ring(graph: PricedProgram, tensor: int, complete: Sequence[bool], rul
         if not (rules.streamed and tensor in rules.moved):
             return 0
     elif graph.steps[producer].view or graph.steps[producer].absorbed or extent.pixels == 1:
-        return 0  # Nothing is stored of a view; a single pixel may belong to a folded tail.
+        return 0  # A view has no ring; a single pixel may belong to a folded tail.
     pixels = 0
     for reader, padding in _through_padding(graph, tensor):
         if graph.accumulates(reader):
-            return 0  # The driven tensor of a folded tail is summed up, not stored.
+            return 0  # The driven tensor of a folded tail is summed, not stored.
         stage = graph.steps[reader].stage
         if stage is None:
             return 0
@@ -204,7 +203,7 @@ def _least_ring(graph: PricedProgram, tensor: int, complete: Sequence[bool], rul
 
 
 def _through_padding(graph: PricedProgram, tensor: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """The layers that read a tensor in a block, and how much padding absorbed PADs add to theirs."""
+    """Yield the layers that read a tensor in a block, with the padding that absorbed PADs add."""
     for reader in graph.consumers[tensor]:
         layer = graph.steps[reader]
         if layer.absorbed and layer.stage is not None:
@@ -217,9 +216,9 @@ def _through_padding(graph: PricedProgram, tensor: int) -> Iterator[tuple[int, t
 def _window_pixels(
     graph: PricedProgram, tensor: int, stage: Stage, padding: tuple[int, int], result: int, complete: bool
 ) -> int:
-    """Pixels of a tensor that one window of a stage looks at, at least in one of the windows a block computes.
+    """Return the fewest pixels of a tensor under the largest window of a stage that a block computes.
 
-    A block that computes all of the stage's result has its largest window; else any window may be the only one.
+    A block that computes all of the stage's output has its largest window; otherwise any window may be the only one.
     """
     source, written = graph.tensors[tensor], graph.tensors[result]
     total = 1
@@ -233,7 +232,7 @@ def _window_pixels(
         strict=True,
     ):
         if window.spread > 1:
-            continue  # Windows on an input spread out may see nothing.
+            continue  # Windows on a spread input may cover no pixel.
         moved = window.padded(more)
         seen = _taps_inside(moved, taps, dilation, length, count)
         total *= int(seen.max() if complete else seen.min())
@@ -241,7 +240,7 @@ def _window_pixels(
 
 
 def _taps_inside(window: AxisWindow, taps: int, dilation: int, length: int, count: int) -> IntArray:
-    """How many taps of each of ``count`` windows lie inside an axis of ``length`` positions."""
+    """Return for each of ``count`` windows the number of taps inside an axis of ``length`` positions."""
     starts = np.arange(count, dtype=np.int64) * window.stride - window.padding
     first = np.maximum(-(starts // dilation), 0)
     behind = np.minimum((length - 1 - starts) // dilation + 1, taps)

@@ -1,14 +1,10 @@
-"""Cuts and the edges between them: what the search of paths works on.
-
-Bytes live at the cuts of a graph, whatever runs between them.
-
-The cut graph: where a model can be cut, and what may stand between two cuts.
+"""The cut graph: places where a model can be cut, and the operators and blocks between two cuts.
 
 Nodes are the places between two operators of the given order, 0 (before the first) to n (after the last). An edge from
-a to b runs the operators a … b − 1, as they are or as one fused block, and carries its options: bytes of RAM while it
-runs against multiply-accumulates, one pair per configuration worth having. RAM is everything live at cut a (the block's
-inputs, residuals held for later, network inputs not yet consumed, outputs already there), plus what the edge leaves
-behind, plus the block's scratch. A path from 0 to n is a way to run the model.
+a to b runs the operators a … b − 1, as one operator or as one fused block. Its options are pairs of RAM while it runs
+and work, one for each configuration on its front. RAM is the bytes live at cut a (the block's inputs, residuals held
+for later, network inputs not yet consumed, outputs already written), plus the outputs of the edge that outlive it, plus
+the block's scratch. A path from 0 to n is a way to run the model.
 """
 
 from __future__ import annotations
@@ -33,18 +29,18 @@ from tflite_fuse.search.schemes import Restriction, Scheme, whole_tile
 from tflite_fuse.units import round_up
 
 NEVER = 1 << 60
-"""What it takes to reach a cut no path leads to."""
+"""Cost of a cut that no path reaches."""
 
 
 @dataclass(frozen=True)
 class Offers:
-    """What an edge offers, each field [options], RAM ascending, MACs descending.
+    """Options of an edge, each field [options], RAM ascending, work descending.
 
     Attributes:
         ram: bytes live while the edge runs.
         work: in the graph's unit.
-        scratch: bytes of the block's scratch, 0 for an operator that runs as it is.
-        tile_height, tile_width, chunk: the block's configuration, 0 for an operator that runs as it is.
+        scratch: bytes of the block's scratch, 0 for an operator.
+        tile_height, tile_width, chunk: the block's configuration, 0 for an operator.
     """
 
     ram: IntArray
@@ -62,15 +58,15 @@ class Offers:
         return Offers(*(column[indices] for column in columns))
 
     def best(self) -> Offers:
-        """Those no other is below in both RAM and multiply-accumulates."""
+        """Return the options that no other option dominates in RAM and work."""
         larger, cheaper = self.ram[1:] > self.ram[:-1], self.work[1:] < self.work[:-1]
-        if np.count_nonzero(larger & cheaper) == len(larger):  # Longer runs mostly take more RAM and less work.
+        if np.count_nonzero(larger & cheaper) == len(larger):  # usually longer runs take more RAM and less work
             return self
         return self.pick(pareto(self.ram, self.work))
 
 
 class Span(NamedTuple):
-    """The layers ``first … last`` of a graph, or of one order of its operators if there are several."""
+    """The layers ``first … last`` of a graph, or of one of several orders of its operators."""
 
     first: int
     last: int
@@ -78,20 +74,20 @@ class Span(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many layers these are."""
+        """Return the number of layers."""
         return self.last - self.first + 1
 
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """From cut ``source`` to cut ``target``, as an operator that runs as it is or as one block.
+    """An operator or block from cut ``source`` to cut ``target``.
 
     Attributes:
-        options: what it takes.
+        options: RAM and work of its configurations.
         fused: whether it is a block.
         span: the layers between.
-        tail: bytes it adds to the tail of the arena.
-        unbanded: what it takes without bands; None for the same.
+        tail: bytes that it adds to the tail of the arena.
+        unbanded: options without bands; None if they are the same.
     """
 
     source: int
@@ -105,11 +101,11 @@ class Edge:
 
 @dataclass(frozen=True)
 class CutGraph:
-    """All edges, and what no edge can change.
+    """All edges, and the constant parts of RAM.
 
     Attributes:
-        start: bytes live before the first operator (the network's inputs), or what counts as equal to that.
-        tail: bytes of the tail.
+        start: bytes live before the first operator (the network's inputs), at least the rules' floor.
+        tail: bytes of the tail without edges.
         into: the edges into each cut, those of cut 0 (none) first.
     """
 
@@ -119,7 +115,7 @@ class CutGraph:
 
     @property
     def without_bands(self) -> CutGraph:
-        """Return the same without blocks in bands."""
+        """Return the cut graph without blocks in bands."""
         if not any(edge.unbanded is not None for edges in self.into for edge in edges):
             return self
         into = (
@@ -130,7 +126,7 @@ class CutGraph:
 
     @cached_property
     def places(self) -> int:
-        """Return the cuts on the way of an operator after the other from the first to the last."""
+        """Number of cuts on the longest path, operator by operator."""
         passed = [1]
         for edges in self.into[1:]:
             passed.append(max((passed[edge.source] + edge.span.length for edge in edges), default=1))
@@ -146,7 +142,7 @@ class CutGraph:
 
 
 def least_ram(cuts: CutGraph) -> int:
-    """What some path needs: the least peak of any, and of the paths with that peak to every cut the least tail."""
+    """Return the least peak of any path plus the least tail among the paths with that peak to every cut, in bytes."""
     best = [(cuts.start, cuts.tail)]
     for edges in cuts.into[1:]:
         reached = [(best[edge.source], int(edge.options.ram[0]), edge.tail) for edge in edges]
@@ -155,7 +151,7 @@ def least_ram(cuts: CutGraph) -> int:
 
 
 def pareto(ram: IntArray, cost: IntArray) -> IntArray:
-    """Indices of the pairs no other pair is below in both, RAM ascending; of equal pairs one."""
+    """Return the indices of the pairs that no other pair dominates, RAM ascending; of equal pairs one."""
     order = np.lexsort((cost, ram))
     cheapest = np.minimum.accumulate(cost[order])
     keep = np.ones(len(order), dtype=np.bool_)
@@ -165,10 +161,10 @@ def pareto(ram: IntArray, cost: IntArray) -> IntArray:
 
 
 class Residency:
-    """Bytes live at the cuts of a graph, and bytes an edge leaves behind."""
+    """Bytes live at the cuts of a graph, and bytes of an edge's outputs that outlive it."""
 
     def __init__(self, graph: PricedProgram, alignment: int) -> None:
-        """Args: graph: sizes of its tensors are rounded up to ``alignment`` bytes, as the arena planner does."""
+        """``graph``: sizes of its tensors are rounded up to ``alignment`` bytes, as in the arena planner."""
         count = len(graph.steps)
         self.alignment = alignment
         self.start = sum(round_up(graph.sizes[tensor], alignment) for tensor in graph.inputs)
@@ -188,54 +184,54 @@ class Residency:
 
     @staticmethod
     def _end(graph: PricedProgram, tensor: int) -> int:
-        """The last layer a tensor is live at; past the end for network outputs."""
+        """Return the last layer at which a tensor is live; past the end for network outputs."""
         if tensor in graph.outputs:
             return len(graph.steps)
         readers = graph.consumers[tensor]
         return readers[-1] if readers else graph.producer[tensor]
 
     def held(self, cut: int) -> int:
-        """Bytes of all tensors written before the cut and needed after it."""
+        """Return the bytes of all tensors written before the cut and needed after it."""
         return self._held[cut]
 
     def left(self, first: int, last: int) -> int:
-        """Bytes of the tensors the layers ``first … last`` write that outlive them (or that nothing reads)."""
+        """Return the bytes of tensors written by the layers ``first … last`` that outlive them or have no reader."""
         return self._left[first][last]
 
     def results(self, first: int, last: int) -> int:
-        """Number of tensors the layers ``first … last`` write that outlive them (or that nothing reads)."""
+        """Return the number of tensors written by the layers ``first … last`` that outlive them or have no reader."""
         return self._results[first][last]
 
     def outside(self, first: int, last: int) -> int:
-        """Bytes live while ``first … last`` run, but for the scratch of a block."""
+        """Return the bytes live while ``first … last`` run, without the scratch of a block."""
         return self.held(first) + self.left(first, last)
 
     def spare(self, first: int, last: int) -> int:
-        """Bytes of scratch with which a block needs no more than the network's inputs do before anything runs."""
+        """Return the bytes of scratch with which a block needs no more than the network's inputs at the start."""
         return self.start - self.outside(first, last)
 
     def while_running(self, costs: BlockCosts) -> IntArray:
-        """Bytes live while a block runs, under every tiling."""
+        """Return the bytes live while a block runs, under every tiling."""
         scratch = round_up(costs.scratch, self.alignment)
         return self.outside(costs.first, costs.last) + scratch - costs.shared
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What counts and what is allowed beside the scheme.
+    """Accounting and permissions of the search, besides the scheme.
 
     Attributes:
-        chunks: output pixels per step to price blocks with.
-        alignment: arena tensors (the blocks' scratch among them) are rounded up to a multiple of this many bytes.
-        input_mode: where the network's inputs are.
-        moved: the inputs for which that holds, the others being resident; None for all that are no outputs.
-        overlap: whether a block may write its output over an input that has no later reader.
-        single_operators: whether an operator may be a block of its own.
-        count_tail: whether what the runtime keeps for operators and tensors counts.
-        most_ram: blocks that surely need more bytes while they run may be left out; None for any.
-        most_work: what ways to run the model count at most, to leave out blocks no such way can hold; None for any.
-        every_block: whether blocks are there that no point of the front can hold; pricing them takes most of the time.
-        floor: working sets of up to so many bytes count as equal, so that among them the tail decides.
+        chunks: output pixels per step with which blocks are priced.
+        alignment: arena tensors, blocks' scratch included, are rounded up to a multiple of this many bytes.
+        input_mode: place of the network's inputs.
+        moved: inputs in that mode, the others being resident; None for all that are no outputs.
+        overlap: whether a block may write its output over an input without later readers.
+        single_operators: whether a single operator may be a block.
+        count_tail: whether persistent data of operators and tensors counts.
+        most_ram: blocks that certainly need more bytes while they run may be skipped; None for no limit.
+        most_work: largest work of a model's path, to skip blocks on no such path; None for no limit.
+        every_block: whether blocks on no point of the front are included; pricing them takes most of the time.
+        floor: working sets of up to this many bytes count as equal; among them the tail decides.
     """
 
     chunks: tuple[int, ...] = (1,)
@@ -251,7 +247,7 @@ class Rules:
     floor: int = 0
 
     def leaving(self, graph: PricedProgram) -> frozenset[int]:
-        """The inputs of a graph that need no RAM."""
+        """Return the inputs of a graph that need no RAM."""
         if self.input_mode is InputMode.RESIDENT:
             return frozenset()
         return frozenset(graph.inputs) - {*graph.outputs} if self.moved is None else self.moved
@@ -262,11 +258,11 @@ class Cuts:
     """The cut graph of a layer graph.
 
     Attributes:
-        edges: nodes and edges as the module says; ``start`` is at least the rules' floor.
-        graph: the layers, inputs that need no RAM counted with 0 bytes.
+        edges: nodes and edges; ``start`` is at least the rules' floor.
+        graph: the layers; inputs that need no RAM have 0 bytes.
         residency: bytes live at its cuts.
-        pricing: the conditions its blocks were priced under, but for the chunk.
-        most: bytes of RAM beyond which blocks were left out, None for none.
+        pricing: conditions under which its blocks were priced, except the chunk.
+        most: bytes of RAM beyond which blocks were skipped, None for no limit.
     """
 
     edges: CutGraph
@@ -277,9 +273,9 @@ class Cuts:
 
 
 def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
-    """Build the cut graph, with a way to its end.
+    """Return the cut graph, with a path to its end.
 
-    Args and raises: as ``some_cuts``; LimitError also where no block can hold all readers of a moved input.
+    Args and raises: as ``some_cuts``; LimitError also if no block can contain all readers of a moved input.
     """
     cuts = some_cuts(graph, restriction, rules)
     require_end(cuts.edges, cuts.graph, restriction.scheme, rules)
@@ -287,22 +283,22 @@ def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
 
 
 def require_end(edges: CutGraph, graph: PricedProgram, scheme: Scheme, rules: Rules) -> None:
-    """Raise LimitError where no path leads to the last cut, with the inputs that are in the way."""
+    """Raise LimitError if no path leads to the last cut; the message names the inputs that prevent it."""
     if not edges.reaches_its_end:
         raise LimitError(_why_inside(graph, scheme, rules.input_mode, sorted(rules.leaving(graph))))
 
 
 def some_cuts(graph: PricedProgram, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
-    """Build a cut graph, whether or not a path leads to its end.
+    """Return a cut graph, with or without a path to its end.
 
     Args:
-        graph: operators in the order they will run.
-        restriction: which blocks and configurations a scheme allows.
-        rules: what counts, and what else is allowed.
+        graph: operators in execution order.
+        restriction: blocks and configurations that a scheme allows.
+        rules: accounting and permissions.
 
     Raises:
-        BudgetError: there are more operators, or more work, than is searched.
-        LimitError: inputs are to be streamed or external, but an operator that no block can hold reads one.
+        BudgetError: there are more operators, or more work, than can be searched.
+        LimitError: inputs should be streamed or external, but an operator that no block can contain reads one.
     """
     _refuse_beyond_budget(graph)
     moved = rules.leaving(graph)
@@ -325,12 +321,12 @@ def some_cuts(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
 
 
 _NARROW = 3
-"""Cuts to either side of a narrow place."""
+"""Cuts on each side with which a narrow place is compared."""
 
 
 @dataclass(frozen=True)
 class _Edges:
-    """What it takes to make the edges; fields as in ``Cuts`` and the arguments of ``cut_graph``."""
+    """Construction of the edges; fields as in ``Cuts`` and the arguments of ``cut_graph``."""
 
     graph: PricedProgram
     restriction: Restriction
@@ -340,17 +336,17 @@ class _Edges:
     pricing: Pricing
 
     def all(self) -> tuple[CutGraph, int | None]:
-        """Return the cut graph, and the bytes of RAM beyond which blocks were left out."""
+        """Return the cut graph, and the bytes of RAM beyond which blocks were skipped."""
         allowed, most = self._allowed(), self.rules.most_ram
         some = not self.rules.every_block and self.restriction.scheme is Scheme.AUTO
         if some and work_limit(self.graph, self.graph.work).spare == 0:
-            # No path computes less than one without recompute does; with more RAM than such a one none is on the front.
+            # Paths without recompute have the least work, so none with more RAM than such a path is on the front.
             enough = self._enough(allowed)
             most = enough if most is None else min(most, enough)
         return self._cuts([self._blocks(last, firsts, most) for last, firsts in enumerate(allowed)]), most
 
     def _cuts(self, blocks: Sequence[Iterable[Edge]]) -> CutGraph:
-        """Blocks by their last layer, and the operators as they are."""
+        """Return the cut graph of blocks by their last layer and of single operators."""
         start, tail = max(self.residency.start, self.rules.floor), self._tail
         into: list[tuple[Edge, ...]] = [()]
         for index, made in enumerate(blocks):
@@ -363,7 +359,7 @@ class _Edges:
         return self.graph.tail if self.rules.count_tail else NO_TAIL
 
     def _as_it_is(self, index: int) -> Iterator[Edge]:
-        """The operator at an index by itself, unless it reads what is not there."""
+        """Yield the operator at an index by itself, unless it reads a moved input or runs only in blocks."""
         layer, nothing = self.graph.steps[index], np.zeros(1, dtype=np.int64)
         if self.moved.isdisjoint(layer.inputs) and not layer.only_in_blocks:
             needs = np.array([self.residency.outside(index, index)]), np.array([layer.work])
@@ -371,10 +367,10 @@ class _Edges:
             yield Edge(index, index + 1, options, False, Span(index, index), self._tail.of_operator(index))
 
     def _blocks(self, last: int, firsts: Collection[int], most: int | None, whole: bool = False) -> Iterator[Edge]:
-        """The blocks from some layers to ``last``, those left out that surely need more than ``most`` bytes.
+        """Yield the blocks from some layers to ``last``, without those that certainly exceed ``most`` bytes.
 
         Args:
-            whole: in one tile alone.
+            whole: whether blocks run in one tile only.
         """
         if not firsts:
             return
@@ -390,7 +386,7 @@ class _Edges:
                 yield Edge(costs.first, last + 1, options, True, Span(costs.first, last), tail, unbanded)
 
     def _offered(self, costs: BlockCosts, paired: int) -> tuple[Offers, Offers | None]:
-        """Return what a block takes, and what it takes without bands unless that is the same."""
+        """Return the options of a block, and those without bands unless they are the same."""
         most, whole = most_work(len(self.graph.steps)), costs.tile_height >= self.graph.tensors[costs.driven].height
         options = _block_options(costs, self.residency, paired, most)
         if self.restriction.scheme is not Scheme.AUTO or whole.all():
@@ -398,7 +394,7 @@ class _Edges:
         return options, _block_options(costs._replace(usable=costs.usable & whole), self.residency, paired, most)
 
     def _beside(self, first: int, last: int) -> int:
-        """Bytes that are needed beside a block's scratch at least: where that may lie over inputs, what outlives it."""
+        """Return the bytes needed at least besides a block's scratch, which may lie over inputs."""
         held, left = self.residency.held(first), self.residency.left(first, last)
         if self.pricing.sharing is None:
             return self._tail.fixed + held + left
@@ -408,14 +404,14 @@ class _Edges:
 
     @cached_property
     def _last_reader(self) -> int:
-        """The last layer that reads one of the network's inputs in the arena."""
+        """Last layer that reads one of the network's inputs in the arena."""
         graph = self.graph
         return max(
             (reader for each in graph.inputs if graph.sizes[each] for reader in graph.consumers[each]), default=-1
         )
 
     def _allowed(self) -> list[Collection[int]]:
-        """For each layer where the blocks may begin that end there."""
+        """Return for each layer the possible first layers of blocks that end there."""
         graph, count = self.graph, len(self.graph.steps)
         found: list[Collection[int]] = []
         for last, layer in enumerate(graph.steps):
@@ -426,7 +422,7 @@ class _Edges:
         return found
 
     def _enough(self, allowed: Sequence[Collection[int]]) -> int:
-        """The least RAM of the paths over narrow places alone, without recompute: where less is live than around."""
+        """Return the least RAM of paths over narrow places (with fewer live bytes than around), without recompute."""
         held = [self.residency.held(cut) for cut in range(len(allowed) + 1)]
         around = [min(held[max(0, cut - _NARROW) : cut + _NARROW + 1]) for cut in range(len(held))]
         narrow = {cut for cut in range(1, len(allowed)) if held[cut] == around[cut] < held[cut - 1]} | {0, len(allowed)}
@@ -442,21 +438,21 @@ def _nearest_first(edge: Edge) -> int:
 
 
 MOST_LAYERS = 1000
-"""Operators of a model that blocks are searched for: memory grows with the square."""
+"""Largest number of operators for which blocks are searched: memory grows with the square."""
 _MOST_STEPS = 60_000
 _SHORTEST_LIMIT = 32
 
 
 def longest_block(layers: int) -> int:
-    """Operators a block may have at most, views and PADs included: what is priced in all must not grow with the square.
+    """Return the largest number of operators in a block, views and PADs included, which bounds the pricing work.
 
-    No limit up to 245 operators, where every range of them can be priced.
+    There is no limit up to 245 operators, for which every range can be priced.
     """
     return max(_SHORTEST_LIMIT, _MOST_STEPS // max(layers, 1))
 
 
 def most_work(layers: int) -> int:
-    """What one operator or block may count: paths of as many, ranked by two more counts, add up to 64 bits."""
+    """Return the largest work of one operator or block: the sums over a path, with two more counts, fit 64 bits."""
     return int(2**62 // (layers + 1) ** 3)
 
 
@@ -470,7 +466,7 @@ def _refuse_beyond_budget(graph: PricedProgram) -> None:
 
 
 def _why_inside(graph: PricedProgram, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
-    """Why no way to run the model leaves these inputs out of the arena."""
+    """Return the reason why no path leaves these inputs out of the arena."""
     names = ", ".join(graph.tensors[tensor].name for tensor in moved)
     readers = sorted({reader for tensor in moved for reader in graph.consumers[tensor]})
     what, which = ("inputs", "one") if len(moved) > 1 else ("input", "it")
@@ -482,7 +478,12 @@ def _why_inside(graph: PricedProgram, scheme: Scheme, mode: InputMode, moved: Se
 
 
 def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: int) -> Offers:
-    """Args: paired: for how many chunks each height goes with one width alone, 0 if with all; most: work."""
+    """Return a block's options.
+
+    Args:
+        paired: number of chunks if each height is combined with one width only; 0 for all combinations.
+        most: largest work.
+    """
     configurations = costs.tile_height, costs.tile_width, costs.chunk
     everything = Offers(residency.while_running(costs), costs.work, costs.scratch, *configurations)
     usable = costs.usable if int(costs.work.max()) <= most else costs.usable & (costs.work <= most)

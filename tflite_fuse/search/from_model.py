@@ -1,4 +1,4 @@
-"""A model as fusion costs see it: its first subgraph's operators and arena tensors, indices those of the model."""
+"""A model with costs for fusion: its first subgraph's operators and arena tensors, with the model's indices."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def graph_from_model(
     macs: Sequence[int] | None = None,
     moved: Collection[int] = (),
 ) -> PricedProgram:
-    """Return a model with the prices of its operators, in MACs and bytes.
+    """Return a model with the costs of its operators, in MACs and bytes.
 
     Args:
         model: any model.
-        lowered, macs: ``lower_model`` and ``executed_macs`` of it, where they are known already.
+        lowered, macs: ``lower_model`` and ``executed_macs`` of it, if already computed.
         moved: inputs that blocks read from outside the arena.
 
     Raises:
@@ -54,15 +54,16 @@ def graph_from_model(
 
 
 def _with_states(tail: TailShares, lowered: Sequence[Lowered | str]) -> TailShares:
-    """What outlives a run lies in the arena whatever blocks hold it."""
+    """Return the shares with the bytes of states, which are in the arena with any choice of blocks."""
     stages = ((each.stage, each.output_shape) for each in lowered if not isinstance(each, str))
     kept = [prod(shape) for stage, shape in stages if stage is not None and stage.kind is StageKind.STATE]
     return replace(tail, fixed=tail.fixed + sum(round_up(MARK_BYTES + nbytes, MARK_BYTES) for nbytes in kept))
 
 
 MOST_PIXELS = 1 << 20
-"""Rows times columns of a map that blocks are searched for: what is simulated pixel by pixel has to end. A camera image
-of 640 x 480 has a third of it."""
+"""Largest number of pixels of a map for which blocks are searched, because schedules are simulated pixel by pixel. A
+camera image of 640 x 480 has a third of it.
+"""
 
 
 def _priced(memory: Program, lowered: Sequence[Lowered | str], index: int, macs: int) -> PricedStep:
@@ -91,7 +92,7 @@ def _priced(memory: Program, lowered: Sequence[Lowered | str], index: int, macs:
 
 
 def _is_absorbed(memory: Program, lowered: Sequence[Lowered | str], result: Lowered) -> bool:
-    """Whether all readers of an operator's output can do its work themselves."""
+    """Return whether all readers of an operator's output can absorb it."""
     tensor = result.output.index
     readers = [reader for reader, op in zip(lowered, memory.steps, strict=True) if tensor in op.inputs]
     absorbing = [not isinstance(reader, str) and absorb(result, reader) is not None for reader in readers]
@@ -99,7 +100,7 @@ def _is_absorbed(memory: Program, lowered: Sequence[Lowered | str], result: Lowe
 
 
 def _extents(memory: Program, lowered: Sequence[Lowered | str]) -> tuple[BlockTensor, ...]:
-    """Height, width and channels of every tensor; one pixel of all values where no block will hold it."""
+    """Return height, width and channels of every tensor; a single pixel for tensors that no block contains."""
     tensors = [BlockTensor(name, 1, 1, 0, 0) for name in memory.names]
     for result in lowered:
         if isinstance(result, str):

@@ -1,4 +1,4 @@
-"""The Pareto front of a model: every (RAM, multiply-accumulates) pair worth having, and what users ask of it."""
+"""The Pareto front of a model: all pairs of RAM and work that no other pair dominates."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tflite_fuse.notes import Note, note, tensor_of
 
 @dataclass(frozen=True)
 class Point:
-    """One way to run the model that nothing beats in both RAM and multiply-accumulates.
+    """One way to run the model that no other dominates in RAM and work.
 
-    Here and in blocks these are predicted instructions if a target was searched for.
+    Work is in multiply-accumulates, or in predicted instructions if a target was searched for.
 
     Attributes:
-        ram_bytes: largest working set, everything live counted, and the arena's tail if the search counts it.
+        ram_bytes: largest working set, and the arena's tail if the search counts it.
         work: in the graph's unit.
-        compute_factor: ``work`` over that of the unfused model.
-        blocks: the fused blocks in execution order; all other operators run as they are.
-        largest: the operators (one, or those of a block) whose working set is the largest.
-        tail_bytes: the part of ``ram_bytes`` that is the arena's tail, 0 where the search does not count it.
-        order: all operators as they run, numbered as in the front's graph; empty for the graph's own order.
+        compute_factor: ``work`` divided by that of the unfused model.
+        blocks: the fused blocks in execution order; all other operators run by themselves.
+        largest: the operators (one, or those of a block) with the largest working set.
+        tail_bytes: the part of ``ram_bytes`` that is the arena's tail, 0 if the search does not count it.
+        order: all operators in execution order, numbered as in the front's graph; empty for the graph's own order.
     """
 
     ram_bytes: int
@@ -39,15 +39,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Front:
-    """All points of a model, RAM ascending, multiply-accumulates descending.
+    """All points of a model, RAM ascending, work descending.
 
     Attributes:
-        points: at least one; the last one executes the fewest multiply-accumulates there are: mostly those of the
-            unfused model, fewer where blocks skip pixels without a reader, more where a scheme always recomputes.
-        unfused: the model as it is, for comparison (it need not be on the front).
-        graph: what was searched.
-        unbanded: the points where no block runs in bands; some of the others may be below these.
-        orders: numbers of the orders of operators that blocks of any point were found in, the first aside.
+        points: at least one; the last one has the least work: usually that of the unfused model, less if blocks skip
+            pixels without a reader, more if a scheme always recomputes.
+        unfused: the model without blocks, for comparison (it need not be on the front).
+        graph: the searched graph.
+        unbanded: the points of a search without bands; points of the front may dominate these.
+        orders: numbers of the orders of operators in which blocks of any point were found, except the first.
     """
 
     points: tuple[Point, ...]
@@ -57,10 +57,10 @@ class Front:
     orders: frozenset[int] = frozenset()
 
     def least_ram(self, max_compute: float | None = None) -> Point:
-        """The point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.
+        """Return the point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.
 
         Raises:
-            LimitError: no point needs so little compute; the message names the least.
+            LimitError: no point has such a factor; the message has the least one.
         """
         for point in self.points:
             if max_compute is None or point.work <= max_compute * self.unfused.work:
@@ -73,10 +73,10 @@ class Front:
         )
 
     def least_compute(self, max_ram: int) -> Point:
-        """The point of fewest multiply-accumulates whose RAM is at most ``max_ram`` bytes. Problem P2.
+        """Return the point of least work whose RAM is at most ``max_ram`` bytes. Problem P2.
 
         Raises:
-            LimitError: no point needs so little; the message names the nearest one and what keeps it up.
+            LimitError: no point needs so little; the message has the nearest one and its largest operators.
         """
         for point in reversed(self.points):
             if point.ram_bytes <= max_ram:
@@ -91,7 +91,7 @@ class Front:
         )
 
     def explain(self, point: Point) -> tuple[Note, ...]:
-        """Why ``point`` leaves operators unfused: one sentence for each run of neighbours with the same reason."""
+        """Return notes why ``point`` leaves operators unfused: one for each run of neighbours with the same reason."""
         fused = {operator for block in point.blocks for operator in block.operators}
         reasons = (None if index in fused else layer.reason or "" for index, layer in enumerate(self.graph.steps))
         runs = [

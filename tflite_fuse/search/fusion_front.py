@@ -1,4 +1,4 @@
-"""Which blocks: the whole Pareto front of a model, exactly."""
+"""The exact Pareto front of a model over all choices of blocks."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from tflite_fuse.search.schemes import Restriction, Scheme, refuse_contradiction
 
 @dataclass(frozen=True)
 class SearchOptions(Rules):
-    """What to search: the rules of the cut graph, and what is chosen from.
+    """Options of the search: the rules of the cut graph, and the permitted blocks.
 
     Contradictions raise UsageError.
 
     Attributes:
-        scheme: which blocks and tiles to allow.
+        scheme: permitted blocks and tiles.
         tiles: number of tiles along height and width of the scheme inverted-residual, None for its default.
-        tile_size: their height and width in pixels instead, None where their number counts.
-        chunks: output pixels per step to choose from. A larger chunk costs RAM, saves overhead and changes no
-            arithmetic. Where MACs count, the search takes the smallest; a block below the peak then gets the largest
-            that keeps it there.
+        tile_size: their height and width in pixels instead; None if the number counts.
+        chunks: output pixels per step to choose from. A larger chunk costs RAM, saves overhead and does not change
+            results. If MACs count, the search uses the smallest; a block below the peak then gets the largest with
+            which it stays there.
         strips: whether the scheme auto may run a block in strips that compute some columns twice.
-        bands: whether strips may run in bands, which share memory where ``overlap`` allows it. Shared memory wanders
-            from block to block: the more there is, the more often an arena outgrows its largest working set.
-        target: the core whose predicted instructions count wherever points speak of MACs, those that gain less than a
-            thousandth left out; None counts MACs.
-        most_compute: the front ends at so many times the work of the unfused model, or of the cheapest point if that
-            takes more; None for the whole front.
+        bands: whether strips may run in bands, which share memory if ``overlap`` allows it. With more shared memory, an
+            arena more often exceeds its largest working set, because the shared bytes move from block to block.
+        target: core whose predicted instructions replace MACs in points, without those that gain less than a
+            thousandth; None for MACs.
+        most_compute: end of the front as a multiple of the unfused model's work, or the work of the cheapest point if
+            that is more; None for the whole front.
     """
 
     scheme: Scheme = Scheme.AUTO
@@ -64,17 +64,17 @@ def fusion_front(
     others: Sequence[OrderedGraph] = (),
     shapes: Sequence[Shapes] = (),
 ) -> Front:
-    """Return the Pareto front of a model over all blocks and configurations a scheme allows.
+    """Return the Pareto front of a model over all blocks and configurations that a scheme allows.
 
     Args:
-        model: a model (its first subgraph, operators in their order) or its geometry, counted in instructions of the
-            target perhaps.
-        options: what to search.
+        model: a model (its first subgraph, operators in their order) or its geometry, in MACs or in instructions of the
+            target.
+        options: options of the search.
         others: the same operators in other orders, which paths may follow as well.
-        shapes: of each order, what is known from other searches of the same graph, and is grown on here.
+        shapes: for each order, shapes known from other searches of the same graph; new ones are added.
 
     Raises:
-        LimitError: no block of the scheme can read an input that is to be streamed or external.
+        LimitError: no block of the scheme can read an input that should be streamed or external.
     """
     graph = model if isinstance(model, PricedProgram) else graph_from_model(model)
     orders = (OrderedGraph(graph, tuple(range(len(graph.steps)))), *others)
@@ -102,11 +102,11 @@ def fusion_front(
 def searched_cuts(
     orders: Sequence[OrderedGraph], options: SearchOptions, longer: Sequence[int] = (), shapes: Sequence[Shapes] = ()
 ) -> tuple[JointCuts, PointBuilder]:
-    """Return the cut graph of a model in some orders, and what makes points of the ways through it.
+    """Return the cut graph of a model in some orders, and a builder of points from its paths.
 
     Args:
-        orders: one or more.
-        options: what to search; work counts in the unit of the graphs.
+        orders: one or more orders.
+        options: options of the search; work is in the unit of the graphs.
         longer: output pixels per step that a block below the peak may have.
         shapes: as for ``fusion_front``.
 
@@ -123,7 +123,7 @@ def searched_cuts(
 
 
 def _worth_having(points: Iterable[Point]) -> Iterator[Point]:
-    """The points that take clearly less than the one before: predictions are not so exact."""
+    """Yield the points with clearly less work than the previous one, because predictions are not more exact."""
     last = None
     for point in points:
         if last is None or point.work < (1 - LEAST_GAIN) * last.work:
@@ -136,7 +136,7 @@ def _restriction(graph: PricedProgram, options: SearchOptions) -> Restriction:
 
 
 def unfused_point(graph: PricedProgram, options: SearchOptions) -> Point:
-    """The model as it is, its inputs resident."""
+    """Return the model without blocks and with resident inputs as a point."""
     residency = Residency(graph, options.alignment)
     sets = [residency.outside(index, index) for index in range(len(graph.steps))]
     peak = max([residency.start, *sets])
@@ -146,10 +146,10 @@ def unfused_point(graph: PricedProgram, options: SearchOptions) -> Point:
 
 
 class PointBuilder:
-    """Make points of paths; remember what blocks cost under larger chunks, as many paths share blocks."""
+    """Builder of points from paths; it caches the costs of blocks under larger chunks, which paths share."""
 
     def __init__(self, graph: PricedProgram, cuts: JointCuts, chunks: Sequence[int], shapes: Sequence[Shapes]) -> None:
-        """Args: chunks: what to try for blocks below the peak; those larger than what a path was found with count."""
+        """``chunks``: output pixels per step to try for blocks below the peak, if larger than the path's."""
         self.graph, self.cuts, self.chunks, self.shapes = graph, cuts, sorted(chunks), shapes
         self.unfused = graph.work
         self.priced: dict[tuple[Span, BlockConfig], tuple[int, int]] = {}
@@ -190,7 +190,7 @@ class PointBuilder:
         return BlockChoice(operators, config, scratch, work, extra, self._scheme(edge.span, config))
 
     def _price(self, span: Span, config: BlockConfig) -> tuple[int, int]:
-        """RAM while the block runs, and its scratch."""
+        """Return the bytes of RAM while a block runs, and of its scratch."""
         key = (span, config)
         if key not in self.priced:
             cuts = self.cuts.orders[span.order]

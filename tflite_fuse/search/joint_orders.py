@@ -1,14 +1,14 @@
 """Several orders of a model's operators in one cut graph.
 
-A cut is a set of operators that have run. Where two orders have run the same ones, a path may leave one order for the
-other: so the path of least RAM through all of them can be shorter than through each by itself, and its blocks hold
-operators that are neighbours in no single one of them.
+A cut is a set of operators that have run. If two orders share a cut, a path may change from one to the other there. The
+path of least RAM through all orders can therefore be better than through each by itself, with blocks of operators that
+are neighbours in none of them.
 
     one order    a b c d    {} a ab abc abcd
     another      a c b d    {} a ac abc abcd       the cuts a and abc are the same
 
-Blocks are priced once for every order their own operators come in: where a block's rings lie, and what of them may lie
-over its input, follows from that.
+Blocks are priced once for every order of their own operators, which determines the places of rings and their overlap
+with the input.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tflite_fuse.search.cut_graph import CutGraph, Cuts, Edge, Rules, longest_bl
 from tflite_fuse.search.schemes import Restriction
 
 _Piece = tuple[int, tuple[int, ...]]
-"""The cut before some operators, and these in their order."""
+"""The cut before some operators, and the operators in their order."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class OrderedGraph:
     """A model's operators in one order.
 
     Attributes:
-        graph: what they take, in that order.
+        graph: their costs, in that order.
         operators: the number of each in the first order.
     """
 
@@ -41,12 +41,12 @@ class OrderedGraph:
 
 @dataclass(frozen=True)
 class JointCuts:
-    """The cut graph of several orders; spans of edges say which order.
+    """The cut graph of several orders; spans of edges name the order.
 
     Attributes:
-        edges: cuts in the order of how many operators they have run.
-        orders: the cuts of each order, without what an earlier one has.
-        operators: of each order, the number of each operator in the first one.
+        edges: cuts sorted by the number of operators that have run.
+        orders: the cuts of each order, without edges of earlier ones.
+        operators: for each order, the number of each operator in the first one.
     """
 
     edges: CutGraph
@@ -54,18 +54,18 @@ class JointCuts:
     operators: tuple[tuple[int, ...], ...]
 
     def run_by(self, edge: Edge) -> tuple[int, ...]:
-        """Return the operators an edge runs, in order, as numbered in the first order."""
+        """Return the operators of an edge, in order, as numbered in the first order."""
         first, last, order = edge.span
         return self.operators[order][first : last + 1]
 
 
 def joint_cuts(orders: Sequence[OrderedGraph], restricted: Callable[[int], Restriction], rules: Rules) -> JointCuts:
-    """Build the cut graph of several orders.
+    """Return the cut graph of several orders.
 
     Args:
-        orders: of one model; one or more.
-        restricted: from the number of an order to what a scheme allows there.
-        rules: what counts.
+        orders: one or more orders of one model.
+        restricted: function from the number of an order to the restriction of the scheme there.
+        rules: accounting and permissions.
 
     Raises:
         BudgetError, LimitError: as ``cut_graph``.
@@ -87,7 +87,7 @@ def joint_cuts(orders: Sequence[OrderedGraph], restricted: Callable[[int], Restr
                 )
         if number + 1 < len(orders):
             known.update(_pieces(run, order.operators))
-            # A block that needs more than a path of the first order is on no front of all.
+            # A block that needs more than a path of the first order is not on the joint front.
             rules = replace(rules, most_ram=made[0].most, every_block=True)
     edges = _numbered(into, made[0].edges)
     require_end(edges, made[0].graph, restricted(0).scheme, rules)
@@ -104,7 +104,7 @@ def _pieces(run: Sequence[int], operators: tuple[int, ...]) -> Iterator[_Piece]:
 def _without(
     restriction: Restriction, run: Sequence[int], operators: tuple[int, ...], known: Set[_Piece]
 ) -> Restriction:
-    """Return the restriction without blocks that an earlier order has."""
+    """Return the restriction without blocks of earlier orders."""
     allows = restriction.allows
 
     def new(first: int, last: int) -> bool:
@@ -114,7 +114,7 @@ def _without(
 
 
 def _numbered(into: dict[int, list[Edge]], first: CutGraph) -> CutGraph:
-    """Return the cut graph, its cuts numbered by how many operators they have run."""
+    """Return the cut graph with cuts numbered by the number of operators that have run."""
     cuts = sorted(into, key=lambda run: (run.bit_count(), run))
     number = {run: index for index, run in enumerate(cuts)}
     edges = (

@@ -1,9 +1,8 @@
-"""Blocks priced once for several schemes, which differ in the blocks and tiles they allow and in nothing else.
+"""A fast approximate front of a model: blocks begin and end at cuts with few live bytes.
 
-The front of a model in a fraction of the time: blocks begin and end where little is live.
-
-A block that ends where a tensor is large has to hand it over whole, so blocks of the full search mostly end at narrow
-places too. What this front has, the full one has; it may lack points.
+A block that ends at a large tensor must store it whole, so blocks of the full search usually end at narrow places, too.
+The points of this front are on or above the full one, and some may be missing. Blocks are priced once for several
+schemes, which differ only in the blocks and tiles that they allow.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from tflite_fuse.search.schemes import Restriction, Scheme, Sizes, head_of, rest
 
 
 def sharing_prices(restrictions: Sequence[Restriction], longest: int) -> tuple[Restriction, ...]:
-    """The same restrictions, for searches of one graph one after the other: no block is priced twice.
+    """Return the restrictions for consecutive searches of one graph in which no block is priced twice.
 
     Args:
-        restrictions: of one graph.
-        longest: operators a block may have at most.
+        restrictions: restrictions of one graph.
+        longest: largest number of operators in a block.
     """
     prices = _Prices(tuple(restrictions), longest)
     return tuple(replace(restriction, prices=prices.costs) for restriction in restrictions)
@@ -41,7 +40,7 @@ def sharing_prices(restrictions: Sequence[Restriction], longest: int) -> tuple[R
 
 @dataclass(frozen=True)
 class _Prices:
-    """What has been priced so far, by the last layer and the conditions."""
+    """Costs of blocks priced so far, by the last layer and the conditions."""
 
     restrictions: tuple[Restriction, ...]
     longest: int
@@ -55,8 +54,8 @@ class _Prices:
         pricing: Pricing,
         firsts: Collection[int] | Mapping[int, int],
     ) -> Iterator[BlockCosts]:
-        """As ``block_costs``, for blocks and tiles that one of the restrictions allows."""
-        if pricing.limit is not None:  # what is left out for it differs from scheme to scheme
+        """Yield costs as ``block_costs``, for blocks and tiles that one of the restrictions allows."""
+        if pricing.limit is not None:  # the blocks that it excludes differ between schemes
             yield from block_costs(graph, last, tile_sizes, pricing, firsts)
             return
         if (last, pricing) not in self.known:
@@ -68,17 +67,17 @@ class _Prices:
                     yield found
 
     def _firsts(self, last: int) -> list[int]:
-        """Where a block may begin that ends at a layer, under any of the restrictions."""
+        """Return the possible first layers of blocks that end at a layer, under any of the restrictions."""
         shortest_first = range(max(0, last + 1 - self.longest), last + 1)
         return [first for first in shortest_first if any(each.allows(first, last) for each in self.restrictions)]
 
     def _all_sizes(self, driven: BlockTensor) -> Sizes:
-        """The tile heights and widths of all restrictions, each once."""
+        """Return the tile heights and widths of all restrictions, each once."""
         heights, widths = zip(*(each.tile_sizes(driven) for each in self.restrictions), strict=True)
         return tuple(dict.fromkeys(sum(map(tuple, heights), ()))), tuple(dict.fromkeys(sum(map(tuple, widths), ())))
 
     def _of_tiles(self, costs: BlockCosts, driven: BlockTensor, tile_sizes: TileSizes, chunks: int) -> BlockCosts:
-        """Costs under the tiles of one restriction alone, in its order."""
+        """Return the costs under the tiles of one restriction, in its order."""
         (heights, widths), (all_heights, all_widths) = tile_sizes(driven), self._all_sizes(driven)
         grid = np.arange(len(costs.work)).reshape(chunks, len(all_heights), len(all_widths))
         rows, columns = map(all_heights.index, heights), map(all_widths.index, widths)
@@ -88,16 +87,16 @@ class _Prices:
 
 
 FEWEST_CUTS, MOST_CUTS = 14, 28
-"""Places inside a model that blocks may begin and end at, wider ones among them where few are narrow."""
+"""Number of places inside a model where blocks may begin and end; wider ones are added if few are narrow."""
 
 WIDENED, MOST_WIDENED = 4, 6
-"""Places to either side of a bottleneck that are looked at, too, and how often."""
+"""Number of places on each side of a bottleneck that are added, and of repetitions."""
 
 SLIGHT = 0.98
-"""Of the RAM there was: what does not bring as much is not followed further."""
+"""Ratio of RAM after and before a repetition, above which the search ends."""
 
 _AROUND = 2
-"""Cuts to either side of a narrow place that have no less."""
+"""Cuts on each side of a narrow place that have no fewer bytes."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +105,10 @@ class NarrowPoint:
 
     Attributes:
         ram_bytes: its largest working set, and the arena's tail.
-        tail_bytes: that tail.
+        tail_bytes: the tail in it.
         work: in the graph's unit.
-        blocks: how many it has.
-        operators: operators that are in them.
+        blocks: number of blocks.
+        operators: number of operators in blocks.
     """
 
     ram_bytes: int
@@ -120,17 +119,17 @@ class NarrowPoint:
 
 
 def narrow_front(graph: PricedProgram, options: SearchOptions) -> tuple[NarrowPoint, ...]:
-    """Points of a model, RAM ascending, multiply-accumulates descending.
+    """Return points of a model, RAM ascending, work descending.
+
+    If one block or operator needs the most, places around it are added as long as that reduces RAM.
 
     Args:
-        graph: operators in the order they will run.
-        options: what to search; compute is counted in multiply-accumulates.
-
-    Where one block or operator needs the most, places around it are looked at, too, as long as that brings something.
+        graph: operators in execution order.
+        options: options of the search; work is in multiply-accumulates.
 
     Raises:
-        LimitError: no block of the scheme can read an input that is to leave the arena.
-        BudgetError: there are more operators, or more work, than is searched.
+        LimitError: no block of the scheme can read an input that should leave the arena.
+        BudgetError: there are more operators, or more work, than can be searched.
     """
     rules = _rules(options)
     if options.most_compute is not None:
@@ -141,11 +140,11 @@ def narrow_front(graph: PricedProgram, options: SearchOptions) -> tuple[NarrowPo
 def narrow_overview(
     graph: PricedProgram, options: SearchOptions, schemes: Sequence[SearchOptions]
 ) -> tuple[tuple[NarrowPoint, ...], list[NarrowPoint | None]]:
-    """The front under one set of options, and the point of least RAM under each of others, such as published schemes.
+    """Return the front under one set of options, and the point of least RAM under each of others.
 
-    Blocks of the others begin and end at the same places; what a block costs is worked out once for all of them. None
-    of the options limits compute. Where no block can read an
-    input that is to leave the arena, the front is empty, the least point None.
+    The others, for example published schemes, use the same places, and the cost of each block is computed once for all
+    of them. None of the options limits compute. If no block can read an input that should leave the arena, the front is
+    empty and the least point None.
     """
     try:
         edges, places = _searched(graph, options, _rules(options))
@@ -164,8 +163,8 @@ def narrow_overview(
 
 
 def _searched(graph: PricedProgram, options: SearchOptions, rules: SearchOptions) -> tuple[CutGraph, frozenset[int]]:
-    """What there is between narrow places, and those that were looked at. Raises: as ``narrow_front``."""
-    prices = partial(block_costs, shapes=Shapes(rules.chunks, tiled=True))  # one place more, and most blocks are known
+    """Return the cut graph between narrow places, and these places. Raises: as ``narrow_front``."""
+    prices = partial(block_costs, shapes=Shapes(rules.chunks, tiled=True))  # with one more place, most blocks are known
 
     def between(places: frozenset[int]) -> CutGraph:
         return cut_graph(graph, replace(_narrowed(graph, options, places), prices=prices), rules).edges
@@ -186,16 +185,16 @@ def _searched(graph: PricedProgram, options: SearchOptions, rules: SearchOptions
 
 
 def _narrowed(graph: PricedProgram, options: SearchOptions, places: frozenset[int]) -> Restriction:
-    """What the scheme allows between some places."""
+    """Return the restriction of the scheme to blocks between some places."""
     allowed = restriction(graph, options.scheme, options.tiles, options.tile_size, options.strips)
-    if options.scheme is Scheme.INVERTED_RESIDUAL:  # its blocks begin and end where they do
+    if options.scheme is Scheme.INVERTED_RESIDUAL:  # its blocks have fixed ends
         return allowed
     cuts, fits = places | {head_of(graph)}, allowed.allows
     return replace(allowed, allows=lambda first, last: first in cuts and last + 1 in cuts and fits(first, last))
 
 
 def _around_bottleneck(graph: PricedProgram, edges: CutGraph) -> frozenset[int]:
-    """The cuts around both ends of what holds the most bytes at least RAM."""
+    """Return the cuts around both ends of the step with the most bytes at least RAM."""
     legs = search_paths(edges, most_ram=least_ram(edges))[0].legs
     worst = max(legs, key=lambda leg: int(leg.edge.options.ram[leg.option])).edge
     near = {cut + by for cut in (worst.source, worst.target) for by in range(-WIDENED, WIDENED + 1)}
@@ -207,7 +206,7 @@ def _rules(options: SearchOptions) -> SearchOptions:
 
 
 def unbeaten(points: Iterable[NarrowPoint]) -> tuple[NarrowPoint, ...]:
-    """Of points of several fronts those that none beats in both, RAM ascending."""
+    """Return the points of several fronts that no other dominates, RAM ascending."""
     found: list[NarrowPoint] = []
     for point in sorted(points, key=lambda each: (each.ram_bytes, each.work)):
         if not found or point.work < found[-1].work:
@@ -216,16 +215,15 @@ def unbeaten(points: Iterable[NarrowPoint]) -> tuple[NarrowPoint, ...]:
 
 
 def narrow_cuts(graph: PricedProgram, alignment: int, moved: Collection[int] = ()) -> frozenset[int]:
-    """Both ends, the places between two operators where no more bytes are live than around, then the next best.
+    """Return both ends, the cuts with no more live bytes than around them, then the next best cuts.
 
-    Of too many those go first between which most more is live: the least of all lie together at a network's end, and
-    what is large is at its start. At both ends of operators that no block can hold, and of those it can hold only
-    together, there is always a cut: a block ends there anyhow, or may have to. So there is around operators that read
-    inputs which leave the arena: only blocks read these, and one that begins far above may have no end there.
+    If there are too many, cuts between peaks come first, because the smallest cuts lie together at a network's end
+    while the large tensors are at its start. Cuts are always included at both ends of operators that no block can
+    contain, of units, and of operators that read moved inputs: blocks end there anyway or may have to.
 
     Args:
-        alignment: of tensors, in bytes.
-        moved: those inputs.
+        alignment: alignment of tensors in bytes.
+        moved: inputs that leave the arena.
     """
     residency, count = Residency(graph, alignment), len(graph.steps)
     held = [residency.held(cut) for cut in range(count + 1)]
@@ -243,7 +241,7 @@ def narrow_cuts(graph: PricedProgram, alignment: int, moved: Collection[int] = (
 
 
 def _depth(held: Sequence[int], cut: int) -> float:
-    """How many times as much as at a cut is live on the lower of the two ways to a cut where less is, or to an end."""
+    """Return the ratio of the lower of the two peaks beside a cut, up to smaller cuts or an end, to its live bytes."""
     least = held[cut]
     before = takewhile(lambda bytes: bytes >= least, (held[at] for at in range(cut, 0, -1)))
     after = takewhile(lambda bytes: bytes > least, (held[at] for at in range(cut + 1, len(held) - 1)))

@@ -1,16 +1,16 @@
-"""The exact search: every path through the cut graph, as a Pareto front of (RAM, multiply-accumulates).
+"""Exact search of all paths through the cut graph, as a Pareto front of RAM and work.
 
-A label at a cut says how a path got there: the largest working set so far, what it adds to the arena's tail (if that
-counts), the multiply-accumulates so far. RAM is the first two together.
-Extending all labels by all edges and dropping those another label at the same cut beats gives, at the last cut, the
-front of the whole model: a label that is beaten cannot become part of a better path.
+A label at a cut describes a path to it: the largest working set so far, its bytes of the arena's tail (if that counts),
+and its work. RAM is the sum of the first two. All labels are extended by all edges, and dominated labels at the same
+cut are dropped, because they cannot become part of a better path. The labels at the last cut are the front of the whole
+model.
 
-Two bounds keep the labels few without losing a point. No path has a peak below the bottleneck shortest path's, so
-smaller peaks are equal to it. And a path with more RAM than the best one of the fewest multiply-accumulates is not on
-the front, so labels that can only become such paths are left out.
+Two bounds keep the number of labels small without losing a point. No path has a peak below that of the bottleneck
+shortest path, so smaller peaks count as equal to it. A path with more RAM than the best one of least work is not on the
+front, so labels that can only become such paths are dropped.
 
-Of paths with equal RAM and equal multiply-accumulates, where tails do not count, the one that fuses the fewest
-operators is taken, of those the one with the fewest blocks: what need not change does not.
+Among paths with equal RAM and work, if tails do not count, the path that fuses the fewest operators is selected, then
+the one with the fewest blocks.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tflite_fuse.ir.axes import IntArray
 from tflite_fuse.search.cut_graph import NEVER, CutGraph, Edge, least_ram, pareto
 
 _DEAREST = (1 << 63) - 1
-"""What costs can be at all."""
+"""Largest cost that can be represented."""
 _AT_ONCE = 1024
-"""Labels looked at one by one before those that are beaten by then are left out, all at once."""
+"""Number of labels compared one by one before dominated ones are dropped in bulk."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Leg:
 
 @dataclass(frozen=True)
 class Path:
-    """A way through the cut graph.
+    """A path through the cut graph.
 
     Attributes:
-        peak: bytes, the largest RAM of its edges.
+        peak: largest RAM of its edges in bytes.
         tail: bytes, the sum over its edges and the graph's own.
-        work: the sum over its edges.
+        work: sum over its edges.
         legs: the edges from first to last.
     """
 
@@ -58,15 +58,15 @@ class Path:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """What no label can help beyond.
+    """Bounds on labels that can be on the front.
 
     Attributes:
         floor: no path has a smaller peak.
         ceiling: no path with more RAM is on the front.
-        tail_ahead, work_ahead: for each cut, the least tail and the fewest multiply-accumulates from there to the end.
-        most_work: paths with more multiply-accumulates do not count.
+        tail_ahead, work_ahead: for each cut, the least tail and the least work from there to the end.
+        most_work: largest work of a path.
         tails: whether edges differ in their tail.
-        places: cuts on the longest path.
+        places: number of cuts on the longest path.
     """
 
     floor: int
@@ -82,8 +82,8 @@ class _Bounds:
 class _Labels:
     """The labels at one cut, one array entry each.
 
-    ``cost`` counts multiply-accumulates first, then fused operators and blocks. ``edge``, ``label`` and ``option`` say
-    where a label came from: which of the edges into this cut, which label at its start, which of its options.
+    ``cost`` counts work first, then fused operators and blocks. ``edge``, ``label`` and ``option`` are the origin of a
+    label: the edge into this cut, the label at its start, and its option.
     """
 
     peak: IntArray
@@ -95,14 +95,14 @@ class _Labels:
 
 
 def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | None = None) -> tuple[Path, ...]:
-    """All paths that no other beats in RAM and multiply-accumulates.
+    """Return all paths that no other dominates in RAM and work, RAM ascending.
 
-    RAM is peak + tail; paths come in its order.
+    RAM is peak + tail.
 
     Args:
         cuts: the edges.
-        most_work: multiply-accumulates beyond which paths are left out, but for those of the fewest; None for no limit.
-        most_ram: bytes beyond which paths are left out; None for no limit.
+        most_work: work beyond which paths are dropped, except those of least work; None for no limit.
+        most_ram: bytes beyond which paths are dropped; None for no limit.
     """
     start, edges = cuts.start, [list(into) for into in cuts.into]
     tails = any(edge.tail for into in edges for edge in into)
@@ -112,7 +112,7 @@ def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | N
         bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
     if most_ram is None:
         tight = _cheapest_edges(edges)
-        enough = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # Of one of these paths, not yet of the best.
+        enough = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # of one of these paths, maybe not the best
         cheapest = _labels(tight, replace(bounds, ceiling=enough))[-1]
         ceiling = int((cheapest.peak + cheapest.tail).min())
     else:
@@ -129,7 +129,7 @@ def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | N
 
 
 def _least_peak(edges: list[list[Edge]], start: int) -> int:
-    """The least peak of any path."""
+    """Return the least peak of any path in bytes."""
     least = [start]
     for into in edges[1:]:
         least.append(min((max(least[edge.source], int(edge.options.ram[0])) for edge in into), default=NEVER))
@@ -137,7 +137,7 @@ def _least_peak(edges: list[list[Edge]], start: int) -> int:
 
 
 def _ahead(edges: list[list[Edge]], cost: Callable[[Edge], int]) -> list[int]:
-    """For each cut, the least sum of ``cost`` over the edges of any path from it to the end."""
+    """Return for each cut the least sum of ``cost`` over the edges of any path from it to the end."""
     least = [NEVER] * (len(edges) - 1) + [0]
     for into in reversed(edges):
         for edge in into:
@@ -146,12 +146,12 @@ def _ahead(edges: list[list[Edge]], cost: Callable[[Edge], int]) -> list[int]:
 
 
 def _fewest(edge: Edge) -> int:
-    """Multiply-accumulates of its cheapest option."""
+    """Return the work of its cheapest option."""
     return int(edge.options.work[-1])
 
 
 def _cheapest_edges(edges: list[list[Edge]]) -> list[list[Edge]]:
-    """The edges on paths of fewest multiply-accumulates, each with its cheapest option alone."""
+    """Return the edges on paths of least work, each with only its cheapest option."""
     least, kept = [0], [edges[0]]
     for into in edges[1:]:
         least.append(min((least[edge.source] + _fewest(edge) for edge in into), default=NEVER))
@@ -161,12 +161,12 @@ def _cheapest_edges(edges: list[list[Edge]]) -> list[list[Edge]]:
 
 
 def _cheapest(edge: Edge) -> Edge:
-    """An edge with its cheapest option alone."""
+    """Return an edge with only its cheapest option."""
     return edge if len(edge.options) == 1 else replace(edge, options=edge.options.pick(np.array([-1])))
 
 
 def _labels(edges: list[list[Edge]], bounds: _Bounds) -> list[_Labels]:
-    """The labels at every cut. ``edges`` loses those that can lead to none."""
+    """Return the labels at every cut; edges that no label can use are removed from ``edges``."""
     nothing = np.zeros(1, dtype=np.int64)
     labels = [_Labels(np.array([bounds.floor]), nothing, nothing, nothing, nothing, nothing)]
     for cut in range(1, len(edges)):
@@ -180,12 +180,12 @@ def _labels(edges: list[list[Edge]], bounds: _Bounds) -> list[_Labels]:
 
 
 class _Line(NamedTuple):
-    """One edge under one of its options: what it adds to every label at its start.
+    """One edge under one of its options: its increments to every label at its start.
 
     Attributes:
-        edge: which of those into the cut.
-        option: which of the edge's.
-        ram, tail, cost: as of a label, the RAM no less than the bounds' floor.
+        edge: index among the edges into the cut.
+        option: index among the edge's options.
+        ram, tail, cost: as in a label, the RAM no less than the bounds' floor.
     """
 
     edge: int
@@ -196,7 +196,7 @@ class _Line(NamedTuple):
 
 
 def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds) -> _Labels:
-    """Extends all labels along all edges into one cut and keeps those nothing beats."""
+    """Return the labels at one cut: all labels extended along all edges, without dominated ones."""
     lines = [line for number, edge in enumerate(edges) for line in _lines(number, edge, bounds)]
     if not lines:
         return _Labels(*(np.zeros(0, dtype=np.int64),) * 6)
@@ -216,7 +216,7 @@ def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds)
 
 
 def _lines(number: int, edge: Edge, bounds: _Bounds) -> Iterator[_Line]:
-    """An edge under all of its options, but for those the bounds rule out."""
+    """Yield an edge under each of its options that the bounds permit."""
     options, places = edge.options, bounds.places
     first = max(int(options.ram.searchsorted(bounds.floor, side="right")) - 1, 0)
     end = int(options.ram.searchsorted(bounds.ceiling, side="right"))
@@ -227,16 +227,20 @@ def _lines(number: int, edge: Edge, bounds: _Bounds) -> Iterator[_Line]:
 
 
 def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
-    """Indices of the triples no other triple is below in all three; of equal triples one.
+    """Return the indices of the triples that no other triple dominates; of equal triples one.
 
-    ``ram`` is peak + tail. A label with less of both and less cost stays ahead whatever follows: a larger working set
-    later on lifts both peaks to the same height, and then the tails decide.
+    ``ram`` is peak + tail. A label with less of both and less cost dominates for every continuation: a larger working
+    set later on raises both peaks to the same value, and then the tails decide.
     """
     if not tail.any():
         return pareto(ram, cost)
-    left = cost.argsort(kind="stable")  # A few ascending runs, one an edge, which are merged.
+    left = cost.argsort(kind="stable")  # merges a few ascending runs, one per edge
     kept: dict[int, int] = {}
-    tails, least, best = [-1], [NEVER], [-1]  # the least RAM of all so far with a tail of at most so much, and whose
+    tails, least, best = (
+        [-1],
+        [NEVER],
+        [-1],
+    )  # for each tail, the least RAM so far with at most this tail, and its index
     while len(left):
         now, left = left[:_AT_ONCE], left[_AT_ONCE:]
         rows = now.tolist(), tail[now].tolist(), ram[now].tolist(), cost[now].tolist()
@@ -245,7 +249,7 @@ def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
                 continue
             first = end = bisect_left(tails, own_tail)
             while end < len(least) and least[end] >= own_ram:
-                if kept[best[end]] == own_cost:  # It came first, but costs no less.
+                if kept[best[end]] == own_cost:  # it came first, but its cost is no smaller
                     del kept[best[end]]
                 end += 1
             kept[index] = own_cost
@@ -257,7 +261,7 @@ def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
 
 
 def _trace(edges: list[list[Edge]], labels: list[_Labels], index: int) -> tuple[tuple[Leg, ...], int]:
-    """The legs that lead to a label at the end, and their largest RAM (the label may say more, the lower bound)."""
+    """Return the legs that lead to a label at the end, and their largest RAM (a label may have the floor instead)."""
     legs: list[Leg] = []
     peak, cut = 0, len(labels) - 1
     while cut > 0:

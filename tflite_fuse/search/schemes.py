@@ -1,9 +1,9 @@
-"""The published ways to fuse, as restrictions of the one search.
+"""Published fusion schemes, as restrictions of the one search.
 
-Every scheme says which ranges of operators may become a block and in which tiles a block may run; the search and the
-executor are the same for all. ``auto`` allows everything that can help: full-width line buffers and vertical strips
-anywhere. Tiles cut in both directions need no less scratch than strips of the same width; but where outputs may lie
-over spent input, strips in bands share memory with it as strips from top to bottom cannot.
+A scheme determines the ranges of operators that may become a block and the tiles in which it may run; search and
+executor are the same for all. ``auto`` allows full-width line buffers and vertical strips anywhere. Tiles cut in both
+directions need no less scratch than strips of the same width. But if outputs may lie over free input, strips in bands
+share memory with it, which strips of the whole height cannot.
 
     scheme              source                                              blocks                  tiles
     auto                this package                                        any                     (bands, any strip)
@@ -33,11 +33,11 @@ Range = tuple[int, int]
 Sizes = tuple[Sequence[int], Sequence[int]]
 
 Prices = Callable[[PricedProgram, int, TileSizes, Pricing, Collection[int]], Iterator[BlockCosts]]
-"""What blocks cost, as ``block_costs`` tells it."""
+"""Function that yields the costs of blocks, as ``block_costs``."""
 
 
 class Scheme(str, Enum):
-    """The names ``--scheme`` takes."""
+    """Names of schemes in ``--scheme``."""
 
     AUTO = "auto"
     INVERTED_RESIDUAL = "inverted-residual"
@@ -48,20 +48,19 @@ class Scheme(str, Enum):
 
 
 DEFAULT_TILES = (8, 8)
-"""Number of tiles along height and width of ``inverted-residual`` where nothing is given: the rate at which the paper's
-memory halves."""
+"""Default number of tiles along height and width of ``inverted-residual``, with which the paper halves memory."""
 
 
 @dataclass(frozen=True)
 class Restriction:
-    """What a scheme allows.
+    """Blocks and tiles that a scheme allows.
 
     Attributes:
         scheme: its name.
-        tile_sizes: from the driven tensor to tile heights and widths.
-        allows: whether the layers first … last may be one block.
-        paired: the n-th height goes with the n-th width only; else every pair is a configuration.
-        prices: who prices its blocks.
+        tile_sizes: function from the driven tensor to tile heights and widths.
+        allows: function that returns whether the layers first … last may be one block.
+        paired: whether the n-th height is combined only with the n-th width; otherwise with all widths.
+        prices: function that prices its blocks.
     """
 
     scheme: Scheme
@@ -74,7 +73,7 @@ class Restriction:
 def refuse_contradictions(
     scheme: Scheme, tiles: tuple[int, int] | None, tile_size: tuple[int, int] | None, strips: bool
 ) -> None:
-    """Whether a scheme can be had like this; arguments as for ``restriction``.
+    """Raise UsageError unless a scheme can be used with these arguments, which are as for ``restriction``.
 
     Raises:
         UsageError: tiles given for another scheme, not positive, or by number and by size; strips forbidden in another
@@ -99,15 +98,15 @@ def restriction(
     strips: bool = True,
     bands: bool = False,
 ) -> Restriction:
-    """The restriction of a scheme on a graph.
+    """Return the restriction of a scheme on a graph.
 
     Args:
-        graph: operators in the order they will run.
-        scheme: which.
+        graph: operators in execution order.
+        scheme: the scheme.
         tiles: number of tiles along height and width (the paper's T_H and T_W), ``inverted-residual`` only.
         tile_size: height and width of a tile in pixels instead, likewise.
-        strips: whether ``auto`` may use strips; all other schemes say themselves what they use.
-        bands: whether ``auto`` may run strips in bands, which is good where outputs may lie over spent input.
+        strips: whether ``auto`` may use strips; other schemes determine this themselves.
+        bands: whether ``auto`` may run strips in bands, which helps if outputs may lie over free input.
 
     Raises:
         UsageError: as ``refuse_contradictions``.
@@ -127,14 +126,14 @@ def restriction(
 
 
 def head_of(graph: PricedProgram) -> int:
-    """The first layer a block may contain (behind a QUANTIZE or an unsupported operator at the input)."""
+    """Return the first layer that a block may contain (behind a QUANTIZE or an unsupported operator at the input)."""
     return next((index for index, layer in enumerate(graph.steps) if layer.stage is not None), 0)
 
 
 def inverted_residuals(graph: PricedProgram) -> tuple[Range, ...]:
-    """All whole inverted residual blocks: [1x1 expansion], depthwise, 1x1 projection, [addition of the input].
+    """Return all whole inverted residual blocks: [1x1 expansion], depthwise, 1x1 projection, [addition of the input].
 
-    PADs and RESHAPEs in front of them belong to the block. Only blocks that are one run of the given order are found.
+    PADs and RESHAPEs in front of them belong to the block. Blocks must be contiguous in the given order.
     """
     found = []
     for index in range(len(graph.steps)):
@@ -146,7 +145,7 @@ def inverted_residuals(graph: PricedProgram) -> tuple[Range, ...]:
 
 
 def _expansion(graph: PricedProgram, depthwise: int) -> int:
-    """The first layer of the inverted residual around a depthwise convolution."""
+    """Return the first layer of the inverted residual around a depthwise convolution."""
     first = _with_padding(graph, depthwise)
     if _follows(graph, first - 1, first) and _is_pointwise(graph, first - 1):
         first = _with_padding(graph, first - 1)
@@ -154,7 +153,7 @@ def _expansion(graph: PricedProgram, depthwise: int) -> int:
 
 
 def _with_padding(graph: PricedProgram, first: int) -> int:
-    """The first of the PADs and RESHAPEs that feed a layer and nothing else."""
+    """Return the first of the PADs and RESHAPEs that feed only this layer."""
     while _follows(graph, first - 1, first) and _is_padding(graph, first - 1):
         first -= 1
     return first
@@ -165,7 +164,7 @@ def _is_padding(graph: PricedProgram, index: int) -> bool:
 
 
 def _projection(graph: PricedProgram, depthwise: int) -> int | None:
-    """The 1x1 convolution behind a depthwise one, None if something else follows."""
+    """Return the 1x1 convolution behind a depthwise one, None if something else follows."""
     index = depthwise + 1
     while _follows(graph, index - 1, index) and _is_padding(graph, index):
         index += 1
@@ -173,7 +172,7 @@ def _projection(graph: PricedProgram, depthwise: int) -> int | None:
 
 
 def _addition(graph: PricedProgram, first: int, projection: int) -> int:
-    """The layer that adds a block's input to its result, or the projection where none does."""
+    """Return the layer that adds a block's input to its output, or the projection without one."""
     addition = projection + 1
     if not _is_kind(graph, addition, StageKind.ADD):
         return projection
@@ -195,7 +194,7 @@ def _is_pointwise(graph: PricedProgram, index: int) -> bool:
 
 
 def _follows(graph: PricedProgram, index: int, reader: int) -> bool:
-    """Whether ``reader`` alone reads what layer ``index`` writes."""
+    """Return whether ``reader`` is the only reader of layer ``index``."""
     if index < 0 or reader >= len(graph.steps):
         return False
     written = graph.steps[index].outputs
@@ -203,7 +202,7 @@ def _follows(graph: PricedProgram, index: int, reader: int) -> bool:
 
 
 def whole_tile(driven: BlockTensor) -> Sizes:
-    """One tile."""
+    """Return one tile."""
     return (driven.height,), (driven.width,)
 
 
@@ -212,7 +211,7 @@ def _strips(driven: BlockTensor) -> Sizes:
 
 
 def _bands(driven: BlockTensor) -> Sizes:
-    """Strips of the whole height, and of bands of 1/2, 1/4, ... of it."""
+    """Return strips of the whole height, and of bands of 1/2, 1/4, ... of it."""
     heights = [driven.height]
     while heights[-1] > 1:
         heights.append(-(-heights[-1] // 2))
@@ -230,11 +229,11 @@ def _patches(driven: BlockTensor) -> Sizes:
 
 
 def _tiled(tiles: tuple[int, int] | None, size: tuple[int, int] | None) -> TileSizes:
-    """The one tiling that was asked for.
+    """Return the requested tiling.
 
-    Tiles given by number are made as large as their number allows, ceil(H / T_H) rows, and the last is what remains: 10
-    rows in 4 tiles are 3, 3, 3 and 1. (In the paper's Equation 3 the last takes the remainder on top, 2, 2, 2 and 4,
-    and is the largest.) Where the last would be empty there are fewer: 9 rows in 6 tiles are four of 2 and one of 1.
+    Tiles given by number have ceil(H / T_H) rows, and the last has the rest: 10 rows in 4 tiles are 3, 3, 3 and 1. (In
+    the paper's Equation 3 the last tile also takes the remainder, 2, 2, 2 and 4, and is the largest.) If the last would
+    be empty there are fewer: 9 rows in 6 tiles are four of 2 and one of 1.
     """
     height, width = tiles or size or DEFAULT_TILES
     if size is not None:
