@@ -257,7 +257,7 @@ def pools(draw: st.DrawFn, name: str) -> Model:
 
 @st.composite
 def reductions(draw: st.DrawFn, name: str) -> Model:
-    """MEAN or REDUCE_MAX over the map, its rows, columns or channels, with and without kept dimensions."""
+    """MEAN, SUM, REDUCE_MAX or REDUCE_MIN over the map, rows, columns or channels, with and without kept dimensions."""
     model = RawModel()
     shape, axes = draw(
         st.sampled_from(
@@ -285,7 +285,7 @@ def reductions(draw: st.DrawFn, name: str) -> Model:
     out = [1 if a in reduced else d for a, d in enumerate(shape) if keeps or a not in reduced] or [1]
     source = model.tensor(shape, draw(activation_scales), draw(zero_points))
     output = model.tensor(out, draw(activation_scales), draw(zero_points))
-    if name == "REDUCE_MAX":
+    if name in ("REDUCE_MAX", "REDUCE_MIN"):
         model.tensors[output] = replace(model.tensors[output], quantization=model.tensors[source].quantization)
     axis = model.constant(np.array(axes, np.int32))
     model.operator(name, [source, axis], [output], make_options("ReducerOptions", keep_dims=keeps))

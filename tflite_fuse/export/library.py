@@ -127,7 +127,7 @@ def for_workers(where: str) -> Files:
     """
     files: Files = {name: content for name, content in package(where, splits=True).items() if _GLUE not in name}
     path, table = _found(files, _TABLE)
-    floats = {name for name in files if "/floats/tflite_fuse_float_" in name and _ENTRY.search(_text(files[name]))}
+    floats = {name for name in files if "/floats/" in name and _ENTRY.search(_text(files[name]))}
     files = {name: content for name, content in files.items() if name not in floats}
     files = {**files, path: _ROWS_OF_FLOATS.sub(r"\1\n\n", table, count=1).encode()}
     return _with_loops(files, CONV=sum(1 << layout for layout in _OF_BYTES))

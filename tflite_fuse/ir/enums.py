@@ -88,6 +88,12 @@ class StageKind(IntEnum):
     """Shares of one of all channels of a pixel, by the C library's exponentials."""
     FLOAT_RESIZE = 44
     """Another number of rows and columns."""
+    FLOAT_GLOBAL_REDUCE = 45
+    """Of each channel over all pixels, at its one pixel: a sum, an average or an extreme."""
+    FLOAT_CHANNEL_REDUCE = 46
+    """The same of each pixel over its channels, as its one channel."""
+    FLOAT_TRANSPOSE_CONV = 47
+    """A window on the input's pixels spread out."""
 
 
 class Storage(IntEnum):

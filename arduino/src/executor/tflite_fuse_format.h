@@ -161,7 +161,13 @@ enum tflite_fuse_kind {
   /* Shares of one of all channels of a pixel, by the C library's exponentials. */
   TFLITE_FUSE_KIND_FLOAT_SOFTMAX = 43,
   /* Another number of rows and columns. */
-  TFLITE_FUSE_KIND_FLOAT_RESIZE = 44
+  TFLITE_FUSE_KIND_FLOAT_RESIZE = 44,
+  /* Of each channel over all pixels, at its one pixel: a sum, an average or an extreme. */
+  TFLITE_FUSE_KIND_FLOAT_GLOBAL_REDUCE = 45,
+  /* The same of each pixel over its channels, as its one channel. */
+  TFLITE_FUSE_KIND_FLOAT_CHANNEL_REDUCE = 46,
+  /* A window on the input's pixels spread out. */
+  TFLITE_FUSE_KIND_FLOAT_TRANSPOSE_CONV = 47
 };
 
 /* Where a tensor of a block lives. */

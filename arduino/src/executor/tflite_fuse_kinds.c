@@ -47,7 +47,10 @@
   row(FLOAT_CURVE, float_curve)                     \
   row(FLOAT_LIBRARY_CURVE, float_library_curve)     \
   row(FLOAT_SOFTMAX, float_softmax)                 \
-  row(FLOAT_RESIZE, float_resize)
+  row(FLOAT_RESIZE, float_resize)                   \
+  row(FLOAT_GLOBAL_REDUCE, float_global_reduce)     \
+  row(FLOAT_CHANNEL_REDUCE, float_channel_reduce)   \
+  row(FLOAT_TRANSPOSE_CONV, float_transpose_conv)
 
 #if defined(TFLITE_FUSE_NO_FLOATS)
 #undef TFLITE_FUSE_KINDS_OF_FLOATS

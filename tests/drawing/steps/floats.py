@@ -11,7 +11,8 @@ from tests.drawing.random_blocks import BlockMaker, random_reals
 from tflite_fuse.ir.block import Block, Stage, StageKind, Storage
 from tflite_fuse.ops.floats.common import ANY, FloatBounds
 from tflite_fuse.ops.floats.elementwise import OPERATIONS, FloatCurve, FloatOperation
-from tflite_fuse.ops.floats.library import FloatSoftmax, LibraryCurve
+from tflite_fuse.ops.floats.library import CURVES, FloatSoftmax, LibraryCurve
+from tflite_fuse.ops.floats.reductions import FloatReduction
 from tflite_fuse.ops.floats.resize import FloatPlaces, bilinear, nearest, window_of
 from tflite_fuse.ops.floats.weighted import FloatWeights
 from tflite_fuse.ops.kinds.moves import ChannelParameters
@@ -81,11 +82,12 @@ class FloatMaker(BlockMaker):
         self.add_stage(Stage(StageKind.FLOAT_BY_CHANNEL, (self.newest,), -1, parameters=found), self.extent)
 
     def curve(self) -> None:
-        found = self.rng.choice([FloatCurve(0, *self.bounds()), FloatCurve(1, 0.25, 0.0), FloatCurve(2, *ANY)])
+        number = self.rng.randrange(6)
+        found = FloatCurve(number, *{0: self.bounds(), 1: (0.25, 0.0)}.get(number, ANY))
         self.add_stage(Stage(StageKind.FLOAT_CURVE, (self.newest,), -1, parameters=found), self.extent)
 
     def library(self) -> None:
-        found: object = LibraryCurve(self.rng.randrange(3))
+        found: object = LibraryCurve(self.rng.randrange(len(CURVES)))
         kind = StageKind.FLOAT_LIBRARY_CURVE
         if self.rng.random() < 0.3:
             kind, found = StageKind.FLOAT_SOFTMAX, FloatSoftmax(self.rng.choice([1.0, 0.5]))
@@ -130,8 +132,26 @@ class FloatMaker(BlockMaker):
         if channels <= 24:
             self.add_stage(Stage(StageKind.CONCATENATION, inputs, -1), (*shape[:2], channels))
 
+    def over_channels(self) -> None:
+        found = FloatReduction(self.rng.randrange(4))
+        stage = Stage(StageKind.FLOAT_CHANNEL_REDUCE, (self.newest,), -1, parameters=found)
+        self.add_stage(stage, (*self.extent[:2], 1))
+
+    def transposed(self) -> None:
+        super().transposed()
+        stage, shape = self.stages[-1], self.extent
+        depth = self.tensors[stage.inputs[0]].channels
+        found = self.constants((shape[2], *stage.kernel_size, depth), shape[2])
+        self.stages[-1] = replace(
+            stage, kind=StageKind.FLOAT_TRANSPOSE_CONV, parameters=found, weights=None, bias=None, requantization=None
+        )
+
     def tail(self) -> None:
-        if self.rng.random() < 0.6:
+        if self.rng.random() < 0.3:
+            found = FloatReduction(self.rng.randrange(4))
+            stage = Stage(StageKind.FLOAT_GLOBAL_REDUCE, (self.newest,), -1, parameters=found)
+            self.add_stage(stage, (1, 1, self.source.channels))
+        elif self.rng.random() < 0.6:
             stage = Stage(StageKind.FLOAT_GLOBAL_AVERAGE, (self.newest,), -1, parameters=FloatBounds(*self.bounds()))
             self.add_stage(stage, (1, 1, self.source.channels))
         for _ in range(self.rng.randint(0, 2)):
@@ -149,6 +169,7 @@ def float_block(rng: Random, *, largest: int = 10, plain_inputs: bool = False) -
     maker = FloatMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.convolution, maker.convolution, maker.residual, maker.pool, maker.operation, maker.by_channel]
     steps += [maker.curve, maker.zeros, maker.joined, maker.library, maker.resizing, maker.some_channels, maker.squares]
+    steps += [maker.over_channels, maker.transposed]
     maker.convolution()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

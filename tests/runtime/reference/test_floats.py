@@ -30,7 +30,7 @@ from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Buffer
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.floats.elementwise import OPERATIONS
-from tflite_fuse.ops.lowering.extract import extract
+from tflite_fuse.ops.lowering.extract import extract, fusability
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.reference import run_block_reference
 
@@ -87,9 +87,20 @@ def test_pools(model: Model, seed: int) -> None:
     assert_same_floats(model, seed)
 
 
+def is_held(model: Model) -> bool:
+    """Whether blocks hold the twin: SUM and REDUCE_MIN over rows or columns alone they do not."""
+    return fusability(float_twin(model)) == (None,)
+
+
 @thorough
-@given(raw.reductions("MEAN").filter(lambda model: model.main.tensors[0].dims[-1] in (2, 3, 8)), raw.seeds)
-def test_mean(model: Model, seed: int) -> None:
+@given(st.sampled_from(["MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM"]).flatmap(raw.reductions).filter(is_held), raw.seeds)
+def test_reductions(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@thorough
+@given(raw_larger.transposed_convolutions(), raw.seeds)
+def test_transposed_convolutions(model: Model, seed: int) -> None:
     assert_same_floats(model, seed)
 
 
@@ -106,6 +117,7 @@ def test_concatenation(model: Model, seed: int) -> None:
 
 
 CURVES = {
+    **dict.fromkeys(("ABS", "COS", "EXP", "LOG", "NEG", "RSQRT", "SIN", "SQRT", "SQUARE"), None),
     "ELU": None,
     "HARD_SWISH": None,
     "LEAKY_RELU": ("LeakyReluOptions", {"alpha": 0.3}),

@@ -94,9 +94,20 @@ MOVES = (
 FULLY_CONNECTED = (StageKind.FULLY_CONNECTED, StageKind.FLOAT_FULLY_CONNECTED)
 """Kinds that sum over all pixels if their input has several."""
 
-_SUMMED = (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX, StageKind.FLOAT_GLOBAL_AVERAGE)
+_SUMMED = (
+    StageKind.GLOBAL_AVERAGE,
+    StageKind.GLOBAL_MAX,
+    StageKind.FLOAT_GLOBAL_AVERAGE,
+    StageKind.FLOAT_GLOBAL_REDUCE,
+)
 
-SPREADING = (StageKind.RESIZE, StageKind.FLOAT_RESIZE, StageKind.TRANSPOSE_CONV, StageKind.DEPTH_TO_SPACE)
+SPREADING = (
+    StageKind.RESIZE,
+    StageKind.FLOAT_RESIZE,
+    StageKind.TRANSPOSE_CONV,
+    StageKind.FLOAT_TRANSPOSE_CONV,
+    StageKind.DEPTH_TO_SPACE,
+)
 """Kinds whose dilation is the distance between input pixels, not between taps."""
 
 

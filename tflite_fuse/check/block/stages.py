@@ -39,6 +39,7 @@ _OF_ALL_PIXELS = (
     StageKind.GLOBAL_AVERAGE,
     StageKind.GLOBAL_MAX,
     StageKind.FLOAT_GLOBAL_AVERAGE,
+    StageKind.FLOAT_GLOBAL_REDUCE,
     *FULLY_CONNECTED,
 )
 

@@ -38,8 +38,8 @@ _ACTIVATED = OPERATIONS[:4]
 
 
 def computes(original: Original, step: Step) -> bool:
-    """Return whether a step's first operand and outputs are float32."""
-    tensors = (step.operand(0), *step.outputs)
+    """Return whether the operand a step computes with and its one output are float32."""
+    tensors = (step.operand(2 if step.name == "TRANSPOSE_CONV" else 0), *step.outputs)
     return len(tensors) == 2 and all(t >= 0 and original.tensors[t].type == TensorType.FLOAT32 for t in tensors)
 
 
@@ -76,10 +76,10 @@ def _images(original: Original, step: Step) -> tuple[Image, Image] | None:
 # ---- Layers with weights ----
 
 
-def _table(original: Original, step: Step, channels: int) -> bytes | None:
+def _table(original: Original, step: Step, channels: int, place: int = 2) -> bytes | None:
     """Return the bytes of the bounds, then of a bias for each channel, 0 if the operator has none."""
     bounds = _bounds(step)
-    bias = np.zeros(channels, "<f4") if step.operand(2) < 0 else _constant(original, step.operand(2))
+    bias = np.zeros(channels, "<f4") if step.operand(place) < 0 else _constant(original, step.operand(place))
     if bounds is None or bias is None or bias.size != channels:
         return None
     return struct.pack("<2f", *bounds) + bias.tobytes()
@@ -128,6 +128,26 @@ def _depthwise(original: Original, step: Step) -> Meaning | None:
     return _windowed(original, step, StageKind.FLOAT_DEPTHWISE, weights[0], weights.shape[1:3], multiplier)
 
 
+def _transposed(original: Original, step: Step) -> Meaning | None:
+    weights, source, output = (
+        _constant(original, step.operand(1)),
+        *map(original.image, (step.inputs[2], step.outputs[0])),
+    )
+    dims = [original.tensors[tensor].dims for tensor in (step.inputs[2], step.outputs[0])]
+    if weights is None or source is None or output is None or {len(each) for each in (*dims, weights.shape)} != {4}:
+        return None
+    if not _is_computed(original, step.inputs[2]) or (weights.shape[3], len(weights)) != (source[2], output[2]):
+        return None
+    kernel, table = (weights.shape[1], weights.shape[2]), _table(original, step, output[2], 3)
+    around = larger.spread_window(step, kernel, source, output)
+    if around is None or table is None:
+        return None
+    return Meaning(
+        step, StageKind.FLOAT_TRANSPOSE_CONV, (step.inputs[2],), step.outputs[0], (source,), output, kernel, (1, 1),
+        *around, rows=weights.tobytes(), table=table,
+    )  # fmt: skip
+
+
 def _fully_connected(original: Original, step: Step) -> Meaning | None:
     weights = _constant(original, step.operand(1))
     if weights is None or weights.ndim != 2 or step.number("weights_format"):
@@ -174,15 +194,27 @@ def _pool(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
     return pool
 
 
-def _mean(original: Original, step: Step) -> Meaning | None:
+REDUCTIONS = ("SUM", "MEAN", "REDUCE_MAX", "REDUCE_MIN")
+"""By their numbers in a stage's table."""
+
+_POOLS = {"MEAN": StageKind.FLOAT_AVERAGE_POOL, "REDUCE_MAX": StageKind.FLOAT_MAX_POOL}
+"""Of rows or columns alone."""
+
+
+def _reduction(original: Original, step: Step) -> Meaning | None:
     found = reduced(original, step)
-    if found is None or found.window is None or not _is_computed(original, step.operand(0)):
+    if found is None or not _is_computed(original, step.operand(0)):
         return None
-    table = struct.pack("<2f", -inf, inf)
-    if found.output[:2] == (1, 1):
-        return of_first(step, StageKind.FLOAT_GLOBAL_AVERAGE, (found.image,), found.output, table=table)
-    pool = of_first(step, StageKind.FLOAT_AVERAGE_POOL, (found.image,), found.output, table=table)
-    return replace(pool, kernel=found.window)
+    number, bounds = struct.pack("<i", REDUCTIONS.index(step.name)), struct.pack("<2f", -inf, inf)
+    if found.window is None:
+        return of_first(step, StageKind.FLOAT_CHANNEL_REDUCE, (found.image,), found.output, table=number)
+    if found.output[:2] != (1, 1):
+        if step.name not in _POOLS:
+            return None
+        return of_first(step, _POOLS[step.name], (found.image,), found.output, table=bounds, kernel=found.window)
+    if step.name == "MEAN":
+        return of_first(step, StageKind.FLOAT_GLOBAL_AVERAGE, (found.image,), found.output, table=bounds)
+    return of_first(step, StageKind.FLOAT_GLOBAL_REDUCE, (found.image,), found.output, table=number)
 
 
 # ---- Value by value ----
@@ -237,6 +269,10 @@ def _of_one(kind: StageKind, table: Callable[[Step], bytes]) -> Callable[[Origin
 
 def _curve(number: int, low: float, high: float) -> Callable[[Original, Step], Meaning | None]:
     return _of_one(StageKind.FLOAT_CURVE, lambda step: struct.pack("<i2f", number, low, high))
+
+
+LIBRARY_CURVES = ("LOGISTIC", "TANH", "ELU", "EXP", "LOG", "SQRT", "RSQRT", "SIN", "COS")
+"""By their numbers in a stage's table."""
 
 
 def _library(number: int) -> Callable[[Original, Step], Meaning | None]:
@@ -350,6 +386,9 @@ def _moved(rule: Callable[[Original, Step], Meaning | None]) -> Callable[[Origin
 
 RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     **dict.fromkeys(OPERATIONS, _operation),
+    **dict.fromkeys(REDUCTIONS, _reduction),
+    **{name: _library(number) for number, name in enumerate(LIBRARY_CURVES)},
+    "ABS": _curve(3, -inf, inf),
     "AVERAGE_POOL_2D": _pool(StageKind.FLOAT_AVERAGE_POOL),
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
@@ -358,14 +397,12 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "FULLY_CONNECTED": _fully_connected,
     "GATHER": _moved(larger.gathered),
     "MAX_POOL_2D": _pool(StageKind.FLOAT_MAX_POOL),
-    "MEAN": _mean,
     "MIRROR_PAD": _moved(larger.mirrored),
     "PAD": _pad,
     "PADV2": _pad,
-    "ELU": _library(2),
     "HARD_SWISH": _curve(2, -inf, inf),
     "LEAKY_RELU": _of_one(StageKind.FLOAT_CURVE, lambda step: struct.pack("<i2f", 1, _single(step, "alpha"), 0.0)),
-    "LOGISTIC": _library(0),
+    "NEG": _curve(4, -inf, inf),
     "RELU": _curve(0, 0.0, inf),
     "RELU6": _curve(0, 0.0, 6.0),
     "RESIZE_BILINEAR": _resized(interpolates=True),
@@ -373,8 +410,9 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "SLICE": _moved(larger.sliced),
     "SOFTMAX": _of_one(StageKind.FLOAT_SOFTMAX, lambda step: struct.pack("<f", _single(step, "beta"))),
     "SPACE_TO_DEPTH": _moved(larger.squares(StageKind.SPACE_TO_DEPTH)),
+    "SQUARE": _curve(5, -inf, inf),
     "STRIDED_SLICE": _moved(larger.sliced),
-    "TANH": _library(1),
     "TRANSPOSE": _moved(larger.planes),
+    "TRANSPOSE_CONV": _transposed,
 }
 """Operators on float32 that are stages of their own."""

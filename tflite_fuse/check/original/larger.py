@@ -17,7 +17,7 @@ from tflite_fuse.check.moves import is_followed, kept_parts, parts_of
 from tflite_fuse.check.original.meaning import Meaning, fused_clamp
 from tflite_fuse.check.original.operators import bias_of, filter_ratios, gather
 from tflite_fuse.check.original.scales import split_scale
-from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.check.original.values import Image, Original, Step
 from tflite_fuse.ir.enums import StageKind
 
 PIXEL = 1024
@@ -207,14 +207,32 @@ def transposed_convolution(original: Original, step: Step) -> Meaning | None:
     """Return the stage of a TRANSPOSE_CONV; operands are output shape, filter, input and an optional bias."""
     weights, source = original.weights(step.operand(1)), original.image(step.operand(2))
     output, clamp = original.image(step.outputs[0]), fused_clamp(original, step)
-    stride = (step.number("stride_h"), step.number("stride_w"))
-    if weights is None or source is None or output is None or clamp is None or weights.ndim != 4 or min(stride) < 1:
+    if weights is None or source is None or output is None or clamp is None or weights.ndim != 4:
         return None
     bias, ratios = bias_of(original, step, len(weights), 3), filter_ratios(original, step, len(weights), 2)
     if bias is None or ratios is None or weights.shape[3] != source[2] or len(weights) != output[2]:
         return None
     kernel = (int(weights.shape[1]), int(weights.shape[2]))
-    padding = []
+    around = spread_window(step, kernel, source, output)
+    if around is None:
+        return None
+    multiplier, shift = split_scale(ratios)
+    return Meaning(
+        step, StageKind.TRANSPOSE_CONV, (step.inputs[2],), step.outputs[0], (source,), output, kernel, (1, 1), *around,
+        1, clamp, weights, bias, multiplier, shift,
+    )  # fmt: skip
+
+
+def spread_window(
+    step: Step, kernel: tuple[int, int], source: Image, output: Image
+) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return how far apart a TRANSPOSE_CONV's input pixels lie, and the padding of its windows on them.
+
+    None if its options do not lead from the input's shape to the output's.
+    """
+    stride, padding = (step.number("stride_h"), step.number("stride_w")), []
+    if min(stride) < 1:
+        return None
     for axis in (0, 1):
         missing = 0
         if step.number("padding") == 0:
@@ -227,8 +245,4 @@ def transposed_convolution(original: Original, step: Step) -> Meaning | None:
         if size != source[axis]:
             return None
         padding.append(kernel[axis] - 1 - missing // 2)
-    multiplier, shift = split_scale(ratios)
-    return Meaning(
-        step, StageKind.TRANSPOSE_CONV, (step.inputs[2],), step.outputs[0], (source,), output, kernel, (1, 1), stride,
-        (padding[0], padding[1]), 1, clamp, weights, bias, multiplier, shift,
-    )  # fmt: skip
+    return stride, (padding[0], padding[1])

@@ -22,6 +22,7 @@ _BY_PLACE = (
     StageKind.RESIZE,
     StageKind.FLOAT_RESIZE,
     StageKind.TRANSPOSE_CONV,
+    StageKind.FLOAT_TRANSPOSE_CONV,
 )
 """Kinds whose window of one pixel is not at the output's position."""
 

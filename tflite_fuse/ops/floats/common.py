@@ -79,15 +79,15 @@ def float_weights(view: OperatorView, rank: int) -> Floats:
     return weights
 
 
-def float_bias(view: OperatorView, channels: int) -> Floats:
+def float_bias(view: OperatorView, channels: int, position: int = 2) -> Floats:
     """Return the bias, or zeros without one, which TFLM also adds.
 
     Raises:
         BlockError: it is not a constant of ``channels`` float32 values.
     """
-    if view.operand(2) < 0:
+    if view.operand(position) < 0:
         return np.zeros(channels, np.float32)
-    values = read_constant(view.model, view.operand(2), TensorType.FLOAT32, "bias")
+    values = read_constant(view.model, view.operand(position), TensorType.FLOAT32, "bias")
     if values.size != channels:
         raise BlockError(f"its bias has {values.size} values for {channels} output channels")
     return np.asarray(values.ravel())

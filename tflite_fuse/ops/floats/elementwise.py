@@ -222,10 +222,13 @@ class FloatCurve:
 
 _CURVE = Layout(FloatCurve, (Numbers("curve"), Numbers("low", None, "<f4"), Numbers("high", None, "<f4")))
 
-BOUNDED, LEAKY_RELU, HARD_SWISH = CURVES = range(3)
+BOUNDED, LEAKY_RELU, HARD_SWISH, ABS, NEG, SQUARE = CURVES = range(6)
 """Numbers of the curves in the table."""
 
 _RAMPS = {"RELU": (0.0, np.inf), "RELU6": (0.0, 6.0)}
+
+
+_PLAIN: Mapping[int, Callable[[Floats], Floats]] = {ABS: np.abs, NEG: np.negative, SQUARE: np.square}
 
 
 def _check_curve(check: StageCheck) -> None:
@@ -244,6 +247,8 @@ def _curve(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Fl
             zero, three, six = map(np.float32, (0, 3, 6))
             raised = np.where(zero < values + three, values + three, zero)
             return np.asarray(values * np.where(raised < six, raised, six) / six)
+        if found.curve in _PLAIN:
+            return np.asarray(_PLAIN[found.curve](values))
         return bounded(values, found.low, found.high)
 
 
@@ -256,14 +261,15 @@ def _lower_curve(parameters: Callable[[OperatorView], FloatCurve]) -> Callable[[
     return lower
 
 
-def _ramp(low: float, high: float) -> Callable[[OperatorView], FloatCurve]:
-    return lambda view: FloatCurve(BOUNDED, low, high)
+def _curved(curve: int, low: float, high: float) -> Callable[[OperatorView], FloatCurve]:
+    return lambda view: FloatCurve(curve, low, high)
 
 
 _CURVES: Mapping[str, Callable[[OperatorView], FloatCurve]] = {
-    **{name: _ramp(*bounds) for name, bounds in _RAMPS.items()},
+    **{name: _curved(BOUNDED, *bounds) for name, bounds in _RAMPS.items()},
+    **{name: _curved(curve, *ANY) for name, curve in (("ABS", ABS), ("NEG", NEG), ("SQUARE", SQUARE))},
     "LEAKY_RELU": lambda view: FloatCurve(LEAKY_RELU, float(np.float32(view.number("alpha"))), 0.0),
-    "HARD_SWISH": lambda view: FloatCurve(HARD_SWISH, *ANY),
+    "HARD_SWISH": _curved(HARD_SWISH, *ANY),
 }
 
 

@@ -7,7 +7,7 @@ in the last bit. The reference calls the library of this machine.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,8 +19,8 @@ from tflite_fuse.ops.floats.common import Floats
 from tflite_fuse.ops.floats.elementwise import alone_or_part
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, one_to_one
 
-LOGISTIC, TANH, ELU = range(3)
-"""Numbers of the curves in the table."""
+CURVES = ("LOGISTIC", "TANH", "ELU", "EXP", "LOG", "SQRT", "RSQRT", "SIN", "COS")
+"""Curves by their numbers in the table."""
 
 _FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
 """Bounds of the reference LOGISTIC: above the first it is 1, below the second exp of its input."""
@@ -47,7 +47,7 @@ def _called(name: str, values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class LibraryCurve:
-    """One of the curves LOGISTIC, TANH and ELU."""
+    """One of CURVES, by its number."""
 
     curve: int
 
@@ -58,18 +58,19 @@ _CURVE = Layout(LibraryCurve, (Numbers("curve"),))
 def _check(check: StageCheck) -> None:
     check.same_shape(check.sources[0])
     curve = parameters_of(check.stage, LibraryCurve).curve
-    check.require(curve in (LOGISTIC, TANH, ELU), f"computes curve {curve}")
+    check.require(0 <= curve < len(CURVES), f"computes curve {curve}")
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((_, values),) = operands
-    curve = parameters_of(stage, LibraryCurve).curve
-    if curve == TANH:
-        return _called("tanhf", values)
-    if curve == ELU:
+    name, one = CURVES[parameters_of(stage, LibraryCurve).curve], np.float32(1)
+    if name == "ELU":
         return np.where(values < 0, _called("expm1f", values), values)
-    one = np.float32(1)
     with np.errstate(all="ignore"):
+        if name == "RSQRT":
+            return np.asarray(one / _called("sqrtf", values))
+        if name != "LOGISTIC":
+            return _called(f"{name.lower()}f", values)
         inside = one / (one + _called("expf", -values))
         return np.where(values > _FLAT_ABOVE, one, np.where(values < _EXP_BELOW, _called("expf", values), inside))
 
@@ -146,10 +147,8 @@ FLOAT_SOFTMAX = Kind(
 
 KINDS = (FLOAT_LIBRARY_CURVE, FLOAT_SOFTMAX)
 
-_CURVES: Mapping[str, int] = {"LOGISTIC": LOGISTIC, "TANH": TANH, "ELU": ELU}
-
 LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
-    **{name: alone_or_part(name, _lowered_to(curve)) for name, curve in _CURVES.items()},
+    **{name: alone_or_part(name, _lowered_to(curve)) for curve, name in enumerate(CURVES)},
     "SOFTMAX": _lower_softmax,
 }
 """Operators of these kinds if they compute in float32."""

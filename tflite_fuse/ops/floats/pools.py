@@ -1,6 +1,6 @@
 """FLOAT_AVERAGE_POOL and FLOAT_MAX_POOL under a window, FLOAT_GLOBAL_AVERAGE over the whole map.
 
-An average is the sum, row by row, divided by the number of its values. A MEAN over rows or columns is a pool.
+An average is the sum, row by row, divided by the number of its values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from tflite_fuse.ops.entry import (
     parameters_of,
 )
 from tflite_fuse.ops.floats.common import (
-    ANY,
     BOUNDS,
     FLOAT_BYTES,
     FloatBounds,
@@ -38,7 +37,6 @@ from tflite_fuse.ops.floats.common import (
     outside,
 )
 from tflite_fuse.ops.kinds.pools import check_pool, covers
-from tflite_fuse.ops.lowering.movement import read_reduction
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, window_fit, window_padding
 from tflite_fuse.ops.weighted.sums import taps
 
@@ -137,22 +135,10 @@ def _global_average(stage: Stage, operands: Sequence[Operand], output: BlockTens
 
 
 @counted("float summed", "float values")
-def _global_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+def global_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """Return how many values are summed, and a result for each channel, whatever the runs."""
     source = tensors[stage.inputs[0]]
     return {"float summed": source.pixels * source.channels, "float values": source.channels}
-
-
-def _mean(view: OperatorView) -> Lowered:
-    """Lower MEAN over the whole map to an accumulator, over rows or columns to a pool."""
-    found = read_reduction(view, view.same())
-    source, output = found.source, found.output
-    if found.channels:
-        raise BlockError("it averages channels of float32")
-    if found.shape[:2] == (1, 1):
-        stage = Stage(StageKind.FLOAT_GLOBAL_AVERAGE, (), -1, parameters=FloatBounds(*ANY))
-        return Lowered(stage, (source,), output, found.shape, Fit.PIXELS)
-    stage = Stage(StageKind.FLOAT_AVERAGE_POOL, (), -1, kernel_size=found.window, parameters=FloatBounds(*ANY))
-    return Lowered(stage, (source,), output, found.shape)
 
 
 FLOAT_GLOBAL_AVERAGE = Kind(
@@ -165,7 +151,7 @@ FLOAT_GLOBAL_AVERAGE = Kind(
     reference=_global_average,
     encode_table=BOUNDS.encode,
     decode_table=BOUNDS.decode,
-    work=_global_work,
+    work=global_work,
 )
 
 KINDS = (FLOAT_AVERAGE_POOL, FLOAT_MAX_POOL, FLOAT_GLOBAL_AVERAGE)
@@ -173,6 +159,5 @@ KINDS = (FLOAT_AVERAGE_POOL, FLOAT_MAX_POOL, FLOAT_GLOBAL_AVERAGE)
 LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
     "AVERAGE_POOL_2D": _pool(StageKind.FLOAT_AVERAGE_POOL),
     "MAX_POOL_2D": _pool(StageKind.FLOAT_MAX_POOL),
-    "MEAN": _mean,
 }
 """Operators of these kinds if they compute in float32."""

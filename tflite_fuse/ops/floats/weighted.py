@@ -1,4 +1,4 @@
-"""Layers with float32 weights: FLOAT_CONV, FLOAT_DEPTHWISE and FLOAT_FULLY_CONNECTED.
+"""Layers with float32 weights: FLOAT_CONV, FLOAT_TRANSPOSE_CONV, FLOAT_DEPTHWISE and FLOAT_FULLY_CONNECTED.
 
 Each output is one sum of products over the window's rows, columns and input channels, in that order, and then of the
 bias. Taps outside the image are skipped, because an infinite weight times zero would be NaN.
@@ -42,7 +42,17 @@ from tflite_fuse.ops.floats.common import (
     float_weights,
     outside,
 )
-from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, window_fit, window_padding
+from tflite_fuse.ops.lowering.operands import read_moved
+from tflite_fuse.ops.lowering.view import (
+    Fit,
+    Lowered,
+    OperatorView,
+    by_value,
+    four_dimensional,
+    transposed_padding,
+    window_fit,
+    window_padding,
+)
 from tflite_fuse.ops.weighted.sums import taps
 from tflite_fuse.units import round_up
 
@@ -133,8 +143,8 @@ def _window(
     return Lowered(stage, (source,), output, output.shape, window_fit(stage), folds_padding=folds)
 
 
-def _constants(view: OperatorView, weights: Floats, channels: int) -> FloatWeights:
-    bias = float_bias(view, channels).astype("<f4").tobytes()
+def _constants(view: OperatorView, weights: Floats, channels: int, bias_at: int = 2) -> FloatWeights:
+    bias = float_bias(view, channels, bias_at).astype("<f4").tobytes()
     return FloatWeights(*float_bounds(view), bias, np.ascontiguousarray(weights, "<f4").tobytes())
 
 
@@ -153,13 +163,18 @@ def _inside(stage: Stage, values: Floats, output: BlockTensor) -> list[np.ndarra
 
 def _conv(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((tensor, values),) = operands
-    weights, sums = _weights(stage, _conv_shape(stage, tensor, output)), _zeros(output)
+    weights = _weights(stage, _conv_shape(stage, tensor, output))
+    return _convolved(stage, values, _inside(stage, values, output), weights, output)
+
+
+def _convolved(stage: Stage, values: Floats, inside: list[np.ndarray], weights: Floats, output: BlockTensor) -> Floats:
+    """Sums over taps, row by row, then input channels; of each tap where it lies on a pixel."""
+    sums = _zeros(output)
     with np.errstate(all="ignore"):
-        seen_and_inside = zip(taps(stage, values, output, fill=0), _inside(stage, values, output), strict=True)
-        for (ky, kx, seen), inside in seen_and_inside:
-            for channel in range(tensor.channels):
+        for (ky, kx, seen), there in zip(taps(stage, values, output, fill=0), inside, strict=True):
+            for channel in range(values.shape[2]):
                 products = seen[:, :, channel, None] * weights[:, ky, kx, channel]
-                np.add(sums, products, out=sums, where=inside)
+                np.add(sums, products, out=sums, where=there)
         return _finish(stage, sums)
 
 
@@ -211,6 +226,71 @@ FLOAT_CONV = Kind(
     decode_table=_decoded(_conv_shape),
     macs=_products,
     work=_conv_work,
+)
+
+# ---- FLOAT_TRANSPOSE_CONV ----
+
+
+def _check_transposed(check: StageCheck) -> None:
+    _check(check, _conv_shape)
+    check.require(check.stage.stride == (1, 1), "steps over its output")
+
+
+def _transposed(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
+    """TFLM adds every input pixel into the outputs its filter reaches: a convolution of the pixels spread out."""
+    ((tensor, values),) = operands
+    (down, across), (height, width, channels) = stage.spread, values.shape
+    spread = np.zeros(((height - 1) * down + 1, (width - 1) * across + 1, channels + 1), np.float32)
+    spread[::down, ::across, :-1], spread[::down, ::across, -1] = values, 1
+    there = [seen[:, :, -1:] > 0 for _, _, seen in taps(stage, spread, output, fill=0)]
+    weights = _weights(stage, _conv_shape(stage, tensor, output))[:, ::-1, ::-1]
+    return _convolved(stage, spread[:, :, :-1], there, weights, output)
+
+
+def _mean_macs(stage: Stage, tensors: Tensors) -> int:
+    """On average: the filter's taps are shared out among so many neighbouring output pixels."""
+    return _products(stage, tensors) // prod(stage.spread)
+
+
+@counted("float dense macs", "float outputs")
+def _transposed_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
+    """One output after the other, as a layer that is fully connected sums."""
+    pixels = pixels_of(runs)
+    outputs = pixels * tensors[stage.output].channels
+    return {"float dense macs": pixels * _mean_macs(stage, tensors), "float outputs": outputs}
+
+
+def _lower_transposed(view: OperatorView) -> Lowered:
+    """TRANSPOSE_CONV: operands are the output's shape, the filter, the input, and perhaps a bias."""
+    source, output = four_dimensional(*(read_moved(view.model, index) for index in (view.operand(2), view.output)))
+    weights = float_weights(view, 4)
+    channels, tall, wide, depth = weights.shape
+    if not (source.is_real and output.is_real and depth == source.shape[2] and channels == output.shape[2]):
+        raise BlockError(f"its filters map {depth} to {channels} channels of float32, its tensors have others")
+    stage = Stage(
+        StageKind.FLOAT_TRANSPOSE_CONV,
+        (),
+        -1,
+        kernel_size=(tall, wide),
+        spread=view.positive("stride_h", "stride_w"),
+        padding=transposed_padding(view, source, output, (tall, wide)),
+        parameters=_constants(view, weights, channels, 3),
+    )
+    return Lowered(stage, (source,), output, output.shape)
+
+
+FLOAT_TRANSPOSE_CONV = Kind(
+    StageKind.FLOAT_TRANSPOSE_CONV,
+    window=Window.SPREAD,
+    reads_real=True,
+    writes_real=True,
+    outside=outside,
+    check=_check_transposed,
+    reference=_transposed,
+    encode_table=_encode,
+    decode_table=_decoded(_conv_shape),
+    macs=_mean_macs,
+    work=_transposed_work,
 )
 
 # ---- FLOAT_DEPTHWISE ----
@@ -348,11 +428,12 @@ FLOAT_FULLY_CONNECTED = Kind(
     work=_dense_work,
 )
 
-KINDS = (FLOAT_CONV, FLOAT_DEPTHWISE, FLOAT_FULLY_CONNECTED)
+KINDS = (FLOAT_CONV, FLOAT_TRANSPOSE_CONV, FLOAT_DEPTHWISE, FLOAT_FULLY_CONNECTED)
 
 LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
     "CONV_2D": _lower_conv,
     "DEPTHWISE_CONV_2D": _lower_depthwise,
     "FULLY_CONNECTED": _lower_dense,
+    "TRANSPOSE_CONV": _lower_transposed,
 }
 """Operators of these kinds if they compute in float32."""

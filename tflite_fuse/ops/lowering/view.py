@@ -288,6 +288,25 @@ def window_padding(view: OperatorView, source: Activation, output: Activation, s
     return before[0], before[1]
 
 
+def transposed_padding(
+    view: OperatorView, source: Activation, output: Activation, kernel: tuple[int, int]
+) -> tuple[int, int]:
+    """Return (top, left) padding of a TRANSPOSE_CONV's windows on the input's pixels spread out.
+
+    Raises:
+        BlockError: the operator's options do not lead from the input's shape to the output's.
+    """
+    padding = []
+    strides = view.positive("stride_h", "stride_w")
+    for size, length, taps, stride in zip(output.shape[:2], source.shape[:2], kernel, strides, strict=True):
+        same = view.option("padding") == SAME
+        expected, before = same_padding(size, taps, stride) if same else ((size - taps) // stride + 1, 0)
+        if expected != length:
+            raise BlockError(f"its output {output.name} of {size} rows or columns does not come from {length}")
+        padding.append(taps - 1 - before)
+    return padding[0], padding[1]
+
+
 def window_fit(stage: Stage) -> Fit:
     """Return PIXELS for 1x1 windows with stride 1, which do not depend on the arrangement of pixels, else EXACT."""
     return Fit.PIXELS if stage.kernel_size == stage.stride == (1, 1) else Fit.EXACT

@@ -35,7 +35,7 @@ from tflite_fuse.ops.entry import (
 )
 from tflite_fuse.ops.lowering.operands import read_bias, read_filter
 from tflite_fuse.ops.lowering.requantization import convolution_requantization, fully_connected_requantization
-from tflite_fuse.ops.lowering.view import SAME, Fit, Lowered, OperatorView, by_value, same_padding
+from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, transposed_padding
 from tflite_fuse.ops.weighted.sums import (
     add_bias,
     check_weights,
@@ -332,24 +332,16 @@ def _lower_transposed(view: OperatorView) -> Lowered:
     source, output = view.image(2)
     weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=4)
     channels, tall, wide, depth = weights.shape
-    strides = view.positive("stride_h", "stride_w")
     if depth != source.shape[2] or channels != output.shape[2]:
         raise BlockError(f"its filters map {depth} to {channels} channels, its tensors have others")
-    padding = []
-    for size, length, kernel, stride in zip(output.shape[:2], source.shape[:2], (tall, wide), strides, strict=True):
-        same = view.option("padding") == SAME
-        expected, before = same_padding(size, kernel, stride) if same else ((size - kernel) // stride + 1, 0)
-        if expected != length:
-            raise BlockError(f"its output {output.name} of {size} rows or columns does not come from {length}")
-        padding.append(kernel - 1 - before)
     low, high = view.clamp(output)
     stage = Stage(
         StageKind.TRANSPOSE_CONV,
         (),
         -1,
         kernel_size=(tall, wide),
-        spread=strides,
-        padding=(padding[0], padding[1]),
+        spread=view.positive("stride_h", "stride_w"),
+        padding=transposed_padding(view, source, output, (tall, wide)),
         activation_min=low,
         activation_max=high,
         weights=np.ascontiguousarray(weights),

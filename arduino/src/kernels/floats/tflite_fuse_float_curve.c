@@ -1,7 +1,9 @@
 /* Functions of one float32 value that need no function of the C library. */
+#include <math.h>
+
 #include "tflite_fuse_floats.h"
 
-enum { BOUNDS, LEAKY_RELU, HARD_SWISH, CURVES };
+enum { BOUNDS, LEAKY_RELU, HARD_SWISH, ABS, NEG, SQUARE, CURVES };
 
 typedef struct {
   int32_t curve;
@@ -19,6 +21,12 @@ static inline float result_of(int32_t curve, float value, tflite_fuse_bounds bou
       return value > 0 ? value : value * bounds.low;
     case HARD_SWISH:
       return hard_swish(value);
+    case ABS:
+      return fabsf(value);
+    case NEG:
+      return -value;
+    case SQUARE:
+      return value * value;
     default:
       return tflite_fuse_bounded(value, bounds);
   }

@@ -1,9 +1,9 @@
 /* Functions of one float32 value as the C library has them: the same bits as TFLM's with the same library. */
 #include <math.h>
 
-#include "tflite_fuse_floats.h"
+#include "../tflite_fuse_floats.h"
 
-enum { LOGISTIC, TANH, ELU, CURVES };
+enum { LOGISTIC, TANH, ELU, EXP, LOG, SQRT, RSQRT, SIN, COS, CURVES };
 
 /* As TFLM has it: beyond these numbers the sum would not change, or overflow on some cores. */
 static float logistic(float value) {
@@ -19,6 +19,18 @@ static float result_of(int32_t curve, float value) {
       return logistic(value);
     case TANH:
       return tanhf(value);
+    case EXP:
+      return expf(value);
+    case LOG:
+      return logf(value);
+    case SQRT:
+      return sqrtf(value);
+    case RSQRT:
+      return 1.0F / sqrtf(value);
+    case SIN:
+      return sinf(value);
+    case COS:
+      return cosf(value);
     default:
       return value < 0 ? expm1f(value) : value;
   }

@@ -2,7 +2,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "tflite_fuse_floats.h"
+#include "../tflite_fuse_floats.h"
 
 static void softmax(const tflite_fuse_call* call) {
   const float factor = *(const float*)call->table;
