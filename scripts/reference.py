@@ -24,9 +24,7 @@ import typer
 import tflite_fuse
 from tflite_fuse import errors
 from tflite_fuse.cli import app
-from tflite_fuse.ops.kinds.lookup import FUNCTIONS
-from tflite_fuse.ops.kinds.real import REAL_OPERATORS
-from tflite_fuse.ops.table import FLOAT_LOWERINGS, FLOAT_OPERATORS, KINDS, LOWERINGS
+from tflite_fuse.ops.table import KINDS, LOWERINGS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -49,25 +47,17 @@ def pages() -> dict[str, str]:
 
 
 def operators() -> str:
-    """What blocks hold: TFLite's operators by the kind of stage they become, and the kinds by number."""
+    """What stages compute: TFLite's operators on int8 by the kind they become, and the kinds by number."""
     by_kind: dict[str, list[str]] = {}
-    named = sorted({name for name in (*LOWERINGS, *FLOAT_LOWERINGS) if not name.startswith("CUSTOM:")})
     for name in sorted(LOWERINGS):
         if not name.startswith("CUSTOM:"):
             kinds = [kind.number.name for kind in KINDS.values() if name in kind.lowerings]
             by_kind.setdefault(", ".join(kinds) or "none: only renames bytes", []).append(name)
     lines = [
-        "# Operators that blocks hold",
+        "# Kinds of stages",
         "",
-        "An operator of TensorFlow Lite becomes a stage of one of these kinds. Some forms of an operator stay outside"
-        " (dynamic shapes, other types, rare options): `inspect` names each with its reason.",
-        "",
-        "A block computes an operator as a stage, or as a table where it is a function of one int8 value; all else runs"
-        " around the blocks. On float32 a table stands between a DEQUANTIZE and a QUANTIZE.",
-        "",
-        "| operator | int8 | float32 |",
-        "|---|---|---|",
-        *(f"| {name} | {_on_int8(name)} | {_on_float32(name)} |" for name in named),
+        "An operator of TensorFlow Lite becomes a stage of one of these kinds;"
+        " [which operators](../operators.md) blocks hold on which type is a page of its own.",
         "",
         "| kind of stage on int8 | operators |",
         "|---|---|",
@@ -83,17 +73,6 @@ def operators() -> str:
         inputs = f"{least}" if least == most else f"{least} to {most}"
         lines.append(f"| {int(number)} | {number.name} | {inputs} | {kind.window.value} |")
     return _text(lines)
-
-
-def _on_int8(name: str) -> str:
-    if name in FUNCTIONS:
-        return "table"
-    return "block" if name in LOWERINGS else "around"
-
-
-def _on_float32(name: str) -> str:
-    ways = [way for way, names in (("block", FLOAT_OPERATORS), ("table", REAL_OPERATORS)) if name in names]
-    return ", ".join(ways) or ("at its border" if name in FLOAT_LOWERINGS else "around")
 
 
 # ---- commands ----

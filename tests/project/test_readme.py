@@ -1,4 +1,4 @@
-"""The README says what the code does: operators, options, links, marks of what scripts write."""
+"""Pages say what the code does: operators, options, links, marks of what scripts write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 import tflite_fuse
 from scripts.bench_readme import MODELS, row
 from scripts.readme import part
-from scripts.write_operators import operators
+from scripts.write_operators import PAGE, operators
 from tests.conftest import SHARED_MODELS
 from tflite_fuse.cli import app
 from tflite_fuse.data import SAMPLE_MODEL
@@ -28,7 +28,7 @@ PAGES = (
 
 
 def test_the_operators_listed_are_those_of_the_table_of_kinds() -> None:
-    assert part("operators") == operators(), "run scripts/write_operators.py"
+    assert part("operators", PAGE) == operators(), "run scripts/write_operators.py"
 
 
 @pytest.mark.parametrize("name", ["table", "speed"])
