@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tflite_fuse
+from scripts.zoo.float_twin import float_from
 from tests.builders.mixed import mixed_models
-from tflite_fuse import Goal, LimitError
+from tflite_fuse import Goal, LimitError, ModelError
 from tflite_fuse.model.file import Model, serialize_model
 from tflite_fuse.runtime import tflm
 
@@ -31,4 +32,20 @@ def test_random_networks_keep_their_bytes(model: Model, mode: str, goal: Goal | 
         assert mode != "resident" or int8_io
         return
     assert report.verified is not None and report.verified.bit_exact
+    assert report.after.arena_bytes <= report.before.arena_bytes
+
+
+@settings(max_examples=10)
+@given(model=mixed_models(), share=st.floats(0, 1), mode=st.sampled_from(["resident", "streamed"]))
+def test_networks_on_float32_from_some_operator_on_keep_their_bytes(model: Model, share: float, mode: str) -> None:
+    mixed = float_from(model, int(share * len(model.main.operators)))
+    try:
+        report = tflite_fuse.rewrite(serialize_model(mixed), input_mode=mode, inputs=4).report
+    except LimitError:
+        assert mode != "resident"
+        return
+    except ModelError as error:
+        assert "cannot load" in str(error)
+        return
+    assert report.verified is None or report.verified.bit_exact
     assert report.after.arena_bytes <= report.before.arena_bytes

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflite_fuse.errors import ModelError
-from tflite_fuse.model.edit import prune
+from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Buffer, Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
@@ -68,3 +68,36 @@ def _joined(model: Model) -> tuple[tuple[Operator, ...], dict[int, int]]:
         else:
             kept.append(replace(operator, inputs=inputs))
     return tuple(kept), instead
+
+
+def float_from(model: Model, first: int) -> Model:
+    """Return a quantized model whose operators from number ``first`` on compute on float32, behind DEQUANTIZEs.
+
+    Operators between two scales or types are gone among those.
+    """
+    model, code = add_operator_code(model, builtin="DEQUANTIZE", version=2)
+    graph, operators, real = model.main, list(model.main.operators[:first]), dict[int, int]()
+    for operator in graph.operators[first:]:
+        for index in operator.inputs or ():
+            described = graph.tensors[max(index, 0)]
+            if index < 0 or index in real or described.type not in _DTYPES or described.quantization is None:
+                continue
+            data = model.buffers[described.buffer].data
+            model, buffer = add_buffer(model, _dequantized(described, data)) if data else (model, 0)
+            model, real[index] = _as_float(model, described, buffer)
+            if not data:
+                operators.append(Operator(code, (index,), (real[index],)))
+        inputs, written = tuple(real.get(index, index) for index in operator.inputs or ()), operator.outputs or ()
+        if operator_name(model, operator) in _BETWEEN_TYPES:
+            real[written[0]] = inputs[0]
+            continue
+        for index in written:
+            model, real[index] = _as_float(model, graph.tensors[index], 0)
+        operators.append(replace(operator, inputs=inputs, outputs=tuple(real[index] for index in written)))
+    outputs = tuple(real.get(index, index) for index in graph.outputs)
+    mixed = replace(model.main, operators=tuple(operators), outputs=outputs)
+    return prune(replace(model, subgraphs=(mixed,), signature_defs=None, metadata=None))
+
+
+def _as_float(model: Model, tensor: Tensor, buffer: int) -> tuple[Model, int]:
+    return add_tensor(model, replace(tensor, type=TensorType.FLOAT32, buffer=buffer, quantization=None))

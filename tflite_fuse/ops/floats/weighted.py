@@ -384,13 +384,12 @@ def _dense_macs(stage: Stage, tensors: Tensors) -> int:
     return prod(_dense_shape(stage, tensors[stage.inputs[0]], tensors[stage.output]))
 
 
-@counted("float dense macs", "float macs", "float taps", "float outputs")
+@counted("float macs", "float taps", "float outputs")
 def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    """Return the counts; a single pixel is a convolution, several pixels have a kernel of their own."""
-    source = tensors[stage.inputs[0]]
-    if source.pixels == 1:
-        return _conv_counts(stage, tensors, pixels_of(runs), source.channels)
-    return {"float dense macs": _dense_macs(stage, tensors), "float outputs": tensors[stage.output].channels}
+    """Return the counts of a convolution whose taps are the input's pixels."""
+    source, output = tensors[stage.inputs[0]], tensors[stage.output]
+    counts = _conv_counts(stage, tensors, source.pixels, source.channels)
+    return {**counts, "float outputs": output.channels}
 
 
 def _lower_dense(view: OperatorView) -> Lowered:

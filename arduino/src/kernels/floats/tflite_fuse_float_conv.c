@@ -3,32 +3,23 @@
  * zero times a weight that is infinite would be no number. */
 #include "tflite_fuse_floats.h"
 
-enum { TOGETHER = 4 /* output channels: five loads feed four products */ };
-
-/* Channels c ... c + TOGETHER - 1 of one pixel; of what is too much the last channel is computed again. */
-static void sum_channels(const tflite_fuse_call* call, const int8_t* const* window, const float* const* filters,
+/* Channels c ... c + TFLITE_FUSE_TOGETHER - 1 of one pixel; of what is too much the last channel is computed again. */
+static void sum_channels(const tflite_fuse_call* call, const int8_t* const* window, const float** filters,
                          float* sums) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t depth = call->inputs[0]->channels;
-  const float *w0 = filters[0], *w1 = filters[1], *w2 = filters[2], *w3 = filters[3];
-  float a0 = 0, a1 = 0, a2 = 0, a3 = 0;
   for (int32_t ky = 0; ky < stage->kernel_height; ++ky, window += call->columns) {
     const int8_t* const* tap = window;
     for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += tflite_fuse_to_next_tap(stage)) {
       if (*tap == call->pad) {
-        w0 += depth, w1 += depth, w2 += depth, w3 += depth;
-        continue;
-      }
-      const float* x = tflite_fuse_floats_at(*tap);
-      for (const float* end = x + depth; x != end; ++x) {
-        a0 = tflite_fuse_add_product(a0, *x, *w0++);
-        a1 = tflite_fuse_add_product(a1, *x, *w1++);
-        a2 = tflite_fuse_add_product(a2, *x, *w2++);
-        a3 = tflite_fuse_add_product(a3, *x, *w3++);
+        for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER; ++k) {
+          filters[k] += depth;
+        }
+      } else {
+        tflite_fuse_add_products(tflite_fuse_floats_at(*tap), depth, filters, sums);
       }
     }
   }
-  sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
 }
 
 void tflite_fuse_float_conv(const tflite_fuse_call* call) {
@@ -40,14 +31,14 @@ void tflite_fuse_float_conv(const tflite_fuse_call* call) {
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* const* window = call->windows[0] + i * stage->stride_width;
     float* output = (float*)(void*)call->outputs[i];
-    for (int32_t c = 0; c < channels; c += TOGETHER) {
-      const float* filters[TOGETHER];
-      float sums[TOGETHER];
-      for (int32_t k = 0; k < TOGETHER; ++k) {
+    for (int32_t c = 0; c < channels; c += TFLITE_FUSE_TOGETHER) {
+      const float* filters[TFLITE_FUSE_TOGETHER];
+      float sums[TFLITE_FUSE_TOGETHER] = {0};
+      for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER; ++k) {
         filters[k] = weights + (size_t)tflite_fuse_min(c + k, channels - 1) * filter;
       }
       sum_channels(call, window, filters, sums);
-      for (int32_t k = 0; k < TOGETHER && c + k < channels; ++k) {
+      for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER && c + k < channels; ++k) {
         output[c + k] = tflite_fuse_bounded(sums[k] + table->bias[c + k], table->bounds);
       }
     }

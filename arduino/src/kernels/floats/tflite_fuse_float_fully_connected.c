@@ -4,19 +4,23 @@
 
 static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   float* channel_sum = sums;
-  const int32_t depth = call->inputs[0]->channels;
+  const int32_t depth = call->inputs[0]->channels, channels = call->output->channels;
   const size_t filter = (size_t)tflite_fuse_pixels(call->inputs[0]) * (size_t)depth;
   const float* weights = tflite_fuse_floats_at(call->weights) + (size_t)position * (size_t)depth;
-  for (int32_t c = 0; c < call->output->channels; ++c, weights += filter) {
-    const float* w = weights;
-    float total = channel_sum[c];
-    for (int32_t i = 0; i < call->count; ++i) {
-      const float* x = tflite_fuse_floats_at(call->windows[0][i]);
-      for (const float* end = x + depth; x != end; ++x) {
-        total = tflite_fuse_add_product(total, *x, *w++);
-      }
+  for (int32_t c = 0; c < channels; c += TFLITE_FUSE_TOGETHER) {
+    const float* filters[TFLITE_FUSE_TOGETHER];
+    float totals[TFLITE_FUSE_TOGETHER];
+    for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER; ++k) { /* of what is too much the last channel again */
+      const int32_t channel = tflite_fuse_min(c + k, channels - 1);
+      filters[k] = weights + (size_t)channel * filter;
+      totals[k] = channel_sum[channel];
     }
-    channel_sum[c] = total;
+    for (int32_t i = 0; i < call->count; ++i) {
+      tflite_fuse_add_products(tflite_fuse_floats_at(call->windows[0][i]), depth, filters, totals);
+    }
+    for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER && c + k < channels; ++k) {
+      channel_sum[c + k] = totals[k];
+    }
   }
 }
 

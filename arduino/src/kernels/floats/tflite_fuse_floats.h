@@ -33,6 +33,22 @@ static inline float tflite_fuse_add_product(float sum, float a, float b) {
   return sum + product;
 }
 
+enum { TFLITE_FUSE_TOGETHER = 4 /* output channels: five loads feed four products */ };
+
+/* Adds the products of `count` values with those of each of four filters to four sums; filters move on. */
+static inline void tflite_fuse_add_products(const float* values, int32_t count, const float** filters, float* sums) {
+  const float *w0 = filters[0], *w1 = filters[1], *w2 = filters[2], *w3 = filters[3];
+  float a0 = sums[0], a1 = sums[1], a2 = sums[2], a3 = sums[3];
+  for (const float* end = values + count; values != end; ++values) {
+    a0 = tflite_fuse_add_product(a0, *values, *w0++);
+    a1 = tflite_fuse_add_product(a1, *values, *w1++);
+    a2 = tflite_fuse_add_product(a2, *values, *w2++);
+    a3 = tflite_fuse_add_product(a3, *values, *w3++);
+  }
+  sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
+  filters[0] = w0, filters[1] = w1, filters[2] = w2, filters[3] = w3;
+}
+
 /* Elements of a pixel, whose address is a multiple of 4. */
 static inline const float* tflite_fuse_floats_at(const int8_t* pixel) { return (const float*)(const void*)pixel; }
 
