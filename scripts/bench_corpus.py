@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Rewrite and verify every model of a folder, and print what came of each.
+"""Rewrite and verify every model of a folder, and print a row of results for each.
 
     scripts/bench_corpus.py DIR [--inputs 4] [--time-limit SECONDS] [--model-limit 600]
 
-Searches take the work they take by default, unless a time limit is given: then the figures depend on the machine.
+Searches have their default budgets of work; with a time limit the figures depend on the machine.
 
-Columns: the arena before, after, and with streamed inputs (bytes to allocate); before over after;
-whether TensorFlow Lite Micro gave the same bytes; the ceiling, which is before over input and tail, as a resident input
-and the runtime's own data cannot go; how long both rewrites took; and what most operators that stayed outside blocks
-gave as reason. Under the table stand the geometric means over models with int8 or uint8 input and at least one block,
-what took longest, and for each kind of operator outside blocks the reason, in how many models, and the bytes it writes.
-Nothing is written.
+Columns: the arena before, after, and with streamed inputs (bytes to allocate); before over after; whether TensorFlow
+Lite Micro gave the same bytes; the ceiling, which is before over input and tail, because a resident input and the
+runtime's own data stay; seconds of both rewrites; and the most frequent reason of operators outside blocks. Below the
+table: the geometric means over models with int8 or uint8 input and at least one block, the slowest models, and for each
+kind of operator outside blocks the reason, the number of models, and the bytes it writes. Nothing is written.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Instructions per inference on emulated microcontrollers: bench_device.py [MODEL ...] [--target NAME] [--json].
 
-Every model (default: those of ``shared/models`` beside the project that have published figures, and the bundled
-sample) is rewritten as ``tflite-fuse rewrite --target`` does for each core, without recompute. Its blocks run
-bare-metal in QEMU, one instruction counted as one whatever it does; outputs are compared with the unfused model's in
-TensorFlow Lite Micro on this machine. Operators at the ends that no block can hold (the DEQUANTIZE of vww1) are left
-out of ours. Of models that keep variables, as wake words do, steps are counted: the mean over ``--inputs`` of them.
-Exit codes: 0 done, 1 an output differs, 2 bad usage or a tool is missing.
+Every model (default: those of ``shared/models`` beside the project that have published figures, and the bundled sample)
+is rewritten as by ``tflite-fuse rewrite --target`` for each core, without recompute. Its blocks run bare-metal in QEMU,
+which counts every instruction as one; outputs are compared with the unfused model's in TensorFlow Lite Micro on this
+machine. Operators at the ends that no block can hold (the DEQUANTIZE of vww1) are not counted for us. For models with
+variables, such as wake words, the mean over ``--inputs`` time steps is counted. Exit codes: 0 done, 1 an output
+differs, 2 bad usage or a tool is missing.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Exports of whole models, tried: bench_exports.py [MODEL ...] [--target NAME] [--json] [--told FILE] [--write].
+"""Test exports of whole models: bench_exports.py [MODEL ...] [--target NAME] [--json] [--told FILE] [--write].
 
-Every model (default: the bundled sample and those of ``shared/models`` beside the project) is rewritten as
-``tflite-fuse rewrite`` does by default and exported in every format. Said is the arena each declares for the runtime
-and the kernels its format names, or why the format cannot carry the model. Plain C is compiled for every emulated core
-as it is, but for its main program, and run on one input: outputs are compared with the original's in TensorFlow Lite
-Micro on this machine, and arenas of all small sizes from 0 bytes on, and of those just below the declared, have to be
-refused, and so have changed bits of options and constants. Formats with TFLM are written, not run.
-``--told`` takes what ``--json`` printed before instead of running anything: all models on all cores take an hour.
-Exit codes: 0 all that could be exported is right, 1 something is not, 2 bad usage or a tool is missing.
+Every model (default: the bundled sample and those of ``shared/models`` beside the project) is rewritten by default and
+exported in every format. Printed is the arena that each declares for the runtime and kernels of its format, or why the
+format does not support the model. Plain C is compiled for every emulated core, with another main program, and run on
+one input: outputs are compared with the original's in TensorFlow Lite Micro on this machine; arenas of all small sizes
+from 0 bytes on, and of sizes just below the declared one, must be refused, and so must changed bits of options and
+constants. Formats with TFLM are written, not run. ``--told`` reads the results that ``--json`` printed before, because
+all models on all cores take an hour. Exit codes: 0 every possible export is right, 1 an export is wrong, 2 bad usage or
+a tool is missing.
 """
 
 from __future__ import annotations

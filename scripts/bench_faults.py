@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Inferences on 1 to 8 worker processes over TCP while messages and processes suffer; print how each ended.
+"""Inferences on 1 to 8 worker processes over TCP under injected faults; prints the outcome of each.
 
     bench_faults.py --inferences 1000
 
 Every inference has one kind of fault (WORDS of tests/split/cluster/campaign.py), at moments of a seeded generator. It
-must end in the bytes of TensorFlow Lite Micro or in an error that names a device. Exit code 1 if one did not.
+must end with the bytes of TensorFlow Lite Micro or with an error that names a device. Exit code 1 if one did not.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What float32 networks gain: bench_floats.py [--write] [MODEL ...].
+"""Arenas of float32 networks before and after: bench_floats.py [--write] [MODEL ...].
 
-Every model is an int8 .tflite file (default: five of ``shared/models`` beside the project). Its float32 twin, as
-``scripts/build_model.py --float32`` makes it, is rewritten with the input in the arena and streamed; both are compared
-with the twin in TensorFlow Lite Micro. Where a streamed input would make it larger, the mean counts the arena with it.
+Every model is an int8 .tflite file (default: five of ``shared/models`` beside the project). Its float32 twin, made by
+``scripts/build_model.py --float32``, is rewritten with the input in the arena and streamed; both are compared with the
+twin in TensorFlow Lite Micro. If a streamed input would make the model larger, the mean counts the resident one.
 """
 
 from __future__ import annotations

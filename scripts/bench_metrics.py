@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How far are estimates of ``tflite_fuse.metrics`` from rewrites, how long do they take? bench_metrics.py MODEL ..."""
+"""Error and time of the estimates of ``tflite_fuse.metrics`` against rewrites: bench_metrics.py MODEL ..."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Networks of the kinds that real models are of: the arena under TFLM as they are, rewritten, with a streamed input.
+"""Arenas of networks of common kinds under TFLM: unchanged, rewritten, and with a streamed input.
 
-bench_networks.py [--inputs N] [--write] [NAME ...]: a line per network (whose name holds a NAME), every row compared in
-TFLM. The last column is what no rewrite with a resident input goes above: before over (input + tail).
+bench_networks.py [--inputs N] [--write] [NAME ...]: a row per network (whose name contains a NAME), every row compared
+in TFLM. The last column is the upper bound for a rewrite with a resident input: before over (input + tail).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""What the best order of operators saves, and what finding it takes: bench_order.py [--ablation] [--json].
+"""Peak saved by the best order of operators, and time of its search: bench_order.py [--ablation] [--json].
 
 Rows: the graphs (``*.json``) and models (``*.tflite``) of ``--data`` (default: the folder ``shared`` beside the
-project) and generated ones: long chains, parallel branches, random tangles that no network resembles. ``--ablation``
-repeats each row that needs a search with every pruning rule switched off in turn, and with all of them switched off
-("none left": the bare search), which may well run into the time limit.
-Exit codes: 0 done, 1 a row with all rules is not proven optimal, 2 bad input.
+project) and generated ones: long chains, parallel branches, and random tangles unlike any network. ``--ablation``
+repeats each row that needs a search without every pruning rule in turn, and without all of them ("none left"), which
+may reach the time limit. Exit codes: 0 done, 1 a row with all rules is not proven optimal, 2 bad input.
 """
 
 from __future__ import annotations

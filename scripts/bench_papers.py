@@ -2,10 +2,10 @@
 """Published numbers beside ours, on the same networks: bench_papers.py [--paper NAME] [--model NAME] [--inputs N].
 
 The papers' numbers and the descriptions of their networks are read from ``--data`` (default: the folder ``shared``
-beside the project); ours are found while you wait. Columns called *measured* are real runs: the network is built with
-random weights, rewritten, run in TensorFlow Lite Micro and compared with the original on ``--inputs`` inputs, byte by
-byte; the head is what that runtime says. All others come from the search alone, as does everything with
-``--inputs 0``. What a figure leaves out is printed with it. Exit codes: 0 done, 2 bad input, 1 an output differs.
+beside the project); ours are computed. Columns called *measured* are real runs: the network is built with random
+weights, rewritten, run in TensorFlow Lite Micro and compared with the original on ``--inputs`` inputs, byte by byte;
+the head is the runtime's. All others come from the search alone, as does everything with ``--inputs 0``. The limits of
+each figure are printed with it. Exit codes: 0 done, 2 bad input, 1 an output differs.
 """
 
 from __future__ import annotations

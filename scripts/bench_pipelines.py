@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How long reports, estimates and sweeps take: bench_pipelines.py [--part report|metrics|sweep].
+"""Time of reports, estimates and sweeps: bench_pipelines.py [--part report|metrics|sweep].
 
-- report: ``tflite-fuse report`` of the largest model of ``--data`` and its default rewrite, by the clock and in CPU.
+- report: ``tflite-fuse report`` of the largest model of ``--data`` and its default rewrite, elapsed and CPU time.
 - metrics: an estimate of a network of 72 operators, CPU time of one call in a process that has made another before.
-- sweep: N small models by one process, by two, by a Dask cluster of two workers that is there, as Dask makes it, and by
-  one that the command makes; by the clock, from the command's start to its end, and the most memory of any process for
-  N and a quarter of them. Workers that are there have done nothing yet: their imports count, their start does not.
+- sweep: N small models by one process, by two, by an existing Dask cluster of two workers in Dask's default
+  configuration, and by one that the command makes; elapsed time of the command, and the most memory of any process for
+  N and a quarter of them. Existing workers are fresh: their imports count, their start does not.
 
-Ratios of a sweep mean something on a machine that does nothing else; CPU time counts what child processes took, too.
+Ratios of a sweep are meaningful only on an idle machine; CPU time includes child processes.
 """
 
 from __future__ import annotations

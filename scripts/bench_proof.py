@@ -1,11 +1,11 @@
-"""Changes single bytes and numbers of fused blocks and counts which of them validation notices.
+"""Change single bytes and numbers of fused blocks and count the changes that validation detects.
 
     python scripts/bench_proof.py --models ../shared/models --mutants 2000
 
-Each model is rewritten in several ways; mutants are drawn from all of their blocks, none left out. A mutant counts as
-caught if it is not proven or the reader refuses it. One that runs in tiles or runs of another size, with the same rings
-and the same bytes as result, or says it is of the older version, is proven and counted apart: the certificate tells, so
-that whoever chose otherwise (as ``rewrite`` has) notices that, too.
+Each model is rewritten in several ways; mutants are drawn from all of their blocks. A mutant counts as caught if it is
+not proven or the reader refuses it. A mutant with other tiles or runs but the same rings and result bytes, or with an
+older version number, is proven and counted apart: the certificate reports its configuration, so a caller with another
+choice (as ``rewrite``) detects it, too.
 """
 
 from __future__ import annotations

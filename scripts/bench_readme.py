@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print the README's table: the arena of real models before and after, every row proven in TFLM.
+"""Print the README's table: the arena of real models before and after, every row verified in TFLM.
 
 bench_readme.py [MODEL ...] [--write] [--inputs N]: by default the bundled sample and the models beside the checkout.
 """

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Small random networks: what rewrite finds next to what is found by trying everything.
+"""Results of rewrite on small random networks beside an exhaustive search.
 
-bench_small_networks.py [--count 40] [--first 0]: one line per network, input mode and goal that was beaten. Networks
-have three to eight operators and branch. Of each, all orders of operators are tried, of each order all ways to cut it
-into single operators and blocks, of each block all tiles that no other beats in RAM and work. What is expected to need
-less than rewrite's answer, or not much more, is placed by the same recipe as that answer.
+bench_small_networks.py [--count 40] [--first 0]: one line per network, input mode and goal with a better result.
+Networks have three to eight operators and branch. For each, all orders of operators are tried, for each order all ways
+to cut it into single operators and blocks, for each block all tiles that are not dominated in RAM and work. Candidates
+whose estimate is below or slightly above rewrite's result are placed by the same recipe as that result.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""One model over several microcontrollers: the published scheme and the search, beside what was published.
+"""One model over several microcontrollers: the published scheme and the search, beside published figures.
 
     scripts/bench_split.py ARCH.json FACTS [--part scheme|ratings|scaling|search|memory|heterogeneous|boards|many]
 
-ARCH.json is the layer list of MobileNetV2 at 112x112, FACTS the folder of the published tables. Nothing is run on a
+ARCH.json is the layer list of MobileNetV2 at 112x112, FACTS the folder of the published tables. Nothing runs on a
 device: times are those of simulated workers and links, with work from the published rate of output (K1, for the parts
 that repeat the paper) or from predicted instructions of the device library (for the search).
 """

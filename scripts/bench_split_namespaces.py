@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A split model on workers in C, each in a network namespace of its own behind a link of limited rate.
+"""A split model on workers in C, each in its own network namespace behind a link of limited rate.
 
     bench_split_namespaces.py ARCH.json [--workers 1,3] [--kilobytes-per-second 500]
 
-The kernel limits what each worker sends and is sent (token buckets of `tc`); no proxy is between. Prints what an
-inference took, and what the busiest link alone takes for the simulator's frames. Exit code 1 if outputs differ or an
-inference was quicker than its links; 3, and why, where privileges, `ip` or `tc` are missing.
+The kernel limits the traffic of each worker in both directions (token buckets of `tc`), without a proxy. Prints the
+time of an inference, and the time that the busiest link needs for the simulator's frames. Exit code 1 if outputs differ
+or an inference was quicker than its links; 3, with the reason, if privileges, `ip` or `tc` are missing.
 """
 
 from __future__ import annotations

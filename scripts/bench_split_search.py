@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How good is what `split` finds? Beside every way through the cuts of small random networks, on simulated devices.
+"""Compare the plans that `split` finds with all ways through the cuts of small random networks, simulated.
 
     scripts/bench_split_search.py [--networks 60] [--first 0]
 
-Networks through which there are more ways than can be tried are left out. A line for each: how many ways, the quickest
-of them and what the search found, in milliseconds.
+Networks with too many ways are left out. A line for each: the number of ways, the time of the quickest and of the
+search's plan, in milliseconds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A split model on worker processes in C over TCP: the outputs, and the bytes of every message against the simulator's.
+"""A split model on worker processes in C over TCP: compares outputs, and every message's bytes with the simulator's.
 
     bench_split_tcp.py ARCH.json [--workers 1,3,8]
 
-Between the processes proxies count what passes. Exit code 1 if outputs or bytes differ.
+Proxies between the processes count the bytes. Exit code 1 if outputs or bytes differ.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Stack and start on emulated microcontrollers: bench_start.py [MODEL ...] [--target NAME] [--flags FLAGS].
+"""Stack and start-up on emulated microcontrollers: bench_start.py [MODEL ...] [--target NAME] [--flags FLAGS].
 
-Every model (default: the bundled sample and those of ``shared/models`` beside the project that fit) is rewritten as
-``tflite-fuse rewrite`` does by default and run bare-metal in QEMU. Printed are the most bytes of stack that checking
-and running a block took, found by painting the stack before each call, and the instructions of checking all blocks,
-with and without their checksum (TFLITE_FUSE_NO_CRC). Interrupts and what calls the library come on top.
+Every model (default: the bundled sample and those of ``shared/models`` beside the project that fit) is rewritten by
+default and run bare-metal in QEMU. Printed are the most stack bytes of checking and running a block, found by painting
+the stack before each call, and the instructions of checking all blocks, with and without their checksum
+(TFLITE_FUSE_NO_CRC). The stack of interrupts and of the library's callers is not included.
 """
 
 from __future__ import annotations

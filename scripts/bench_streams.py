@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Models that go along with time, before and after: bench_streams.py [MODEL ...] [--target NAME] [--json] [--write].
+"""Streaming models before and after: bench_streams.py [MODEL ...] [--target NAME] [--json] [--write].
 
-Models that keep variables (default: microWakeWord's of ``shared/real`` beside the project) run the same steps before
+Models with variables (default: microWakeWord's of ``shared/real`` beside the project) run the same time steps before
 and after the rewrite in TensorFlow Lite Micro on this machine, steps that make their outputs vary, with a reset in the
-middle: every byte of every step is compared, and what rings hold in order of time with the variables. Without MODEL,
-models over windows are made streams as well, and compared with themselves on every window. What consists of blocks
-alone is counted on emulated microcontrollers: instructions of a step. Exit codes: 0 done, 1 something differs, 2 bad
-usage.
+middle: every byte of every step is compared, and the rings' content with the variables. Without MODEL, models over
+windows are converted to streams, too, and compared with the original on every window. Models of only blocks are counted
+on emulated microcontrollers: instructions of a step. Exit codes: 0 done, 1 outputs differ, 2 bad usage.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What each rule of thumb buys: bench_tuning.py [--only FIELD] [--model TEXT] [--json].
+"""Gain of each heuristic parameter: bench_tuning.py [--only FIELD] [--model TEXT] [--json].
 
-Each field of ``tflite_fuse.tuning.Tuning`` is switched off in turn (``off`` of its ``rule``), and the models of a set
-are rewritten, its graphs ordered and placed again, and networks split over three workers. A row tells how much more
-arena, predicted instructions and processor time that takes; ``--json`` has every model's. A rule whose row is "same"
-can be deleted.
+Each field of ``tflite_fuse.tuning.Tuning`` is switched off in turn (``off`` of its ``rule``); a set of models is
+rewritten, its graphs are ordered and placed again, and networks are split over three workers. A row shows the increase
+of arena, predicted instructions and processor time; ``--json`` has every model's. A rule whose row is "same" can be
+deleted.
 
 The set: the sample, a few small models of ``--data`` (default: the folder ``shared`` beside the project), random
-networks as ``bench_small_networks.py`` draws them, the order graphs of ``--data``, and tangles, which are harder.
-Exit codes: 0 done, 2 bad input.
+networks of ``bench_small_networks.py``, the order graphs of ``--data``, and harder random tangles. Exit codes: 0 done,
+2 bad input.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What kinds of weights save: bench_weights.py [MODEL ...] [--target NAME].
+"""Instructions saved by kinds of weights: bench_weights.py [MODEL ...] [--target NAME].
 
 Every model (default: some of ``shared/models`` beside the project) is rewritten with weights of 8 bits, in pairs and of
-16 bits. A line each: instructions predicted for the core, and how many per cent fewer the latter two take.
+16 bits. A line each: instructions predicted for the core, and the percentage that the latter two save.
 """
 
 from __future__ import annotations

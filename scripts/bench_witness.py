@@ -1,10 +1,10 @@
-"""Runs rewrites of models beside their originals, and counts which changes of single weights that would have noticed.
+"""Run rewrites of models beside their originals, and count the changes of single weights that the runs detect.
 
     python scripts/bench_witness.py --models ../shared/models --inputs 256 --weights 60
 
-This is what the second witness says by itself, without the proof, which sees every weight. Inputs are those of
-``verify``: edge values, random ones, and ones searched for. A change that alters no value of its own operator on any
-input is not counted as missed: those in channels that never vary are listed apart, and so are the others.
+This measures the second witness alone, without the proof, which compares every weight. Inputs are those of ``verify``:
+edge values, random ones, and ones found by a search. Changes that alter no value of their own operator on any input do
+not count as missed; those in constant channels and others are listed apart.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write the model of the Arduino example StreamedInput: which way do the stripes of a picture run?
+"""Write the model of the Arduino example StreamedInput, which detects the direction of an image's stripes.
 
-A model small enough to read: edges in eight directions (CONV_2D), how strong they are on average (MEAN), opposite
-directions together (FULLY_CONNECTED). It is rewritten for streamed input and written as C.
+A model small enough to read: edges in eight directions (CONV_2D), their mean strength (MEAN), opposite directions
+together (FULLY_CONNECTED). It is rewritten for streamed input and written as C.
 """
 
 from __future__ import annotations

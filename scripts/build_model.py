@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Turn a layer list into an int8 model with random weights: build_model.py ARCH.json OUT.tflite [--seed N] [--float32].
+"""Build an int8 model of random weights from a layer list: build_model.py ARCH.json OUT.tflite [--seed N] [--float32].
 
-With --float32 the model is the float32 twin of that, each number what its integer stands for; in place of a layer list
-it may be an int8 .tflite file. The format of the layer list is described in scripts/zoo/architectures.py. Needs neither
-TensorFlow nor an installed package, only the package's core dependencies.
+With --float32 the model is its float32 twin, with every integer replaced by the number it represents; an int8 .tflite
+file is also accepted in place of a layer list. scripts/zoo/architectures.py describes the format of the layer list.
+Needs only the package's core dependencies, neither TensorFlow nor an installed package.
 """
 
 from __future__ import annotations

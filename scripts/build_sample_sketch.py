@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write the data of the Arduino example SampleModel: the bundled model, rewritten, and a picture for it.
+"""Write the data of the Arduino example SampleModel: the bundled model, rewritten, and an image for it.
 
-The picture is a constant that stays in flash: the model is rewritten for an external input and reads it there.
+The image is a constant that stays in flash: the model is rewritten for an external input and reads it there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write the model of the Arduino example WakeWord: does a tone rise through all bands?
+"""Write the model of the Arduino example WakeWord, which detects a tone that rises through all bands.
 
-A model small enough to read, over a window of 16 time steps of 8 bands: rising and falling edges (CONV_2D), how much
-there is of them (FULLY_CONNECTED), a probability (LOGISTIC). It is made a stream that takes one step a call, and
-written as C.
+A model small enough to read, over a window of 16 time steps of 8 bands: rising and falling edges (CONV_2D), their
+amount (FULLY_CONNECTED), a probability (LOGISTIC). It is converted to a stream of one time step per call, and written
+as C.
 """
 
 from __future__ import annotations

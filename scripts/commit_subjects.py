@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Check commit messages: a subject of three words to 72 characters, no full stop, no path of somebody's machine.
+"""Check commit messages: a subject of three words to 72 characters, no full stop, no path of a machine.
 
-commit_subjects.py [REVISIONS], as git log takes them; by default everything since the rule was made. Exit code 1 where
-a message breaks it. Without git or its history there is nothing to check.
+commit_subjects.py [REVISIONS], as for git log; default: everything since the rule was made. Exit code 1 if a message
+breaks it. Without git or its history there is nothing to check.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write the tables of docs/comparison.md: comparison.py RESULTS.json ...
 
-Each file is what ``bench_papers.py --json`` printed (with ``--paper NAME`` or without), what ``bench_order.py --json``
-did, or as a ``split.txt`` what ``bench_split.py`` did. Tables that are in no file stay as they are.
+Each file is the output of ``bench_papers.py --json`` (with ``--paper NAME`` or without), of ``bench_order.py --json``,
+or as ``split.txt`` of ``bench_split.py``. Tables that are in no file stay unchanged.
 """
 
 from __future__ import annotations

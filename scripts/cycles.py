@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Cycles per inference by timing models of the cores: cycles.py [MODEL ...] [--target NAME] [--elf FILE --mark NAME].
 
-Every model (default: the bundled sample) is rewritten as ``tflite-fuse rewrite --target`` does for each core. QEMU runs
-its blocks with a plugin that counts how often each piece of code runs behind which other, and which lines a cache would
-have missed; a model of the core's pipeline turns that into cycles. docs/time.md says what they are worth. With
-``--elf`` any program for the emulated board is counted: from each call of its function ``--mark`` to the next.
-``--pairs`` prints the published cycles the models are held against. Exit codes: 0 done, 2 bad usage or a tool missing.
+Every model (default: the bundled sample) is rewritten as by ``tflite-fuse rewrite --target`` for each core. QEMU runs
+its blocks with a plugin that counts how often each piece of code follows another, and the cache lines missed; a model
+of the core's pipeline converts the counts to cycles. docs/time.md describes their accuracy. ``--elf`` counts any
+program for the emulated board: from each call of its function ``--mark`` to the next. ``--pairs`` prints the published
+cycles that the models are compared with. Exit codes: 0 done, 2 bad usage or a tool missing.
 """
 
 from __future__ import annotations

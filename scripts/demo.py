@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Show on the bundled sample model what tflite-fuse does: before, after, the proof, and the accuracy of both."""
+"""Demonstrate tflite-fuse on the bundled sample model: before, after, the proof, and the accuracy of both."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Split a model over three workers, start them, run inferences, and lose one on the way.
+"""Split a model over three workers, start them, run inferences, and stop one of them on the way.
 
     demo_split.py [MODEL] [--on boards|processes]
 
-The workers are emulated boards with a Cortex-M7, 64 KB of RAM and 1 MB of flash for everything, on serial lines; or
-processes of this machine, which is the default where no emulator is installed. Without a model, boards run one of 2.4
-MB of weights, which fits none of them alone, and processes the bundled sample. The outputs are compared with TensorFlow
-Lite Micro running the whole model, byte by byte.
+The workers are emulated boards with a Cortex-M7, 64 KB of RAM and 1 MB of flash, on serial lines; or processes of this
+machine, the default without an emulator. Without a model, boards run one of 2.4 MB of weights, which fits none of them
+alone, and processes the bundled sample. The outputs are compared with TensorFlow Lite Micro running the whole model,
+byte by byte.
 """
 
 from __future__ import annotations

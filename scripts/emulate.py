@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Run a folder of plain C on an emulated microcontroller: emulate.py FOLDER [--target cortex-m7] [--flags=-O2].
 
-FOLDER is what ``tflite-fuse export small.tflite FOLDER --format c`` wrote, its main.c as it is or as you changed it. It
-is compiled bare-metal and started in QEMU; what it prints is printed here. Exit codes: that of the program, or 2 where
-a tool is missing, the folder is none, or it does not compile.
+FOLDER was written by ``tflite-fuse export small.tflite FOLDER --format c``; its main.c may be changed. It is compiled
+bare-metal and started in QEMU; its output is printed here. Exit codes: that of the program, or 2 if a tool is missing,
+FOLDER is no folder, or it does not compile.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""Fit what instructions cost per target: fit_instructions.py [MODEL ...] [--target NAME] [--json] [--write].
+"""Fit the costs of instructions per target: fit_instructions.py [MODEL ...] [--target NAME] [--json] [--write].
 
 Every model (default: the bundled sample, small generated networks, and the models of ``shared/models`` beside the
 project) is run as ``tflite-fuse rewrite`` writes it, in the least RAM without recompute, and with every operator as a
-block of its own in runs of several lengths. Costs are fitted from all blocks of emulated runs. Then each model is left
-out in turn: what costs fitted on the others predict for it is printed beside what it took. With ``--write`` the costs
-are kept for ``--cost instructions``. With ``--new`` the costs that are known stay, and only those of new counts are
-fitted, from models that use the newest kinds of stages: a few minutes. With ``--keep`` those named stay, of kernels
-that did not change and that few of the models use. With ``--cycles`` all of this is done in cycles of the cores that
-have a timing model (``scripts/timing``), for ``--cost cycles``, from fewer programs; what none of these does is priced
-in proportion to its instructions.
+block of its own in runs of several lengths. Costs are fitted to all blocks of emulated runs. Then each model is left
+out in turn: the prediction of costs fitted to the others is printed beside its count. ``--write`` stores the costs for
+``--cost instructions``. ``--new`` keeps known costs and fits only those of new counts, from models with the newest
+kinds of stages: a few minutes. ``--keep`` keeps the named costs, of kernels that did not change and that few of the
+models use. ``--cycles`` does all of this in cycles of the cores with a timing model (``scripts/timing``), for ``--cost
+cycles``, from fewer programs; counts that none of these contains are priced in proportion to their instructions.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Fuzz the package for as long as asked, on from where the last run stopped, and count.
+"""Fuzz the package for a given time, continuing where the last run stopped, and count the cases.
 
-    fuzz.py --seconds 60                       every fuzzer, the seconds shared out
+    fuzz.py --seconds 60                       every fuzzer, in equal shares of the time
     fuzz.py inspect executor32 --seconds 600   some of them
-    fuzz.py --goals --seconds 6000             in turns, those that have not had as many cases as promised
+    fuzz.py --goals --seconds 6000             in turns, those with fewer cases than their goal
     fuzz.py --report                           the table of all counts so far
 
-Fuzzers: inspect and rewrite (damaged files, 2 s and 1 GB each), guided (the same by what they reach, with atheris),
+Fuzzers: inspect and rewrite (damaged files, 2 s and 1 GB each), guided (the same by coverage, with atheris),
 differential (random models and options, both models run), executor64, executor32 and executor32_registers (damaged
 blocks through the C library, sanitized; the last with the larger workspaces of RISC-V), executor64_dsp and
 executor64_mve (the same with the kernels of Cortex-M4 and M7, and of Helium, their instructions emulated), worker64 and
-worker32 (damaged fragments through its worker), link (damaged streams of messages through its parser), serial
-(whatever may come over a serial line), kill and interrupt (rewrite and export ended at random moments).
+worker32 (damaged fragments through its worker), link (damaged streams of messages through its parser), serial (any
+bytes on a serial line), kill and interrupt (rewrite and export ended at random moments).
 
-Exit code 1 if a defect showed.
+Exit code 1 if a defect was found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write the structs and constants that Python and C share, as schemas/*.fbs have them.
+"""Write the structs and constants that Python and C share from schemas/*.fbs.
 
-Run this after every change of a schema; a test shows that nothing drifted.
+Run this after every change of a schema; a test compares the files.
 """
 
 from __future__ import annotations

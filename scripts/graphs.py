@@ -1,4 +1,4 @@
-"""Graphs of tensors to order and to place: read from JSON, or made up."""
+"""Graphs of tensors to order and to place: read from JSON, or generated."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print the oldest version of every library that setup.cfg allows, as pip takes them with --constraint."""
+"""Print the oldest version of every library that setup.cfg allows, as constraints for pip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of pages that scripts write, between two marks each: of the README unless another page is named."""
+"""Sections of pages that scripts write between two marks; of the README by default."""
 
 from __future__ import annotations
 

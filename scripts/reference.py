@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""The reference pages, made of the code: operators, commands, Python interface, schemas, error sentences.
+"""The reference pages, generated from the code: operators, commands, Python interface, schemas, error sentences.
 
-reference.py FOLDER writes them there; building the pages does so, too. Nothing in them is written by hand, so none
-is out of date.
+reference.py FOLDER writes them there, as does building the pages. No part of them is written by hand.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     sweep_split.py MODEL.tflite ... [--workers 1,3,8] [--objectives time,ram]
     sweep_split.py --random 200 [--seed 0]
 
---random draws small networks of every kind of operator a worker can have, clusters of 1 to 8 unequal workers with and
-without direct links, memory limits, strategies and objectives. Exit code 1 if a split computes other bytes or ends
-otherwise than in a split or a sentence that says what does not fit.
+--random draws small networks of every kind of operator that a worker supports, clusters of 1 to 8 unequal workers with
+and without direct links, memory limits, strategies and objectives. Exit code 1 if a split computes other bytes, or ends
+neither with a split nor with a sentence on the memory that is missing.
 """
 
 from __future__ import annotations

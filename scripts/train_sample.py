@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Train and convert the sample model that ships with the package: train_sample.py [OUT.tflite] [--epochs N].
+"""Train and convert the sample model of the package: train_sample.py [OUT.tflite] [--epochs N].
 
-Needs TensorFlow (``pip install -e '.[zoo]'``) and about eleven minutes of processor time; nothing else does. The
-network classifies the pictures of tflite_fuse/data/shapes.py. It has what each pass looks for, at high resolution where
+Needs TensorFlow (``pip install -e '.[zoo]'``) and about eleven minutes of processor time; no other script does. The
+network classifies the images of tflite_fuse/data/shapes.py. It contains a case for each pass, at high resolution where
 it matters: an inverted residual block with a skip connection, a cell whose branches come in an order that needs much
 memory, explicit padding that no convolution in the file can express, and a pooled classifier.
 """

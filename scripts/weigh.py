@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Print what the package and the libraries it installs weigh on this disk, with and without compiled bytecode.
+"""Print the bytes of the package and its dependencies on this disk, with and without compiled bytecode.
 
-pip compiles on installation unless ``--no-compile`` says otherwise; other installers do not.
+pip compiles on installation by default; other installers do not.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the table of docs/operators.md: how each operator runs on each type, as the tables of the code have it."""
+"""Write the table of docs/operators.md from the tables of the code: how each operator runs on each type."""
 
 from __future__ import annotations
 

@@ -103,8 +103,7 @@ def rewrite(source: Source, options: RewriteOptions) -> Result:
         {options}
 
     Inputs that leave the arena leave the model; the report's ``outside`` lists them. If inputs or outputs became int8,
-    verification
-    quantizes inputs as QUANTIZE does, and compares outputs after DEQUANTIZE.
+    verification quantizes inputs as QUANTIZE does, and compares outputs after DEQUANTIZE.
 
     Raises:
         ModelError: the model is damaged.
@@ -128,8 +127,7 @@ def pareto(source: Source, options: FuseOptions) -> FrontReport:
     """Return the Pareto front of RAM in bytes and compute of a model, with the blocks of each point.
 
     RAM is the arena to allocate, as ``rewrite`` places it, including states that are kept from call to call. Compute
-    factors relate to the
-    model as it is; for a stream, to the model over its window.
+    factors relate to the model as it is; for a stream, to the model over its window.
 
     Args:
         source: path or bytes of a .tflite file.
@@ -149,8 +147,7 @@ def metrics(source: Source, options: MetricsOptions) -> dict[str, float]:
     """Return the metrics of a rewrite as flat numbers; ``schemas/metrics.schema.json`` describes them.
 
     A model that cannot meet the goal is no error: ``feasible`` is 0 then, and ``ram_over_bytes``, ``flash_over_bytes``,
-    ``compute_over`` and
-    ``input_over_bytes`` give the distance of the nearest rewrite.
+    ``compute_over`` and ``input_over_bytes`` give the distance of the nearest rewrite.
 
     Args:
         source: path or bytes of a .tflite file.
@@ -173,10 +170,8 @@ def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
     Args:
         source: path or bytes of a .tflite file.
         inputs: one array per input of the original model, of its shape and type, inside the arena or not. For a
-            streamed
-            input also a function ``(y, x, count)`` that returns ``count`` pixels of row ``y`` from column ``x`` on, as
-            int8
-            array or bytes; it is called from top to bottom, once for each pixel.
+            streamed input also a function ``(y, x, count)`` that returns ``count`` pixels of row ``y`` from column
+            ``x`` on, as int8 array or bytes; it is called from top to bottom, once for each pixel.
 
     Raises:
         ModelError: the model is damaged, or the runtime refuses it.
@@ -203,9 +198,8 @@ def verify(
     """Run two models in TFLM, compare their outputs byte by byte, and prove the second if it is a rewrite of the first.
 
     The second is taken as a rewrite if it has fused blocks that the first lacks, or is proven to be one. The proof
-    decodes it
-    and compares it with the first, number by number, without a runtime: if none is installed, or it refuses the first
-    model, only the proof is made and the result gives the reason.
+    decodes it and compares it with the first, number by number, without a runtime: if none is installed, or it refuses
+    the first model, only the proof is made and the result gives the reason.
 
     Inputs outside the arena are supported; a streamed one is read from a source that returns each pixel once.
 

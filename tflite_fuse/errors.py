@@ -1,8 +1,8 @@
 """The errors that tflite-fuse raises on purpose.
 
 Every message is one sentence that names the file, operator or tensor and, if there is one, the next step. The command
-line turns
-``LimitError``, ``VerificationError`` and ``ClusterError`` into exit code 1 and every other one into exit code 2.
+line turns ``LimitError``, ``VerificationError`` and ``ClusterError`` into exit code 1 and every other one into exit
+code 2.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Reads a file once, and replaces files so that each holds its old bytes or its new ones.
 
 New bytes go to a temporary file in the same folder, onto the disk, and then under the name. Interrupts wait meanwhile.
-A killed
-process leaves at most one temporary file; the next process that writes into the folder removes it: a file without a
-lock has
-no living writer.
+A killed process leaves at most one temporary file; the next process that writes into the folder removes it: a file
+without a lock has no living writer.
 
 Unknown keys in users' TOML files are errors, with the nearest known key.
 """

@@ -1,11 +1,9 @@
 """Ctrl-C and SIGTERM: the command ends within a second, with one sentence, and its child processes with it.
 
 While a command runs, the first interrupt is raised as KeyboardInterrupt, so temporary files are removed and children
-ended in
-order. A command that has not ended ``GRACE_SECONDS`` later is ended by a thread. Outside a command, while modules are
-imported, an interrupt ends the process at once. Only small modules of the standard library are imported here, because
-this
-module is imported before all others.
+ended in order. A command that has not ended ``GRACE_SECONDS`` later is ended by a thread. Outside a command, while
+modules are imported, an interrupt ends the process at once. Only small modules of the standard library are imported
+here, because this module is imported before all others.
 """
 
 from __future__ import annotations

@@ -37,8 +37,7 @@ def interpreter(model: str | os.PathLike[str] | bytes, **options: Any) -> Any:
     """Return an interpreter of the installed LiteRT (else TensorFlow Lite) with the operator TFLITE_FUSE.
 
     It is LiteRT's own class with all its methods; call ``allocate_tensors()`` first, as usual. Models without blocks
-    work, too. The model
-    runs in this process with all its rights: load no untrusted ones.
+    work, too. The model runs in this process with all its rights: load no untrusted ones.
 
     Args:
         model: path or content of a .tflite file.

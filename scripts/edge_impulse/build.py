@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A custom deployment block of Edge Impulse: rewrites the impulse's network and answers with a project that runs it.
+"""A custom deployment block of Edge Impulse: rewrites the impulse's network and returns a project that runs it.
 
-Edge Impulse calls it with ``--metadata FILE`` behind the arguments of parameters.json. The archive holds the project of
-``tflite-fuse export``, ``small.tflite`` and the report as JSON. The network's input is the features: the code that
-computes them of samples is in the C++ library that Edge Impulse deploys, not here.
+Edge Impulse calls it with ``--metadata FILE`` after the arguments of parameters.json. The archive holds the project of
+``tflite-fuse export``, ``small.tflite`` and the report as JSON. The network's input is the features; the code that
+computes them from samples is in the C++ library that Edge Impulse deploys, not here.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How schemas of binary formats are read."""
+"""Readers of schemas of binary formats."""

@@ -1,1 +1,1 @@
-"""Fuzzers that run as long as asked: what they make, how they run it within bounds, and the counts they keep."""
+"""Fuzzers: their generators, their execution within bounds, and their counts."""

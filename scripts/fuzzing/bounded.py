@@ -1,4 +1,4 @@
-"""Cases in child processes with bounded memory and time: each ends well, badly, or over its budget."""
+"""Runs cases in child processes with bounded memory and time; each ends well, badly, or over its budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fuzzers have counted so far: kept beside them, so that each goes on where it stopped."""
+"""Counts of the fuzzers so far, stored in a file, so each continues where it stopped."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Damaged blocks through the C library, under AddressSanitizer and UndefinedBehaviorSanitizer, on 64 and on 32 bits.
 
-Also the kernels with DSP and Helium instructions, whose intrinsics are emulated in C: each reads and writes through
+The kernels with DSP and Helium instructions run, too, with intrinsics emulated in C: each accesses memory through
 pointers that the sanitizers watch.
 """
 

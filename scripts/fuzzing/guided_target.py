@@ -1,6 +1,6 @@
-"""The program that ``guided`` has libFuzzer drive: whatever is not the project's own error ends it.
+"""The program that libFuzzer drives for ``guided``: any exception but the project's own errors ends it.
 
-Nothing of the package may be imported before atheris has its hand on imports: it counts the lines of what comes after.
+Nothing of the package may be imported before atheris instruments imports: it counts the lines of later imports.
 """
 
 from __future__ import annotations

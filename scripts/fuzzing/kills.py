@@ -1,4 +1,4 @@
-"""Processes killed and interrupted at random moments of writing: what is there afterwards is old or new, and whole."""
+"""Processes killed and interrupted at random moments of writing: files afterwards must be old or new, and whole."""
 
 from __future__ import annotations
 

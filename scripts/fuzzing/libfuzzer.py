@@ -1,4 +1,4 @@
-"""Programs that libFuzzer drives, in C or in Python: how they are told when to end, and what they end with."""
+"""Programs that libFuzzer drives, in C or in Python: their time limit and their outcome."""
 
 from __future__ import annotations
 

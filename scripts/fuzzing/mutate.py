@@ -1,7 +1,6 @@
-"""Damage: bytes of a file, or the parts of a model before it is written again, so that whatever checks a file's form
-lets it through and what stands behind has to notice.
+"""Mutations of bytes of a file, or of parts of a model that is then written again and passes checks of the file's form.
 
-All randomness comes from one ``random.Random``, so that a case is its number.
+All randomness comes from one ``random.Random``, so a case is reproducible by its number.
 """
 
 from __future__ import annotations

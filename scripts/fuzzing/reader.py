@@ -1,4 +1,4 @@
-"""Damaged files through everything that reads one."""
+"""Damaged files through all code that reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever may come over a serial line, under AddressSanitizer and UndefinedBehaviorSanitizer."""
+"""Any bytes on a serial line, under AddressSanitizer and UndefinedBehaviorSanitizer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What bench_papers.py prints, a file per paper."""
+"""The tables of bench_papers.py, a file per paper."""

@@ -1,4 +1,4 @@
-"""msf-CNN's Tables 2, 3 and 4: the boards it was run on, its least RAM, and the time that takes on each board.
+"""msf-CNN's Tables 2, 3 and 4: its boards, its least RAM, and the time of that on each board.
 
 Published times are those of Table 6, whose board is one of Table 4's and whose row of least RAM is that table's entry.
 """

@@ -1,4 +1,4 @@
-"""Where the papers' numbers and networks come from, and the search they are set beside."""
+"""Sources of the papers' numbers and networks, and our search beside them."""
 
 from __future__ import annotations
 

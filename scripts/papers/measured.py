@@ -1,4 +1,4 @@
-"""Models rewritten, planned, run and proven in TFLM: what benchmarks print next to what others say."""
+"""Models rewritten, planned, run and verified in TFLM, for benchmarks beside published figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other engines print for the same networks: RAM, and cycles beside instructions."""
+"""Published figures of other engines for the same networks: RAM, and cycles beside instructions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public models as they are published: whole arenas, and what each idea contributes to them."""
+"""Public models: whole arenas, and the contribution of each technique."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""StreamNet's Tables 2 and 3: patches, and stream buffers in one or two dimensions, each at its own parameters.
+"""StreamNet's Tables 2 and 3: patches, and stream buffers in one or two dimensions, each with its own parameters.
 
 The paper cuts the output of the first ``split_idx`` layers into ``n_patch`` x ``n_patch`` patches. Its stream level is
-what neighbours share: nothing (0, MCUNetV2's patches), all along one axis (1) or along both (2). Table 2 compares the
-levels at the parameters that its Algorithm 1 found for level 2, so they need different RAM there; ``patch_work`` counts
-that table anew. Algorithm 1 itself, which searches all three parameters, is here a search of this package's executor.
+the overlap that neighbours share: none (0, MCUNetV2's patches), along one axis (1) or along both (2). Table 2 compares
+the levels at the parameters that its Algorithm 1 found for level 2, so their RAM differs there; ``patch_work``
+recomputes that table. Algorithm 1 itself, which searches all three parameters, is replaced by a search with this
+package's executor.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The paper on fused inverted residual blocks as it counts: tiles, their memory and work, and its Algorithm 1.
+"""Memory and work of the paper on fused inverted residual blocks in its own model, and its Algorithm 1.
 
 A block is 1x1 expansion, k x k depthwise and 1x1 projection, fused whole and cut into T_H x T_W tiles. H3 rows of the
-output need H2 = H3 * s + (k - s) rows of the expanded tensor (Equation 3, likewise for columns). They are computed anew
-for every tile, rows that are padding included, so what neighbours both need is work done twice; work is that of all
-tiles (Equation 2). Inside a tile nothing is a line buffer: the tile of the expanded tensor and that of the depthwise
-result are there whole, beside the block's input and output. The paper prints no layout of its buffers; that is ours.
+output need H2 = H3 * s + (k - s) rows of the expanded tensor (Equation 3, likewise for columns). They are computed
+again for every tile, including padding rows, so halos are computed twice; work is that of all tiles (Equation 2). Tiles
+have no line buffers: the tile of the expanded tensor and that of the depthwise result are stored whole, beside the
+block's input and output. The paper prints no layout of its buffers; that is ours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Published times beside predicted instructions, each over its own base: no clock of ours stands behind a figure.
+"""Published times beside predicted instructions, each relative to its own base; none of the times is measured here.
 
-A ratio of times and a ratio of instructions are different things; both say how much longer a network takes for the RAM
+A ratio of times and a ratio of instructions are different quantities; both give the slowdown of a network for the RAM
 it saves, in the library they were measured or predicted for.
 """
 

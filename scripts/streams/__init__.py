@@ -1,1 +1,1 @@
-"""Models that go along with time, before and after: what ``bench_streams.py`` measures."""
+"""Measurements of streaming models before and after, for ``bench_streams.py``."""

@@ -1,7 +1,7 @@
-"""Steps that make a model's output vary: on random ones a wake word's probability stays where silence has it.
+"""Time steps that make a model's output vary; with random steps a wake word's output stays as in silence.
 
-Sequences are changed here and there, a change that raises what the output is made of is kept, and those on the way that
-showed new outputs are put one behind the other.
+Sequences are changed at random places, changes that raise the output's inputs are kept, and the intermediate sequences
+with new outputs are concatenated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Steps of a model of blocks on an emulated core."""
+"""Time steps of a model of blocks on an emulated core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that keep variables: original and rewrite in TensorFlow Lite Micro, step by step, and on emulated cores."""
+"""Models with variables: original and rewrite in TensorFlow Lite Micro, step by step, and on emulated cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models over a window of steps and the streams made of them."""
+"""Models over a window of time steps and the streams made from them."""
 
 from __future__ import annotations
 

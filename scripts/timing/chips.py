@@ -1,4 +1,4 @@
-"""Chips whose cycles were published, with the core's timing model and how long its memory lets it wait."""
+"""Chips with published cycles, their core's timing model and the wait states of their memory."""
 
 from __future__ import annotations
 

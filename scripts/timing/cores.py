@@ -1,6 +1,6 @@
-"""Timing models: how many cycles instructions take behind others on a core with memory that never waits.
+"""Timing models: cycles of instructions after others on a core whose memory has no wait states.
 
-Each model is what its core's maker published, in a few rules. What was not published is named in ``docs/time.md``.
+Each model is a few rules from the core maker's documentation. ``docs/time.md`` lists undocumented parts.
 """
 
 from __future__ import annotations

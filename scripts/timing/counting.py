@@ -1,4 +1,4 @@
-"""Runs a program in QEMU with the plugin of this folder: how often which code ran, which lines caches would miss."""
+"""Runs a program in QEMU with the plugin of this folder, which counts executed code and missed cache lines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Instructions of a program as a timing model sees them: what kind each is, which registers it reads and writes.
+"""Instructions of a program for a timing model: the kind of each, and the registers that it reads and writes.
 
-``objdump -d`` of the target's tools is what is read. Flags are a register. Memory is none: models take care of loads
-and stores by their kind.
+The input is the output of ``objdump -d`` of the target's tools. Flags count as a register, memory does not: models
+handle loads and stores by their kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cycles of what ran: each block of code behind the one before it, times how often; branches and caches on top."""
+"""Cycles of a run: each block of code after the one before it, times its count, plus branches and caches."""
 
 from __future__ import annotations
 

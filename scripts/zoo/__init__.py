@@ -1,4 +1,4 @@
-"""Int8 models made on the spot: a builder that needs no TensorFlow, and the networks of benchmarks and tests."""
+"""Generated int8 models: a builder without TensorFlow, and the networks of benchmarks and tests."""
 
 from scripts.zoo.builder import ModelBuilder
 from scripts.zoo.recording import Ref

@@ -1,4 +1,4 @@
-"""Arguments of the builder's operators, checked and turned into what the file stores."""
+"""Arguments of the builder's operators, checked and converted to the file's options."""
 
 from __future__ import annotations
 

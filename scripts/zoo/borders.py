@@ -1,4 +1,4 @@
-"""Other types at the ends of int8 models: what converters write for applications that speak uint8 or float32."""
+"""uint8 or float32 inputs and outputs of int8 models, as converters write them for applications with these types."""
 
 from __future__ import annotations
 

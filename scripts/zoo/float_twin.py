@@ -1,4 +1,4 @@
-"""The float32 network behind an int8 one: the same operators, every number what it stands for."""
+"""The float32 network of an int8 one: the same operators with the numbers that the integers represent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Small networks of the families that matter on microcontrollers, for tests and benchmarks.
+"""Small networks of the common families on microcontrollers, for tests and benchmarks.
 
-All functions return the model; sizes are arguments so that tests stay quick.
+All functions return the model; sizes are arguments, so tests stay quick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Int8 parameters from float ranges, and weights whose outputs spread well.
+"""Int8 parameters from float ranges, and weights with well spread outputs.
 
 The rules are those of TensorFlow Lite's int8 scheme (tensorflow.org/lite/performance/quantization_spec): activations
 asymmetric per tensor, weights symmetric in [-127, 127] per tensor or per output channel, biases int32 with scale

@@ -1,4 +1,4 @@
-"""The recording half of ``ModelBuilder``: tensors and operators are checked and kept; no operator is known here."""
+"""The recording half of ``ModelBuilder``: checks and stores tensors and operators, independent of their kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a ``ModelBuilder`` has recorded, and its assembly into a ``Model`` once every range is known.
+"""The content that a ``ModelBuilder`` recorded, and its assembly into a ``Model`` once every range is known.
 
-Quantization waits until the end because operators that copy bytes (PAD, pooling, RESHAPE, CONCATENATION, SPLIT) force
-one scale on all the tensors they touch: those tensors form a group whose range covers all members.
+Quantization is done at the end because operators that copy bytes (PAD, pooling, RESHAPE, CONCATENATION, SPLIT) force
+one scale on all their tensors: those tensors form a group whose range covers all members.
 """
 
 from __future__ import annotations

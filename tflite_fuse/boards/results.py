@@ -1,8 +1,7 @@
 """Results of benchmarks on boards: lines that exported projects print, validated before use.
 
 ``boards add`` stores them in ``$TFLITE_FUSE_RESULTS``, else ``board_results.jsonl`` in ``$XDG_DATA_HOME/tflite-fuse``
-or
-``~/.local/share/tflite-fuse``; those of other users are part of the package, in ``data/board_results.jsonl``.
+or ``~/.local/share/tflite-fuse``; those of other users are part of the package, in ``data/board_results.jsonl``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Boards known by name, and boards that a user describes.
 
 ``data/boards.csv`` holds facts from the public board manifests of PlatformIO; its column ``source`` names the manifest
-of each
-row. RAM and flash are the manifests' sizes for a program, which are less than the chip's if a boot loader or a radio
-reserves some. A user's board is a TOML file of these keys:
+of each row. RAM and flash are the manifests' sizes for a program, which are less than the chip's if a boot loader or a
+radio reserves some. A user's board is a TOML file of these keys:
 
     name = "my_board"
     mcu = "stm32h743"          # optional, as are title, vendor and core

@@ -1,13 +1,10 @@
 """Time of an inference on a board in milliseconds, with a range.
 
 For cores with a timing model, cycles are predicted. ``data/cycle_pairs.csv`` holds evidence: published cycles of an
-engine and a
-model on a board, and the timing model's prediction for the same. If the timing model is off by more than a quarter, and
-for cores
-without one, instructions are predicted. The range is then one to two cycles per instruction and called uncalibrated:
-one is the
-minimum of a core that issues one instruction at a time, as these do; two allow as much again for loads, branches and
-flash. A published pair without a timing model gives the cycles per instruction.
+engine and a model on a board, and the timing model's prediction for the same. If the timing model is off by more than a
+quarter, and for cores without one, instructions are predicted. The range is then one to two cycles per instruction and
+called uncalibrated: one is the minimum of a core that issues one instruction at a time, as these do; two allow as much
+again for loads, branches and flash. A published pair without a timing model gives the cycles per instruction.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
 
 Every written block is decoded and compared with the original's operators. Of the code that made the rewritten model,
 this room shares only the structs of the options, the reader of model files and the checker of arena plans. Proven for
-all
-inputs: constants, options and schedule implement the original. Kernels are tested by running them.
+all inputs: constants, options and schedule implement the original. Kernels are tested by running them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Each chain of operators that move values is applied to the numbers 0, 1, 2 … in place of the values. A tensor that holds
 the same channels of every pixel of an earlier tensor is also known as a GATHER of it; with all channels in order both
-are
-one value. A part is also known as a SLICE, an enlarged image as a RESIZE_NEAREST_NEIGHBOR.
+are one value. A part is also known as a SLICE, an enlarged image as a RESIZE_NEAREST_NEIGHBOR.
 """
 
 from __future__ import annotations

@@ -312,10 +312,8 @@ class _Block:
         """Check the variable that holds the block's state.
 
         Other blocks also read the state of the model's last block, to see whether the last step succeeded: without it a
-        block
-        would continue after a step in which a later one failed. A last block without a state that may fail, because it
-        reads from
-        outside the arena, counts its steps.
+        block would continue after a step in which a later one failed. A last block without a state that may fail,
+        because it reads from outside the arena, counts its steps.
         """
         after, size, kept = self.known.after, state_size(options), self._variables()
         blocks = [op.inputs or () for op in after.main.operators if operator_name(after, op) == FUSED_OPERATOR]

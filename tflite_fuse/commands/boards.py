@@ -39,8 +39,7 @@ def boards(
     """List the boards that --board accepts, or add results of a benchmark.
 
     `boards add RESULTS.jsonl` checks the lines that a project of `export --benchmark` printed; later predictions of
-    time use
-    them.
+    time use them.
     """
     if words and words[0] == "add" and len(words) == 2:
         _add(Path(words[1]), model or (), [read_board(path) for path in board or ()], as_json=as_json)

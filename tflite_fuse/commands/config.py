@@ -1,8 +1,7 @@
 """``--config tflite-fuse.toml``: options of commands in a file.
 
 Keys are the options' names without leading dashes. Keys at the top apply to every command that has them, those in a
-table to
-the command of that name; the command line takes precedence over both.
+table to the command of that name; the command line takes precedence over both.
 
     target = "cortex-m7"
 

@@ -1,10 +1,8 @@
 """Writes a folder atomically: it is complete or unchanged, even if the process is killed.
 
 New files are staged in a hidden folder beside the old ones and written to disk. A new directory then gets its name in
-one
-step. In a directory with an older export, a journal among the staged files lists the moves: without it nothing was
-touched
-yet, with it the next export completes them.
+one step. In a directory with an older export, a journal among the staged files lists the moves: without it nothing was
+touched yet, with it the next export completes them.
 
 A manifest in the directory, ``.tflite-fuse.json``, lists the exporter's files and their hashes::
 
@@ -53,8 +51,7 @@ def write_folder(directory: Path, files: Files, *, force: bool) -> tuple[Path, .
     """Write files into a new or empty directory, or with ``force`` over an older export; return their paths, sorted.
 
     With ``force`` the files that the manifest lists with their present content are replaced, or removed if the new
-    export lacks
-    them. No other file is touched, and no link followed. The returned paths include the manifest.
+    export lacks them. No other file is touched, and no link followed. The returned paths include the manifest.
 
     Raises:
         UsageError: the directory is not empty and ``force`` not given; a file in the way was edited or is not the

@@ -61,8 +61,7 @@ def flat_sources() -> dict[str, bytes]:
     """Return the library without the operator for TFLM, all in one folder, for ``cc *.c``.
 
     Its files include each other by relative paths (``"../executor/tflite_fuse_machine.h"``), which sketches require;
-    here only the
-    unique names are left.
+    here only the unique names are left.
 
     Raises:
         RuntimeUnavailableError: this installation lacks them.
@@ -75,8 +74,7 @@ def with_parts(files: Files, parts: Parts) -> Files:
     """Return a folder with only the kernels and loops of these parts, and without the library if there is no block.
 
     Other kinds lose their row in the library's table, and their file if no other one calls it; other loops lose their
-    bit. Linkers that
-    collect sections then leave them out, and a block that uses one is refused.
+    bit. Linkers that collect sections then leave them out, and a block that uses one is refused.
 
     Raises:
         RuntimeUnavailableError: the installed library's table does not match this package.

@@ -98,18 +98,16 @@ def export_model(
         source: path or bytes of a .tflite file, rewritten or not.
         directory: the folder; made with its parents if it does not exist. Complete afterwards, or unchanged.
         format: ``arduino`` (a sketch), ``platformio``, ``esp-idf`` (projects with TFLM), ``c`` or ``zephyr``: without
-            TFLM,
-            for models whose operators all are in fused blocks.
+            TFLM, for models whose operators all are in fused blocks.
         force: write into a directory that is not empty. Other files in it stay.
         kernels, tflm: the runtime of the declared arena, ``reference``, ``cmsis-nn`` or ``esp-nn`` and ``2024`` or
-            ``2026``.
-            None for the format's default: CMSIS-NN of 2024 for Arduino and PlatformIO, ESP-NN of 2026 for ESP-IDF.
+            ``2026``. None for the format's default: CMSIS-NN of 2024 for Arduino and PlatformIO, ESP-NN of 2026 for
+            ESP-IDF.
         benchmark: path or bytes of the file that ``source`` was rewritten from: the project then runs both, compares
             their outputs and prints their times. None for a project that runs ``source``.
         board: the board of a benchmark; None if the user fills it in.
         two_arenas: write the arena of TensorFlow Lite Micro as two arrays, which may be in two memories: the runtime's
-            own
-            data, and activations.
+            own data, and activations.
 
     Raises:
         UsageError: an unknown format; a directory that cannot be used; an operator that the format does not support.

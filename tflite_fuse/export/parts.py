@@ -52,8 +52,7 @@ def _convolution(kind: StageKind, stage: StageDesc, options: Options) -> int:
     """Return the bit of a convolution's layout.
 
     Packed weights of a depthwise convolution of one input channel have the convolution's layout. A fully connected
-    layer of
-    several pixels sums pixels as they arrive.
+    layer of several pixels sums pixels as they arrive.
     """
     layout = stage.weight_layout
     if kind not in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED):

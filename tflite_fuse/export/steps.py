@@ -82,9 +82,8 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
     """Return a model as steps.
 
     QUANTIZE at its inputs and SOFTMAX, QUANTIZE, DEQUANTIZE at its outputs are left out: inputs and outputs are then
-    the int8 tensors
-    behind and before them. RESHAPE and other renaming operators are copies; other operators in no block become blocks
-    by themselves.
+    the int8 tensors behind and before them. RESHAPE and other renaming operators are copies; other operators in no
+    block become blocks by themselves.
 
     Args:
         model: the model.

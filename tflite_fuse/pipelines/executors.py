@@ -1,8 +1,7 @@
 """Executors of a sweep's items: processes of this machine or a Dask cluster; a Ray cluster is in ``on_ray``.
 
 Each receives a few items more than it can work on, so memory does not grow with their number. An item whose process
-died is
-tried up to three times; then the item is taken as the cause.
+died is tried up to three times; then the item is taken as the cause.
 """
 
 from __future__ import annotations
@@ -198,8 +197,7 @@ def _aside(work: Work, item: Item) -> Row:
     """Process an item in a thread that the Dask worker does not profile.
 
     A worker samples the stacks of its task threads a hundred times a second; for the deep stacks of a search that would
-    take a
-    sixth of an item's time.
+    take a sixth of an item's time.
     """
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(work, item).result()

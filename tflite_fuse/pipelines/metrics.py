@@ -1,8 +1,7 @@
 """Metrics of a rewrite as flat numbers, for programs that evaluate many models.
 
 ``exact`` is a rewrite, proven and not run. ``estimate`` is only a search: blocks begin and end at narrow places of the
-order in the file
-or of that of least peak; nothing is encoded, placed or written, and no runtime is used.
+order in the file or of that of least peak; nothing is encoded, placed or written, and no runtime is used.
 """
 
 from __future__ import annotations

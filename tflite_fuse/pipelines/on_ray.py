@@ -1,8 +1,7 @@
 """A Ray cluster as executor of a sweep.
 
 Ray runs in a process of its own: when a cluster goes away, Ray ends the process that uses it without an exception and
-writes
-pages of output. The sweep's process survives and reports one sentence.
+writes pages of output. The sweep's process survives and reports one sentence.
 """
 
 from __future__ import annotations

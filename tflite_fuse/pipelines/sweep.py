@@ -1,8 +1,7 @@
 """Sweeps: many models under many sets of options, one row each, in the order they are done, each computed once.
 
 Only this process appends rows to ``results.jsonl``, as soon as they are known. A row's key is the hash of the model's
-bytes, the
-options and this package's version; a repeated sweep skips items that have a row.
+bytes, the options and this package's version; a repeated sweep skips items that have a row.
 """
 
 from __future__ import annotations

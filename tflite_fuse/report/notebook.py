@@ -9,8 +9,7 @@ def printable(text: str) -> str:
     """Return the text in one line, with an escape in place of each character that is not visible as itself.
 
     Those are control characters (``\\x1b`` starts terminal commands), line ends, marks that change the direction of
-    writing, and
-    bytes that were no UTF-8.
+    writing, and bytes that were no UTF-8.
     """
     if text.isprintable():
         return text

@@ -16,8 +16,7 @@ def arena_picture(found: ArenaMap) -> str:
     """Return the head of an arena over the steps of an inference, as an ``<svg>`` element.
 
     Steps go from left to right, bytes from the bottom up; every part has a tooltip with its name and bytes. Empty if
-    there are no
-    boxes, or more than ``_MOST_BOXES``.
+    there are no boxes, or more than ``_MOST_BOXES``.
     """
     steps, head = len(found.steps) + 1, found.head_bytes
     if not head or not found.boxes or len(found.boxes) > _MOST_BOXES:

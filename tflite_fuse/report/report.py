@@ -76,11 +76,9 @@ class Figures:
 
     Attributes:
         peak_bytes: largest working set: bytes live while one operator runs; bytes that a plan shares between tensors
-            count
-            once.
+            count once.
         lower_bound_bytes: least head of any arena plan of this order: the peak with every tensor rounded up to 16
-            bytes, or
-            less in a planned model whose fused blocks may overwrite their input.
+            bytes, or less in a planned model whose fused blocks may overwrite their input.
         head_bytes: part of the arena for activations and scratch.
         head_source: ``tflite-micro`` if the head was measured in the runtime, ``computed`` if it was calculated.
         tail_bytes: part of the arena that TFLM keeps for itself.
@@ -150,8 +148,7 @@ class BlockReport:
         scratch_bytes: rings, accumulators and executor state.
         macs: multiply-accumulates executed.
         extra_macs: ``macs`` less those of the operators it replaced: recomputed ones less those skipped because no
-            operator
-            reads their result.
+            operator reads their result.
     """
 
     operators: tuple[str, ...]
@@ -203,8 +200,7 @@ class Report:
     Attributes:
         before, after: figures of both models; ``after.arena_bytes`` is exact.
         estimate_bytes: arena that the search estimated for its blocks, in closed form, usually a little more than the
-            exact
-            one; None if no search ran.
+            exact one; None if no search ran.
         compute_factor: multiply-accumulates after over before.
         optimal: ``order``, ``plan`` and ``fusion`` → the proven claim; a step that did not run is absent.
         proven: the proof.
@@ -219,8 +215,7 @@ class Report:
         unchanged: why the written file equals the original.
         advice: sentences about other options, if requested.
         stream: the stream, if requested: then ``proven`` compares blocks with the stream's operators, and ``verified``
-            the stream's
-            outputs with the original's on every window of a sequence.
+            the stream's outputs with the original's on every window of a sequence.
         runtime: name of the runtime on the device for which the arenas suffice.
     """
 

@@ -44,8 +44,7 @@ def inspection_headline(
     Args:
         found: inspection of the model.
         tried: (report of a trial rewrite, None if it was impossible; bytes to allocate after it, None if it saves
-            nothing).
-            None if no rewrite was tried.
+            nothing). None if no rewrite was tried.
         typed: its options.
         fit: clause about boards.
         fits: whether the named board has the RAM and the flash.

@@ -145,9 +145,8 @@ def without_replaced(model: Model, found: Inspection) -> Inspection:
     """Return an inspection without the blocked mark on operators that a rewrite replaces before it makes blocks.
 
     A shuffle of channels over five dimensions becomes a GATHER, variables of a stream become rings. Operators of the
-    prepared model
-    that stay outside blocks are matched by the names of their outputs; operators without a named output stay
-    blocked as long as one of the prepared model's is.
+    prepared model that stay outside blocks are matched by the names of their outputs; operators without a named output
+    stay blocked as long as one of the prepared model's is.
     """
     if not any(row.blocked for row in found.operators):
         return found

@@ -1,8 +1,7 @@
 """The proof of a rewrite, and the operators that must stay outside of blocks if it fails.
 
 A missing rule must not refuse a model. A failed proof names stages; their operators stay outside of blocks, and the
-model
-is rewritten again.
+model is rewritten again.
 """
 
 from __future__ import annotations

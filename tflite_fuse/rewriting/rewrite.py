@@ -158,8 +158,7 @@ def _made(model: Model, options: FuseOptions, budget: Budget) -> _Made:
     """Run the passes and prove the result; if the proof fails, rewrite with fewer changes.
 
     The second attempt proves each removal of channels by itself: doing so at once would double the time for every
-    model, and few
-    need it. Further attempts keep operators of unproven blocks outside, finally all of them.
+    model, and few need it. Further attempts keep operators of unproven blocks outside, finally all of them.
 
     Raises:
         LimitError: the search gave up before all states of a stream were in blocks.

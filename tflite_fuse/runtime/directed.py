@@ -1,12 +1,9 @@
 """Searches for inputs under which the original shows values that it has not shown before.
 
 Random inputs drive many classifiers to one saturated output, and equal saturated outputs say little about the
-computation. So
-the last third of the inputs is chosen: for each, a few candidates run through the original (a random one, one of less
-contrast,
-a mixture of two, a point between two inputs where the output changes), and the one with the most new values in the
-outputs
-and at the borders of blocks is kept.
+computation. So the last third of the inputs is chosen: for each, a few candidates run through the original (a random
+one, one of less contrast, a mixture of two, a point between two inputs where the output changes), and the one with the
+most new values in the outputs and at the borders of blocks is kept.
 """
 
 from __future__ import annotations

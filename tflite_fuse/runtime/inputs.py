@@ -53,10 +53,9 @@ class InputSpec:
     Attributes:
         name, shape, dtype: of the tensor.
         low, high: least and greatest generated value. Integers of 8 and 16 bits use their whole range; wider ones,
-            mostly
-            counts and indices, −1000…1000, or 0…1 if an operator uses them as indices. A float input that the model
-            quantizes uses the quantization's range and a margin, so clamping is exercised; other floats their recorded
-            range, else −1…1.
+            mostly counts and indices, −1000…1000, or 0…1 if an operator uses them as indices. A float input that the
+            model quantizes uses the quantization's range and a margin, so clamping is exercised; other floats their
+            recorded range, else −1…1.
         rest: the value that represents 0.
     """
 
@@ -152,8 +151,7 @@ def generate_inputs(model: Model, count: int = 16, seed: int = 0) -> list[list[A
     """Return inputs for a model; the same for the same model signature, count and seed.
 
     Edge values come first: all lowest, all highest, the zero point, an impulse at each corner and in the centre, a
-    gradient. At
-    least a third (and at least one) are uniform noise and smooth images, in turn.
+    gradient. At least a third (and at least one) are uniform noise and smooth images, in turn.
 
     Raises:
         ModelError: the model has an input that cannot be generated.
@@ -256,10 +254,8 @@ def load_inputs(path: str | Path, model: Model) -> list[list[Array]]:
     """Read a user's samples from an .npz file, or from an .npy file if the model has one input.
 
     Arrays have the names of the inputs' tensors or of a signature, or ``arr_0``, ``arr_1``, … in order (a single
-    input's array may have
-    any name). The leading dimension counts samples: for a tensor [1, 96, 96, 3] either [samples, 96, 96, 3] or
-    [samples, 1, 96,
-    96, 3].
+    input's array may have any name). The leading dimension counts samples: for a tensor [1, 96, 96, 3] either [samples,
+    96, 96, 3] or [samples, 1, 96, 96, 3].
 
     Raises:
         UsageError: the file cannot be read, or an array is missing, unknown, of another shape, type or sample count.

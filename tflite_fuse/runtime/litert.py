@@ -1,8 +1,7 @@
 """Runs models in LiteRT, a second, independent runtime that must accept every file this package writes.
 
 LiteRT does not define bit-exactness: several of its kernels round differently from TensorFlow Lite Micro's. Fused
-blocks run in
-it through the C library, with the bytes of a device.
+blocks run in it through the C library, with the bytes of a device.
 """
 
 from __future__ import annotations

@@ -85,8 +85,7 @@ def make_feed(model: Model, inputs: Sequence[Array | PixelSource], name: str = "
     Args:
         model: any model.
         inputs: one per input of the model, in the order of the model it was rewritten from. A streamed input may be an
-            array
-            or a function, all others are arrays.
+            array or a function, all others are arrays.
         name: of the model in messages.
 
     Raises:

@@ -1,10 +1,8 @@
 """Runs models in TensorFlow Lite Micro, the ``tflite-micro`` wheel, and reads its arena.
 
 Its reference kernels define *bit-exact* in this package. The wheel is optional (extra ``verify``) and exists only for
-Linux on
-x86-64. The head that it reports equals a device's (same planner); its tail is that of a 64-bit machine and larger than
-a
-device's.
+Linux on x86-64. The head that it reports equals a device's (same planner); its tail is that of a 64-bit machine and
+larger than a device's.
 """
 
 from __future__ import annotations
@@ -132,10 +130,8 @@ def run(
         model_bytes: a .tflite file.
         inputs: arrays of each inference.
         outside: for each inference, the data that the model's blocks read from outside the arena, by number. An int8
-            array
-            [rows, columns, channels] serves an external tensor as well as a source; a source returns each pixel once,
-            in
-            raster order.
+            array [rows, columns, channels] serves an external tensor as well as a source; a source returns each pixel
+            once, in raster order.
         reset: reset variable tensors before every inference; False runs a stream.
         timeout: seconds of one inference; None for a limit by the model's multiply-accumulates, 10 to 120 (see
             ``patience.inference_seconds``).

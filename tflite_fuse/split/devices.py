@@ -75,8 +75,7 @@ class Cluster:
         coordinator: the device that every worker reaches.
         direct: pairs of workers, the smaller number first, that need no coordinator between them.
         media: sets of devices that share a medium, a bus or a radio channel: it carries one message between any of them
-            at a
-            time, for the time of the slower end's link. No two media have a pair of devices in common.
+            at a time, for the time of the slower end's link. No two media have a pair of devices in common.
     """
 
     workers: tuple[Device, ...]

@@ -1,8 +1,7 @@
 """Rows and columns of every tensor that each tile of a block computes.
 
 A tile is a rectangle of the driven tensor. From the last stage to the first, the region of a stage's output is the
-union
-of its readers' windows, rows and columns apart, clipped to the tensor. In a block of one tile all tensors outside
+union of its readers' windows, rows and columns apart, clipped to the tensor. In a block of one tile all tensors outside
 scratch are computed as a whole.
 """
 
@@ -204,8 +203,7 @@ class Tile:
     Attributes:
         extents: rows and columns computed of every tensor; (0, 0) for none.
         origins: for every spatial stage and each of its inputs, row and column of the first window relative to the
-            input's
-            region, in the units of ``reach``; negative on padding.
+            input's region, in the units of ``reach``; negative on padding.
         count: number of tiles of this class.
     """
 

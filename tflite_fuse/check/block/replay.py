@@ -1,8 +1,7 @@
 """Replay of a block's schedule from the options alone: rings, scratch, outputs, and permitted overlaps.
 
 Ranges of scratch that are needed at the same time must be disjoint. Scratch and outputs may overlap the part of an
-input
-that no stage reads again.
+input that no stage reads again.
 """
 
 from __future__ import annotations
@@ -184,8 +183,7 @@ class ScheduleProof:
     Attributes:
         problems: clauses; if there are none, no pixel is read before it is written or after it was overwritten.
         distances: (input, output) tensors of the block → bytes that the output's address must lie below the input's, or
-            the
-            output overwrites pixels still to be read; negative: the output may lie above by that much.
+            the output overwrites pixels still to be read; negative: the output may lie above by that much.
         scratch: input tensor → bytes that the scratch's address must lie below the input's, likewise.
         runs: number of computations replayed, one tile of each class.
         tiles: number of tiles.

@@ -83,8 +83,7 @@ def expected_table(
     """Return (bias, multiplier, shift) of each channel; then the same for a shift to the right, or None.
 
     All channels must allow that shift: the multiplier is positive, it shifts right by 1 to 23 bits and sums lie within
-    2^30, so
-    twice a sum is an int32. A channel whose output is constant stores that value.
+    2^30, so twice a sum is an int32. A channel whose output is constant stores that value.
 
     Args:
         notes: receives sentences about sums that may overflow.

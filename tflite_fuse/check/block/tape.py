@@ -1,11 +1,10 @@
 """The executor's events in one tile, in order, and whether every pixel is present when it is read.
 
 The executor's loops are expanded by substitution into a *tape*. The initial tape holds the tile driver's events:
-demands
-("the driven tensor must exist up to this pixel"), run after run, and sums in between. From the last stage to the first,
-each demand for a stage's output is replaced by the runs that fulfil it; a run is a demand on each input, then a
-computation. Demands that are already fulfilled vanish. The final tape holds computations and sums in the executor's
-order; the replay finds for each read whether the pixel is written and not yet overwritten.
+demands ("the driven tensor must exist up to this pixel"), run after run, and sums in between. From the last stage to
+the first, each demand for a stage's output is replaced by the runs that fulfil it; a run is a demand on each input,
+then a computation. Demands that are already fulfilled vanish. The final tape holds computations and sums in the
+executor's order; the replay finds for each read whether the pixel is written and not yet overwritten.
 """
 
 from __future__ import annotations

@@ -95,8 +95,7 @@ def trace_block(
         options: as stored.
         constants: bytes of the constant tensor.
         entering: tensor of the block that is an input, external or a SOURCE stage's output → a tensor of the original
-            that
-            holds its bytes.
+            that holds its bytes.
     """
     trace = BlockTrace(label, dict(entering))
     for problem in _form_problems(options):

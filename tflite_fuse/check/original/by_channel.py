@@ -1,8 +1,7 @@
 """Operators with a constant number for every channel (PRELU; ADD, SUB and MUL with a constant), and SOFTMAX.
 
 A SCALE multiplies values above and below the zero point by different numbers, an OFFSET adds a number, a SOFTMAX looks
-up the
-exponentials of differences to the maximum. Their tables are computed here as bytes.
+up the exponentials of differences to the maximum. Their tables are computed here as bytes.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ def softmax(original: Original, step: Step) -> Meaning | None:
     """Return the stage of a SOFTMAX from int8 to int8 whose output scale is 1/256.
 
     Scaled differences have five integer bits. The runtime's kernel aborts if 512 or more channels are equal, so wider
-    inputs
-    have no meaning.
+    inputs have no meaning.
     """
     source, output = original.rows(step.inputs[0]), original.rows(step.outputs[0])
     beta = step.options.get("beta", 0.0)

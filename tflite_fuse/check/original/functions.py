@@ -1,10 +1,8 @@
 """Functions of one int8 value as tables of 256 results, and operators on two such tables.
 
 Computes what the runtime's reference kernels do, for all values at once. LOGISTIC and TANH are gemmlowp's: numbers in
-0...1
-are int32 over 2^31, products are rounded to 31 bits, exp is a Taylor series around -1/8 in the last quarter and a
-product of
-constants for the other quarters, division is three Newton steps.
+0...1 are int32 over 2^31, products are rounded to 31 bits, exp is a Taylor series around -1/8 in the last quarter and a
+product of constants for the other quarters, division is three Newton steps.
 """
 
 from __future__ import annotations
@@ -45,10 +43,8 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
     """Return all results that depend on one value alone: (step, tensor the table starts from, its 256 results).
 
     A step may read the value and earlier results: LOGISTIC, then MUL of its result with the value, is SiLU. A value has
-    several
-    tables where several tensors hold it: the tables agree on the bytes that occur, not on all 256. Where RELU after
-    RELU changes
-    nothing, both results are one value, and later steps may start from either.
+    several tables where several tensors hold it: the tables agree on the bytes that occur, not on all 256. Where RELU
+    after RELU changes nothing, both results are one value, and later steps may start from either.
     """
     known: dict[int, list[tuple[int, npt.NDArray[Any]]]] = {}
     waiting, yielded = list(original.readers(value)), set()

@@ -1,8 +1,7 @@
 """Operators that move or enlarge rows and columns (resizes, slices, TRANSPOSE_CONV, …) as stages.
 
 Windows lie on the input's pixels spread out: output position p reads the input positions i with ``p * stride - padding
-<= i *
-distance < p * stride - padding + kernel``.
+<= i * distance < p * stride - padding + kernel``.
 """
 
 from __future__ import annotations

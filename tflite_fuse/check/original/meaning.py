@@ -39,8 +39,7 @@ class Meaning:
         images: of the sources; None if only the bytes matter, not their arrangement.
         output: image of the result; None if it follows from the source's rows and columns.
         kernel, stride, dilation, padding: (rows, columns); padding is above and to the left. Dilation is that of the
-            input
-            for kinds that enlarge images.
+            input for kinds that enlarge images.
         multiplier_of_depth: output channels per input channel of a DEPTHWISE.
         clamp: least and greatest output value.
         weights: int8 [output channels, tap rows, tap columns, input channels of the filter].

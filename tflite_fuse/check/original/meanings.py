@@ -1,8 +1,7 @@
 """The stage that each operator of the original requires, in the runtime's integers, from the model file alone.
 
 Each function returns the only stage that computes the operator's bytes, or None if there is none, or if the runtime
-would
-refuse the constants.
+would refuse the constants.
 """
 
 from __future__ import annotations

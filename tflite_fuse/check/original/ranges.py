@@ -1,8 +1,7 @@
 """Range of each channel of the original's tensors over all inputs, derived independently of the passes.
 
 Bounds of sums follow from the signs of weights and are scaled as the runtime does, which keeps their order. A tensor
-without
-an entry may hold any value.
+without an entry may hold any value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Operators between a DEQUANTIZE and a QUANTIZE: float32 results for each of the 256 int8 values they start from.
 
 Rounding is exact: a float32 result of +, -, * and / is the float64 result rounded once more, because 53 bits are more
-than
-2 * 24 + 2.
+than 2 * 24 + 2.
 """
 
 from __future__ import annotations
@@ -128,8 +127,7 @@ class Rule:
 
     Attributes:
         function: of the operands, then the options; not yet rounded to float32. Raises ArithmeticError or ValueError if
-            the
-            result is not defined.
+            the result is not defined.
         operands: number of operands.
         activated: whether it clamps its result: by its fused activation, else to finite numbers.
         options: names of the options it uses.

@@ -1,12 +1,9 @@
 """Integers of TFLM's kernels from the scales in a model, derived independently of ``ops``.
 
 A multiplier is a float64 split by ``frexp`` into a fraction of [0.5, 1) and a power of two; the fraction times 2^31 is
-rounded,
-halves away from zero. The fraction has 53 bits, so neither the product with 2^31 nor the added half is rounded: the
-integers
-are exact. Scales are float32; the runtime multiplies and divides them in double precision. Some of its older versions
-used
-single precision, which can change the last bit.
+rounded, halves away from zero. The fraction has 53 bits, so neither the product with 2^31 nor the added half is
+rounded: the integers are exact. Scales are float32; the runtime multiplies and divides them in double precision. Some
+of its older versions used single precision, which can change the last bit.
 """
 
 from __future__ import annotations

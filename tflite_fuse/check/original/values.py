@@ -1,8 +1,7 @@
 """The original model as values: which tensors hold the same bytes, and which operators read them.
 
 Tensors of equal bytes are one *value*: RESHAPE and other renaming operators keep their input's bytes, as does a PAD
-that adds
-nothing. A TRANSPOSE moves bytes, but a MEAN or FULLY_CONNECTED behind it may not depend on the order;
+that adds nothing. A TRANSPOSE moves bytes, but a MEAN or FULLY_CONNECTED behind it may not depend on the order;
 ``added/transposes.py`` adds these over the untransposed tensor, so rewritten models without the TRANSPOSE match.
 """
 

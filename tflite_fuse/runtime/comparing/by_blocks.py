@@ -1,10 +1,8 @@
 """Runs each block of a rewritten model alone, in C and in numpy, where TensorFlow Lite Micro is not available.
 
 The proof shows that the written blocks are the original's operators. Here the C library's results on this machine are
-compared
-with this package's numpy reference. The two share no code, but both are ours: this does not replace TensorFlow Lite
-Micro as
-a witness, and reports name it differently.
+compared with this package's numpy reference. The two share no code, but both are ours: this does not replace TensorFlow
+Lite Micro as a witness, and reports name it differently.
 """
 
 from __future__ import annotations

@@ -50,14 +50,11 @@ def compare(
     """Run two models on the same inputs, each in its own process, and compare all output bytes.
 
     A model whose inputs lie outside the arena reads them there: an external one from memory, a streamed one from a
-    source that
-    returns each pixel once. Every input starts from fresh state. Models with state (variable tensors, resources) run
-    once more
-    over the whole sequence without a reset in between, then over half of it after a reset.
+    source that returns each pixel once. Every input starts from fresh state. Models with state (variable tensors,
+    resources) run once more over the whole sequence without a reset in between, then over half of it after a reset.
 
     One model may have float32 inputs or outputs where the other has int8 of known scale and zero point: the int8 input
-    is
-    the QUANTIZE of the floats, the int8 output is compared after DEQUANTIZE.
+    is the QUANTIZE of the floats, the int8 output is compared after DEQUANTIZE.
 
     Args:
         a, b: two .tflite files with the same input and output shapes and types.
@@ -67,8 +64,7 @@ def compare(
         progress: called with (inferences done, inferences in all).
         runtime: the runtime.
         watch: if the second was made from the first, tensors at and in its blocks that are compared, too, in copies of
-            both
-            models that have them as outputs.
+            both models that have them as outputs.
 
     Raises:
         ModelError: a model cannot be loaded or run, with the runtime's reason.

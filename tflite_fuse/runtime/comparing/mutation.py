@@ -1,8 +1,7 @@
 """Strength of a comparison: the share of single-step weight errors that the run would have noticed.
 
 A change of the original's weight stands for one of the rewrite's, because both compute the same. Only the piece of the
-original
-that a block replaces is run, on the values it reads for each input.
+original that a block replaces is run, on the values it reads for each input.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Compares two models over sequences of calls, with silence, edge values and resets.
 
 Two interpreters of each model run side by side, call by call in turn, each pair on a sequence of its own; one pair is
-reset
-in the middle. If the second model is a stream of the first one's window, the first reads the window that ends with the
-time steps that the second reads; before the first call and after a reset it is full of the input's zero point.
+reset in the middle. If the second model is a stream of the first one's window, the first reads the window that ends
+with the time steps that the second reads; before the first call and after a reset it is full of the input's zero point.
 """
 
 from __future__ import annotations
@@ -175,8 +174,7 @@ def _sequence(model: Model, stream: StreamTime | None, calls: int, seed: int) ->
     """Return the inputs of every call; for a stream followed by a window of zero points.
 
     The calls cycle through noise, near silence, silence, loud and edge values; in between are the inputs generated for
-    single
-    runs, for a stream step by step.
+    single runs, for a stream step by step.
     """
     specs, rng = input_specs(model), np.random.default_rng(seed)
     found: list[list[Array]] = []

@@ -1,9 +1,9 @@
 """Copies of two models with more outputs: tensors between operators and inside blocks.
 
 A block keeps its inner tensors in rings of a few rows. In the copy it is *open*: the same stages with the same
-constants run over
-the whole map, and every inner tensor that the original has, too, is an output. So each stage's kernel and constants are
-compared by themselves; the schedule is tested by the unchanged model, whose outputs are compared as well.
+constants run over the whole map, and every inner tensor that the original has, too, is an output. So each stage's
+kernel and constants are compared by themselves; the schedule is tested by the unchanged model, whose outputs are
+compared as well.
 """
 
 from __future__ import annotations

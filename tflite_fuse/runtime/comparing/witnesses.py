@@ -1,8 +1,7 @@
 """Runs a rewritten model beside its original: in TensorFlow Lite Micro or, where it refuses the original, LiteRT.
 
 LiteRT is only a second witness: some of its kernels round differently. Blocks in it compute a device's bytes, so equal
-bytes
-confirm the rewrite, and different bytes of a model with blocks prove nothing.
+bytes confirm the rewrite, and different bytes of a model with blocks prove nothing.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ def hear(
 
     Raises:
         VerificationError: they differ, the rewritten one does not run although the original does, or they must be run
-            and
-            the original cannot.
+            and the original cannot.
         RuntimeUnavailableError: they must be run and no runtime is installed.
     """
     given: Sequence[Sequence[Array]] = ()

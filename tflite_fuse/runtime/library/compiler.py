@@ -1,9 +1,8 @@
 """Compiles C of this package into shared libraries for this machine, once per source text, compiler and flags.
 
 Libraries are cached in ``$TFLITE_FUSE_CACHE``, else ``$XDG_CACHE_HOME/tflite-fuse``, else ``~/.cache/tflite-fuse``; if
-the folder cannot be
-written, or others can write there, in a directory that lives as long as this process. A cached library is loaded as
-code, so it must belong to this user and match the checksum behind it.
+the folder cannot be written, or others can write there, in a directory that lives as long as this process. A cached
+library is loaded as code, so it must belong to this user and match the checksum behind it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     outputs = load_library(host_library()).run(encoded.options, encoded.constants, [image])
 
 Every operand has memory of its exact size from the C allocator, so a build with sanitizers reports each access outside
-of it.
-Scratch and outputs are filled with junk before each run.
+of it. Scratch and outputs are filled with junk before each run.
 """
 
 from __future__ import annotations

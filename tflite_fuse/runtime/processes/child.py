@@ -1,10 +1,8 @@
 """The child process that holds an inference runtime, and the frames exchanged with it.
 
 A damaged model can abort the process that loads it, and TensorFlow Lite Micro prints to file descriptor 2; so models
-are loaded
-here, without rights (``confinement.py``), never in the user's process. ``worker.py`` starts this file as a script with
-one end of
-a socket, and a file as stdout and stderr, so printed text cannot mix with the frames.
+are loaded here, without rights (``confinement.py``), never in the user's process. ``worker.py`` starts this file as a
+script with one end of a socket, and a file as stdout and stderr, so printed text cannot mix with the frames.
 
 A frame: magic ``TFW1``, uint32 length of the header, uint64 length of the body (little-endian), the header (JSON), the
 body (raw bytes of the header's ``arrays``, one after another, or of a model).

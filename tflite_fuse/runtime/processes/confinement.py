@@ -1,12 +1,9 @@
 """Drops a process's rights before it loads an untrusted model.
 
 Afterwards it computes and replies on its open connections: it opens no file for writing and no socket, starts no
-process,
-affects no other one, changes no name, owner or mode of a file, locks none, and its memory is bounded. Its processor
-time is
-bounded, too; if it resists, its parent kills it. It can still read files and report to its parent. All of its threads
-are
-bound by the same rules.
+process, affects no other one, changes no name, owner or mode of a file, locks none, and its memory is bounded. Its
+processor time is bounded, too; if it resists, its parent kills it. It can still read files and report to its parent.
+All of its threads are bound by the same rules.
 
 ``child.py`` runs this file as a script: it imports only the standard library. System calls are refused by a filter
 (seccomp) that Linux has on x86-64, the only machine that TensorFlow Lite Micro's wheel supports; elsewhere, and where

@@ -2,8 +2,7 @@
 
 A damaged model may keep a runtime busy for ever. The limit must never end an honest inference: TensorFlow Lite Micro's
 reference kernels do 200 to 450 million multiply-accumulates per second on a desktop core and tens of millions on a slow
-or
-busy one; the limit assumes 2 million, plus ten seconds for everything else.
+or busy one; the limit assumes 2 million, plus ten seconds for everything else.
 """
 
 from __future__ import annotations

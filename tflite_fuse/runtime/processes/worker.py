@@ -1,8 +1,7 @@
 """Runtimes in child processes: load models, run inferences, turn refusals into sentences.
 
 A ``Worker`` is one child process with at most one model loaded. Its start takes about 0.3 s (Python and numpy), so
-workers that
-completed every request are kept for the next model; one that failed is ended.
+workers that completed every request are kept for the next model; one that failed is ended.
 """
 
 from __future__ import annotations
@@ -170,8 +169,7 @@ class Worker:
         Args:
             inputs: one array per model input, of its shape and type.
             outside: data that the model's blocks read from outside the arena, by number: arrays, or streams, whose
-                functions are
-                called while the model runs.
+                functions are called while the model runs.
             reset: reset variable tensors and operator state before the run.
             timeout: seconds; None for ``patience.inference_seconds``.
 

@@ -16,8 +16,7 @@ def transfers(cluster: Cluster, value: int, held: Held, needed: Mapping[int, Reg
     """Return the transfers, in order, after which every device holds what it needs of a value.
 
     Each missing part comes from a directly joined device that holds it, the one that has sent least so far. Parts that
-    only others
-    hold go through the coordinator, once for all devices that need them.
+    only others hold go through the coordinator, once for all devices that need them.
 
     Raises:
         ValueError: no device holds a part.

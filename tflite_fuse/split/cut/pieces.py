@@ -1,9 +1,8 @@
 """A box of a stage's output as a smaller stage, with its receptive field and its weights.
 
 The smaller stage is an ordinary one: fewer rows and columns with the actual padding, fewer output channels with their
-weights,
-biases and multipliers. So the kernels of whole layers run parts of them, and every output element is computed from
-the same integers.
+weights, biases and multipliers. So the kernels of whole layers run parts of them, and every output element is computed
+from the same integers.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
     phase 2: worker 1 sends row 19 of block 1's output to worker 0; …
 
 A worker computes its task of a phase as soon as the phase's transfers to it have arrived and its earlier tasks are
-done; it waits
-for nothing else. Every stored element has one owner: the first task in the plan that declares it. The same elements
-computed by other tasks (halos, replicated layers) are declared as copies.
+done; it waits for nothing else. Every stored element has one owner: the first task in the plan that declares it. The
+same elements computed by other tasks (halos, replicated layers) are declared as copies.
 """
 
 from __future__ import annotations

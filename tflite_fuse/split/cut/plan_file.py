@@ -1,8 +1,7 @@
 """Plans as JSON (``schemas/plan.schema.json``), and the number that identifies a plan.
 
 The number is a hash of the plan and the model's bytes: two devices with the same number run parts of the same model in
-the
-same way.
+the same way.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     missing = subtract(region, held)            # still to be transferred
 
 A layer cut by rows or by channels is one box per worker. A range of outputs flattened channel first is at most seven
-boxes: a part
-of a channel, whole channels, a part of a channel; each part is a part of a row, whole rows, a part of a row.
+boxes: a part of a channel, whole channels, a part of a channel; each part is a part of a row, whole rows, a part of a
+row.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
     FULLY_CONNECTED, 4096 to 10   becomes   CONV_SUMS of channels 0 … 2047, CONV_SUMS of 2048 … 4095, ADD_SUMS
 
 The parts' values have four bytes for each sum, so code that moves, places or checks bytes treats them like other
-values. Bias, zero
-point and rounding are applied once, in the last addition.
+values. Bias, zero point and rounding are applied once, in the last addition.
 """
 
 from __future__ import annotations

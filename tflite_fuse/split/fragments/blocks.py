@@ -1,14 +1,11 @@
 """A worker's task as blocks of the device library.
 
 A task's steps become one fused block where possible, with inner values as rings. A value that is read in parts (the
-skip of a residual
-needs fewer rows than the window beside it), or that leaves the task, is stored in memory, and a new block begins behind
-it. A step
-of several boxes is one block for each box.
+skip of a residual needs fewer rows than the window beside it), or that leaves the task, is stored in memory, and a new
+block begins behind it. A step of several boxes is one block for each box.
 
 A thrifty task's blocks run in strips of columns, or in runs of few pixels: their rings are shorter, and columns at the
-borders of
-strips are computed twice.
+borders of strips are computed twice.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """One device's buffer over time: the pieces of values in it, their liveness, and permitted overlaps.
 
 The parts of a value that a worker reads or writes are stored as few pieces (boxes whose union is a box are one: its own
-rows
-and those a neighbour sends), from the first moment that touches a piece to the last. Moments are the messages of a
-phase, then the blocks of
-the device's task one by one, then the returned messages. A block also has its scratch, and a copy of every box that is
-not
-contiguous rows of one piece: some channels or columns of a piece, or parts of several.
+rows and those a neighbour sends), from the first moment that touches a piece to the last. Moments are the messages of a
+phase, then the blocks of the device's task one by one, then the returned messages. A block also has its scratch, and a
+copy of every box that is not contiguous rows of one piece: some channels or columns of a piece, or parts of several.
 
 The coordinator holds the inputs before all moments, the outputs after all, and runs operators that no block holds.
 """

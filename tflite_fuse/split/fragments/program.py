@@ -4,8 +4,7 @@
     its output to a piece that is read later; send row 9 to worker 1; …
 
 Every device handles its messages in the order of the plan's transfers. So sender and receiver of the first transfer
-that is not
-done have nothing else to do before it: there is no deadlock.
+that is not done have nothing else to do before it: there is no deadlock.
 """
 
 from __future__ import annotations

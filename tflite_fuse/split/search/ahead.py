@@ -1,14 +1,10 @@
 """Lower bounds of the rest of a way to the last cut, within the flash of all workers together.
 
 From the last cut back to the first, for each distribution of values at a cut, the least cost of edges and transfers
-from there on is
-computed. With limited flash that alone misleads: the quickest ways replicate weights until none is left. So it is also
-computed
-under many prices of a byte of flash. Under each, the cost so far plus the least cost ahead with flash paid for, less
-the price of
-all remaining flash, is a lower bound of the whole way (Lagrange's); the largest of them ranks a label. A price with no
-other cost
-detects ways that all workers together have too little flash for.
+from there on is computed. With limited flash that alone misleads: the quickest ways replicate weights until none is
+left. So it is also computed under many prices of a byte of flash. Under each, the cost so far plus the least cost ahead
+with flash paid for, less the price of all remaining flash, is a lower bound of the whole way (Lagrange's); the largest
+of them ranks a label. A price with no other cost detects ways that all workers together have too little flash for.
 """
 
 from __future__ import annotations

@@ -1,17 +1,13 @@
 """Lower bounds over all splits, and the selection of labels at a cut.
 
 Bounds: an element without a reader, as every other row before a convolution of stride 2 and kernel size 1, need not be
-sent or
-computed. So the needed sets of rows, columns and channels are propagated from the outputs back; where several readers
-need
-parts of a value, the largest part counts. Their union may be larger, so the result is a lower bound.
+sent or computed. So the needed sets of rows, columns and channels are propagated from the outputs back; where several
+readers need parts of a value, the largest part counts. Their union may be larger, so the result is a lower bound.
 
 Beam: of labels with the same distribution of values, one that is better in nothing is dominated by expected cost. As
-actual costs may be
-lower, some dominated ones are kept. If more labels than the beam's width are not dominated, those with the largest cost
-including the bound ahead (``ahead``) are dropped. That loses nothing as long as the best way found costs no more than
-the
-least dropped bound; otherwise the result is only the best one found.
+actual costs may be lower, some dominated ones are kept. If more labels than the beam's width are not dominated, those
+with the largest cost including the bound ahead (``ahead``) are dropped. That loses nothing as long as the best way
+found costs no more than the least dropped bound; otherwise the result is only the best one found.
 """
 
 from __future__ import annotations
@@ -42,8 +38,7 @@ class Bounds:
 
     Attributes:
         moved: bytes: every input element that workers need leaves the coordinator, and all of their outputs reach it.
-            The
-            coordinator runs operators without stage and has their inputs.
+            The coordinator runs operators without stage and has their inputs.
         sent: of these, bytes that leave the coordinator.
         leaves_out: whether that is less than all inputs and outputs.
         shares: least share of each node's output that is needed; 1.0 is all of it.
@@ -132,8 +127,7 @@ class Beam:
         key: the objective, then the order among equals.
         holding: label → number, equal for labels with the same distribution of values.
         by_flash: whether flash is limited, so a way with less may continue where others cannot. RAM is free again
-            behind each edge,
-            so it does not count.
+            behind each edge, so it does not count.
         by_load: whether the busiest worker counts, so a way that leaves more to others may become better.
         width: most labels kept.
         alike: most labels kept of one distribution; three times as many with limited flash.
@@ -154,8 +148,7 @@ class Beam:
         Args:
             labels: ways to one cut.
             least: a row for each: lower bound of the whole way, then the same in other views, each of which keeps its
-                share of
-                labels; infinity where no way continues.
+                share of labels; infinity where no way continues.
         """
         order = sorted(range(len(labels)), key=lambda number: self.key(labels[number]))
         groups: dict[int, list[int]] = {}

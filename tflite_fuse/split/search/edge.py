@@ -1,11 +1,10 @@
 """Edges: nodes between two cuts under one partition; the order of a phase's messages; and plans on one worker.
 
 Every device handles its messages in the plan's order, so its sends wait for earlier receives. Where workers exchange
-parts, receiver
-after receiver, each waits for nearly all before it. In two halves no device waits within a half: first all messages to
-higher
-numbers, the highest sender's first, then all to lower ones, the lowest sender's first; or the other way round, which is
-better if the low ones finish later. Messages to the coordinator come before, those it forwards behind.
+parts, receiver after receiver, each waits for nearly all before it. In two halves no device waits within a half: first
+all messages to higher numbers, the highest sender's first, then all to lower ones, the lowest sender's first; or the
+other way round, which is better if the low ones finish later. Messages to the coordinator come before, those it
+forwards behind.
 """
 
 from __future__ import annotations

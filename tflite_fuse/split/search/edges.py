@@ -43,8 +43,7 @@ def cuts(network: Network) -> tuple[int, ...]:
     """Return the places with at most one live value, including 0 and the end.
 
     Where one value stays live over several places, only the first counts: an edge between two of them would forward a
-    value that it
-    neither reads nor writes, as behind a node whose output is only the model's.
+    value that it neither reads nor writes, as behind a node whose output is only the model's.
     """
     count = len(network.nodes)
     live: list[list[int]] = [[] for _ in range(count + 1)]

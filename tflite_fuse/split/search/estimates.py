@@ -1,8 +1,7 @@
 """Quick estimates of a node's instructions and flash, for thousands of calls by the search.
 
 Instructions are those of whole rows in runs of four pixels, in proportion to rows and channels; a selected plan is
-counted
-from its blocks.
+counted from its blocks.
 """
 
 from __future__ import annotations

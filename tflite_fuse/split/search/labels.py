@@ -1,8 +1,7 @@
 """The search: ways from the first cut to the last one, with their costs and distributions.
 
 A label is a way to a cut: seconds, bytes moved, flash of every worker, the largest RAM, and the region that every
-device holds of the live
-value. ``beam`` selects the labels to keep at a cut.
+device holds of the live value. ``beam`` selects the labels to keep at a cut.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ class Label:
         flash: of every worker.
         held: value → device → region, for the live value.
         load: seconds of each worker from its first edge to the end of its last, then of each device's sends, then
-            receives,
-            the coordinator last of these, then of each shared medium.
+            receives, the coordinator last of these, then of each shared medium.
         begun: when each worker's first edge began, infinity if none has.
     """
 
@@ -74,8 +72,7 @@ class Joints:
     """Approximate cost of the transfers between consecutive edges; the same for all ways that end alike.
 
     Bytes are exact where workers are joined directly. A part that goes through the coordinator to several workers is
-    sent to it once but
-    counted for each. Selected plans are counted exactly.
+    sent to it once but counted for each. Selected plans are counted exactly.
     """
 
     def __init__(self, network: Network, cluster: Cluster) -> None:
@@ -170,8 +167,7 @@ class Joints:
         """Return the cost of transfers of so many bytes between all pairs of devices, the coordinator last.
 
         Transfers to the coordinator come first, then those to higher numbers, to lower ones, and the coordinator's: in
-        this order
-        no device waits within a step (``edge``).
+        this order no device waits within a step (``edge``).
         """
         if not nbytes.any():
             return Cost(0.0, 0, self.nothing(), np.zeros(len(self._per_byte) - 1, np.int64))

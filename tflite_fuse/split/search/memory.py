@@ -1,11 +1,9 @@
 """RAM of edges, and the thrift of their blocks.
 
 Blocks run quickly if that fits. Otherwise they become thriftier step by step: strips of columns, shorter runs. For the
-objective
-RAM, the limit is the smallest number of bytes with which some way exists, for edges alone; values that stay in memory
-from one edge to
-a later one come on top and are counted for whole plans. So the thrift of a whole plan's tasks is adjusted again by
-its workers' actual needs (``within_ram``).
+objective RAM, the limit is the smallest number of bytes with which some way exists, for edges alone; values that stay
+in memory from one edge to a later one come on top and are counted for whole plans. So the thrift of a whole plan's
+tasks is adjusted again by its workers' actual needs (``within_ram``).
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Equations 1 to 7 rate the workers. Data is in kilobytes (1,000 B), work in million cycles, delays in milliseconds.
 
 Algorithms 1 and 2 give each worker the next share of a layer's outputs, in proportion to its rating; Algorithm 3's
-marks are the receptive
-fields of these ranges; Algorithm 4 is one phase per layer, in which the coordinator sends every worker its inputs and
-collects all outputs. A worker keeps nothing from one layer to the next.
+marks are the receptive fields of these ranges; Algorithm 4 is one phase per layer, in which the coordinator sends every
+worker its inputs and collects all outputs. A worker keeps nothing from one layer to the next.
 """
 
 from __future__ import annotations

@@ -1,17 +1,13 @@
 """Simulates devices that execute their fragments on predicted cores and links, and writes timelines for trace viewers.
 
 Other than ``events``, which simulates a plan's transfers and tasks, this follows each device's own fragment: a worker
-computes,
-sends and waits in the order of its fragment, as the C worker does. A sent message is in the network's buffers at once;
-it
-occupies the sender's link after those before it, travels for the latency of the slower end, and occupies the
-receiver's link. Messages are those of ``cluster run`` once all are connected: START to each worker, DATA, and STEP
-after every
-step that a worker computed. No loss, no congestion; copies inside a buffer take no time.
+computes, sends and waits in the order of its fragment, as the C worker does. A sent message is in the network's buffers
+at once; it occupies the sender's link after those before it, travels for the latency of the slower end, and occupies
+the receiver's link. Messages are those of ``cluster run`` once all are connected: START to each worker, DATA, and STEP
+after every step that a worker computed. No loss, no congestion; copies inside a buffer take no time.
 
 Several inferences overlap as far as the workers allow: each runs its fragment for one inference, then for the next. The
-coordinator
-begins one more than there are workers, and another one whenever one ends.
+coordinator begins one more than there are workers, and another one whenever one ends.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Event simulation of devices and links, message by message.
 
 Every device has one processor, sends one message at a time and receives one message at a time; the three are
-independent. A message
-occupies its sender, travels for the latency of the slower end, then occupies its receiver; or it occupies a shared
-medium
-once, for as long as the slower end takes. Every device performs its own actions in order: a send returns at once, a
-receive waits. There
-are no global rounds. The switch between devices is not modelled: no loss, no congestion, no retransmission.
+independent. A message occupies its sender, travels for the latency of the slower end, then occupies its receiver; or it
+occupies a shared medium once, for as long as the slower end takes. Every device performs its own actions in order: a
+send returns at once, a receive waits. There are no global rounds. The switch between devices is not modelled: no loss,
+no congestion, no retransmission.
 
 The actions are a plan's transfers and tasks in order, or the steps of a fragment (``devices``).
 """

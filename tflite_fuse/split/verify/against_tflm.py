@@ -55,8 +55,7 @@ def verify_plan(
     """Check the plan's declarations, run it on generated inputs and compare with TFLM, byte by byte.
 
     Every worker's fragment runs in the device library's worker, compiled for this machine; messages are passed within
-    this process. The
-    last input also runs in numpy, stage by stage.
+    this process. The last input also runs in numpy, stage by stage.
 
     Raises:
         BlockError: a worker refuses its fragment (a defect of this package).

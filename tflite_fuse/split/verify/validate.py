@@ -1,11 +1,9 @@
 """Checks a plan against its network: who holds and who produces every element, without computing values.
 
 Independently of the search, every element is followed: a transfer carries only elements that its source holds, a task
-reads only
-elements that its worker holds or has just computed, every stored or transferred element has exactly one declared owner,
-copies are declared as such, a layer cut by its input channels is one exact set of partial sums whose ranges are
-disjoint and
-complete, and the coordinator has all outputs in the end.
+reads only elements that its worker holds or has just computed, every stored or transferred element has exactly one
+declared owner, copies are declared as such, a layer cut by its input channels is one exact set of partial sums whose
+ranges are disjoint and complete, and the coordinator has all outputs in the end.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@
 
 q is a QUANTIZE to int8, or a function of one value on the way to one; before PAD and MAX_POOL_2D only a QUANTIZE. It is
 monotonic except for NaN and numbers whose quotient by the scale exceeds 31 bits, which the runtime's conversion turns
-into the
-least integer: so values must be known to stay below.
+into the least integer: so values must be known to stay below.
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@
     FULLY_CONNECTED(TRANSPOSE(x), W)  =  FULLY_CONNECTED(x, W')    where the columns of W' are in the order of x
 
 TRANSPOSE' is the rest of the permutation on the remaining axes. An int8 MEAN sums in int32 and rounds once, so the
-order of
-summation does not matter. As soon as TRANSPOSE' only moves axes of length 1, both sides hold the same bytes. The same
-holds
-for FULLY_CONNECTED, which sums all values of a row.
+order of summation does not matter. As soon as TRANSPOSE' only moves axes of length 1, both sides hold the same bytes.
+The same holds for FULLY_CONNECTED, which sums all values of a row.
 """
 
 from __future__ import annotations

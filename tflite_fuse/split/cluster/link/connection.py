@@ -1,8 +1,7 @@
 """A connection: numbered and checked messages over a stream. An unexpected message ends it, with the reason.
 
 It begins with HELLO and WELCOME. With a key, WELCOME and all later messages are signed, and the opener repeats HELLO
-with a
-signature: so a recorded HELLO opens nothing, and the current coordinator keeps its connection.
+with a signature: so a recorded HELLO opens nothing, and the current coordinator keeps its connection.
 """
 
 from __future__ import annotations

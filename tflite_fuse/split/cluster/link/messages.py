@@ -10,12 +10,10 @@ A message has a header of 32 bytes and up to 1,400 bytes of payload, little endi
     8  u64  number of the plan
 
 With a key (``keys``), the last 16 bytes of a payload are a signature of the message without them and with checksum 0.
-HELLO
-comes before either end can sign; ``KEYED`` in its item announces signatures.
+HELLO comes before either end can sign; ``KEYED`` in its item announces signatures.
 
 The parser accepts a stream cut up anywhere. It skips bytes that begin no message one by one and reports each: on TCP
-that ends
-the connection, on a serial line it is noise.
+that ends the connection, on a serial line it is noise.
 """
 
 from __future__ import annotations

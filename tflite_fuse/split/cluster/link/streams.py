@@ -1,8 +1,7 @@
 """Streams of bytes to devices, by address: ``host:port``, or a serial line.
 
 Serial lines are ``/dev/ttyACM0`` or ``COM3``, with an optional speed such as ``@115200``; or ``socket://host:port`` for
-the raw stream of
-a serial line that an emulator or a device server offers over TCP.
+the raw stream of a serial line that an emulator or a device server offers over TCP.
 """
 
 from __future__ import annotations

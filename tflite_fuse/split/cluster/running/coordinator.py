@@ -1,8 +1,7 @@
 """The coordinator: connects to the workers, runs inferences, names the device at fault if one fails.
 
 A failed inference ends all connections, and the workers drop their part. The next one opens new connections, so no
-message
-of one can reach another, and a restarted worker is found again.
+message of one can reach another, and a restarted worker is found again.
 """
 
 from __future__ import annotations

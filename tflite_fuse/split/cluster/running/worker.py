@@ -26,8 +26,7 @@ class Worker:
     Attributes:
         inferences: done so far.
         watch: called with every message of all connections of an inference: device at the other end, message, whether
-            it is
-            outgoing.
+            it is outgoing.
     """
 
     def __init__(
