@@ -29,10 +29,10 @@ extern "C" {
 
 /* One run of `count` neighbouring output pixels, all in one row.
  *
- * stage: window, clamp, layout of weights. inputs, output: shapes and zero points. weights, table: the stage's
- * constants, as schemas/fused_block.fbs has them at StageDesc and WeightLayout. windows[0]: the input pixels under the
- * windows, kernel_height rows of `columns` pointers. Output pixel i reads, at tap
- *     (ky, kx), windows[0][ky * columns + i * stride_width + kx * dilation_width]; if at_once is not 1,
+ * stage: window, clamp, layout of weights. inputs, output: shapes and zero points.
+ * weights, table: the stage's constants, as schemas/fused_block.fbs has them at StageDesc and WeightLayout.
+ * windows[0]: the input pixels under the windows, kernel_height rows of `columns` pointers. Output pixel i reads at tap
+ *     (ky, kx) windows[0][ky * columns + i * stride_width + kx * dilation_width]; if at_once is not 1,
  *     windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height]. Taps outside the image point to `pad`.
  *     For stages that spread their input out (RESIZE, TRANSPOSE_CONV, DEPTH_TO_SPACE): all pixels under the windows,
  *     rows of `columns` pointers from pixel (first_row, first_column) on; output pixel 0 is (y, x).
