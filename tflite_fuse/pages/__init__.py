@@ -1,1 +1,1 @@
-"""What a rewrite did as one page, and as pictures."""
+"""A rewrite as one HTML page, as pictures, as a section of a model card, and as a trace."""

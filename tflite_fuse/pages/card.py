@@ -73,10 +73,10 @@ _ROWS = (
 
 
 def card(page: dict[str, Any]) -> str:
-    """Return the section, with a front matter that Hugging Face reads.
+    """Return the section, with a front matter for Hugging Face.
 
     Args:
-        page: what ``page_content`` gives, the object of ``schemas/page.schema.json``.
+        page: the object of ``schemas/page.schema.json``, from ``page_content``.
     """
     figures = page["figures"]
     pairs = [(title, figures["before"][key], figures["after"][key]) for title, key in _ROWS]
@@ -94,7 +94,7 @@ def card(page: dict[str, Any]) -> str:
 
 
 def _file(name: str) -> str:
-    """A file's name as it can stand in YAML, Python and a shell."""
+    """Return a file's name made safe for YAML, Python and a shell."""
     plain = PurePath(printable(name)).name
     return "".join(each if each.isalnum() or each in "._-" else "_" for each in plain) or "model"
 

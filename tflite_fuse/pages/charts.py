@@ -1,7 +1,7 @@
 """Pictures of memory, drawn by matplotlib (extra ``report``): the arena over time, working sets, the front.
 
-Each is a figure in colours for white paper. As a file it stays so; inside a page ``inline`` makes them follow the page
-and marks the parts, and where the axes are, for the page's script.
+Each is a figure in colours for white paper. As a file it keeps them; ``inline`` replaces them by the page's colours and
+marks the parts and the axes' positions for the page's script.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ COLOURS = {
     "ring": "#d98324",
     "peak": "#c8323f",
 }
-"""By what they mean; the page has a variable of each name."""
+"""Colour by meaning; the page has a variable of each name."""
 
 FORMATS = (".svg", ".png")
 
 MOST_EDGED = 300
-"""Steps of a picture in which edges differ visibly from what they surround."""
+"""Most steps of a picture with edges, which are not visible in more."""
 
 _STYLE = {
     "svg.fonttype": "none",
@@ -65,19 +65,19 @@ _XLINK = "http://www.w3.org/1999/xlink"
 
 @dataclass
 class Chart:
-    """A figure, and what is shown about its parts: from their ids to sentences, empty for those a script looks for."""
+    """A figure, and the sentences about its parts by their ids; empty for parts that only the script uses."""
 
     figure: Any
     style: dict[str, Any]
     told: dict[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write it as .svg or .png. Raises UsageError."""
+        """Write the figure as .svg or .png. Raises UsageError."""
         require_plottable(path)
         write_atomically(self._drawn(path.suffix.lower()[1:]), path)
 
     def inline(self, title: str) -> str:
-        """It as an element of a page, ``title`` for those who do not see it."""
+        """Return the figure as an element of a page, with ``title`` as its alternative text."""
         root = ElementTree.fromstring(self._drawn("svg", clear=True))
         for tag in ("metadata", "defs/style"):
             for parent in (root, *root.iterfind(f"{{{_SVG}}}defs/..")):
@@ -102,14 +102,14 @@ class Chart:
         return stream.getvalue()
 
     def _axes(self) -> tuple[float, ...]:
-        """Left, top, right and bottom of the axes in units of the element, then the values there."""
+        """Return left, top, right and bottom of the axes in units of the element, then the values there."""
         (axes,), (width, height) = self.figure.axes, (72 * inches for inches in self.figure.get_size_inches())
         place, (left, right), (bottom, top) = axes.get_position(), axes.get_xlim(), axes.get_ylim()
         corners = place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height
         return *corners, left, top, right, bottom
 
     def _tell(self, root: ElementTree.Element) -> None:
-        """Adds titles and names of parts, and drops ids nothing refers to: several charts share a page."""
+        """Add titles and names of parts, and drop unused ids, because several charts share a page."""
         text = ElementTree.tostring(root, encoding="unicode")
         used = set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text))
         for element in root.iter():
@@ -125,7 +125,7 @@ class Chart:
 
 
 def require_plottable(path: Path | None) -> None:
-    """Refuse early what could not be drawn after all the work; None is nothing to be drawn.
+    """Check before long work that a picture can be drawn; None is no picture.
 
     Raises:
         UsageError: no file of a known format can be there.
@@ -141,7 +141,7 @@ def require_plottable(path: Path | None) -> None:
 
 
 def _followed(text: str) -> str:
-    """Colours as variables of the page."""
+    """Return the text with colours replaced by variables of the page."""
     for name, colour in COLOURS.items():
         text = text.replace(colour, f"var(--{name})")
     return text
@@ -149,7 +149,7 @@ def _followed(text: str) -> str:
 
 @contextmanager
 def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes]]:
-    """An empty chart of so many inches, to be drawn on inside. Raises RuntimeUnavailableError."""
+    """Return a context with an empty chart of so many inches. Raises RuntimeUnavailableError."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -164,20 +164,20 @@ def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes
         axes.grid(axis="y", linewidth=0.5)
         axes.set_axisbelow(True)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        # A label with a given place need not be searched for: that takes a quarter of the time to draw.
+        # Fixed places of labels: searching for them takes a quarter of the drawing time.
         axes.xaxis.set_label_coords(0.5, -0.3 / size[1])
         axes.yaxis.set_label_coords(-0.12, 0.5)
         yield Chart(figure, style), axes
 
 
 def arena_chart(shown: ArenaMap, title: str, top: int | None = None, legend: bool = False) -> Chart:
-    """Steps from left to right, bytes of the head from bottom to top, a box for everything in it.
+    """Return a chart of the head: steps from left to right, bytes from bottom to top, a box for every part.
 
     Args:
-        shown: what lies where.
-        title: above it.
-        top: bytes the axis reaches to, for two charts of one scale; None for what there is.
-        legend: whether it says what the colours mean, for a picture without a page around it.
+        shown: the boxes.
+        title: above the chart.
+        top: bytes at the top of the axis, for two charts of one scale; default: the head's.
+        legend: whether to explain the colours, for a picture without a page around it.
     """
     with _drawing((4.6, 3.1), title) as (chart, axes):
         for kind in _KINDS:
@@ -202,7 +202,7 @@ _KINDS = {"tensor": "tensors", "scratch": "scratch", "ring": "line buffers"}
 
 
 def _explain(axes: Axes, kinds: Sequence[str]) -> None:
-    """What colours mean, below the axis at the right, its own name at the left."""
+    """Write a legend of the colours below the axis at the right, and the axis label at the left."""
     from matplotlib.patches import Rectangle
 
     axes.set_xlabel(axes.get_xlabel(), loc="left")
@@ -212,7 +212,7 @@ def _explain(axes: Axes, kinds: Sequence[str]) -> None:
 
 
 _INSET = 0.12
-"""Steps that a ring is narrower to either side than the block it is in."""
+"""Inset in steps of a ring's box on either side of its block's."""
 
 
 def _corner(box: Box) -> tuple[float, int]:
@@ -224,10 +224,10 @@ def _width(box: Box) -> float:
 
 
 def _outline(axes: Axes, boxes: Sequence[tuple[float, float, float, float]], **look: Any) -> None:
-    """Boxes as one shape: an element for each makes a page large and slow to draw.
+    """Draw boxes as one shape, because one element for each makes a page large and slow to draw.
 
     Args:
-        axes: whose limits are set by hand.
+        axes: with limits set by hand.
         boxes: left, bottom, width and height.
         look: of the shape.
     """
@@ -240,7 +240,7 @@ def _outline(axes: Axes, boxes: Sequence[tuple[float, float, float, float]], **l
 
 
 def live_chart(steps: Sequence[dict[str, Any]], title: str, top: int | None = None) -> Chart:
-    """The working set of every operator as a bar, the bottleneck in another colour."""
+    """Return a chart of the working set of every operator in bytes, the bottleneck in another colour."""
     with _drawing((4.6, 2.3), f"live {title}") as (chart, axes):
         sizes = [step["working_set_bytes"] for step in steps]
         for colour, peak in (("tensor", False), ("peak", True)):
@@ -262,8 +262,7 @@ class Dot:
     Attributes:
         ram: bytes.
         factor: compute over that of the unfused model.
-        name: written beside it together with its bytes; empty for a point of many, whose bytes are written where there
-            is room.
+        name: written beside it together with its bytes; if empty, only the bytes are written where there is room.
     """
 
     ram: int
@@ -282,13 +281,13 @@ def front_chart(
     limits: Sequence[tuple[str, int]] = (),
     unit: str = "multiply-accumulates",
 ) -> Chart:
-    """Trades of RAM for compute, each axis to a logarithmic scale where the most is more than four times the least.
+    """Return a chart of compute over RAM, each axis logarithmic if its largest value exceeds four times the least.
 
     Args:
         points: the front, RAM ascending.
         marks: single models.
         limits: RAM of boards, with their names.
-        unit: what compute is counted in.
+        unit: unit of compute.
     """
     with _drawing((4.6, 3.0), "front") as (chart, axes):
         axes.plot(*zip(*(dot.place for dot in points), strict=True), "-", color=COLOURS["tensor"]) if points else None
@@ -306,7 +305,7 @@ def front_chart(
         for number, (name, ram) in enumerate(limits):
             axes.axvline(ram, color=COLOURS["muted"], linewidth=0.8, linestyle="--", gid=f"limit{number}")
             chart.told[f"limit{number}"] = f"{name} has {ram:,} bytes for an arena"
-        axes.autoscale_view()  # names stand where the axes say, which are not looked at again before they are drawn
+        axes.autoscale_view()  # the places of names depend on the axes, which must not change any more
         above(chart.figure, axes, [(f"{name} {_short(ram)}", ram) for name, ram in limits])
         _name(axes, points, marks)
         axes.set_xlabel("arena in bytes")
@@ -317,7 +316,7 @@ def front_chart(
 
 
 def _name(axes: Axes, points: Sequence[Dot], marks: Sequence[Dot]) -> None:
-    """Names and bytes beside marks and named points, then bytes of other points where there is room."""
+    """Write names and bytes beside marks and named points, then bytes of other points where there is room."""
     taken = [around(axes, axes.transData.transform(dot.place), (-3, -3, 3, 3)) for dot in (*points, *marks)]
     for size, dots in ((8, marks), (7, [dot for dot in points if dot.name])):
         for dot in sorted(dots, key=lambda dot: dot.place):
@@ -328,14 +327,14 @@ def _name(axes: Axes, points: Sequence[Dot], marks: Sequence[Dot]) -> None:
 
 
 def _several_times(axes: Axes) -> None:
-    """A logarithmic scale of factors, whose labels keep apart."""
+    """Set a logarithmic scale of factors with labels that do not overlap."""
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.0e}"[0] in "25" and value > 1 else "")
 
 
 def _whole(axes: Axes) -> None:
-    """Whole numbers below, however few there are; what is before the first is the start."""
+    """Set integer labels of steps; the one before the first is the start."""
     axes.locator_params("x", integer=True, min_n_ticks=1)
     axes.xaxis.set_major_formatter(lambda value, _: "start" if value < 0 else f"{value:g}")
 

@@ -1,4 +1,4 @@
-"""Everything a page shows, as data. The page and ``report --json`` show the same object."""
+"""The content of a page as data; the page and ``report --json`` show the same object."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ from tflite_fuse.search.schemes import Scheme
 PAGE_SCHEMA = "tflite-fuse/page/1"
 
 MOST_SHOWN = 2000
-"""Operators of a model that a page is made of."""
+"""Most operators of a model on a page."""
 
 MOST_BOXES = 600
-"""Boxes of an arena that a page has as data: of more, the largest."""
+"""Most boxes of an arena in a page's data; the largest are kept."""
 
 BOX_KINDS = ("tensor", "scratch", "ring")
 
 MOST_SEARCHED = 500
-"""Operators of a model whose trades are searched for a page: its reader likes to wait for no more."""
+"""Most operators of a model whose front is searched for a page, to limit the time."""
 
 _FUSABLE = "it could be fused, which did not pay or was not allowed"
 
@@ -73,11 +73,11 @@ _SHOWN = (
 
 @dataclass(frozen=True)
 class Content:
-    """What is shown.
+    """The content of a page.
 
     Attributes:
         json: the object of ``schemas/page.schema.json``.
-        before, after: where everything lies in the head.
+        before, after: maps of the head.
     """
 
     json: dict[str, Any]
@@ -96,26 +96,26 @@ def page_content(
     runtime: str = DEFAULT_RUNTIME,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Content:
-    """Looks at a model and what was made of it.
+    """Return the content of a page about a model and its rewrite.
 
     Args:
         before, after: the files.
-        names: what to call them.
-        notes: what the rewrite said, if it was made just now.
+        names: of the two.
+        notes: of the rewrite, if it was made just now.
+        advice: sentences about other options, if requested.
         target: the core whose instructions are predicted.
-        advice: sentences about what other options would bring, where they were requested.
-        inputs: on how many both are run and compared; 0: not at all.
-        runtime: the one on the device for which the arenas must suffice, by name.
+        inputs: number of inputs on which both are run and compared; 0: none.
+        runtime: name of the runtime on the device, for which the arenas must suffice.
         progress: called with (step, done, total).
 
     Raises:
         ModelError, UsageError, PlanError: one of the files cannot be used.
         VerificationError: the models have different inputs or outputs.
-        RuntimeUnavailableError: they are to be run, and there is no runtime.
+        RuntimeUnavailableError: they are to be run, and no runtime is installed.
     """
     core = Target(FuseOptions(target=target).target)
     first, second = (with_plans(showable(*each)) for each in zip((before, after), names, strict=True))
-    with ThreadPoolExecutor(1) as pool:  # they wait for a runtime, which is started once for both
+    with ThreadPoolExecutor(1) as pool:  # both wait for the same runtime
         looks = [
             pool.submit(api.look, model, data, name, runtime)
             for model, data, name in zip((first, second), (before, after), names, strict=True)
@@ -155,7 +155,7 @@ def page_content(
 
 
 def showable(data: bytes, name: str) -> Model:
-    """A model that a page can be made of. Raises ModelError, UsageError."""
+    """Return a model that is small enough for a page. Raises ModelError, UsageError."""
     model = load_model(data, name)
     if (count := len(model.main.operators)) > MOST_SHOWN:
         raise UsageError(f"{name}: has {count:,} operators, and a page shows {MOST_SHOWN:,} at most")
@@ -198,7 +198,7 @@ def _boards(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Packed:
-    """Arena maps as JSON, whose texts are numbers in one list: the same tensors are in many maps."""
+    """Arena maps as JSON with texts as numbers of one list, because many maps have the same tensors."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}
@@ -220,7 +220,8 @@ class _Packed:
 
 
 def _front(model: Model, core: Target, runtime: str, packed: _Packed) -> list[dict[str, Any]]:
-    """The trades of a model as ``pareto`` places them, RAM ascending; empty where there is too much to search."""
+    """Return the points of a model's front as ``pareto`` places them, RAM ascending; empty for models too large to
+    search."""
     if len(model.main.operators) > MOST_SEARCHED:
         return []
     options = FuseOptions(goal=Goal(least_ram=True), cost="instructions", target=core.value, runtime=runtime)
@@ -244,7 +245,7 @@ def _front(model: Model, core: Target, runtime: str, packed: _Packed) -> list[di
 
 
 def _schemes(model: Model) -> list[dict[str, Any]]:
-    """What a quick search expects of each published scheme at its least RAM, where it makes a block."""
+    """Return the estimates of each published scheme at its least RAM, if it makes a block."""
     if len(model.main.operators) > MOST_SEARCHED:
         return []
     published = [scheme for scheme in Scheme if scheme is not Scheme.AUTO]
@@ -304,14 +305,14 @@ def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
 
 
 def _named(model: Model, index: int) -> str:
-    """From which operator of the original to which a block reaches, as its scratch memory is called; "" in files of
-    others."""
+    """Return the original's first and last operator of a block, from its scratch tensor's name; empty in foreign
+    files."""
     names = (model.main.tensors[tensor].name or "" for tensor in model.main.operators[index].outputs or ())
     return printable(next((name.removesuffix("/scratch") for name in names if name.endswith("/scratch")), ""))
 
 
 def _held(after: Inspection) -> list[dict[str, Any]]:
-    """Operators outside blocks by the reason for it, those first whose working sets are the largest."""
+    """Return the operators outside blocks by reason, largest working sets first."""
     reasons: dict[str, list[OperatorRow]] = {}
     fused = FUSED_OPERATOR.removeprefix("CUSTOM:")
     for row in after.operators:

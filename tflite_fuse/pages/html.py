@@ -1,4 +1,4 @@
-"""One self-contained page: text by a template, pictures inline, a script for its data, nothing from a network."""
+"""One self-contained page: text by a template, inline pictures, a script for its data, nothing from a network."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ ROWS = (
 )
 
 MOST_LIMITS = 4
-"""RAM sizes of boards in the picture of the front."""
+"""Most RAM sizes of boards in the picture of the front."""
 
 
 def page_html(content: Content) -> str:
-    """The page. Raises RuntimeUnavailableError: the extra ``report`` is not installed."""
+    """Return the page. Raises RuntimeUnavailableError if the extra ``report`` is not installed."""
     try:
         import jinja2
         from markupsafe import Markup
@@ -48,12 +48,12 @@ def page_html(content: Content) -> str:
     page = content.json
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     charts = {name: Markup(chart.inline(title)) for name, (chart, title) in _charts(content).items()}
-    # No "<" can end the element the figures are in.
+    # No "<" may end the element with the figures.
     document = Markup(json.dumps(page).replace("<", "\\u003c"))
     script = SCRIPT.read_text(encoding="utf-8")
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     told = {"page": page, "rows": ROWS, "charts": charts, "document": document, "version": __version__}
-    # A browser runs the script of this hash and no other, whatever a model's names are.
+    # By this hash a browser runs no other script, whatever names a model contains.
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     text: str = template.render(told, change=change, script=Markup(script), allowed=allowed)
     return text
@@ -72,7 +72,7 @@ def _charts(content: Content) -> dict[str, tuple[Chart, str]]:
 
 
 def _fronts(page: dict[str, Any]) -> dict[str, tuple[Chart, str]]:
-    """Both models with the front between them and boards, and the front by itself, where it is not all in one place."""
+    """Return both models with the front between them and boards; and the front alone, unless it is in one place."""
     before, after = (Dot(each["arena_bytes"], _times(page, each), name) for name, each in page["figures"].items())
     marks = [Dot(*before.place, "before and after")] if before.place == after.place else [before, after]
     named = [each["marks"][-1:] if at else ["least RAM"] for at, each in enumerate(page["front"])]
@@ -99,14 +99,14 @@ def _times(page: dict[str, Any], figures: dict[str, Any]) -> float:
 
 
 def _near(points: Sequence[Dot]) -> Sequence[Dot]:
-    """Points without those at the end from which more than half of the picture would be empty."""
+    """Return the points without distant ones at the end that would leave more than half of the picture empty."""
     while len(points) > 3 and 2 * (points[-1].ram - points[-2].ram) > points[-1].ram - points[0].ram:
         points = points[:-1]
     return points
 
 
 def _limits(least: int, most: int) -> list[tuple[str, int]]:
-    """Boards between two sizes of an arena, one of each size, spread over them."""
+    """Return boards between two sizes of an arena, one of each size, evenly spread."""
     of_size = {board.ram_bytes - default_reserve(board): board.name for board in reversed(known_boards())}
     apart = (most - least) / (2 * MOST_LIMITS)
     found: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
-"""Where the names in a picture stand, so that they do not cover each other."""
+"""Places of the names in a picture, without overlaps."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LETTER = 4.1
-"""Points a letter of 7 points is wide, about."""
+"""Approximate width in points of a letter of 7 points."""
 
 Area = tuple[float, float, float, float]
 """Left, bottom, right and top, in points of 1/72 inch of the figure."""
 
 
 def around(axes: Axes, at: Any, sides: Area) -> Area:
-    """What lies between distances from a point that is given in pixels of the figure."""
+    """Return the area between distances from a point given in pixels of the figure."""
     x, y = (value * 72 / axes.figure.dpi for value in at)
     return x + sides[0], y + sides[1], x + sides[2], y + sides[3]
 
@@ -42,15 +42,15 @@ def above(figure: Any, axes: Axes, named: Sequence[tuple[str, int]]) -> None:
 def beside(
     axes: Axes, name: str, point: tuple[float, float], taken: list[Area], size: float = 7, crowded: bool = True
 ) -> None:
-    """Write a name beside a point, where the fewest others are and inside the axes; ``taken`` grows by it.
+    """Write a name beside a point inside the axes, at the place with fewest overlaps, and add its area to ``taken``.
 
     Args:
-        axes: whose scales are final.
+        axes: with final scales.
         name: the text.
         point: in the units of the axes.
-        taken: what others cover, points of 1/72 inch.
+        taken: areas of other texts and points, in points of 1/72 inch.
         size: of the letters, in such points.
-        crowded: whether it is also written farther away, or where it covers others.
+        crowded: whether to write it also farther away, or over others.
     """
     at, long = axes.transData.transform(point), _LETTER * len(name) * size / 7
     heights = (-2.0, -9.0, 5.0, -16.0, 12.0, -23.0, 19.0)
@@ -70,7 +70,7 @@ def beside(
 
 
 _OUTSIDE = 3
-"""As bad as so many others under a name is a place outside the axes, where their numbers stand or it is cut off."""
+"""Penalty of a place outside the axes, in overlaps: numbers of the axes stand there, or the name is cut off."""
 
 
 def _meet(one: Area, other: Area) -> bool:

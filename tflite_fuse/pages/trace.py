@@ -1,4 +1,4 @@
-"""The arena over time as Chrome's trace viewer and Perfetto read it."""
+"""The arena over time for Chrome's trace viewer and Perfetto."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from tflite_fuse.report.arena_map import ArenaMap, Box
 
 STEP = 1000
-"""Microseconds an operator takes in a trace: order is shown, not time."""
+"""Microseconds of an operator in a trace, which shows order, not time."""
 
 _OPERATORS = 1
 
 
 def arena_trace(shown: ArenaMap, name: str) -> dict[str, Any]:
-    """A slice per tensor and per line buffer, one per operator, and the bytes taken as a counter.
+    """Return a trace: a slice per tensor and per ring, one per operator, and the bytes in use as a counter.
 
-    What lives at the same time lies in different rows. The first step is the one in which inputs are filled in.
+    Slices that overlap in time are in different rows. In the first step inputs are filled in.
     """
     rows = _rows(shown.boxes)
     named = [_name("process_name", 0, name), _name("thread_name", _OPERATORS, "operators")]
@@ -45,7 +45,7 @@ def _slice(name: str, row: int, first: int, last: int, told: dict[str, Any]) -> 
 
 
 def _rows(boxes: tuple[Box, ...]) -> list[int]:
-    """For each box the first row that is free as long as it lives."""
+    """Return for each box the first row that is free during its life."""
     free: list[int] = []
     rows = [0] * len(boxes)
     for index in sorted(range(len(boxes)), key=lambda index: (boxes[index].first, boxes[index].offset)):
