@@ -14,6 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import tflite_fuse
+from scripts.bench_small_networks import small_network, tiny_network
+from scripts.zoo import ModelBuilder
 from tests.builders import random_graph
 from tests.conftest import SHARED
 from tests.input_mode_models import MODELS, int16_input, two_towers
@@ -59,7 +61,8 @@ def test_the_same_bytes_without_the_input_in_the_arena(name: str, mode: str, goa
     for entry in report.outside:
         tensor = before.main.tensors[before.main.inputs[entry.position]]
         assert (entry.name, entry.shape, entry.mode.value) == (tensor.name, tensor.dims, mode)
-        assert tensor.name not in {t.name for t in after.main.tensors}
+        copied = any(each.details["tensor"] == tensor.name for each in told(report.records, "changed", "input copied"))
+        assert copied == (tensor.name in {t.name for t in after.main.tensors})
     graph = program_of(after)
     assert sum(graph.sizes[tensor] for tensor in graph.inputs) == (16 if stayed else 0) // 4
     if mode == "external" or goal == "no recompute":  # a stream forbids strips, which may save more than the image
@@ -258,6 +261,39 @@ def test_random_models_move_their_inputs_or_say_why_not(seed: int) -> None:
         assert result.report.verified is not None and result.report.verified.bit_exact
         found = load_model(result.model)
         assert any(operator_name(found, operator) == "CUSTOM:TFLITE_FUSE" for operator in found.main.operators)
+
+
+ONE_OPERATOR = 32
+"""Bytes of the runtime's structs for an operator more than a resident input needs, less those of the input."""
+DRAWN = {
+    "small": lambda seed: small_network(Random(seed).randint),
+    "tiny": lambda seed: tiny_network(Random(seed).randint),
+    "graph": lambda seed: random_graph(Random(seed).randint, several_inputs=False),
+}
+
+
+@pytest.mark.parametrize("goal", [None, Goal(max_compute=1.0), Goal(least_ram=True)], ids=["default", "F1", "least"])
+@pytest.mark.parametrize("seed", [3, 13, 16, 23, 36])
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_a_streamed_input_takes_no_more_than_a_resident_one(drawn: str, seed: int, goal: Goal | None) -> None:
+    """Where rows in blocks take more than the whole input, the input is copied to where a resident one lies."""
+    model = serialize_model(DRAWN[drawn](seed))
+    resident, streamed = (
+        tflite_fuse.rewrite(model, input_mode=mode, goal=goal, verify=False).report for mode in ("resident", "streamed")
+    )
+    assert streamed.after.arena_bytes <= resident.after.arena_bytes + ONE_OPERATOR
+    assert len(streamed.outside) == 1
+
+
+def test_an_input_that_no_block_can_read_is_copied() -> None:
+    """LOG_SOFTMAX is in no block, and reads the picture from the arena."""
+    b = ModelBuilder(3)
+    y = b.conv(b.conv(b.log_softmax(b.input((1, 12, 12, 4))), 8, 3, activation="RELU6"), 4, 3, 2)
+    model = serialize_model(b.build([b.fully_connected(b.mean(y), 4)]))
+    report = tflite_fuse.rewrite(model, input_mode="streamed", inputs=6).report
+    assert report.verified is not None and report.verified.bit_exact and len(report.outside) == 1
+    (copied,) = told(report.records, "changed", "input copied")
+    assert (copied.details["tensor"], copied.details["copied_bytes"]) == ("input_0", 12 * 12 * 4)
 
 
 PUBLIC = [

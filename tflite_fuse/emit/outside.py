@@ -10,14 +10,16 @@ import numpy as np
 from tflite_fuse.cost.schedule.tiles import is_one_tile, split_block
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, ElementType, Stage, StageKind, Storage
-from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.edit import add_operator_code, add_tensor, replace_operators
+from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OUTSIDE_TYPES, InputMode
-from tflite_fuse.model.schema import Model
+from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.lookup import VALUES, answers_of, lookup_parameters
+from tflite_fuse.ops.kinds.moves import COPY_OPERATOR
 from tflite_fuse.ops.lowering.extract import Extraction
-from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
+from tflite_fuse.ops.lowering.lower import Lowerings, lower_model, lower_operator
 from tflite_fuse.ops.lowering.operands import read_bytes, read_real, tensor_name
 from tflite_fuse.ops.lowering.view import Fit, Lowered
 
@@ -150,8 +152,16 @@ def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) ->
 
     None does not mean that a single block can read all of it, which a streamed input requires.
     """
-    graph = model.main
+    reason = _why_not_moved(model, tensor)
+    if reason is not None:
+        return reason
     readers = _readers(model, tensor)
+    return _why_not_read(model, tensor, readers, lower_model(model) if lowerings is None else lowerings)
+
+
+def _why_not_moved(model: Model, tensor: int) -> str | None:
+    """Why no block can read an input from outside, whatever its readers are."""
+    graph, readers = model.main, _readers(model, tensor)
     if not readers:
         return "no operator reads it"
     if tensor in graph.outputs:
@@ -163,7 +173,7 @@ def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) ->
             f"it is {type_name(graph.tensors[tensor].type)} and {operator_label(model, readers[0])} reads it, while "
             "blocks read int8, uint8 and float32: convert the model with int8 inputs (inference_input_type=tf.int8)"
         )
-    return _why_not_read(model, tensor, readers, lower_model(model) if lowerings is None else lowerings)
+    return None
 
 
 def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: Lowerings) -> str | None:
@@ -190,6 +200,40 @@ def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: 
 
 def _readers(model: Model, tensor: int) -> list[int]:
     return [index for index, operator in enumerate(model.main.operators) if tensor in (operator.inputs or ())]
+
+
+def with_copies(model: Model, moved: Collection[int]) -> Model | None:
+    """Return the model that copies inputs before anything reads them; None where none can be copied.
+
+    A block that holds such a copy with all that reads it streams the input row by row. One that holds the copy alone
+    brings the input into the arena, where operators read it that no block could hold together.
+
+    Args:
+        model: any model.
+        moved: the inputs that leave the arena; where there are none, all that a block can copy.
+    """
+    copied, code = add_operator_code(model, custom=COPY_OPERATOR)
+    inputs, names = moved or model.main.inputs, dict[int, int]()  # the copy of each input
+    for tensor in inputs:
+        if _why_not_moved(model, tensor) is None:
+            copied, names[tensor] = add_tensor(copied, copied.main.tensors[tensor])
+    copies = [Operator(code, (tensor,), (copy,)) for tensor, copy in names.items()]
+    others = (
+        replace(op, inputs=None if op.inputs is None else tuple(names.get(tensor, tensor) for tensor in op.inputs))
+        for op in model.main.operators
+    )
+    copied = replace_operators(copied, [*copies, *others])
+    try:
+        stages = [lower_operator(copied, index) for index in range(len(copies))]
+    except BlockError:
+        return None
+    return copied if stages else None
+
+
+def copies_of(model: Model) -> tuple[int, ...]:
+    """Return the operators that copy inputs."""
+    names = (operator_name(model, operator) for operator in model.main.operators)
+    return tuple(index for index, name in enumerate(names) if name == f"CUSTOM:{COPY_OPERATOR}")
 
 
 def input_name(model: Model, tensor: int) -> str:

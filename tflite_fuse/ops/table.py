@@ -47,7 +47,7 @@ FLOAT_LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
 FLOAT_OPERATORS: frozenset[str] = frozenset(
     {
         *chain.from_iterable(family.LOWERINGS for family in _FLOATS),
-        *chain.from_iterable(kind.lowerings for kind in KINDS.values() if kind.moves),
+        *(name for kind in KINDS.values() if kind.moves for name in kind.lowerings if not name.startswith("CUSTOM:")),
         *_RENAMING,
     }
 )

@@ -156,6 +156,8 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ): "most of the model computes in {kind}, which takes more RAM than int8: it can be quantized "
     "from the model it was converted from",
     ("kept", "input in the arena"): "input {tensor} cannot be {mode}: {why}",
+    ("changed", "input copied"): "input {tensor} is copied into the arena, {copied_bytes:,} B: that takes less than "
+    "its rows in a block, or its readers go into none together",
     # Order and plan.
     ("kept", "order of operators"): _order,
     ("changed", "order of operators"): _order,

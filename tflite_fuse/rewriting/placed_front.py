@@ -62,7 +62,7 @@ def placed_front(model: Model, options: FuseOptions, given: Model | None = None)
         explore(start, Goal(max_ram=limit), pool)
     pool += map(start.site.realise, start.front.points[:: max(1, len(start.front.points) // SPREAD)])
     points = tuple(_unbeaten(pool))
-    claim = fusion_claim(start.site, points[0], options)
+    claim = fusion_claim(points[0], options)
     resident = replace(start.site, maker=BlockMaker(start.model), fronts={}, placed={})
     return PlacedFront(start.model, points, resident.realise(start.front.unfused), claim)
 

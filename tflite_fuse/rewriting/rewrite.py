@@ -84,7 +84,8 @@ def rewrite_model(
         return _as_it_was(model, data, before, options, note("kept", "file, not proven", why=str(error)))
     _keep_limit(made.after, options)
     sound = plan_fault(model, block_overlaps(model)) is None
-    if sound and made.after.arena_bytes > before.arena_bytes and made.streamed is None:
+    may_grow = made.streamed is not None or options.input_mode is InputMode.STREAMED
+    if sound and made.after.arena_bytes > before.arena_bytes and not may_grow:
         needs = {"arena_bytes": made.after.arena_bytes, "before_bytes": before.arena_bytes}
         return _as_it_was(model, data, before, options, note("kept", "file, larger otherwise", **needs))
     files = data if sound and not mended.changed else serialize_model(remove_plan(model)), made.file

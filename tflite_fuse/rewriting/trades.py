@@ -79,9 +79,7 @@ def front_report(
     for limit in common_limits([point.arena for point in front.points]):
         fitting = [at for at, point in enumerate(front.points) if point.arena <= limit]
         marks.setdefault(fitting[-1], []).append(f"RAM <= {limit // 1024} KiB")
-    rows = tuple(
-        _front_row(front.model, point, whole, tuple(marks.get(at, ()))) for at, point in enumerate(front.points)
-    )
+    rows = tuple(_front_row(point, whole, tuple(marks.get(at, ()))) for at, point in enumerate(front.points))
     core, error = (None, None) if target is None else (target.value, prediction_error(target))
     program = front.points[0].program
     state = sum(
@@ -99,7 +97,8 @@ def _rounded_up(factor: float) -> float:
     return short if short >= factor else round(short + 1e-6, 6)
 
 
-def _front_row(model: Model, point: Candidate, unfused: int, marks: tuple[str, ...]) -> FrontRow:
+def _front_row(point: Candidate, unfused: int, marks: tuple[str, ...]) -> FrontRow:
+    model = point.site.maker.model
     blocks = tuple(
         (
             operator_label(model, block.operators[0]),

@@ -93,6 +93,15 @@ def _lower_pad(view: OperatorView) -> Lowered:
     return Lowered(stage, (source,), output, output.shape)
 
 
+COPY_OPERATOR = "TFLITE_FUSE_COPY"
+"""The custom operator that copies its input, which no runtime knows: a block must hold it."""
+
+
+def _lower_copy(view: OperatorView) -> Lowered:
+    source, output = view.same() if view.is_real else view.border()
+    return Lowered(Stage(StageKind.PAD, (), -1), (source,), output, source.flattened, Fit.BYTES)
+
+
 def _pad_value(view: OperatorView, output: Activation) -> int:
     index = view.operand(2)
     if output.is_real:
@@ -115,7 +124,7 @@ PAD = Kind(
     reference=_pad,
     decode_table=_decode_pad,
     work=_copied,
-    lowerings={"PAD": _lower_pad, "PADV2": _lower_pad},
+    lowerings={"PAD": _lower_pad, "PADV2": _lower_pad, f"CUSTOM:{COPY_OPERATOR}": _lower_copy},
 )
 
 # ---- CONCATENATION ----

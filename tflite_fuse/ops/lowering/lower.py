@@ -32,15 +32,15 @@ from tflite_fuse.ops.table import FLOAT_LOWERINGS, LOWERINGS
 def absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
     """Return the reader of a PAD with the PAD's input and its own padding extended, or None.
 
-    None unless the reader is a convolution, the PAD's value is zero in both quantizations, and every window covers at
-    least one pixel of the input.
+    None unless the reader is a convolution, the PAD adds something, its value is zero in both quantizations, and every
+    window covers at least one pixel of the input.
     """
     pad, stage = padded.stage, reader.stage
     if pad is None or stage is None or pad.kind is not StageKind.PAD or not reader.folds_padding:
         return None
     source = padded.inputs[0]
-    if not pad.pad_value == source.zero_point == padded.output.zero_point:
-        return None
+    if not pad.pad_value == source.zero_point == padded.output.zero_point or padded.output_shape == source.shape:
+        return None  # a copy is there to be whole
     if not _sees_what_is_left(padded, pad, reader, stage):
         return None
     top, left = (a + b for a, b in zip(pad.padding, stage.padding, strict=True))

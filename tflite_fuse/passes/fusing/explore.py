@@ -37,8 +37,20 @@ def solve(start: Start, goal: Goal) -> Candidate:
 
 
 def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
-    """Add the candidates worth placing for a goal to a pool."""
+    """Add the candidates worth placing for a goal to a pool, with streamed inputs copied as well where that may win."""
     objective = objective_for(start.site, goal)
+    found = [each for each in pool if each.site is start.site]
+    known = len(found)
+    _explore(start, objective, goal, found)
+    pool += found[known:]
+    least = objective.least(pool)
+    # What a copy has before rows in a block is that strips may read it twice.
+    recomputes = goal.compute_limit is None or goal.compute_limit > 1
+    if start.copied is not None and (least is None or (recomputes and least.arena > start.copied_bytes)):
+        explore(start.copied(), goal, pool)
+
+
+def _explore(start: Start, objective: Objective, goal: Goal, pool: list[Candidate]) -> None:
     pool += smallest(start, objective)
     if goal.max_ram is not None:
         pool += within_ram(start, objective, goal.max_ram)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import ClassVar
 
 from tflite_fuse.cost.estimate.shapes import Shapes
@@ -23,7 +24,7 @@ from tflite_fuse.cost.instructions import (
 )
 from tflite_fuse.emit.in_model import program_overlaps, with_plans
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
-from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
+from tflite_fuse.emit.outside import copies_of, inputs_to_move, lowerings_for, with_copies
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.ir.block import WeightForm
 from tflite_fuse.ir.program import FUSED_OPERATOR, Program
@@ -51,6 +52,7 @@ from tflite_fuse.search.cut_graph import longest_block
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.joint_orders import OrderedGraph
+from tflite_fuse.search.schemes import Scheme
 
 NOTHING_SPECIAL = FuseOptions()
 
@@ -104,7 +106,7 @@ class Fuse:
                 raise
             return FuseResult(model, False, (note("not fused", "budget", why=str(error)),))
         chosen = solve(start, self.options.wanted)
-        claim = fusion_claim(start.site, chosen, self.options)
+        start, claim = start.of(chosen), fusion_claim(chosen, self.options)
         notes = (*start.notes, *_done(start.model, chosen))
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
         notes = (*notes, *start.front.explain(point), *_limited(len(start.site.graph.steps)))
@@ -130,9 +132,25 @@ class Fuse:
         """Return the orders of operators to search, and the front of their blocks.
 
         Raises:
-            LimitError: no block of the scheme can read an input that should leave the arena, in any order.
+            LimitError: no block of the scheme can read or copy an input that should leave the arena, in any order.
             BudgetError: the model is too large to be searched.
         """
+        copies = self.options.input_mode is InputMode.STREAMED and self.options.scheme is Scheme.AUTO
+        try:
+            found = self._start(model)
+        except LimitError as error:
+            copied = with_copies(model, ()) if copies and not isinstance(error, BudgetError) else None
+            if copied is None:
+                raise
+            return self._start(copied)
+        graph, moved = found.site.graph, found.site.maker.moved
+        copied = with_copies(found.model, moved) if copies else None
+        if copied is None:
+            return found
+        tail, least = graph.tail.fixed if self.options.count_tail else 0, min(graph.sizes[tensor] for tensor in moved)
+        return replace(found, copied=cache(lambda: self._start(copied)), copied_bytes=tail + least)
+
+    def _start(self, model: Model) -> Start:
         options, mode = self.options, InputMode(self.options.input_mode)
         fused, model = model, with_plans(model)
         order = Reorder(self.budget, options.in_place, tuning=options.tuning) if "reorder" in options.passes else None
@@ -229,7 +247,12 @@ def _faster(found: Candidate | None, chosen: Candidate) -> Iterator[Note]:
 
 
 def _done(model: Model, chosen: Candidate) -> Iterator[Note]:
+    copies = {(model.main.operators[index].outputs or (-1,))[0] for index in copies_of(model)}
     for block in chosen.blocks:
+        for tensor in copies.intersection(block.extraction.outputs):
+            yield note(
+                "changed", "input copied", tensor=tensor_name(model, tensor), copied_bytes=chosen.program.sizes[tensor]
+            )
         config = block.choice.config
         recomputes = block.choice.scheme != "line-buffers" and block.extra_macs != 0
         tiled = "tiles" if block.choice.scheme == "tiles" else "strips"

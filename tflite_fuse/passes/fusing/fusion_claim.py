@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.cost.priced_program import PricedProgram
+from tflite_fuse.emit.outside import copies_of
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.memory.tflm.runtimes import runtime_named
@@ -14,7 +15,7 @@ from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.fusing.candidate import Candidate, Site
+from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search.bound import BoundRules, least_arena
 from tflite_fuse.search.from_model import graph_from_model
@@ -23,16 +24,25 @@ from tflite_fuse.units import round_up
 _ARENA = "arena ({runtime}) under any fused blocks of any scheme, however much they compute twice, in "
 
 
+<<<<<<< HEAD
 def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
     """Return the claim about a candidate.
 
     Args:
         site: model of the candidate.
+=======
+def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
+    """What is proven about a candidate.
+
+    Args:
+>>>>>>> 02a43a1 (x)
         chosen: the candidate.
         options: options of the rewrite.
     """
-    model, graph, runtime = site.maker.model, site.graph, runtime_named(options.runtime)
-    streamed = options.input_mode is InputMode.STREAMED
+    site, runtime = chosen.site, runtime_named(options.runtime)
+    model, graph = site.maker.model, site.graph
+    # Rows of a copy are those that a block without it would keep of the input.
+    streamed = options.input_mode is InputMode.STREAMED and not copies_of(model)
     rules = BoundRules(frozenset(site.maker.moved), streamed, options.shares, options.in_place is not None)
     order = _possible(model, _order(len(model.main.operators), chosen))
     if order != list(range(len(order))):

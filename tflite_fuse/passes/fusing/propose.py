@@ -7,8 +7,8 @@ all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tflite_fuse.emit.insert_blocks import InsertedBlock
@@ -30,11 +30,21 @@ class Start:
     """A model, and the front of its blocks.
 
     Attributes:
+<<<<<<< HEAD
         model: the model in the first of the searched orders.
         site: site of the model.
         options: options of the search.
         front: the front found.
         notes: notes about the orders, and reasons for inputs that stay in the arena.
+=======
+        model: in the first of the orders that are searched.
+        site: of the model.
+        options: what was searched.
+        front: what was found.
+        notes: how the orders were found, and why inputs stay in the arena that were to leave it.
+        copied: the same model with copies of its streamed inputs in the arena; None where there are none.
+        copied_bytes: an arena that holds a whole copy needs at least.
+>>>>>>> 02a43a1 (x)
     """
 
     model: Model
@@ -42,6 +52,12 @@ class Start:
     options: SearchOptions
     front: Front
     notes: tuple[Note, ...]
+    copied: Callable[[], Start] | None = field(default=None, repr=False)
+    copied_bytes: int = 0
+
+    def of(self, candidate: Candidate) -> Start:
+        """Return whichever a candidate was found from: this one, or the one with copies."""
+        return self if self.copied is None or candidate.site is self.site else self.copied()
 
 
 def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
