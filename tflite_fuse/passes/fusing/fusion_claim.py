@@ -24,18 +24,10 @@ from tflite_fuse.units import round_up
 _ARENA = "arena ({runtime}) under any fused blocks of any scheme, however much they compute twice, in "
 
 
-<<<<<<< HEAD
-def fusion_claim(site: Site, chosen: Candidate, options: FuseOptions) -> Claim:
+def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
     """Return the claim about a candidate.
 
     Args:
-        site: model of the candidate.
-=======
-def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
-    """What is proven about a candidate.
-
-    Args:
->>>>>>> 02a43a1 (x)
         chosen: the candidate.
         options: options of the rewrite.
     """

@@ -30,21 +30,13 @@ class Start:
     """A model, and the front of its blocks.
 
     Attributes:
-<<<<<<< HEAD
         model: the model in the first of the searched orders.
         site: site of the model.
         options: options of the search.
         front: the front found.
         notes: notes about the orders, and reasons for inputs that stay in the arena.
-=======
-        model: in the first of the orders that are searched.
-        site: of the model.
-        options: what was searched.
-        front: what was found.
-        notes: how the orders were found, and why inputs stay in the arena that were to leave it.
-        copied: the same model with copies of its streamed inputs in the arena; None where there are none.
-        copied_bytes: an arena that holds a whole copy needs at least.
->>>>>>> 02a43a1 (x)
+        copied: makes the start of the same model with copies of its streamed inputs; None where there is none.
+        copied_bytes: least bytes of an arena that holds a whole copy.
     """
 
     model: Model
