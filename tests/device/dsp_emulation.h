@@ -179,6 +179,32 @@ static inline int8_t emulated_finish(int32_t sum, int32_t twice, int32_t multipl
     TFLITE_FUSE_EMULATED_PART(run, 2, bits);                                                                           \
   }
 
+/* The loop of depthwise windows of 3 x 3, tap by tap. */
+static inline int32_t emulated_window(const int8_t* const* pixels, const int8_t* weights, int32_t channel, int32_t pixel) {
+  static const uint8_t last[] = {8, 10, 9, 11};
+  int32_t sum = 0;
+  for (int32_t kx = 0; kx < 3; ++kx) {
+    const int32_t column = pixel + kx;
+    const int8_t* upper = weights + kx / 2 * 4 + kx % 2;
+    sum += pixels[2 * column][channel] * upper[0] + pixels[2 * column + 1][channel] * upper[2];
+    sum += pixels[last[column]][channel] * weights[8 + kx];
+  }
+  return sum;
+}
+
+#define TFLITE_FUSE_EMULATED_DEPTHWISE()                                                                              \
+  static inline void tflite_fuse_depthwise_3_1(const tflite_fuse_depthwise_run* run) {                                \
+    for (int32_t c_ = 0; c_ < 2 * ((run->entry_end - run->entry) / 2); ++c_) {                                        \
+      const int32_t channel_ = run->channel + c_;                                                                     \
+      for (int32_t p_ = 1; p_ >= 0; --p_) {                                                                           \
+        const int32_t sum_ =                                                                                          \
+            emulated_sum(run->entry[c_].bias, emulated_window(run->pixels, run->weights + 12 * c_, channel_, p_));    \
+        run->outputs[p_][channel_] = emulated_finish(sum_, (int32_t)((uint32_t)sum_ << 1), run->entry[c_].multiplier, \
+                                                     run->entry[c_].shift, run->zero_point_half);                     \
+      }                                                                                                               \
+    }                                                                                                                 \
+  }
+
 static inline uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next,
                                                  int32_t count) {
   for (int32_t i = 0; i < count; i += 4, wide += 8) {

@@ -25,8 +25,8 @@ def _emulated(extension: str) -> tuple[str, ...]:
 PORTABLE: tuple[str, ...] = ()
 DSP = _emulated("DSP")
 MVE = _emulated("MVE")
-BUILDS = {"portable": PORTABLE, "DSP": DSP, "MVE": MVE}
-"""Compiler flags for the kernels in plain C, with DSP instructions and with Helium."""
+BUILDS = {"portable": PORTABLE, "DSP": DSP, "dual issue": (*DSP, "-DTFLITE_FUSE_DUAL_ISSUE=1"), "MVE": MVE}
+"""Compiler flags for the kernels in plain C, with DSP instructions of two kinds of cores, and with Helium."""
 
 
 class PackedMaker(BlockMaker):

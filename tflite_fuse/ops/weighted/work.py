@@ -35,7 +35,7 @@ WINDOW_BYTES, MOST_PIXELS, LANES = 640, 8, 16
 _WORDS = {Kernels.DSP: 2, Kernels.PLAIN: 1, Kernels.ROOMY: 1}
 """Words for a quad of one pixel's values; two pixels need four."""
 
-_ROOM = {Kernels.DSP: MAX_PATCH_VALUES, Kernels.PLAIN: MAX_PATCH_VALUES, Kernels.ROOMY: 288}
+_ROOM = {Kernels.DSP: 288, Kernels.PLAIN: MAX_PATCH_VALUES, Kernels.ROOMY: 288}
 """Words of windows that are widened whole."""
 
 _PART = {Kernels.DSP: (128, 64), Kernels.PLAIN: (128, 64), Kernels.ROOMY: (160, 128)}

@@ -115,7 +115,7 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   ".Ltflite_fuse_quads_2:\tadd pc, r10\n\tnop\n1:\t" TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2 \
   TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2                                                    \
   TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_2)                                                       \
-  "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
+  "cmp r0, r9\n\tbne 1b\n\tldr r0, [sp]\n\tldr.w pc, [sp, #4]\n"
 #define TFLITE_FUSE_INT8_BACK_TO(label) "adr.w r7, " label "\n\tadds r7, #1\n\tstr r7, [sp, #4]\n"
 
 /* r2, r3: sums. */
@@ -133,17 +133,19 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   ".Ltflite_fuse_quads_1:\tlsrs.w lr, lr, #1\n\tbcc 2f\n\tldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t" \
   TFLITE_FUSE_INT8_HALF_QUAD_1("r2", "r10", "r11", "r4") TFLITE_FUSE_INT8_HALF_QUAD_1("r3", "r10", "r11", "r5") \
   "2:\tadd pc, lr\n\tnop\n1:\t" TFLITE_FUSE_INT8_TWO_QUADS_1 TFLITE_FUSE_INT8_TWO_QUADS_1                       \
-  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_1) "cmp r0, r9\n\tbne 1b\n\tldr.w pc, [sp, #4]\n"
+  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_1) "cmp r0, r9\n\tbne 1b\n\tldr r0, [sp]\n\tldr.w pc, [sp, #4]\n"
 
-#define TFLITE_FUSE_INT8_FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
+#define TFLITE_FUSE_INT8_TWICE(sum) "lsl " sum ", " sum ", #1\n\t"
+#define TFLITE_FUSE_INT8_FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, TFLITE_FUSE_INT8_TWICE(sum))
+#define TFLITE_FUSE_INT8_FINISH_2(first, second) \
+  TFLITE_FUSE_FINISH_2(first, second, TFLITE_FUSE_INT8_TWICE(first), TFLITE_FUSE_INT8_TWICE(second))
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_2", "2", ENTRY, ENTRY_END,
          TFLITE_FUSE_INT8_BACK_TO("3f")
          TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
          TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") TFLITE_FUSE_INT8_QUADS_2 "3:\t"
          TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r2", "r7") TFLITE_FUSE_INT8_FINISH("r3", "r8")
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH("r4", "r7") TFLITE_FUSE_INT8_FINISH("r5", "r8")
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH_2("r2", "r3") TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH_2("r4", "r5")
          TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_2", "2", SUMS, SUMS_END,
@@ -189,7 +191,7 @@ __asm__(".syntax unified\n\t" ".section .text.tflite_fuse_int8_widen_4,\"ax\",%p
   "ldrd r10, r11, [r1], #8\n\tsxtb16 r10, r10, ror #8\n\tsxtb16 r11, r11, ror #8\n\t"               \
   TFLITE_FUSE_INT8_PAIRS_4("r2", "r3", "r6", "r7") TFLITE_FUSE_INT8_PAIRS_4("r4", "r5", "r8", "r9")
 
-TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", TFLITE_FUSE_INT8_QUAD_4 TFLITE_FUSE_INT8_QUAD_4
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", "0", , TFLITE_FUSE_INT8_QUAD_4 TFLITE_FUSE_INT8_QUAD_4
 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_4), , "lsl", "#1");
 
 #endif

@@ -49,15 +49,15 @@ void tflite_fuse_conv_int16(const tflite_fuse_call* call) { tflite_fuse_conv_wit
 
 #define TFLITE_FUSE_INT16_QUADS(quad, turn)                                \
   "add pc, r10\n\tnop\n1:\t" quad quad quad quad TFLITE_FUSE_TURN_IS(turn) \
-  "ldr r6, [sp, #4]\n\tcmp r0, r6\n\tbne 1b\n\t"
+  "ldr r6, [sp, #4]\n\tcmp r0, r6\n\tbne 1b\n\tldr r0, [sp]\n\t"
 
 #define TFLITE_FUSE_INT16_FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, "")
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int16_all_2", "2", ENTRY, ENTRY_END,
          TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t" TFLITE_FUSE_VALUES("r0", "r10")
          TFLITE_FUSE_INT16_QUADS(TFLITE_FUSE_INT16_QUAD_2, TFLITE_FUSE_INT16_TURN_2) TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT16_FINISH("r2", "r7") TFLITE_FUSE_INT16_FINISH("r3", "r8")
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_INT16_FINISH("r4", "r7") TFLITE_FUSE_INT16_FINISH("r5", "r8")
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_FINISH_2("r2", "r3", "", "")
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_FINISH_2("r4", "r5", "", "")
          TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int16_all_1", "1", ENTRY, ENTRY_END,

@@ -5,12 +5,13 @@
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
 /* Bytes of code that a first turn skips for so many quads: those that are too many. */
-static uint32_t skipped(tflite_fuse_conv_turn turn, uint32_t quads) {
+static uint32_t skipped(const tflite_fuse_conv_loops* loops, tflite_fuse_conv_turn turn, uint32_t quads) {
 #if defined(TFLITE_FUSE_DSP_EMULATION)
-  (void)turn;
+  (void)loops, (void)turn;
   return quads; /* there is nothing to skip; loops check that this is how many quads there are */
 #else
-  return ((0U - quads) & (turn.quads - 1U)) * turn.code_bytes;
+  const uint32_t others = turn.quads - 1U;
+  return (loops->peels ? turn.quads - ((quads - 1U) & others) : (0U - quads) & others) * turn.code_bytes;
 #endif
 }
 
@@ -20,15 +21,15 @@ static uint32_t skipped_1(const tflite_fuse_conv_loops* loops, uint32_t quads) {
   const tflite_fuse_conv_turn turn = loops->turn_1;
   if (loops->pairs_quads) {
     const uint32_t twos = quads / 2;
-    return (twos == 0 ? (uint32_t)turn.quads * turn.code_bytes : skipped(turn, twos)) * 2 + quads % 2;
+    return (twos == 0 ? (uint32_t)turn.quads * turn.code_bytes : skipped(loops, turn, twos)) * 2 + quads % 2;
   }
 #endif
-  return skipped(loops->turn_1, quads);
+  return skipped(loops, loops->turn_1, quads);
 }
 
 void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels) {
   const uint32_t quads = (uint32_t)values / 4;
-  j->run.start = pixels == 2 ? skipped(j->loops->turn_2, quads) : skipped_1(j->loops, quads);
+  j->run.start = pixels == 2 ? skipped(j->loops, j->loops->turn_2, quads) : skipped_1(j->loops, quads);
 }
 
 /* ---- Parts of windows ---- */
@@ -96,7 +97,7 @@ void tflite_fuse_conv_four(tflite_fuse_conv_job* j, const uint32_t* wide, int8_t
   run->weights = j->call->weights;
   run->outputs[0] = output, run->outputs[1] = output + to_next;
   run->wide = wide, run->wide_end = wide + 2 * j->values;
-  run->start = skipped(j->loops->turn_4, (uint32_t)j->values / 4);
+  run->start = skipped(j->loops, j->loops->turn_4, (uint32_t)j->values / 4);
   if (run->entry != run->entry_end) {
     j->loops->all_4(run);
   }

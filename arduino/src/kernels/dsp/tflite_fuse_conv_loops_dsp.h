@@ -27,6 +27,7 @@ struct tflite_fuse_conv_loops {
   tflite_fuse_conv_loop all_4;        /* NULL for int16: four pixels are computed as two and two */
   tflite_fuse_conv_loop part_1, part_2;
   tflite_fuse_conv_turn turn_1, turn_2, turn_4;
+  bool peels;       /* the last quad stands behind the loop, which loads what the next one needs */
   bool pairs_quads; /* loops of one pixel take two quads at a time, and before them one of an odd number */
   bool doubles;     /* sums are half of what is scaled */
   bool splits;      /* sums are those of two channels, see tflite_fuse_split_pairs */
@@ -110,14 +111,24 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
           "ldr r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]\n" body                   \
           TFLITE_FUSE_END(name, "#12"))
 
-/* Behind the loop: r6 is the next entry, r7 and r8 the outputs, r9 half of the zero point. */
-#define TFLITE_FUSE_RELOAD "ldr r0, [sp]\n\tldmia.w r0, {r6, r7, r8, r9}\n\t"
+/* Behind the loop, r0 being the run: r6 is the next entry, r7 and r8 the outputs, r9 half of the zero point. */
+#define TFLITE_FUSE_RELOAD "ldmia.w r0, {r6, r7, r8, r9}\n\t"
 #define TFLITE_FUSE_ENTRY "ldmia.w r6!, {r10, r11, r12}\n\tlsl lr, r9, r12\n\t"
 
 /* From a sum to a byte: r11: multiplier, r12: shift, lr: half; `twice` makes twice the sum of it. */
-#define TFLITE_FUSE_FINISH(sum, output, twice)                                                                   \
-  "add r10, lr, " sum ", asr #31\n\t" twice "smmlar " sum ", " sum ", r11, r10\n\tasr " sum ", " sum ", r12\n\t" \
-  "ssat " sum ", #8, " sum ", asr #1\n\tstrb " sum ", [" output "], #1\n\t"
+#define TFLITE_FUSE_PRODUCT(sum, twice) \
+  "add r10, lr, " sum ", asr #31\n\t" twice "smmlar " sum ", " sum ", r11, r10\n\t"
+#define TFLITE_FUSE_SHIFT(sum) "asr " sum ", " sum ", r12\n\t"
+#define TFLITE_FUSE_CLAMP(sum) "ssat " sum ", #8, " sum ", asr #1\n\t"
+#define TFLITE_FUSE_STORE(sum, output) "strb " sum ", [" output "], #1\n\t"
+#define TFLITE_FUSE_FINISH(sum, output, twice) \
+  TFLITE_FUSE_PRODUCT(sum, twice) TFLITE_FUSE_SHIFT(sum) TFLITE_FUSE_CLAMP(sum) TFLITE_FUSE_STORE(sum, output)
+
+/* Two pixels of a channel, to r7 and r8: what one waits for is done while the other goes on. */
+#define TFLITE_FUSE_FINISH_2(first, second, twice_first, twice_second)                                              \
+  TFLITE_FUSE_PRODUCT(first, twice_first) TFLITE_FUSE_PRODUCT(second, twice_second) TFLITE_FUSE_SHIFT(first)        \
+  TFLITE_FUSE_CLAMP(first) TFLITE_FUSE_SHIFT(second) TFLITE_FUSE_STORE(first, "r7") TFLITE_FUSE_CLAMP(second)       \
+  TFLITE_FUSE_STORE(second, "r8")
 
 /* The end of `all`: r6 is the next entry, and r0 the run, where the next pair of channels begins. */
 #define TFLITE_FUSE_ALL_END                                                    \
@@ -125,8 +136,8 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
   "str r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]"
 
 /* Of `part`: r6 is the next sums. */
-#define TFLITE_FUSE_TO_NEXT_SUMS                                                    \
-  "ldr r0, [sp]\n\tldr r7, [sp, #8]\n\tldr r8, [r0, " TFLITE_FUSE_RUN(SKIP) "]\n\t" \
+#define TFLITE_FUSE_TO_NEXT_SUMS                                        \
+  "ldr r7, [sp, #8]\n\tldr r8, [r0, " TFLITE_FUSE_RUN(SKIP) "]\n\t" \
   "ldr r6, [r0, " TFLITE_FUSE_RUN(SUMS) "]\n\tadd r1, r1, r8\n\t"
 #define TFLITE_FUSE_PART_END "cmp r6, r7\n\tbne 0b"
 
@@ -139,30 +150,34 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
 #define TFLITE_FUSE_KEEP_SUMS "0:\tldr r10, [sp]\n\tstr r6, [r10, " TFLITE_FUSE_RUN(SUMS) "]\n\t"
 
 /* Four pixels. r12: multiplier, lr: shift, r11: half, r0: free; `twice` by so many bits makes twice the sum. */
-#define TFLITE_FUSE_SCALE_4(sum, twice, bits)                                                                     \
-  "add r0, r11, " sum ", asr #31\n\t" twice " " sum ", " sum ", " bits "\n\tsmmlar " sum ", " sum ", r12, r0\n\t" \
-  "asr " sum ", " sum ", lr\n\tssat " sum ", #8, " sum ", asr #1\n\t"
+#define TFLITE_FUSE_PRODUCT_4(sum, twice, bits) \
+  "add r0, r11, " sum ", asr #31\n\t" twice " " sum ", " sum ", " bits "\n\tsmmlar " sum ", " sum ", r12, r0\n\t"
+#define TFLITE_FUSE_SHIFT_4(sum) "asr " sum ", " sum ", lr\n\t"
 
 /* One channel to the outputs from r1 on, r10 bytes apart. */
-#define TFLITE_FUSE_FINISH_4(first, second, third, fourth, twice, bits)                     \
-  "lsl r11, r11, lr\n\t" TFLITE_FUSE_SCALE_4(first, twice, bits) "strb " first ", [r1]\n\t" \
-  TFLITE_FUSE_SCALE_4(second, twice, bits) "strb " second ", [r1, r10]\n\t"                 \
-  TFLITE_FUSE_SCALE_4(third, twice, bits) "strb " third ", [r1, r10, lsl #1]\n\t"           \
-  TFLITE_FUSE_SCALE_4(fourth, twice, bits) "add r0, r10, r10, lsl #1\n\tstrb " fourth ", [r1, r0]\n\t"
+#define TFLITE_FUSE_FINISH_4(first, second, third, fourth, twice, bits)                                             \
+  "lsl r11, r11, lr\n\t" TFLITE_FUSE_PRODUCT_4(first, twice, bits) TFLITE_FUSE_PRODUCT_4(second, twice, bits)       \
+  TFLITE_FUSE_SHIFT_4(first) TFLITE_FUSE_PRODUCT_4(third, twice, bits) TFLITE_FUSE_CLAMP(first)                     \
+  TFLITE_FUSE_SHIFT_4(second) TFLITE_FUSE_PRODUCT_4(fourth, twice, bits) "strb " first ", [r1]\n\t"                 \
+  TFLITE_FUSE_CLAMP(second) TFLITE_FUSE_SHIFT_4(third) "strb " second ", [r1, r10]\n\t" TFLITE_FUSE_CLAMP(third)    \
+  TFLITE_FUSE_SHIFT_4(fourth) "strb " third ", [r1, r10, lsl #1]\n\tadd r0, r10, r10, lsl #1\n\t"                   \
+  TFLITE_FUSE_CLAMP(fourth) "strb " fourth ", [r1, r0]\n\t"
 
 /* All channels of four pixels: `quads` at r0 and weights at r1 are added to r2...r5, sums of the first channel of two, and
  * r6...r9; behind them `split` does what is to be done before sums of the first are made twice as large with `twice` and
- * `bits`. The run is on the stack, with the distance between outputs for the second pixel's. */
-#define TFLITE_FUSE_FUNCTION_4(name, quads, split, twice, bits)                                  \
+ * `bits`. Before them, `first` loads what they count on; they end `ahead` bytes before the end of the values. The run is on
+ * the stack, with the distance between outputs for the second pixel's. */
+#define TFLITE_FUSE_FUNCTION_4(name, ahead, first, quads, split, twice, bits)                    \
   __asm__(TFLITE_FUSE_BEGIN(name, name) "sub sp, sp, #36\n\t"                                    \
           "ldmia.w r0, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n\tsubs r4, r4, r3\n\t"             \
+          "sub r8, r8, #" ahead "\n\t"                                                            \
           "stmia.w sp, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n"                                  \
           "0:\tldr r10, [sp]\n\tldr r2, [r10]\n\t"                                               \
           "ldr r6, [r10, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\t"                                \
           "ldr r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\t"                                       \
           "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\tmov r7, r6\n\tmov r8, r6\n\tmov r9, r6\n\t" \
-          "ldrd r0, r10, [sp, " TFLITE_FUSE_RUN(WIDE) "]\n\tadd pc, r10\n\tnop\n1:\t" quads      \
-          "ldr r12, [sp, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tcmp r0, r12\n\tbne 1b\n\t" split      \
+          "ldrd r0, r11, [sp, " TFLITE_FUSE_RUN(WIDE) "]\n\t" first "add pc, r11\n\tnop\n1:\t" quads \
+          "ldr r11, [sp, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tcmp r0, r11\n\tbne 1b\n\t" split        \
           "str r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\tldmia.w sp, {r0, r1, r10, r11}\n\t"     \
           "ldrd r12, lr, [r0, " TFLITE_FUSE_CHANNEL(MULTIPLIER) "]\n\t"                          \
           TFLITE_FUSE_FINISH_4("r2", "r3", "r4", "r5", twice, bits)                              \

@@ -10,9 +10,15 @@
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
 /* Turns: quads, and bytes of code for each. Of one pixel two quads count as one. */
+#if TFLITE_FUSE_DUAL_ISSUE
+#define TFLITE_FUSE_PAIRED_TURN_1 4, 64
+#define TFLITE_FUSE_PAIRED_TURN_2 4, 56
+#define TFLITE_FUSE_PAIRED_TURN_4 4, 112
+#else
 #define TFLITE_FUSE_PAIRED_TURN_1 4, 56
 #define TFLITE_FUSE_PAIRED_TURN_2 8, 48
 #define TFLITE_FUSE_PAIRED_TURN_4 2, 96
+#endif
 
 #if defined(TFLITE_FUSE_DSP_EMULATION)
 TFLITE_FUSE_EMULATED_LOOPS(paired, TFLITE_FUSE_EMULATED_PAIRS)
@@ -35,6 +41,7 @@ static const tflite_fuse_conv_loops paired_loops = {
     .turn_1 = {TFLITE_FUSE_PAIRED_TURN_1},
     .turn_2 = {TFLITE_FUSE_PAIRED_TURN_2},
     .turn_4 = {TFLITE_FUSE_PAIRED_TURN_4},
+    .peels = TFLITE_FUSE_DUAL_ISSUE,
     .pairs_quads = true,
     .splits = true,
 };
@@ -45,79 +52,147 @@ void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_wi
 
 #if !defined(TFLITE_FUSE_DSP_EMULATION)
 
-/* r0: the next pairs of values, r1: the next weights; r2, r3: sums of both channels, r4, r5: of the second; r9: the values'
- * end. */
-#define TFLITE_FUSE_PAIRED_WORD_2(weights, first, second)                             \
-  "smlad r2, " first ", " weights ", r2\n\tsmlad r3, " second ", " weights ", r3\n\t" \
-  "sxtb16 " weights ", " weights "\n\t"                                               \
-  "smlad r4, " first ", " weights ", r4\n\tsmlad r5, " second ", " weights ", r5\n\t"
+#define TFLITE_FUSE_PAIRED_LOWER(weights) "sxtb16 " weights ", " weights "\n\t"
+#define TFLITE_FUSE_PAIRED_ADD(sum, values, weights) "smlad " sum ", " values ", " weights ", " sum "\n\t"
+
+/* One pixel: an odd quad comes first. r2: sum of both channels, r3: of the second. */
+#define TFLITE_FUSE_PAIRED_ODD_QUAD_1                                                 \
+  "ldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t"                              \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r10", "r4") TFLITE_FUSE_PAIRED_LOWER("r4")            \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r11", "r5") TFLITE_FUSE_PAIRED_LOWER("r5")            \
+  TFLITE_FUSE_PAIRED_ADD("r3", "r10", "r4") TFLITE_FUSE_PAIRED_ADD("r3", "r11", "r5")
+
+/* All loops: r0: the next pairs of values, r1: the next weights, r8: where they are entered, r9: the values' end. */
+#if TFLITE_FUSE_DUAL_ISSUE
+
+/* Every product has a load beside it, or what takes bytes out of weights, and nothing is used before it is there. Loads are
+ * those of the next quad; the last quad, behind the loop, has none of them, but for r0, which becomes the run. */
+#define TFLITE_FUSE_PAIRED_QUAD_2(weights, first, second)                                            \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r10", "r6") "ldr r7, [r1], #4\n\t"                                   \
+  TFLITE_FUSE_PAIRED_ADD("r3", "r12", "r6") TFLITE_FUSE_PAIRED_LOWER("r6")                           \
+  TFLITE_FUSE_PAIRED_ADD("r4", "r10", "r6") TFLITE_FUSE_PAIRED_ADD("r5", "r12", "r6")                \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r11", "r7") weights TFLITE_FUSE_PAIRED_ADD("r3", "lr", "r7")         \
+  TFLITE_FUSE_PAIRED_LOWER("r7") TFLITE_FUSE_PAIRED_ADD("r4", "r11", "r7") first                     \
+  TFLITE_FUSE_PAIRED_ADD("r5", "lr", "r7") second
+#define TFLITE_FUSE_PAIRED_INNER_2                                                               \
+  TFLITE_FUSE_PAIRED_QUAD_2("ldr r6, [r1], #4\n\t", "ldrd r10, r11, [r0, #8]\n\t", "ldrd r12, lr, [r0, #16]!\n\t")
+#define TFLITE_FUSE_PAIRED_QUADS_2                                                                     \
+  "ldmia.w r0, {r10, r11, r12, lr}\n\tldr r6, [r1], #4\n\tadds r0, #8\n\tsub r9, r9, #8\n\t"           \
+  "add pc, r8\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_INNER_2 TFLITE_FUSE_PAIRED_INNER_2                      \
+  TFLITE_FUSE_PAIRED_INNER_2 TFLITE_FUSE_PAIRED_INNER_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) \
+  "cmp r0, r9\n\tbne 1b\n\t" TFLITE_FUSE_PAIRED_QUAD_2("ldr r0, [sp]\n\t", "", "")
+
+#define TFLITE_FUSE_PAIRED_TWO_QUADS_1(values_0, weights_0, values_2)                                   \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r10", "r4") TFLITE_FUSE_PAIRED_LOWER("r4")                              \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r11", "r5") TFLITE_FUSE_PAIRED_LOWER("r5")                              \
+  TFLITE_FUSE_PAIRED_ADD("r3", "r10", "r4") "ldrd r6, r7, [r1], #8\n\t"                                 \
+  TFLITE_FUSE_PAIRED_ADD("r3", "r11", "r5") values_0 TFLITE_FUSE_PAIRED_ADD("r2", "r12", "r6") weights_0 \
+  TFLITE_FUSE_PAIRED_ADD("r2", "lr", "r7") TFLITE_FUSE_PAIRED_LOWER("r6") TFLITE_FUSE_PAIRED_LOWER("r7") \
+  TFLITE_FUSE_PAIRED_ADD("r3", "r12", "r6") TFLITE_FUSE_PAIRED_ADD("r3", "lr", "r7") values_2
+#define TFLITE_FUSE_PAIRED_INNER_1                                                           \
+  TFLITE_FUSE_PAIRED_TWO_QUADS_1("ldrd r10, r11, [r0], #8\n\t", "ldrd r4, r5, [r1], #8\n\t", \
+                     "ldrd r12, lr, [r0], #8\n\t")
+#define TFLITE_FUSE_PAIRED_QUADS_1                                                                     \
+  "lsrs.w r8, r8, #1\n\tbcc 2f\n\t" TFLITE_FUSE_PAIRED_ODD_QUAD_1 "cmp r0, r9\n\tbeq.w 3f\n2:\t"       \
+  "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r4, r5, [r1], #8\n\tadd pc, r8\n\tnop\n1:\t"               \
+  TFLITE_FUSE_PAIRED_INNER_1 TFLITE_FUSE_PAIRED_INNER_1 TFLITE_FUSE_PAIRED_INNER_1 TFLITE_FUSE_PAIRED_INNER_1 \
+  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_1) "cmp r0, r9\n\tbne 1b\n\t"                            \
+  TFLITE_FUSE_PAIRED_TWO_QUADS_1("", "", "") "3:\tldr r0, [sp]\n\t"
+
+#else
+
+/* r2, r3: sums of both channels, r4, r5: of the second. */
+#define TFLITE_FUSE_PAIRED_WORD_2(weights, first, second)                                         \
+  TFLITE_FUSE_PAIRED_ADD("r2", first, weights) TFLITE_FUSE_PAIRED_ADD("r3", second, weights)      \
+  TFLITE_FUSE_PAIRED_LOWER(weights) TFLITE_FUSE_PAIRED_ADD("r4", first, weights)                  \
+  TFLITE_FUSE_PAIRED_ADD("r5", second, weights)
 #define TFLITE_FUSE_PAIRED_QUAD_2                                    \
   "ldmia.w r0!, {r10, r11, r12, lr}\n\t" "ldrd r6, r7, [r1], #8\n\t" \
   TFLITE_FUSE_PAIRED_WORD_2("r6", "r10", "r12") TFLITE_FUSE_PAIRED_WORD_2("r7", "r11", "lr")
 #define TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 \
   TFLITE_FUSE_PAIRED_QUAD_2
-#define TFLITE_FUSE_PAIRED_QUADS_2 "add pc, r10\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_FOUR_2 \
-  TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) "cmp r0, r9\n\tbne 1b\n\t"
+#define TFLITE_FUSE_PAIRED_QUADS_2 "add pc, r8\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_FOUR_2 \
+  TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) "cmp r0, r9\n\tbne 1b\n\tldr r0, [sp]\n\t"
 
-/* r2: sum of both channels, r3: of the second. */
-#define TFLITE_FUSE_PAIRED_BOTH_1(values, weights) "smlad r2, " values ", " weights ", r2\n\tsxtb16 " weights \
-  ", " weights "\n\t"
-#define TFLITE_FUSE_PAIRED_SECOND_1(values, weights) "smlad r3, " values ", " weights ", r3\n\t"
-#define TFLITE_FUSE_PAIRED_QUAD_1                                               \
-  "ldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t"                        \
-  TFLITE_FUSE_PAIRED_BOTH_1("r10", "r4") TFLITE_FUSE_PAIRED_BOTH_1("r11", "r5") \
-  TFLITE_FUSE_PAIRED_SECOND_1("r10", "r4") TFLITE_FUSE_PAIRED_SECOND_1("r11", "r5")
-#define TFLITE_FUSE_PAIRED_TWO_QUADS_1                                              \
-  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"           \
-  TFLITE_FUSE_PAIRED_BOTH_1("r10", "r4") TFLITE_FUSE_PAIRED_BOTH_1("r11", "r5")     \
-  TFLITE_FUSE_PAIRED_BOTH_1("r12", "r6") TFLITE_FUSE_PAIRED_BOTH_1("lr", "r7")      \
-  TFLITE_FUSE_PAIRED_SECOND_1("r10", "r4") TFLITE_FUSE_PAIRED_SECOND_1("r11", "r5") \
-  TFLITE_FUSE_PAIRED_SECOND_1("r12", "r6") TFLITE_FUSE_PAIRED_SECOND_1("lr", "r7")
+#define TFLITE_FUSE_PAIRED_TWO_QUADS_1                                                                  \
+  "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"                               \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r10", "r4") TFLITE_FUSE_PAIRED_LOWER("r4")                              \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r11", "r5") TFLITE_FUSE_PAIRED_LOWER("r5")                              \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r12", "r6") TFLITE_FUSE_PAIRED_LOWER("r6")                              \
+  TFLITE_FUSE_PAIRED_ADD("r2", "lr", "r7") TFLITE_FUSE_PAIRED_LOWER("r7")                               \
+  TFLITE_FUSE_PAIRED_ADD("r3", "r10", "r4") TFLITE_FUSE_PAIRED_ADD("r3", "r11", "r5")                   \
+  TFLITE_FUSE_PAIRED_ADD("r3", "r12", "r6") TFLITE_FUSE_PAIRED_ADD("r3", "lr", "r7")
 #define TFLITE_FUSE_PAIRED_QUADS_1                                                            \
-  "lsrs.w lr, lr, #1\n\tbcc 2f\n\t" TFLITE_FUSE_PAIRED_QUAD_1                                 \
-  "2:\tadd pc, lr\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1 \
+  "lsrs.w r8, r8, #1\n\tbcc 2f\n\t" TFLITE_FUSE_PAIRED_ODD_QUAD_1                             \
+  "2:\tadd pc, r8\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1 \
   TFLITE_FUSE_PAIRED_TWO_QUADS_1 TFLITE_FUSE_PAIRED_TWO_QUADS_1                               \
-  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_1) "cmp r0, r9\n\tbne 1b\n\t"
+  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_1) "cmp r0, r9\n\tbne 1b\n\tldr r0, [sp]\n\t"
 
-#define TFLITE_FUSE_PAIRED_FINISH_FIRST(sum, second, output) \
-  "sub " sum ", " sum ", " second "\n\t" TFLITE_FUSE_FINISH(sum, output, "asr " sum ", " sum ", #7\n\t")
-#define TFLITE_FUSE_PAIRED_FINISH_SECOND(sum, output) TFLITE_FUSE_FINISH(sum, output, "lsl " sum ", " sum ", #1\n\t")
+#endif
+
+#define TFLITE_FUSE_PAIRED_TWICE_FIRST(sum) "asr " sum ", " sum ", #7\n\t"
+#define TFLITE_FUSE_PAIRED_TWICE_SECOND(sum) "lsl " sum ", " sum ", #1\n\t"
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_2", "2", ENTRY, ENTRY_END,
          TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
-         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_FIRST("r2", "r4", "r7")
-         TFLITE_FUSE_PAIRED_FINISH_FIRST("r3", "r5", "r8")
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_SECOND("r4", "r7")
-         TFLITE_FUSE_PAIRED_FINISH_SECOND("r5", "r8") TFLITE_FUSE_ALL_END);
+         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r8") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_RELOAD
+         "subs r2, r2, r4\n\tsubs r3, r3, r5\n\t" TFLITE_FUSE_ENTRY
+         TFLITE_FUSE_FINISH_2("r2", "r3", TFLITE_FUSE_PAIRED_TWICE_FIRST("r2"), TFLITE_FUSE_PAIRED_TWICE_FIRST("r3"))
+         TFLITE_FUSE_ENTRY
+         TFLITE_FUSE_FINISH_2("r4", "r5", TFLITE_FUSE_PAIRED_TWICE_SECOND("r4"), TFLITE_FUSE_PAIRED_TWICE_SECOND("r5"))
+         TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_2", "2", SUMS, SUMS_END,
          TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10")
-         TFLITE_FUSE_VALUES("r10", "r10") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
+         TFLITE_FUSE_VALUES("r10", "r8") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_1", "1", ENTRY, ENTRY_END,
-         TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "lr")
+         TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r8")
          TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_RELOAD
-         TFLITE_FUSE_ENTRY TFLITE_FUSE_PAIRED_FINISH_FIRST("r2", "r3", "r7") TFLITE_FUSE_ENTRY
-         TFLITE_FUSE_PAIRED_FINISH_SECOND("r3", "r7") TFLITE_FUSE_ALL_END);
+         "subs r2, r2, r3\n\t" TFLITE_FUSE_ENTRY TFLITE_FUSE_FINISH("r2", "r7", TFLITE_FUSE_PAIRED_TWICE_FIRST("r2"))
+         TFLITE_FUSE_ENTRY TFLITE_FUSE_FINISH("r3", "r7", TFLITE_FUSE_PAIRED_TWICE_SECOND("r3")) TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", SUMS, SUMS_END,
          TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10")
-         TFLITE_FUSE_VALUES("r10", "lr") TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
+         TFLITE_FUSE_VALUES("r10", "r8") TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
 /* Four pixels. r2...r5: sums of both channels, r6...r9: of the second; r10: weights as they are, r11: their lower bytes;
  * r12, lr: values of two pixels. */
-#define TFLITE_FUSE_PAIRED_PAIRS_4(first, second, third, fourth)                                                \
-  "ldrd r12, lr, [r0], #8\n\tsmlad " first ", r12, r10, " first "\n\tsmlad " second ", lr, r10, " second "\n\t" \
-  "smlad " third ", r12, r11, " third "\n\tsmlad " fourth ", lr, r11, " fourth "\n\t"
+#if TFLITE_FUSE_DUAL_ISSUE
+#define TFLITE_FUSE_PAIRED_WORD_4(weights, first, second)                                               \
+  TFLITE_FUSE_PAIRED_ADD("r2", "r12", "r10") "sxtb16 r11, r10\n\t" TFLITE_FUSE_PAIRED_ADD("r3", "lr", "r10") \
+  TFLITE_FUSE_PAIRED_ADD("r6", "r12", "r11") "ldr r12, [r0, #4]\n\t"                                    \
+  TFLITE_FUSE_PAIRED_ADD("r7", "lr", "r11") "ldr lr, [r0, #8]\n\t"                                      \
+  TFLITE_FUSE_PAIRED_ADD("r4", "r12", "r10") TFLITE_FUSE_PAIRED_ADD("r5", "lr", "r10") weights          \
+  TFLITE_FUSE_PAIRED_ADD("r8", "r12", "r11") first TFLITE_FUSE_PAIRED_ADD("r9", "lr", "r11") second
+#define TFLITE_FUSE_PAIRED_INNER_4 \
+  TFLITE_FUSE_PAIRED_WORD_4("ldr r10, [r1], #4\n\t", "ldr r12, [r0, #12]\n\t", "ldr lr, [r0, #16]!\n\t")
+#define TFLITE_FUSE_PAIRED_QUAD_4 TFLITE_FUSE_PAIRED_INNER_4 TFLITE_FUSE_PAIRED_INNER_4
+#define TFLITE_FUSE_PAIRED_AHEAD_4 "28"
+#define TFLITE_FUSE_PAIRED_FIRST_4 "ldrd r12, lr, [r0], #4\n\tldr r10, [r1], #4\n\t"
+#define TFLITE_FUSE_PAIRED_QUADS_4 TFLITE_FUSE_PAIRED_QUAD_4 TFLITE_FUSE_PAIRED_QUAD_4 TFLITE_FUSE_PAIRED_QUAD_4 \
+  TFLITE_FUSE_PAIRED_QUAD_4
+#define TFLITE_FUSE_PAIRED_LAST_4 TFLITE_FUSE_PAIRED_INNER_4 TFLITE_FUSE_PAIRED_WORD_4("", "", "")
+#else
+#define TFLITE_FUSE_PAIRED_PAIRS_4(first, second, third, fourth)                                    \
+  "ldrd r12, lr, [r0], #8\n\t" TFLITE_FUSE_PAIRED_ADD(first, "r12", "r10")                          \
+  TFLITE_FUSE_PAIRED_ADD(second, "lr", "r10") TFLITE_FUSE_PAIRED_ADD(third, "r12", "r11")           \
+  TFLITE_FUSE_PAIRED_ADD(fourth, "lr", "r11")
 #define TFLITE_FUSE_PAIRED_WORD_4                                                               \
   "ldr r10, [r1], #4\n\tsxtb16 r11, r10\n\t" TFLITE_FUSE_PAIRED_PAIRS_4("r2", "r3", "r6", "r7") \
   TFLITE_FUSE_PAIRED_PAIRS_4("r4", "r5", "r8", "r9")
+#define TFLITE_FUSE_PAIRED_AHEAD_4 "0"
+#define TFLITE_FUSE_PAIRED_FIRST_4
+#define TFLITE_FUSE_PAIRED_QUADS_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 \
+  TFLITE_FUSE_PAIRED_WORD_4
+#define TFLITE_FUSE_PAIRED_LAST_4
+#endif
 
-TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4
-TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_4),
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", TFLITE_FUSE_PAIRED_AHEAD_4, TFLITE_FUSE_PAIRED_FIRST_4,
+                       TFLITE_FUSE_PAIRED_QUADS_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_4),
+                       TFLITE_FUSE_PAIRED_LAST_4
                        "subs r2, r2, r6\n\tsubs r3, r3, r7\n\tsub r4, r4, r8\n\tsub r5, r5, r9\n\t", "asr", "#7");
 
 #endif

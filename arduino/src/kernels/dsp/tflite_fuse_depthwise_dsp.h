@@ -1,8 +1,34 @@
-/* Rows of a depthwise window with DSP instructions: two rows at once, one channel. */
+/* Rows of a depthwise window with DSP instructions: two rows at once, one channel; and a loop for two pixels. */
 #ifndef TFLITE_FUSE_DEPTHWISE_DSP_H_
 #define TFLITE_FUSE_DEPTHWISE_DSP_H_
 
+#include "../mve/tflite_fuse_mve.h"
+#include "../tflite_fuse_packed.h"
+
 #if TFLITE_FUSE_DSP
+
+#if TFLITE_FUSE_DUAL_ISSUE
+
+/* An even number of channels of two neighbouring pixels under windows of 3 x 3. */
+typedef struct {
+  const int8_t* pixels[12]; /* columns 0...3 of two rows, upper and lower; of the last row columns 0 and 2, 1 and 3 */
+  int32_t channel;          /* the first one */
+  const int8_t* weights;    /* of it, 12 bytes a channel */
+  const tflite_fuse_channel* entry;
+  int32_t zero_point_half;
+  int8_t* outputs[2]; /* if they are the same pixel it gets the first one's values */
+  const tflite_fuse_channel* entry_end;
+} tflite_fuse_depthwise_run;
+
+#if defined(TFLITE_FUSE_DSP_EMULATION)
+TFLITE_FUSE_EMULATED_DEPTHWISE()
+#else
+TFLITE_FUSE_HIDDEN_BEGIN
+void tflite_fuse_depthwise_3_1(const tflite_fuse_depthwise_run* run);
+TFLITE_FUSE_HIDDEN_END
+#endif
+
+#endif
 
 /* k[i]: weights of column i, upper row low, lower row high. */
 #define TFLITE_FUSE_MAC_BOTH(sum, i) tflite_fuse_mac_pair(sum, x, k[i])

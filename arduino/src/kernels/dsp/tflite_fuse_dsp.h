@@ -140,4 +140,15 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
 #define TFLITE_FUSE_DSP 0
 #endif
 
+/* Whether loops are made for cores that issue two instructions a cycle, as Cortex-M7 does: loads stand alone between
+ * products. Other cores load fastest what they load in one go. A build may say so itself; else a core with floats of double
+ * precision is taken for a Cortex-M7. */
+#if !defined(TFLITE_FUSE_DUAL_ISSUE)
+#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && (__ARM_FP & 8)
+#define TFLITE_FUSE_DUAL_ISSUE 1
+#else
+#define TFLITE_FUSE_DUAL_ISSUE 0
+#endif
+#endif
+
 #endif

@@ -9,13 +9,13 @@
 
 #if !TFLITE_FUSE_MVE
 
-/* Words of windows that are widened whole, and words and sums of parts: what any core has room for, or, where that takes
- * the stack no further than others' kernels, so much that four pixels of 144 values, 3 x 3 of 16, go together. */
-#if TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP
-enum { WHOLE_WORDS = 288, PART_WORDS = 160, PART_SUMS = 128 };
-#else
-enum { WHOLE_WORDS = TFLITE_FUSE_MAX_PATCH_VALUES, PART_WORDS = 128, PART_SUMS = 64 };
-#endif
+/* Words of windows that are widened whole, and words and sums of parts. Where four pixels are computed together there is room
+ * for those of 144 values, 3 x 3 of 16. */
+enum {
+  WHOLE_WORDS = TFLITE_FUSE_CONV_FOUR ? 288 : TFLITE_FUSE_MAX_PATCH_VALUES,
+  PART_WORDS = TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP ? 160 : 128,
+  PART_SUMS = TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP ? 128 : 64
+};
 
 /* ---- Pixels ---- */
 

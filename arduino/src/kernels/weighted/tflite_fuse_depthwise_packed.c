@@ -143,7 +143,6 @@ TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 -
     } while (channel < j->channels);                                              \
   }
 
-TFLITE_FUSE_DEFINE_COMPUTE(compute_3_1, 6, 4, 3, 1)
 TFLITE_FUSE_DEFINE_COMPUTE(compute_3_2, 9, 4, 3, 2)
 TFLITE_FUSE_DEFINE_COMPUTE(compute_5_1, 8, 4, 5, 1)
 TFLITE_FUSE_DEFINE_COMPUTE(compute_5_2, 11, 4, 5, 2)
@@ -151,7 +150,41 @@ TFLITE_FUSE_DEFINE_COMPUTE(compute_7_1, 10, 4, 7, 1)
 TFLITE_FUSE_DEFINE_COMPUTE(compute_7_2, 13, 4, 7, 2)
 
 /* What tflite_fuse_looked_at says: few pixels are worth code of their own for the usual windows alone. */
+#if TFLITE_FUSE_DSP && TFLITE_FUSE_DUAL_ISSUE
+
+/* Two pixels from `first` on. */
+static TFLITE_FUSE_NOINLINE void compute_two(const job* j, int32_t first) {
+  static const uint8_t order[] = {0, 1, 3, 4, 6, 7, 9, 10, 2, 8, 5, 11};
+  const int8_t* const* window = j->window + 3 * first;
+  tflite_fuse_depthwise_run run;
+  for (int32_t i = 0; i < 12; ++i) {
+    run.pixels[i] = window[order[i]];
+  }
+  run.channel = 0;
+  run.weights = j->weights;
+  run.entry = j->table;
+  run.zero_point_half = j->zero_point_half;
+  run.outputs[0] = j->outputs[first];
+  run.outputs[1] = j->outputs[first + 1];
+  if (j->channels % 2 != 0) { /* the first one and another, which is computed again */
+    run.entry_end = run.entry + 2;
+    tflite_fuse_depthwise_3_1(&run);
+    run.channel = 1;
+    run.weights += 12;
+    run.entry += 1;
+  }
+  run.entry_end = j->table + j->channels;
+  tflite_fuse_depthwise_3_1(&run);
+}
+
+static void compute_3_1_of_2(const job* j) { compute_two(j, 0); }
+static void compute_3_1(const job* j) { compute_two(j, 2), compute_two(j, 0); } /* what is in vain comes first */
+
+#else
+TFLITE_FUSE_DEFINE_COMPUTE(compute_3_1, 6, 4, 3, 1)
 TFLITE_FUSE_DEFINE_COMPUTE(compute_3_1_of_2, 4, 2, 3, 1)
+#endif
+
 #if TFLITE_FUSE_DSP
 
 /* Two channels at a time, whose values are loaded together: what one pixel has to load is most of its work. */
