@@ -1,4 +1,4 @@
-"""Where the tests find models that are not part of the project."""
+"""Paths of models beside the project, and shared fixtures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that speak float32 to the application and compute in int8."""
+"""Models with float32 inputs and outputs that compute in int8."""
 
 from __future__ import annotations
 

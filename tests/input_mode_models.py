@@ -1,4 +1,4 @@
-"""Small models with inputs worth moving out of the arena: one, several, skipped over, reshaped, shared by blocks."""
+"""Small models whose inputs are worth moving out of the arena: one, several, skipped, reshaped, shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Switches that take one idea away, and the estimate of the search next to the truth."""
+"""Switches that disable one technique, and the estimate of the search beside the exact result."""
 
 from __future__ import annotations
 

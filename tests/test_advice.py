@@ -1,4 +1,4 @@
-"""What other options would bring: measured, worth saying, and true."""
+"""Advice on other options: measured, worthwhile and true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Python interface: what it offers, that it is the command line's equal, and that goals are met or refused."""
+"""The Python interface: its functions, equality with the command line, and goals that are met or refused."""
 
 from __future__ import annotations
 

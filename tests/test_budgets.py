@@ -1,4 +1,4 @@
-"""Small files that ask for much: what is beyond a budget is passed through with a note, or refused in a sentence."""
+"""Small files with large costs: beyond a budget they are passed through with a note, or refused in a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands as a user meets them: exit codes, messages, JSON, and that nothing is half written."""
+"""The command line: exit codes, messages, JSON, and no half-written files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every combination of what a user can switch, on small models, proven in the runtime."""
+"""Every combination of the options on small models, verified in the runtime."""
 
 from __future__ import annotations
 

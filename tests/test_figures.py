@@ -1,4 +1,4 @@
-"""What figures say where the usual questions have no answer."""
+"""Marks in reports of fronts no point of which meets them."""
 
 from __future__ import annotations
 

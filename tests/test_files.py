@@ -1,4 +1,4 @@
-"""Files hold their old bytes or their new ones; what killed processes leave is removed."""
+"""Files hold their old bytes or their new ones; leftovers of killed processes are removed."""
 
 from __future__ import annotations
 

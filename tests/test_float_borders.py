@@ -1,4 +1,4 @@
-"""Inputs and outputs of float32: blocks read and write them as they are, and compute in int8."""
+"""Float32 inputs and outputs: blocks read and write them directly, and compute in int8."""
 
 from __future__ import annotations
 

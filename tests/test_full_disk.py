@@ -1,4 +1,4 @@
-"""A disk that is full: one sentence, exit code 2, and files as they were."""
+"""A full disk: one sentence, exit code 2, and unchanged files."""
 
 from __future__ import annotations
 

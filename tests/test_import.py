@@ -1,4 +1,4 @@
-"""What an import costs: heavy libraries are loaded where they are used."""
+"""The cost of an import: heavy libraries are loaded on use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models whose inputs leave the arena: the same bytes as before, fed from memory or row by row, in a smaller arena."""
+"""Models whose inputs leave the arena: the same bytes, read from memory or row by row, in a smaller arena."""
 
 from __future__ import annotations
 

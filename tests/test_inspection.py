@@ -1,4 +1,4 @@
-"""What ``inspect`` calls blocked is what a rewrite leaves outside of blocks."""
+"""Operators that ``inspect`` calls blocked are those that a rewrite leaves outside of blocks."""
 
 from __future__ import annotations
 

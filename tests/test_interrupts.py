@@ -1,4 +1,4 @@
-"""Ctrl-C: one sentence, exit code 130, no process left, whatever the command is at."""
+"""Ctrl-C: one sentence, exit code 130, no process left, at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing refuses a whole model, and nothing gets worse: what cannot be helped is passed through, or left as it was."""
+"""No model is refused as a whole or made worse: unsupported parts are passed through, or the file stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long work tells how far it is: in Python whoever asks, on a terminal by a line on stderr, in pipes nobody."""
+"""Progress of long work: to a callback in Python, to a line on stderr on a terminal, none in pipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TOML as editors write it: with a mark of UTF-8 it is read, in UTF-16 it is refused in a sentence."""
+"""TOML as editors write it: with a byte order mark it is read, in UTF-16 it is refused in a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of thumb: each documented, and none that an answer's soundness depends on."""
+"""Heuristic parameters: each is documented, and none affects a result's soundness."""
 
 from __future__ import annotations
 

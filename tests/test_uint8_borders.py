@@ -1,4 +1,4 @@
-"""Inputs and outputs of uint8: blocks read and write them as they are, the picture is there once."""
+"""Uint8 inputs and outputs: blocks read and write them directly, and the image is in the arena once."""
 
 from __future__ import annotations
 

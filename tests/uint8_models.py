@@ -1,4 +1,4 @@
-"""Models that speak uint8 to the application and compute in int8: the usual form of public image models."""
+"""Models with uint8 inputs and outputs that compute in int8: the usual form of public image models."""
 
 from __future__ import annotations
 

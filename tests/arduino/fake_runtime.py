@@ -1,4 +1,4 @@
-"""The glue built against a stand-in for each generation of TensorFlow Lite Micro, and run with it natively."""
+"""The glue compiled and run natively against a stand-in for each generation of TensorFlow Lite Micro."""
 
 from __future__ import annotations
 

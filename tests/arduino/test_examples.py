@@ -1,4 +1,4 @@
-"""The library's examples: they compile as a sketch does, and print what they should."""
+"""The library's examples: they compile as a sketch does, and print the expected lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C library, compiled for this machine, against the numpy reference: byte for byte."""
+"""The C library, compiled for this machine, against the numpy reference, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The C library's kernels on float32 against the numpy reference, damaged blocks of them with sanitizers, and the flag
-they need."""
+"""The C library's float32 kernels against the numpy reference, damaged blocks with sanitizers, and -ffp-contract."""
 
 from __future__ import annotations
 

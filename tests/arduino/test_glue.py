@@ -1,4 +1,4 @@
-"""The glue compiles against every generation of TensorFlow Lite Micro, and does in each what the wheel's shim does."""
+"""The glue compiles against every generation of TensorFlow Lite Micro, and equals the shim of the wheel in each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operands the glue takes: as many as it has room for while a block runs, and none that it could not write."""
+"""Operands in the glue: as many as it has room for during a run, and none that it could not write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What blocks remember in TensorFlow Lite Micro: each interpreter its own, and a reset as the runtime does it."""
+"""States of blocks in TensorFlow Lite Micro: one per interpreter, and reset as by the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C library compiles without a warning, here and for the cores it is made for, and stays small."""
+"""The C library compiles without warnings, here and for its target cores, and stays small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output over input, proven by poison: every byte the output takes is spent, and no spent byte may ever be read."""
+"""Outputs over inputs, checked by poison: an output overwrites only bytes that are never read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QUANTIZE in the C library, which guesses where it can: every number next to one at which the answer changes."""
+"""QUANTIZE in the C library, which estimates the result first: every number next to a change of the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C arithmetic, compiled for this machine, against the reference's, edge values included."""
+"""The C arithmetic, compiled for this machine, against the reference's, including edge values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row kernels of an application: right ones are used, wrong ones are refused, and the block keeps the library's."""
+"""Row kernels of an application: correct ones are used; wrong ones are refused in favour of the library's."""
 
 from __future__ import annotations
 

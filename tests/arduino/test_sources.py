@@ -1,4 +1,4 @@
-"""Sources cannot be made to write too much, whatever a model says, nor be read by two readers at once."""
+"""Sources cannot write out of bounds, whatever a model declares, and have only one reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of benchmarks count where they can be true, and are refused with one sentence where they cannot."""
+"""Lines of benchmarks are accepted if plausible, and refused with one sentence otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random networks of every operator the zoo can build, put together the way people's networks are."""
+"""Random networks of every operator of the zoo, combined as in real networks."""
 
 from __future__ import annotations
 

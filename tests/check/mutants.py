@@ -1,4 +1,4 @@
-"""Rewritten models with one number of a fused block changed: what a validation must notice."""
+"""Rewritten models with one number of a fused block changed, which validation must detect."""
 
 from __future__ import annotations
 

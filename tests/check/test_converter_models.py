@@ -1,4 +1,4 @@
-"""Models in the shapes of converters: each is proven with all its operators in blocks that can be in any."""
+"""Models in the forms of converters: each is proven with all fusable operators in blocks."""
 
 from __future__ import annotations
 

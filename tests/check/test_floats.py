@@ -1,4 +1,4 @@
-"""Damaged float32 blocks: every changed byte of their constants and options is found, whatever it does to results."""
+"""Damaged float32 blocks: every changed byte of their constants and options is found, whatever its effect."""
 
 from __future__ import annotations
 

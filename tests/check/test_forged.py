@@ -1,4 +1,4 @@
-"""Files of somebody who wants another model to pass as a rewrite: none of them is proven."""
+"""Forged files that pass another model off as a rewrite: none of them is proven."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forged rewrites that alone a run would notice, or no run at all: the proof refuses each."""
+"""Forged rewrites that only a run would detect, or no run at all: the proof refuses each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of answers, against the runtime itself on all 256 values."""
+"""Tables of results against the runtime on all 256 values."""
 
 from __future__ import annotations
 

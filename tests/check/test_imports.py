@@ -1,4 +1,4 @@
-"""The proof shares nothing with what it judges but the numbers of the format and what reads files and plans."""
+"""The proof shares only the format and the readers of files and plans with the code that it checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users see of the proof: rewrite proves, verify proves a rewrite, and says what was proven and what was run."""
+"""The proof in commands: rewrite proves, verify proves a rewrite, and both report what was proven and run."""
 
 from __future__ import annotations
 

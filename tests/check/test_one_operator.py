@@ -1,4 +1,4 @@
-"""Whatever options and quantization an operator has, a block that computes it is proven: no false alarms."""
+"""Blocks of one operator are proven for all options and quantizations: no false alarms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rewrite is proven, whatever the options, and what is wrong in a rewritten model is named."""
+"""Every rewrite is proven under all options, and errors in a rewritten model are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rewrite says of its choices is checked, never believed: a forged witness proves nothing that is not so."""
+"""Witnesses are checked, not trusted: a forged one proves nothing false."""
 
 from __future__ import annotations
 

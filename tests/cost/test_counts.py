@@ -1,4 +1,4 @@
-"""Counts of what a block does follow from its schedule; fitted costs give back what the runs took."""
+"""Counts of a block follow from its schedule; fitted costs reproduce the counted runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs fitted from what was counted of runs."""
+"""Costs fitted to counted runs."""
 
 from __future__ import annotations
 

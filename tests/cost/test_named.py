@@ -1,4 +1,4 @@
-"""What people write for a target: cores, chips and boards; and what has no measured core."""
+"""Names of targets: cores, chips and boards, and cores without measured costs."""
 
 from __future__ import annotations
 

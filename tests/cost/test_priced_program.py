@@ -1,4 +1,4 @@
-"""How far tensors have come while others begin a row: what following the windows row by row says."""
+"""Progress of tensors when others begin a row, against following the windows row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predicted instructions as the search's measure of compute: positive, ordered as cores are, and what limits count."""
+"""Predicted instructions as the search's unit of compute: positive, ordered by core, and used by limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models as bare-metal programs: the piece a block can hold, its blocks, and the C that describes them to runner.c."""
+"""Models as bare-metal programs: the fusable piece, its blocks, and C that describes them to runner.c."""
 
 from __future__ import annotations
 

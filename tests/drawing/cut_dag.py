@@ -1,4 +1,4 @@
-"""A cut graph as a networkx graph, for algorithms on graphs to answer what the search answers."""
+"""A cut graph as a networkx graph, to compare the search with graph algorithms."""
 
 from __future__ import annotations
 

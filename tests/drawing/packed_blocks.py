@@ -1,4 +1,4 @@
-"""Random blocks of the shapes the kernels for packed weights are made for, and how to build these kernels here."""
+"""Random blocks of shapes for the kernels of packed weights, and the build of these kernels here."""
 
 from __future__ import annotations
 

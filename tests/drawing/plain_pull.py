@@ -1,4 +1,4 @@
-"""The executor's schedule as its definition says it, pixel run by pixel run, with nothing clever: the oracle."""
+"""The executor's schedule by its definition, run by run without shortcuts: the oracle."""
 
 from __future__ import annotations
 

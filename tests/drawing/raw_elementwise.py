@@ -1,4 +1,4 @@
-"""Models of operators that work value by value, or on two values at the same place, with any quantization at all."""
+"""Models of pointwise operators on one or two values, with arbitrary quantization."""
 
 from __future__ import annotations
 

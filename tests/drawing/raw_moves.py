@@ -1,4 +1,4 @@
-"""Models of operators that move channels, in the spellings that models have, and hypothesis strategies over them."""
+"""Models of operators that move channels, in the forms of real models, and hypothesis strategies over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of streaming models in any spelling at all: of several ranks, cut twice, assigned late, or no rings."""
+"""States of streaming models in many forms: of several ranks, cut twice, assigned late, or no rings."""
 
 from __future__ import annotations
 

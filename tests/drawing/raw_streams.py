@@ -1,4 +1,4 @@
-"""Streaming models in the spellings converters write: variables that hold the last time steps."""
+"""Streaming models in the forms of converters: variables that hold the last time steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies over graphs of operators by value that start from one int8 tensor: tables."""
+"""Hypothesis strategies over graphs of pointwise operators that start from one int8 tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One row per operator that is a table: how to draw one that TFLM runs. Tests of every room read these rows."""
+"""One row per operator that is a table: how to draw one that TFLM runs. Tests of every room use these rows."""
 
 from __future__ import annotations
 

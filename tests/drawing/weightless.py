@@ -1,4 +1,4 @@
-"""Blocks of a layer graph without weights: enough for the exact schedule."""
+"""Blocks of a layer graph without weights, sufficient for the exact schedule."""
 
 from __future__ import annotations
 

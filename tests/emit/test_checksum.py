@@ -1,4 +1,4 @@
-"""Damage to options and constants after they were written is an error on both sides, and in the proof."""
+"""Options and constants damaged after writing are errors in the library, in Python and in the proof."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What viewers show of a block is what its structs say, and it changes nothing for those who run it."""
+"""The description of a block for viewers matches its structs and does not affect runs."""
 
 from __future__ import annotations
 

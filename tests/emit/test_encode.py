@@ -1,4 +1,4 @@
-"""Options and constants: there and back, the same fields in schema, C and Python, damage answered with BlockError."""
+"""Options and constants: round trips, equal fields in schema, C and Python, BlockError for damage."""
 
 from __future__ import annotations
 

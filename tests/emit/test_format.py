@@ -1,4 +1,4 @@
-"""Both sides of the options' format are what the schema says, and refuse what they do not know of it."""
+"""The options' format in C and Python equals the schema, and unknown parts are refused."""
 
 from __future__ import annotations
 

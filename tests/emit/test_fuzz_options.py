@@ -1,4 +1,4 @@
-"""Damaged options and constants: refused with a message, or run within the memory given. Sanitizers watch."""
+"""Damaged options and constants are refused with a message, or run within their memory, under sanitizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fused blocks in a model promise, and that a plan relying on one byte more than that is refused."""
+"""Permitted overlaps of fused blocks in a model; a plan with one byte more is refused."""
 
 from __future__ import annotations
 

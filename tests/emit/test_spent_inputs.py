@@ -1,4 +1,4 @@
-"""How far scratch may lie over an input: as the definition says, as the proof finds, and as the C library bears it."""
+"""Overlap of scratch and input: by definition, by the proof, and in the C library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Model Explorer is given: files it takes, and an extension it loads and runs."""
+"""Node data for Model Explorer: files that it accepts, and an extension that it loads and runs."""
 
 from __future__ import annotations
 

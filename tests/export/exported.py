@@ -1,4 +1,4 @@
-"""Models to export, and what their exports compute."""
+"""Models to export, and the results of their exports."""
 
 from __future__ import annotations
 

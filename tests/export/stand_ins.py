@@ -1,4 +1,4 @@
-"""Exported programs compiled as their boards' toolchains would, but for headers that stand for the real ones."""
+"""Exported programs compiled as by their boards' toolchains, with stand-ins for headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a project takes in flash is measured, or said not to be."""
+"""The flash of a project is measured, or reported as not measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exported folder is complete, or as it was before."""
+"""An exported folder is complete, or unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models out of strange hands: nothing of them gets out of its comment, and damage is a sentence."""
+"""Untrusted models: their texts cannot leave a comment, and damage is reported in a sentence."""
 
 from __future__ import annotations
 

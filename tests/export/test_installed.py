@@ -1,4 +1,4 @@
-"""A wheel of the package brings the device library along: export works far from the checkout."""
+"""A wheel of the package contains the device library: export works without the checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Projects bring the kernels and loops their model uses, which link and run, and refuse blocks that need others."""
+"""Projects contain the kernels and loops of their model, link and run, and refuse blocks that need others."""
 
 from __future__ import annotations
 

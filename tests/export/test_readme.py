@@ -1,4 +1,4 @@
-"""Every exported folder says how to get from it to a running board."""
+"""Every exported folder describes the steps to a running board."""
 
 from __future__ import annotations
 

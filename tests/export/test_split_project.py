@@ -1,4 +1,4 @@
-"""Projects of a split: every environment compiled against stand-ins of its board, and run together on this machine."""
+"""Projects of a split: every environment compiled with stand-ins, and run together on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming models as plain C: what they remember lies in their arena, and a step that fails leaves it as it was."""
+"""Streaming models as plain C: states are in their arena, and a failed step leaves them unchanged."""
 
 from __future__ import annotations
 

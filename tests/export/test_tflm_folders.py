@@ -1,4 +1,4 @@
-"""Folders for TFLM: the model's bytes, the exact arena, just the operators used, and programs that compile."""
+"""Folders for TFLM: the model's bytes, the exact arena, only used operators, and programs that compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code takes on a device, as the pages on several devices and on the library say it."""
+"""Code sizes on the pages on several devices and on the library."""
 
 from __future__ import annotations
 

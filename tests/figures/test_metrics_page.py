@@ -1,4 +1,4 @@
-"""How far estimates are off on public models: no further than the page on pipelines says."""
+"""Errors of estimates on public models are within the bounds on the page on pipelines."""
 
 from __future__ import annotations
 

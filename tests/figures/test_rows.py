@@ -1,4 +1,4 @@
-"""Rows of tables on pages, made anew: those of a few seconds go through the same code as those that take hours."""
+"""Rows of tables on pages, recomputed: rows of a few seconds use the same code as those of hours."""
 
 from __future__ import annotations
 

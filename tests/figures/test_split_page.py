@@ -1,4 +1,4 @@
-"""What the page on several devices says of the published scheme and of the search, made anew where it takes seconds."""
+"""Figures of the published scheme and of the search on the page on several devices, recomputed if quick."""
 
 from __future__ import annotations
 

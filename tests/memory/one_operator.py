@@ -1,4 +1,4 @@
-"""Models of a single operator, as many kinds as TensorFlow Lite Micro's wheel loads."""
+"""Models of a single operator, of all kinds that TensorFlow Lite Micro's wheel loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one recipe for what an arena needs: what it answers, and that all who ask get the same answer."""
+"""The single computation of the arena: its results, and that all callers get the same."""
 
 from __future__ import annotations
 

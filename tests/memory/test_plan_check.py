@@ -1,4 +1,4 @@
-"""A plan that came with a file: every pair of live tensors laid over each other is found, by every command."""
+"""Plans in files: every pair of overlapping live tensors is found, by every command."""
 
 from __future__ import annotations
 

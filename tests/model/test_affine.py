@@ -1,4 +1,4 @@
-"""QUANTIZE and DEQUANTIZE in numpy against the real ones."""
+"""QUANTIZE and DEQUANTIZE in numpy against the runtime's."""
 
 from __future__ import annotations
 

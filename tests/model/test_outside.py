@@ -1,4 +1,4 @@
-"""What a model says about inputs outside the arena: there and back, next to other inputs, and when it lies."""
+"""Metadata of inputs outside the arena: round trips, beside other inputs, and false metadata."""
 
 from __future__ import annotations
 

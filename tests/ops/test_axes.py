@@ -1,4 +1,4 @@
-"""Which tilings leave holes: the search's rule is the schedule's, and both are what counting positions says."""
+"""Tilings that leave holes: the search's rule equals the schedule's, and the count of positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each operator that is a table has an entry, a rule of the proof and a row of tests; what lacks one is named."""
+"""Each operator that is a table has an entry, a rule of the proof and a row of tests; missing ones are named."""
 
 from __future__ import annotations
 

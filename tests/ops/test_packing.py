@@ -1,4 +1,4 @@
-"""Packed layouts: there and back, chosen where they may be, and scaled exactly like the runtime scales."""
+"""Packed layouts: round trips, chosen where allowed, and scaled exactly as by the runtime."""
 
 from __future__ import annotations
 

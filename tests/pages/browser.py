@@ -1,4 +1,4 @@
-"""A real browser without a window, for looking at pages."""
+"""A headless browser for tests of pages."""
 
 from __future__ import annotations
 

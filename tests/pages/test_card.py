@@ -1,4 +1,4 @@
-"""The section of a model card holds the report's figures, and its snippets are sound whatever a model is called."""
+"""The section of a model card: the report's figures, and valid snippets for any model name."""
 
 from __future__ import annotations
 

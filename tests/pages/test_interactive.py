@@ -1,4 +1,4 @@
-"""What the page does in a real browser: steps, the front, search, addresses; and that it is whole without scripts."""
+"""The page in a real browser: steps, the front, search, addresses; and complete without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and numbers in pictures: none covers another, none is cut off."""
+"""Names and numbers in pictures: none overlaps another or is cut off."""
 
 from __future__ import annotations
 

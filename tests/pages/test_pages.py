@@ -1,4 +1,4 @@
-"""The page of ``tflite-fuse report`` in a real browser: its numbers are those of its JSON, nothing is from outside."""
+"""The page of ``tflite-fuse report`` in a browser: its numbers equal its JSON, and nothing is loaded from outside."""
 
 from __future__ import annotations
 

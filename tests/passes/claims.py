@@ -1,4 +1,4 @@
-"""What a pass's result claims."""
+"""Claims of a pass's result."""
 
 from __future__ import annotations
 

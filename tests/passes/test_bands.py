@@ -1,4 +1,4 @@
-"""Bands of strips in whole models: memory shared with spent input where a goal allows recompute, the same bytes."""
+"""Bands of strips in whole models: memory shared with spent input if recompute is allowed, the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains of fully connected layers: maps of one pixel, small arenas, most of them the runtime's own."""
+"""Chains of fully connected layers: maps of one pixel, small arenas, mostly the runtime's own data."""
 
 from __future__ import annotations
 

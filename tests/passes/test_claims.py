@@ -1,4 +1,4 @@
-"""What reports claim is computed: each claim false where it does not hold, true where it does."""
+"""Claims in reports are computed: false where they do not hold, true where they do."""
 
 from __future__ import annotations
 

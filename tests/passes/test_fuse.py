@@ -1,4 +1,4 @@
-"""Blocks in whole models: what branches, and several inputs and outputs, must not keep from being fused."""
+"""Blocks in whole models: branches, and several inputs and outputs, do not prevent fusing."""
 
 from __future__ import annotations
 

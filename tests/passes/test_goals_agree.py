@@ -1,4 +1,4 @@
-"""Answers of different goals agree: none is beaten by another that keeps its limits, and looser limits cost nothing."""
+"""Results of different goals agree: none is dominated by another within its limits, and looser limits never hurt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What viewers of models show of a block."""
+"""Names of blocks in viewers of models."""
 
 from __future__ import annotations
 

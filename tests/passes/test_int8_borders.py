@@ -1,4 +1,4 @@
-"""Float32 models as int8 ones: QUANTIZE and DEQUANTIZE gone where only they were between, the same bytes inside."""
+"""Float32 models as int8 ones: QUANTIZE and DEQUANTIZE at the ends removed, the same bytes inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick front: schemes searched together find what each finds alone."""
+"""The quick front: schemes searched together give the results of each alone."""
 
 from __future__ import annotations
 

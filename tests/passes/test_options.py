@@ -1,4 +1,4 @@
-"""One set of options: what contradicts is refused where it enters, before any file is read."""
+"""Options: contradictions are refused before any file is read."""
 
 from __future__ import annotations
 

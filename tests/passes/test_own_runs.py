@@ -1,4 +1,4 @@
-"""Stages in runs of their own: never more memory or instructions than with one length for all, and the same bytes."""
+"""Stages with their own runs: never more memory or instructions than with one length for all, and the same bytes."""
 
 from __future__ import annotations
 

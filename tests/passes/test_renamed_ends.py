@@ -1,4 +1,4 @@
-"""RESHAPEs behind blocks: the block writes what they rename, wherever their bytes go; who else reads stays served."""
+"""RESHAPEs behind blocks: the block writes the renamed tensor, and other readers keep their input."""
 
 from __future__ import annotations
 

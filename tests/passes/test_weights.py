@@ -1,4 +1,4 @@
-"""Weights in halfwords: the same bytes out, what they cost is said, and none are taken that are not made of bytes."""
+"""Weights in halfwords: the same bytes, reported costs, and only for 8-bit weights."""
 
 from __future__ import annotations
 

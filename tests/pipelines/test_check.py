@@ -1,4 +1,4 @@
-"""Budgets: the command, the action's own script, the hook."""
+"""Budgets: the command, the action's script, the hook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options out of a file: by name, for all commands or for one, and with a hint where a name is wrong."""
+"""Options from a file: by name, for all commands or for one, and with a hint for wrong names."""
 
 from __future__ import annotations
 

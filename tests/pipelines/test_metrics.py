@@ -1,4 +1,4 @@
-"""Flat numbers: what they are, that they are those of a rewrite, and that nothing infeasible raises."""
+"""Flat metrics: equal to those of a rewrite, and no errors for infeasible goals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's example of a search with constraints runs, and what it finds fits."""
+"""The page's example of a search with constraints runs, and its result fits."""
 
 from __future__ import annotations
 

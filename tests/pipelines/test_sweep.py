@@ -1,4 +1,4 @@
-"""Sweeps: a row for every model and set of options, broken ones too, each done and written once whatever dies."""
+"""Sweeps: one row for every model and set of options, including broken ones, whichever process dies."""
 
 from __future__ import annotations
 

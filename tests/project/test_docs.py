@@ -1,4 +1,4 @@
-"""The documentation: every page is in the index, and the reference says what the code does."""
+"""The documentation: every page is in the index, and the reference matches the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fuzzers find what they look for: each kind of defect is seen, and a case is its number."""
+"""The fuzzers detect each kind of defect, and a case is reproducible by its number."""
 
 from __future__ import annotations
 

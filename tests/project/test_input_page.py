@@ -1,4 +1,4 @@
-"""The page on inputs: its examples compile against every TFLM, and do what the text says."""
+"""The page on inputs: its examples compile with every TFLM, and behave as described."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a package index gets: metadata, links, messages that name libraries, and the workflow that publishes."""
+"""Content for a package index: metadata, links, messages that name libraries, and the publishing workflow."""
 
 from __future__ import annotations
 

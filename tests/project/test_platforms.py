@@ -1,4 +1,4 @@
-"""The package is imported and rewrites models on macOS and Windows too, which this machine only plays."""
+"""The package is imported and rewrites models on macOS and Windows, simulated on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages say what the code does: operators, options, links, marks of what scripts write."""
+"""Pages match the code: operators, options, links, marks of generated sections."""
 
 from __future__ import annotations
 

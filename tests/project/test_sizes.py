@@ -1,4 +1,4 @@
-"""Nothing is too large to be read in one go, and nothing tells where it was written."""
+"""Files, folders and functions stay small, and no path of a machine is in them."""
 
 from __future__ import annotations
 

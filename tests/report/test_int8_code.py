@@ -1,4 +1,4 @@
-"""What models that are not of int8 are offered: the code that quantizes them."""
+"""Models that are not int8: the offered code that quantizes them."""
 
 from __future__ import annotations
 

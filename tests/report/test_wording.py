@@ -1,4 +1,4 @@
-"""Every note has a sentence, and what has one reason is told once."""
+"""Every note has a sentence, and notes of one reason share one."""
 
 from __future__ import annotations
 

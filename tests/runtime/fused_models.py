@@ -1,4 +1,4 @@
-"""Models of which a piece is replaced by the custom operator, without the passes that would choose the piece."""
+"""Models with a piece replaced by the custom operator, without the passes that would choose the piece."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs outside the arena in the real runtime: arrays, functions, what happens when they fail, hostile metadata."""
+"""Inputs outside the arena in the real runtime: arrays, functions, their failures, hostile metadata."""
 
 from __future__ import annotations
 

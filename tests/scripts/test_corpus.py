@@ -1,4 +1,4 @@
-"""The bench over a folder of models: a row for each, refused ones too, and the mean of those that count."""
+"""The bench over a folder of models: a row for each, including refused ones, and the mean of counted ones."""
 
 from __future__ import annotations
 

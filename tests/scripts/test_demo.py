@@ -1,4 +1,4 @@
-"""What scripts/demo prints: few lines, among them before, after, what was checked and what to do next."""
+"""The output of scripts/demo: few lines with before, after, the checks and the next step."""
 
 from __future__ import annotations
 

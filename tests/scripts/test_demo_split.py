@@ -1,4 +1,4 @@
-"""The demo of splits does what it says: three boards or processes, the bytes of TFLM, one lost and found again."""
+"""The demo of splits: three boards or processes, TFLM's bytes, one lost and found again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exported folder runs on emulated cores and prints what TensorFlow Lite Micro computes."""
+"""An exported folder runs on emulated cores and prints TensorFlow Lite Micro's results."""
 
 from __future__ import annotations
 

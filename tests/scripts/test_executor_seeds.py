@@ -1,4 +1,4 @@
-"""What the fuzzers of blocks begin with runs without a report, its stack at the very end of 32 bits of memory."""
+"""The seeds of the block fuzzers run without a report, with the stack at the end of 32 bits of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures on pages that take seconds to work out anew are worked out anew, and those of the pages are the same."""
+"""Figures on pages that take seconds are recomputed and compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages of the device library for registries, as scripts make them, by the rules of those registries."""
+"""Packages of the device library made by scripts, by the registries' rules."""
 
 from __future__ import annotations
 

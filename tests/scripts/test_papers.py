@@ -1,4 +1,4 @@
-"""Papers beside ours: each constraint gets an answer to its own question, each scheme its own parameters.
+"""Papers beside ours: each constraint has its own result, each scheme its own parameters.
 
 What scripts/bench_papers.py makes.
 """

@@ -1,4 +1,4 @@
-"""Networks drawn anew: what rewrite finds is next to nothing above the least of all orders, blocks and tiles."""
+"""Small random networks: rewrite is hardly above the least of all orders, blocks and tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench of streams: what it says of a small model, and that it sees a ring that is no variable's end."""
+"""The bench of streams: its result for a small model, and its detection of a ring that differs from the variable."""
 
 from __future__ import annotations
 

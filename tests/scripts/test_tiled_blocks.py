@@ -1,4 +1,4 @@
-"""The fused-layer paper as the benchmark counts it: tiles, Algorithm 1, networks."""
+"""The fused-layer paper in the benchmark's model: tiles, Algorithm 1, networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cut graph: what is live at a cut, what an edge leaves behind, which blocks there are."""
+"""The cut graph: live tensors at a cut, tensors behind an edge, and possible blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models as the search sees them: what it offers can be extracted, and costs what extraction and schedule say."""
+"""Models in the search: its blocks can be extracted, with the costs of extraction and schedule."""
 
 from __future__ import annotations
 

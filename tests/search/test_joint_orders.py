@@ -1,4 +1,4 @@
-"""Several orders searched at once: never above the best of each by itself, and every point can be run."""
+"""Several orders searched at once: never above the best of each alone, and every point can be run."""
 
 from __future__ import annotations
 

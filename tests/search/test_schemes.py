@@ -1,4 +1,4 @@
-"""Named schemes: what each allows, and that the unrestricted search is never worse."""
+"""Named schemes: their configurations, and that the unrestricted search is never worse."""
 
 from __future__ import annotations
 

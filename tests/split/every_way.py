@@ -1,4 +1,4 @@
-"""Every way through the cuts of a small network, without a beam and without dropping any."""
+"""Every way through the cuts of a small network, without a beam."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the best plan found is the best of: every way through small networks is tried beside the search."""
+"""The best plan against every way through small networks."""
 
 from __future__ import annotations
 

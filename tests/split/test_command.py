@@ -1,4 +1,4 @@
-"""`tflite-fuse split` as a user meets it."""
+"""`tflite-fuse split` on the command line."""
 
 from __future__ import annotations
 

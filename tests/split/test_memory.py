@@ -1,4 +1,4 @@
-"""A worker's buffer: pieces, moments, and places that are sound."""
+"""A worker's buffer: pieces, moments, and sound places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of the published scheme: bit-exact, complete, and refused when something is missing or there twice."""
+"""Plans of the published scheme: bit-exact, complete, and refused when a part is missing or doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model is split as it is fused: without channels that say nothing, moves straight, and only as far as proven."""
+"""A model is prepared for a split as for fusing: without constant channels, with direct moves, as far as proven."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search: bit-exact, never worse than what it contains, within the memory there is, honest about its bound."""
+"""The search: bit-exact, never worse than the plans it contains, within the memory, with a valid bound."""
 
 from __future__ import annotations
 

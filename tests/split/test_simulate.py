@@ -1,4 +1,4 @@
-"""Time on simulated devices, against what a hand computes."""
+"""Time on simulated devices, against hand-computed values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers cut by what they read: int32 sums of every part, added once, whoever has which part."""
+"""Layers cut by input channels: int32 sums of every part, each added once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""workers.toml: what it says, and what it says wrong."""
+"""workers.toml: its content, and errors in it."""
 
 from __future__ import annotations
 

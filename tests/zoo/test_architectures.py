@@ -1,4 +1,4 @@
-"""Layer lists become models of the declared shapes and MACs that run; bad ones are answered in one sentence."""
+"""Layer lists become models of the declared shapes and MACs that run; bad ones are refused in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The builder's models compute in TensorFlow Lite Micro what its float run promised, and use the int8 range."""
+"""The builder's models: TensorFlow Lite Micro's results match the float run, and use the int8 range."""
 
 from __future__ import annotations
 

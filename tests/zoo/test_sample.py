@@ -1,4 +1,4 @@
-"""The sample model is what the demo says it is: small, accurate, and with work for every pass."""
+"""The sample model matches the demo's text: small, accurate, and with work for every pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All devices of a split as one bare-metal program: fragments, buffers, inputs; and what it tells."""
+"""All devices of a split as one bare-metal program: fragments, buffers, inputs, and its output."""
 
 from __future__ import annotations
 

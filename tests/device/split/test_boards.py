@@ -1,4 +1,4 @@
-"""One model over emulated boards with 64 KB of RAM and 1 MB of flash for everything, joined by serial lines."""
+"""One model over emulated boards with 64 KB of RAM and 1 MB of flash, joined by serial lines."""
 
 from __future__ import annotations
 

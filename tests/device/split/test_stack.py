@@ -1,4 +1,4 @@
-"""What a worker with its link and its serial line takes of a board's stack and state."""
+"""Stack and state of a worker with its link and serial line on a board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers of a split on emulated cores: the bytes of TensorFlow Lite Micro, and what they need of the stack."""
+"""Workers of a split on emulated cores: TensorFlow Lite Micro's bytes, and their stack."""
 
 from __future__ import annotations
 

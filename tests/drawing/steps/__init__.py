@@ -1,1 +1,1 @@
-"""What tests draw models and blocks with."""
+"""Generators of models and blocks for tests."""

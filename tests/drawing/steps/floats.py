@@ -1,4 +1,4 @@
-"""Random blocks on float32: every kind of stage there is, now and then with a piece on int8 between or at an end."""
+"""Random blocks on float32: every kind of stage, sometimes with an int8 piece in between or at an end."""
 
 from __future__ import annotations
 

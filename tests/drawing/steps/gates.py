@@ -1,4 +1,4 @@
-"""Models in which one pixel goes with all of a map: squeeze and excite, and the same with other operators."""
+"""Models in which one pixel is combined with all of a map: squeeze and excite, and other operators."""
 
 from __future__ import annotations
 

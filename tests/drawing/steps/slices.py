@@ -1,4 +1,4 @@
-"""Models that take some rows and columns of an image, as the focus of detectors does."""
+"""Models that take some rows and columns of an image, as detectors with a focus layer do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions cut by what they read, as the devices of a split compute them."""
+"""Convolutions cut by input channels, as the devices of a split compute them."""
 
 from __future__ import annotations
 

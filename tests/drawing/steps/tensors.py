@@ -1,4 +1,4 @@
-"""What random blocks are made of: tensors, numbers for stages, and the block in the end."""
+"""Parts of random blocks: tensors, numbers for stages, and the final block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs for the tests of the operator order, and the slow answer to compare with."""
+"""Graphs for the tests of the operator order, and a slow reference result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least height of a plan, by trying every offset of every tensor. Shares nothing with the planner."""
+"""The least height of a plan, by trying every offset of every tensor, independent of the planner."""
 
 from __future__ import annotations
 

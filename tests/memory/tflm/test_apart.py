@@ -1,4 +1,4 @@
-"""The arena in two arrays: as large as a real runtime takes them, and no larger."""
+"""The arena in two arrays: sufficient for a real runtime, and no larger."""
 
 from __future__ import annotations
 

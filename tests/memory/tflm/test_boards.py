@@ -1,4 +1,4 @@
-"""Arenas against real boards: ``arena_used_bytes`` as others measured it with byte-identical files."""
+"""Arenas against real boards: published ``arena_used_bytes`` of byte-identical files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What optimised kernels ask of the arena: rules against what a real runtime needed."""
+"""Scratch of optimised kernels in the arena: rules against a real runtime's needs."""
 
 from __future__ import annotations
 

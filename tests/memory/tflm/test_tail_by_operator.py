@@ -1,4 +1,4 @@
-"""Shares of the tail add up to the tail, of the model as it is and of whatever is left of it."""
+"""Shares of the tail add up to the tail, of the whole model and of any part of it."""
 
 from __future__ import annotations
 

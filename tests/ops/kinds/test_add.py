@@ -1,4 +1,4 @@
-"""An ADD by multiples of its operands gives what TFLM's arithmetic gives, for all 65,536 pairs of values."""
+"""An ADD by multiples of its operands equals TFLM's arithmetic for all 65,536 pairs of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RESIZE and TRANSPOSE_CONV as stages: their windows, and why some are none."""
+"""RESIZE and TRANSPOSE_CONV as stages: their windows, and reasons for refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that move values: which are stages, which only rename, and why others are not."""
+"""Operators that move values: which are stages, which only rename, and reasons for refusals."""
 
 from __future__ import annotations
 

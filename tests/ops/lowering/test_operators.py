@@ -1,4 +1,4 @@
-"""Operators as stages: which stand in for another one, and every reason why one cannot be part of a block."""
+"""Operators as stages: equivalents of others, and every reason for a refusal."""
 
 from __future__ import annotations
 

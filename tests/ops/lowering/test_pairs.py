@@ -1,4 +1,4 @@
-"""Functions of two int8 values by way of float32: one stage, as the runtime computes them, wherever its parts stand."""
+"""Functions of two int8 values through float32: one stage with the runtime's bytes, wherever its parts are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LSTMs as stages of blocks: wherever they stand in a model, and why some are none."""
+"""LSTMs as stages of blocks, anywhere in a model, and reasons for refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that become one table: which ones, where it starts, and what keeps them apart."""
+"""Operators that become one table: which ones, its start, and reasons for separate tables."""
 
 from __future__ import annotations
 

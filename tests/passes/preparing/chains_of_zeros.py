@@ -1,4 +1,4 @@
-"""Random chains of convolutions with filters of zeros, filters that saturate, and channels that nobody reads."""
+"""Random chains of convolutions with zero filters, saturating filters, and unread channels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of channels holds in the runtime: no tensor ever has a value outside of its range, in pass and proof."""
+"""Ranges of channels hold in the runtime: no value is outside of its range, in the pass and in the proof."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels that are constant or unread are left out: bytes stay, the proof sees why and notices a change by one."""
+"""Constant or unread channels are left out: bytes stay, and the proof detects a change by one."""
 
 from __future__ import annotations
 

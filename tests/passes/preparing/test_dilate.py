@@ -1,4 +1,4 @@
-"""Dilated convolutions that a file spells with batches it counts wrong."""
+"""Dilated convolutions written with wrong counts of batches."""
 
 from __future__ import annotations
 

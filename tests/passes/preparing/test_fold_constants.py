@@ -1,4 +1,4 @@
-"""Shape arithmetic becomes constants where its values are known, and only there."""
+"""Shape arithmetic becomes constants exactly where its values are known."""
 
 from __future__ import annotations
 

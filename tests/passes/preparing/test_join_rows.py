@@ -1,4 +1,4 @@
-"""CONCATENATIONs along rows and columns in blocks: the runtime's bytes, proven, no larger; elsewhere as they were."""
+"""CONCATENATIONs along rows and columns in blocks: the runtime's bytes, proven, no larger; else unchanged."""
 
 from __future__ import annotations
 

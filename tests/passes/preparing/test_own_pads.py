@@ -1,4 +1,4 @@
-"""A PAD that several convolutions read: one for each, bytes unchanged, less RAM; kept where somebody else reads it."""
+"""A PAD read by several convolutions: one for each, bytes unchanged, less RAM; kept for other readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QUANTIZE before what moves float32 values: the runtime's bytes, proven, and blocks where float32 was held whole."""
+"""QUANTIZE moved before moves of float32 values: the runtime's bytes, proven, and blocks in place of float32."""
 
 from __future__ import annotations
 

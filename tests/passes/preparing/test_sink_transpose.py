@@ -1,4 +1,4 @@
-"""TRANSPOSE before MEAN: gone where the means can take over its order, bytes unchanged, kept everywhere else."""
+"""TRANSPOSE before MEAN: removed where the means can absorb its order, bytes unchanged; else kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions of groups in blocks: the runtime's bytes, proven, and less RAM; what the runtime refuses stays."""
+"""Grouped convolutions in blocks: the runtime's bytes, proven, and less RAM; refused models stay unchanged."""
 
 from __future__ import annotations
 

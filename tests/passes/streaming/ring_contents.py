@@ -1,4 +1,4 @@
-"""What variables and rings hold after each step, read in the runtime: as further outputs of copies of the models."""
+"""Contents of variables and rings after each step, as further outputs of copies of the models."""
 
 from __future__ import annotations
 

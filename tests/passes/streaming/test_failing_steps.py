@@ -1,4 +1,4 @@
-"""Steps that fail, because a source had no data: nothing is remembered of them, in no block of the model."""
+"""Steps that fail because a source had no data: no block of the model keeps their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where TensorFlow Lite Micro has no package, blocks are run as C and as numpy, and that is called what it is."""
+"""Without TensorFlow Lite Micro, blocks run in C and numpy, and reports name this comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running as a witness by itself: between blocks, on inputs that tell something, and how much that says."""
+"""Runs as a witness alone: tensors between blocks, searched inputs, and the strength of the comparison."""
 
 from __future__ import annotations
 

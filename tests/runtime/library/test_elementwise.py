@@ -1,4 +1,4 @@
-"""Stages of one value, or of two, in every position of a block, in the real runtime: the original's bytes."""
+"""Pointwise stages of one or two values in every position of a block, in the real runtime: the original's bytes."""
 
 from __future__ import annotations
 

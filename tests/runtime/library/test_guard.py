@@ -1,4 +1,4 @@
-"""The sanitized build sees an access that leaves a tensor for its neighbour; the plain one shares the memory."""
+"""The sanitized build detects an access from a tensor into its neighbour; the plain one shares the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fused models in the real runtime: run, measured and compared like any other, and refused when they are damaged."""
+"""Fused models in the real runtime: run, measured and compared like others, and refused when damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process can no longer do once its rights are gone, tried out in one."""
+"""Refused operations of a process without rights, tried in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an inference may take: never shorter for more work, bounded on both sides."""
+"""Time limits of inferences: never shorter for more work, bounded on both sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runtime that a model has taken over answers what it likes: the parent says so, and neither waits nor grows."""
+"""A compromised runtime may reply anything: the parent reports it, and neither waits nor grows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child processes are kept for what is asked next."""
+"""Child processes are kept for later requests."""
 
 from __future__ import annotations
 

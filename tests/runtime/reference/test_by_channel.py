@@ -1,4 +1,4 @@
-"""Constants that differ from channel to channel, byte for byte as TensorFlow Lite Micro computes with them."""
+"""Constants that differ by channel, byte for byte as in TensorFlow Lite Micro."""
 
 from __future__ import annotations
 

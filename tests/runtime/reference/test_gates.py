@@ -1,4 +1,4 @@
-"""One pixel that goes with all of a map, byte for byte as TensorFlow Lite Micro computes with it."""
+"""One pixel combined with all of a map, byte for byte as in TensorFlow Lite Micro."""
 
 from __future__ import annotations
 

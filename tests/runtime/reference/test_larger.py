@@ -1,4 +1,4 @@
-"""Images made larger: the numpy reference and the runtime byte for byte, and rewrites of models that make them so."""
+"""Enlarged images: the numpy reference and the runtime byte for byte, and rewrites of such models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random graphs with branches: every run of fusable operators that is a block computes the real runtime's bytes."""
+"""Random graphs with branches: every run of operators that is a block gives the real runtime's bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several operators that are one table, byte for byte as TensorFlow Lite Micro runs them one after the other."""
+"""Several operators as one table, byte for byte as TensorFlow Lite Micro runs them one after the other."""
 
 from __future__ import annotations
 

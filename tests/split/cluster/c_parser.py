@@ -1,4 +1,4 @@
-"""The C parser and encoder of messages, as Python calls them."""
+"""The C parser and encoder of messages, called from Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many inferences while something goes wrong: each must end in the right bytes or in an error that names somebody."""
+"""Many inferences with injected faults: each must end with the right bytes or with an error that names a device."""
 
 from __future__ import annotations
 

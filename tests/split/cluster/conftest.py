@@ -1,4 +1,4 @@
-"""What several tests of workers in C need, built once."""
+"""Shared parts of tests of workers in C, built once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two pseudo terminals joined by a wire that loses, doubles, changes and makes up bytes, seeded."""
+"""Two pseudo terminals joined by a wire that loses, doubles, changes and inserts bytes, seeded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proxy between a coordinator or worker and a worker that does to messages what networks and strangers do."""
+"""A proxy between a coordinator or worker and a worker that delays, damages and injects messages."""
 
 from __future__ import annotations
 

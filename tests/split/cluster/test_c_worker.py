@@ -1,4 +1,4 @@
-"""Workers in C over TCP sockets of their own, and the coordinator in Python."""
+"""Workers in C over TCP sockets, and the coordinator in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tflite-fuse cluster` as a user meets it: worker processes on this machine."""
+"""`tflite-fuse cluster` on the command line, with worker processes on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections with a key: who does not have it, changes messages or says them again is not served."""
+"""Connections with a key: devices without it, and changed or repeated messages, are refused."""
 
 from __future__ import annotations
 

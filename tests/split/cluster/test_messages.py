@@ -1,4 +1,4 @@
-"""Messages in streams, sound and damaged: the parsers in Python and in C find the same."""
+"""Messages in streams, sound and damaged: the parsers in Python and in C agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets of a serial line among garbage, and a stream of them whose other end is played by the test."""
+"""Packets of a serial line among garbage, and a stream of them whose other end the test simulates."""
 
 from __future__ import annotations
 

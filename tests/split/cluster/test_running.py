@@ -1,4 +1,4 @@
-"""Inferences over TCP: the bytes of TFLM, or an error that names who is to blame."""
+"""Inferences over TCP: TFLM's bytes, or an error that names the device at fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that say nothing, half of a greeting or a greeting without the key: no inference waits for them."""
+"""Silent connections, partial handshakes and handshakes without the key: no inference waits for them."""
 
 from __future__ import annotations
 

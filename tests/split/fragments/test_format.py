@@ -1,4 +1,4 @@
-"""Fragments as bytes: what is written is read back, what is damaged or hostile is refused on both sides."""
+"""Fragments as bytes: round trips; damaged or hostile ones are refused in C and Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fragments run: the right bytes, what comes next, and what is refused."""
+"""Fragments run: the right bytes, the order of events, and refusals."""
 
 from __future__ import annotations
 
