@@ -12,12 +12,15 @@ import numpy as np
 from scripts.zoo import ModelBuilder
 from tests.conftest import PATIENCE
 from tests.runtime.fused_models import fuse, fuse_outside, whole
+from tflite_fuse.export import FORMATS
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.ops.lowering.extract import extract
 
 SHAPE = (1, 12, 10, 3)
+FOR_ANY_MODEL = tuple(format for format in FORMATS if format != "esphome")
+"""Formats of exports that are not for models of one kind."""
 
 
 @cache

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.export.exported import fused
+from tests.export.exported import FOR_ANY_MODEL, fused
 from tflite_fuse.errors import TfliteFuseError, UsageError
-from tflite_fuse.export import FORMATS, Export, export_model
+from tflite_fuse.export import Export, export_model
 from tflite_fuse.export import folder as folder_module
 from tflite_fuse.export.folder import MANIFEST, write_folder
 
@@ -29,7 +29,7 @@ def content(directory: Path) -> dict[str, bytes]:
     return {name: (directory / name).read_bytes() for name in names(directory)}
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", FOR_ANY_MODEL)
 def test_makes_the_directory_and_its_parents(format: str, tmp_path: Path) -> None:
     target = tmp_path / "some" / "where" / "model"
     result = export_model(fused(), target, format)
@@ -38,7 +38,7 @@ def test_makes_the_directory_and_its_parents(format: str, tmp_path: Path) -> Non
     assert [path.name for path in target.parent.iterdir()] == ["model"]
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", FOR_ANY_MODEL)
 def test_fills_an_empty_directory(format: str, tmp_path: Path) -> None:
     target = tmp_path / "model"
     target.mkdir()
@@ -46,7 +46,7 @@ def test_fills_an_empty_directory(format: str, tmp_path: Path) -> None:
     assert len(names(target)) == len(result.files) > 0
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", FOR_ANY_MODEL)
 def test_refuses_a_directory_with_something_in_it(format: str, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(UsageError, match=r"is not empty; give another directory, or --force"):
@@ -54,7 +54,7 @@ def test_refuses_a_directory_with_something_in_it(format: str, tmp_path: Path) -
     assert names(tmp_path) == {"thesis.txt"}
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", FOR_ANY_MODEL)
 def test_force_replaces_what_an_export_wrote_and_keeps_the_rest(format: str, tmp_path: Path) -> None:
     target = tmp_path / "model"
     first = export_model(fused("none"), target, format)
@@ -73,7 +73,7 @@ def test_force_removes_files_of_an_older_export_that_have_no_place_any_more(tmp_
     assert names(tmp_path / "model") == {MANIFEST, "a.c", "gone/mine.c", "other.c"}
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", FOR_ANY_MODEL)
 def test_force_names_edited_files_and_touches_nothing(format: str, tmp_path: Path) -> None:
     target = tmp_path / "model"
     first = export_model(fused("none"), target, format)
@@ -215,7 +215,8 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no format 'mbed'; the formats are arduino, platformio, esp-idf, c, zephyr"):
+    formats = "arduino, platformio, esp-idf, esphome, c, zephyr"
+    with pytest.raises(UsageError, match=f"no format 'mbed'; the formats are {formats}"):
         export_model(fused(), tmp_path / "model", "mbed")
 
 

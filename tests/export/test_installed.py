@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.export.exported import fused, run
-from tflite_fuse.export import FORMATS, export_model
+from tests.export.exported import FOR_ANY_MODEL, fused, run
+from tflite_fuse.export import export_model
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "tflite_fuse", "arduino", "schemas")
@@ -21,9 +21,9 @@ EXPORT_ALL = """
 import sys
 from pathlib import Path
 import tflite_fuse
-from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.export import export_model
 assert Path(tflite_fuse.__file__).is_relative_to(sys.argv[1]), tflite_fuse.__file__
-for name in FORMATS:
+for name in sys.argv[4:]:
     export_model(sys.argv[2], Path(sys.argv[3]) / name, name)
 """
 
@@ -58,9 +58,17 @@ def test_has_every_file_of_the_library(installed: Path) -> None:
 def test_exports_what_the_checkout_exports(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "model.tflite").write_bytes(fused())
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-c", EXPORT_ALL, installed, tmp_path / "model.tflite", tmp_path / "installed"]
+    command = [
+        sys.executable,
+        "-c",
+        EXPORT_ALL,
+        installed,
+        tmp_path / "model.tflite",
+        tmp_path / "installed",
+        *FOR_ANY_MODEL,
+    ]
     run(command, env=environment, cwd=tmp_path)
-    for name in FORMATS:
+    for name in FOR_ANY_MODEL:
         here = export_model(tmp_path / "model.tflite", tmp_path / "here" / name, name)
         for path in here.files:
             there = tmp_path / "installed" / path.relative_to(tmp_path / "here")

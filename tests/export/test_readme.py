@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.arduino.fake_runtime import GENERATIONS
-from tests.export.exported import chained, fused
+from tests.export.exported import FOR_ANY_MODEL, chained, fused
 from tests.export.stand_ins import FORMATS as WITH_TFLM
 from tests.export.stand_ins import run_with_stand_ins
-from tflite_fuse.export import FORMATS, export_model
+from tflite_fuse.export import export_model
 from tflite_fuse.export.library import version
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", FOR_ANY_MODEL)
 def test_five_steps_the_places_and_what_is_printed(format: str, tmp_path: Path) -> None:
     written = export_model(fused(), tmp_path / "my_model", format)
     text = (tmp_path / "my_model" / "README.md").read_text()

@@ -37,16 +37,18 @@ class Core:
 
 
 _CORTEX_M4 = "-mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard"
+_ESPRESSIF = Core(
+    "rv32imc, the instructions of an ESP32-C3",
+    "riscv64-unknown-elf-",
+    "-O2",
+    "-march=rv32imc -misa-spec=2.2 -mabi=ilp32",
+    "--specs=picolibc.specs",
+)
 _CORES = {
     "arduino": Core("a Cortex-M4", "arm-none-eabi-", "-Os", _CORTEX_M4),
     "platformio": Core("a Cortex-M4", "arm-none-eabi-", "-O2", _CORTEX_M4),
-    "esp-idf": Core(
-        "rv32imc, the instructions of an ESP32-C3",
-        "riscv64-unknown-elf-",
-        "-O2",
-        "-march=rv32imc -misa-spec=2.2 -mabi=ilp32",
-        "--specs=picolibc.specs",
-    ),
+    "esp-idf": _ESPRESSIF,
+    "esphome": _ESPRESSIF,
     "c": Core("a Cortex-M4", "arm-none-eabi-", "-Os", _CORTEX_M4),
     "zephyr": Core("a Cortex-M4", "arm-none-eabi-", "-Os", _CORTEX_M4),
 }

@@ -16,7 +16,7 @@ from tflite_fuse.export.benchmark.candidate import OnBoard, candidate, require_r
 from tflite_fuse.export.benchmark.readme import benchmark_readme
 from tflite_fuse.export.flash import Flash, measured
 from tflite_fuse.export.folder import Files, require_usable, write_folder
-from tflite_fuse.export.formats import arduino, esp_idf, plain_c, platformio, zephyr
+from tflite_fuse.export.formats import arduino, esp_idf, esphome, plain_c, platformio, zephyr
 from tflite_fuse.export.parts import parts_of
 from tflite_fuse.export.ports import Port
 from tflite_fuse.export.readme import readme
@@ -31,7 +31,7 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.witness import WITNESS_METADATA
 
-FORMATS = ("arduino", "platformio", "esp-idf", "c", "zephyr")
+FORMATS = ("arduino", "platformio", "esp-idf", "esphome", "c", "zephyr")
 """Formats of exported folders."""
 
 _WITHOUT_TFLM = {"c": plain_c, "zephyr": zephyr}
@@ -97,12 +97,13 @@ def export_model(
     Args:
         source: path or bytes of a .tflite file, rewritten or not.
         directory: the folder; made with its parents if it does not exist. Complete afterwards, or unchanged.
-        format: ``arduino`` (a sketch), ``platformio``, ``esp-idf`` (projects with TFLM), ``c`` or ``zephyr``: without
-            TFLM, for models whose operators all are in fused blocks.
+        format: ``arduino`` (a sketch), ``platformio``, ``esp-idf`` (projects with TFLM), ``esphome`` (a model of
+            microWakeWord and its manifest), ``c`` or ``zephyr``: without TFLM, for models whose operators all are in
+            fused blocks.
         force: write into a directory that is not empty. Other files in it stay.
         kernels, tflm: the runtime of the declared arena, ``reference``, ``cmsis-nn`` or ``esp-nn`` and ``2024`` or
             ``2026``. None for the format's default: CMSIS-NN of 2024 for Arduino and PlatformIO, ESP-NN of 2026 for
-            ESP-IDF.
+            ESP-IDF; the manifest of ESPHome is for all releases with ESP-NN.
         benchmark: path or bytes of the file that ``source`` was rewritten from: the project then runs both, compares
             their outputs and prints their times. None for a project that runs ``source``.
         board: the board of a benchmark; None if the user fills it in.
@@ -123,6 +124,8 @@ def export_model(
     if format in _WITHOUT_TFLM and (kernels or tflm):
         raise UsageError("a project in plain C has no TensorFlow Lite Micro: leave out which one")
     runtime = None if format in _WITHOUT_TFLM else runtime_for(format, kernels, tflm)
+    if format == "esphome" and (kernels or tflm or benchmark is not None or two_arenas):
+        raise UsageError("a manifest for ESPHome has one arena, for all releases: leave out kernels, tflm, benchmark")
     if two_arenas and (runtime is None or benchmark is not None):
         raise UsageError("two arenas are for projects with TensorFlow Lite Micro that are no benchmarks")
     read = _read(source)
@@ -130,15 +133,21 @@ def export_model(
         content = _benchmark(read, _read(benchmark), board or OnBoard(), format, target, runtime)
     elif runtime is None:
         content = _plain(read.model, read.title, target, format)
+    elif format == "esphome":
+        content = _esphome(read, target, None if isinstance(source, bytes) else Path(source), runtime)
     else:
         found = replace(_tflm_model(read, runtime), two_arenas=two_arenas)
         content = _with_tflm(found, read.model, target, format)
     files = library.with_parts(content.files, parts_of(content.blocks))
     flash = measured(files, format, content.model_bytes)
     folder = target.resolve().name
-    about = readme(format, read.title, folder, content.arena_bytes, flash, content.notes, content.outputs)
-    if benchmark is not None:
+    if format == "esphome":
+        fused, name = bool(content.blocks), next(name for name in files if name.endswith(".tflite"))
+        about = esphome.readme(read.title, Path(name).stem, content.arena_bytes, fused)
+    elif benchmark is not None:
         about = benchmark_readme(format, read.title, flash)
+    else:
+        about = readme(format, read.title, folder, content.arena_bytes, flash, content.notes, content.outputs)
     written = write_folder(target, {"README.md": about, **files}, force=force)
     return Export(written, content.arena_bytes, flash, content.notes)
 
@@ -193,6 +202,18 @@ def _plain(model: Model, title: str, target: Path, format: str) -> _Content:
     return _Content(files, whole.arena_bytes, data, blocks, whole.notes, tuple(port for port, _ in whole.outputs))
 
 
+def _esphome(read: _Read, target: Path, source: Path | None, runtime: Runtime) -> _Content:
+    esphome.require_wake_word(read.model)
+    largest = esphome.largest_arena(read.model)
+    found = replace(_tflm_model(read, runtime), arenas=(largest,))
+    notes = ["tensor_arena_size holds for TensorFlow Lite Micro of 2024 and 2026 with ESP-NN on every core"]
+    blocks = _blocks(read.model)
+    if blocks:
+        notes.append("micro_wake_word does not register TFLITE_FUSE: README.md says how to add it")
+    files = esphome.files(found, target, source)
+    return _Content(files, largest.nbytes, len(found.data), blocks, tuple(notes), found.outputs)
+
+
 def _tflm_model(read: _Read, runtime: Runtime) -> TflmModel:
     fault = plan_fault(read.model, block_overlaps(read.model))
     if fault is not None:
@@ -217,7 +238,12 @@ def _with_tflm(found: TflmModel, model: Model, target: Path, format: str) -> _Co
     if usual.arena.unknown:
         names = ", ".join(usual.arena.unknown)
         notes.append(f"what {names} needs of the arena is not known: the declared size may be too small")
-    fused = [each for each in model.main.operators if operator_name(model, each) == FUSED_OPERATOR]
-    blocks = tuple(each.custom_options or b"" for each in fused)
     nbytes = usual.apart.persistent + usual.apart.activations + usual.margin if found.two_arenas else usual.nbytes
-    return _Content(room.files(found, target), nbytes, len(found.data), blocks, tuple(notes), found.outputs)
+    files = room.files(found, target)
+    return _Content(files, nbytes, len(found.data), _blocks(model), tuple(notes), found.outputs)
+
+
+def _blocks(model: Model) -> tuple[bytes, ...]:
+    """Return the options of a model's fused blocks."""
+    fused = (each for each in model.main.operators if operator_name(model, each) == FUSED_OPERATOR)
+    return tuple(each.custom_options or b"" for each in fused)

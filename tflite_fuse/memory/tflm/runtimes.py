@@ -65,7 +65,7 @@ def runtime_named(name: str) -> Runtime:
     return RUNTIMES[name]
 
 
-_OF_FORMAT = {"arduino": "arduino", "platformio": "arduino", "esp-idf": "esp32"}
+_OF_FORMAT = {"arduino": "arduino", "platformio": "arduino", "esp-idf": "esp32", "esphome": "esp32"}
 
 
 def runtime_for(format: str, kernels: str | None = None, generation: str | None = None) -> Runtime:
@@ -80,5 +80,5 @@ def runtime_for(format: str, kernels: str | None = None, generation: str | None 
         raise UsageError(f"there is no kernel set {kernels!r}; the sets are {', '.join(KERNEL_SETS)}")
     if generation not in GENERATIONS:
         raise UsageError(f"there is no TensorFlow Lite Micro of {generation!r} here; choose {' or '.join(GENERATIONS)}")
-    build = WIDE_ENUMS if format == "esp-idf" else FULL_STRUCTS
+    build = WIDE_ENUMS if _OF_FORMAT[format] == "esp32" else FULL_STRUCTS
     return Runtime(kernels, generation, of_2024(build) if generation == "2024" else build)
