@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from scripts.zoo.float_twin import float_twin
 from tests.drawing.raw_models import RawModel, edgy_int8
 from tests.told import told
 from tflite_fuse import rewrite, verify
@@ -79,7 +80,7 @@ def in_batches(case: Dilated, *, counted: bool) -> Model:
         [
             read,
             raw.constant(weights, [0.02] * out, axis=3 if depthwise else 0),
-            raw.constant(np.arange(out, dtype=np.int32)),
+            raw.constant(np.arange(out, dtype=np.int32), [0.001] * out),
         ],
         [convolved],
         make_options(options, padding=1, stride_w=1, stride_h=1, dilation_w_factor=1, dilation_h_factor=1, **more),
@@ -116,6 +117,17 @@ def test_it_computes_what_the_batches_would_if_they_were_counted(case: Dilated) 
     for runtime in (litert,) if padded or not tflm.available() else (litert, tflm):
         expected = runtime.run(serialize_model(sound), inputs).outputs
         np.testing.assert_array_equal(runtime.run(serialize_model(result.model), inputs).outputs, expected)
+
+
+@needs_tflm
+def test_of_float32_batches_that_are_not_padded_are_computed_alike() -> None:
+    case = PLAIN
+    sound, broken = (float_twin(in_batches(case, counted=counted)) for counted in (True, False))
+    result = Dilate().run(broken)
+    assert not {"SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"} & set(names(result.model))
+    inputs = [[np.random.default_rng(seed).normal(0, 1, (1, *case.image, 4)).astype(np.float32)] for seed in range(5)]
+    expected, found = (tflm.run(serialize_model(model), inputs).outputs for model in (sound, result.model))
+    assert [each[0].tobytes() for each in expected] == [each[0].tobytes() for each in found]
 
 
 def test_padding_that_is_the_same_on_both_sides_needs_no_pad() -> None:

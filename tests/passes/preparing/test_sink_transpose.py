@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts.zoo.float_twin import float_twin
 from tests.drawing.raw_models import RawModel, edgy_int8
 from tests.told import told
 from tflite_fuse.api import rewrite
@@ -173,3 +174,24 @@ def test_shared_models_lose_the_transposes_before_their_means(shared_model: Path
     model = load_model(shared_model)
     result = SinkTranspose().run(model)
     assert names(result.model) == [name for name in names(model) if name != "TRANSPOSE"]
+
+
+@needs_tflm
+@pytest.mark.parametrize(("permutation", "axes", "keep"), CASES)
+def test_of_float32_the_order_of_sums_stays(
+    permutation: Sequence[int], axes: Sequence[Sequence[int]], keep: bool
+) -> None:
+    """All of these MEANs take rows before columns, with the TRANSPOSE and without."""
+    data = serialize_model(float_twin(transposed_means(permutation, axes, keep)))
+    result = SinkTranspose().run(load_model(data))
+    assert result.changed and "TRANSPOSE" not in names(result.model)
+    images = [[np.random.default_rng(seed).normal(0, 1, (1, 3, 5, 4)).astype(np.float32)] for seed in range(6)]
+    before, after = (tflm.run(each, images).outputs for each in (data, serialize_model(result.model)))
+    assert [each[0].tobytes() for each in before] == [each[0].tobytes() for each in after]
+    rewritten = rewrite(data, inputs=3).report
+    assert rewritten.verified is not None and rewritten.verified.bit_exact and rewritten.proven is not None
+
+
+def test_of_float32_a_transpose_that_turns_rows_and_columns_before_their_mean_stays() -> None:
+    assert not SinkTranspose().run(float_twin(transposed_means((0, 2, 1, 3), ((1, 2),)))).changed
+    assert SinkTranspose().run(transposed_means((0, 2, 1, 3), ((1, 2),))).changed

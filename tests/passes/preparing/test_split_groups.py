@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scripts.zoo.float_twin import float_twin
 from tests.drawing.raw_models import ACTIVATIONS, SAME, VALID, RawModel, add_convolution, edgy_int8, seeds
 from tflite_fuse.api import rewrite
 from tflite_fuse.check import validate
@@ -88,8 +89,9 @@ def test_a_convolution_of_groups_is_one_for_each(model: Model, seed: int) -> Non
 
 @needs_tflm
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
-@given(grouped(), st.sampled_from(["resident", "streamed", "external"]))
-def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str) -> None:
+@given(grouped(), st.sampled_from(["resident", "streamed", "external"]), st.booleans())
+def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str, real: bool) -> None:
+    model = float_twin(model) if real else model
     try:
         result = rewrite(serialize_model(model), input_mode=mode, inputs=3, verify=True)
     except LimitError:

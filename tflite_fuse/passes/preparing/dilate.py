@@ -120,7 +120,8 @@ def _chain(model: Model, indices: Sequence[int]) -> _Chain | None:
     source, output = (first.inputs or ())[0], (last.outputs or (-1,))[0]
     ends = [graph.tensors[tensor] for tensor in (source, (first.outputs or ())[0])]
     ends += [graph.tensors[tensor] for tensor in ((convolution.outputs or ())[0], output)]
-    plain = all(tensor.type == TensorType.INT8 for tensor in ends) and ends[0].dims[:1] == ends[3].dims[:1] == (1,)
+    types = {tensor.type for tensor in ends}
+    plain = types in ({TensorType.INT8}, {TensorType.FLOAT32}) and ends[0].dims[:1] == ends[3].dims[:1] == (1,)
     if not plain or not _alike(*ends[:2]) or not _alike(*ends[2:]) or not _is_plain(model, convolution):
         return None
     blocks = [_numbers(model, each, 1) for each in (first, last)]
@@ -140,7 +141,7 @@ def _fault(counted: int, batches: int, pads: Sequence[int]) -> str:
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:
-    return (
+    return a.type == TensorType.FLOAT32 or (
         a.quantization is not None
         and b.quantization is not None
         and (a.quantization.scale, a.quantization.zero_point) == (b.quantization.scale, b.quantization.zero_point)

@@ -5,7 +5,8 @@
 
 PyTorch models converted channels-first end in TRANSPOSE [0, 3, 1, 2] and one MEAN per spatial axis, or, if they
 flatten, in the same TRANSPOSE, a RESHAPE and a FULLY_CONNECTED. In int8 both sum 32-bit integers, whose order does not
-matter, so the bytes stay the same. Without the TRANSPOSE they can be part of a fused block.
+matter, so the bytes stay the same. In float32 the order matters: a MEAN stays the same if its axes keep their order.
+Without the TRANSPOSE they can be part of a fused block.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class _Mean:
 
 @dataclass(frozen=True)
 class SinkTranspose:
-    """Remove every int8 TRANSPOSE that only affects the order of sums behind it."""
+    """Remove every TRANSPOSE that only affects the order of integer sums behind it, or not even that."""
 
     name: ClassVar[str] = "sink-transpose"
 
@@ -83,14 +84,18 @@ def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
     tensor, layout = (graph.operators[index].outputs or (-1,))[0], _layout(model, index)
     if layout is None:
         return ()
+    type_ = graph.tensors[tensor].type
     means: list[_Mean] = []
     for reader in _readers(model, tensor):
         mean = graph.operators[reader]
         listed = _constant(model, (mean.inputs or ())[1:2])
         output = (mean.outputs or (-1,))[0]
-        if operator_name(model, mean) != "MEAN" or listed is None or graph.tensors[output].type != TensorType.INT8:
+        if operator_name(model, mean) != "MEAN" or listed is None or graph.tensors[output].type != type_:
             return ()
         reduced = {axis % len(layout) for axis in listed}
+        summed = [layout[axis] for axis in sorted(reduced)]
+        if type_ == TensorType.FLOAT32 and summed != sorted(summed):
+            return ()
         ordered = sorted(layout)
         axes = tuple(sorted(ordered.index(layout[axis]) for axis in reduced))
         if not get_options(mean).get("keep_dims", False):
@@ -128,8 +133,10 @@ def _readers(model: Model, tensor: int) -> Iterator[int]:
 
 
 def _alike(source: Tensor, output: Tensor) -> bool:
-    """Return whether input and output of a TRANSPOSE are int8 with equal quantization."""
+    """Return whether input and output of a TRANSPOSE are float32, or int8 with equal quantization."""
     a, b = source.quantization, output.quantization
+    if source.type == output.type == TensorType.FLOAT32:
+        return True
     if source.type != TensorType.INT8 or a is None or b is None:
         return False
     return (a.scale, a.zero_point) == (b.scale, b.zero_point) and bool(a.scale)

@@ -27,7 +27,7 @@ from tflite_fuse.model.operators import get_options, make_options, operator_labe
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.notes import Note, note
-from tflite_fuse.ops.lowering.operands import is_constant, read_activation
+from tflite_fuse.ops.lowering.operands import is_constant, read_activation, read_moved
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
 
 MOST_GROUPS = 10
@@ -43,7 +43,7 @@ def groups_of(model: Model, operator: Operator) -> int:
     if not all(_is_plain_constant(model, tensor) for tensor in constants) or inputs[1] < 0:
         return 0
     try:
-        source, output = read_activation(model, inputs[0]), read_activation(model, outputs[0])
+        source, output = read_moved(model, inputs[0]), read_moved(model, outputs[0])
     except BlockError:
         return 0
     filters = model.main.tensors[inputs[1]].dims
@@ -51,7 +51,7 @@ def groups_of(model: Model, operator: Operator) -> int:
         len(source.dims) != 4
         or len(output.dims) != 4
         or len(filters) != 4
-        or model.main.tensors[inputs[1]].type != TensorType.INT8
+        or {model.main.tensors[inputs[1]].type, output.type} != {source.type}
     ):
         return 0
     channels, depth, made = source.dims[3], filters[3], output.dims[3]

@@ -12,18 +12,28 @@ from dataclasses import replace
 from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Tensor
+from tflite_fuse.model.types import TensorType, tensor_nbytes
 
 
 def add_groups(original: Original) -> None:
     """Add to the original one convolution for each group, its SLICE, and the CONCATENATION of all."""
     for step in tuple(original.steps):
-        weights = original.weights(step.operand(1)) if step.name == "CONV_2D" and len(step.outputs) == 1 else None
+        filters = _filters(original, step) if step.name == "CONV_2D" and len(step.outputs) == 1 else None
         image, output = (original.image(t) if t >= 0 else None for t in (step.operand(0), (step.outputs or (-1,))[0]))
-        if weights is None or image is None or output is None or weights.ndim != 4 or weights.shape[3] < 2:
+        if filters is None or image is None or output is None or len(filters) != 4 or filters[3] < 2:
             continue
-        groups, rest = divmod(image[2], weights.shape[3])
-        if groups > 1 and not rest and weights.shape[0] == output[2] and output[2] % groups == 0:
+        groups, rest = divmod(image[2], filters[3])
+        if groups > 1 and not rest and filters[0] == output[2] and output[2] % groups == 0:
             _add(original, step, groups)
+
+
+def _filters(original: Original, step: Step) -> tuple[int, ...] | None:
+    """Return the shape of constant filters of the type of the output; None for others."""
+    tensor = original.tensors[step.operand(1)]
+    stored = step.operand(1) >= 0 and len(original.content(step.operand(1))) == tensor_nbytes(tensor)
+    types = (TensorType.INT8, TensorType.FLOAT32)
+    plain = stored and tensor.sparsity is None and min(tensor.dims, default=1) > 0 and tensor.type in types
+    return tensor.dims if plain and original.tensors[step.outputs[0]].type == tensor.type else None
 
 
 def _add(original: Original, step: Step, groups: int) -> None:

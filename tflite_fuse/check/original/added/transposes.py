@@ -4,8 +4,9 @@
     FULLY_CONNECTED(TRANSPOSE(x), W)  =  FULLY_CONNECTED(x, W')    where the columns of W' are in the order of x
 
 TRANSPOSE' is the rest of the permutation on the remaining axes. An int8 MEAN sums in int32 and rounds once, so the
-order of summation does not matter. As soon as TRANSPOSE' only moves axes of length 1, both sides hold the same bytes.
-The same holds for FULLY_CONNECTED, which sums all values of a row.
+order of summation does not matter; on float32 the axes of a MEAN must keep their order. As soon as TRANSPOSE' only
+moves axes of length 1, both sides hold the same bytes. The same holds for FULLY_CONNECTED on int8, which sums all
+values of a row.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.model.types import TensorType
 
 
 def add_untransposed(original: Original) -> None:
@@ -31,8 +33,7 @@ def add_untransposed(original: Original) -> None:
 
 
 def _alike(original: Original, a: int, b: int) -> bool:
-    activations = original.activation(a), original.activation(b)
-    return activations[0] is not None and activations[0] == activations[1]
+    return original.stands_for(a) is not None and original.stands_for(a) == original.stands_for(b)
 
 
 def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) -> None:
@@ -47,9 +48,12 @@ def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) 
             _add_dense(original, step, moved, plain, order)
             continue
         listed = original.numbers(step.operand(1))
-        if step.name != "MEAN" or len(step.outputs) != 1 or not listed or original.activation(step.outputs[0]) is None:
+        if step.name != "MEAN" or len(step.outputs) != 1 or not listed or original.stands_for(step.outputs[0]) is None:
             continue
         reduced = {axis % len(order) for axis in listed}
+        summed = [order[axis] for axis in sorted(reduced)]
+        if original.stands_for(moved) == TensorType.FLOAT32 and summed != sorted(summed):
+            continue  # the same numbers in another order
         kept = bool(step.options.get("keep_dims", False))
         left = order if kept else tuple(axis for place, axis in enumerate(order) if place not in reduced)
         output = original.tensors[step.outputs[0]]
