@@ -43,7 +43,7 @@ class Note:
     details: Mapping[str, Detail] = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        """The object of ``records`` in ``schemas/report.schema.json``."""
+        """Return the object of ``records`` in ``schemas/report.schema.json``."""
         details = {name: dict(each) if isinstance(each, Mapping) else each for name, each in self.details.items()}
         return {
             "operators": list(self.operators),

@@ -1,4 +1,4 @@
-"""What a rewrite leaves alone: other subgraphs, signatures, metadata and what else a file holds."""
+"""Comparison of a file's other parts, which a rewrite keeps: further subgraphs, signatures, metadata, buffers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _OWN_METADATA = (METADATA_NAME, OUTSIDE_METADATA, WITNESS_METADATA)
 
 
 def writing_findings(known: Correspondence) -> Iterator[Finding]:
-    """What is computed or set anew has memory of its own: in a buffer with data the runtime would write over constants.
+    """Report inputs that operators write, and written tensors whose buffers hold data: constants would be lost.
 
-    So it is in both models: of an original that writes over its constants it is undefined what it computes.
+    Both models are checked: the result of an original that writes over its constants is undefined.
     """
     for whose, model in ((" of the original", known.before), ("", known.after)):
         for number, graph in enumerate(model.subgraphs):
@@ -33,7 +33,7 @@ def writing_findings(known: Correspondence) -> Iterator[Finding]:
 
 
 def structure_findings(known: Correspondence) -> Iterator[Finding]:
-    """Everything beside the first subgraph's operators."""
+    """Report differences outside the first subgraph's operators."""
     before, after = known.before, known.after
     for what in ("version", "description", "trailing", "external_buffer_groups", "external_buffers"):
         if getattr(before, what) != getattr(after, what):
@@ -122,7 +122,7 @@ def _by_name(entries: Iterable[TensorMap] | None) -> dict[str, list[int]]:
 
 
 def buffer_findings(known: Correspondence) -> Iterator[Finding]:
-    """No data comes from nowhere: buffers are the original's, blocks' constants, or the rewrite's own metadata."""
+    """Report data that is in no buffer of the original, in no tensor of the first subgraph and no own metadata."""
     after = known.after
     own = {entry.buffer for entry in after.metadata or () if entry.name in _OWN_METADATA}
     own |= {tensor.buffer for tensor in after.main.tensors}

@@ -40,7 +40,7 @@ def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
 
 
 def trades_as_written(model: Model, options: FuseOptions, name: str) -> tuple[FrontReport, tuple[Model, ...]]:
-    """The same, and for each row of the report the model as a rewrite would write it. Raises: as ``api.pareto``."""
+    """Return a front's report, and for each of its rows the model that a rewrite writes. Raises: as ``api.pareto``."""
     report, found = _trades(model, options, name)
     plan = Plan(options.arena(), block_overlaps)
     models = (point.site.maker.emit(point.program, point.blocks) for point in found.points)

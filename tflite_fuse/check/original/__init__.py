@@ -1,1 +1,1 @@
-"""What each operator of the original model computes, derived independently of the rewriting code."""
+"""Functions that the original model's operators compute, derived independently of the rewriting code."""
