@@ -171,7 +171,7 @@ def test_blocks_that_cannot_read_a_moved_input_are_refused() -> None:
     with pytest.raises(BlockError, match="no block reads input input_1, so it cannot be streamed"):
         insert_blocks(model, [first], InputMode.STREAMED, both)
     skipped = load_model(original("skipped over"))
-    with pytest.raises(ModelError, match="ADD_3 reads input input_0, which then has to be in the arena"):
+    with pytest.raises(ModelError, match="ADD_3 reads input input_0, which must therefore be in the arena"):
         insert_blocks(skipped, [first], InputMode.EXTERNAL, skipped.main.inputs)
     second = replace(first, operators=(3,))
     with pytest.raises(BlockError, match="two blocks read input input_0, and a stream can be read only once"):
@@ -180,7 +180,7 @@ def test_blocks_that_cannot_read_a_moved_input_are_refused() -> None:
     assert [block.input for block in blocks] == ["input_0", "conv_2d_2"]
     assert tflite_fuse.verify(original("skipped over"), serialize_model(shared), inputs=4).bit_exact
     (strips,) = (replace(first, operators=(0,), config=BlockConfig(99, 3)),)
-    with pytest.raises(BlockError, match="would ask for pixels of input_0 again"):
+    with pytest.raises(BlockError, match="would read pixels of input_0 again"):
         insert_blocks(skipped, [strips, second], InputMode.STREAMED, skipped.main.inputs)
 
 

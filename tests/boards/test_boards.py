@@ -119,8 +119,8 @@ def test_the_board_that_the_page_on_options_describes_is_one(tmp_path: Path) -> 
     ("text", "message"),
     [
         (OWN + 'rma = "1kB"\n', "did you mean 'ram'"),
-        (OWN + 'core = "cortex-m77"\n', "'cortex-m77' is no core that is known; did you mean 'cortex-m7'"),
-        (OWN + 'core = "[/x]"\n', "choose from cortex-m7, .*; or leave it out, and generic stands for it"),
+        (OWN + 'core = "cortex-m77"\n', "'cortex-m77' is not a known core; did you mean 'cortex-m7'"),
+        (OWN + 'core = "[/x]"\n', "choose from cortex-m7, .*, or leave it out for generic"),
         ('name = "mine"\nmhz = 64\nram = "64KiB"\n', "'flash' is missing"),
         (OWN.replace("64KiB", "much"), "'ram': 'much' is not a size"),
         (OWN.replace('"64KiB"', "0"), "'ram' is above 0"),

@@ -43,7 +43,7 @@ def test_every_board_has_the_target_it_is_predicted_for_or_none() -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("rp2040", "'rp2040' has a cortex-m0plus, whose instructions were not measured; choose generic, which counts"),
+        ("rp2040", "'rp2040' has a cortex-m0plus, whose instructions were not measured; choose generic, which uses"),
         ("z80", "'z80' is no target; choose from cortex-m7, cortex-m4, "),
         ("", "'' is no target"),
         ("esp32-s9", "did you mean 'esp32s"),

@@ -110,7 +110,7 @@ def test_damaged_blocks_are_refused_for_c(tmp_path: Path) -> None:
     options = block.custom_options or b""
     for damaged in (b"", options[:30], options[:60] + b"\xff" * 8 + options[68:]):
         operators = (replace(block, custom_options=damaged), *model.main.operators[1:])
-        with pytest.raises(ModelError, match="TFLITE_FUSE_0 is no sound fused block"):
+        with pytest.raises(ModelError, match="TFLITE_FUSE_0 is not a valid fused block"):
             export_model(changed(fused(), operators=operators), tmp_path / "model", "c")
 
 

@@ -158,7 +158,7 @@ def test_inconsistent_models_are_refused_with_the_place() -> None:
         "written by operator 0": _main(model, operators=(ops[0], replace(ops[1], outputs=(3,)), *ops[2:])),
         "buffer 50": _main(model, tensors=(replace(tensors[0], buffer=50), *tensors[1:])),
         "shape": _main(model, tensors=(replace(tensors[0], shape=(-5, 3)), *tensors[1:])),
-        "absurd shape": _main(model, tensors=(replace(tensors[0], shape=(70000, 70000)), *tensors[1:])),
+        "impossible shape": _main(model, tensors=(replace(tensors[0], shape=(70000, 70000)), *tensors[1:])),
         "has 100,000 dimensions, more than 32$": _main(
             model, tensors=(replace(tensors[0], shape=(2**31 - 1,) * 100_000), *tensors[1:])
         ),

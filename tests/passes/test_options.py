@@ -32,7 +32,7 @@ UNFUSED = ("reorder", "plan")
         ({"passes": UNFUSED, "input_mode": "streamed"}, "inputs that are streamed are read by fused blocks"),
         ({"passes": UNFUSED, "tile_size": (4, 4)}, "tiles are those of fused blocks"),
         ({"passes": UNFUSED, "cost": "instructions"}, "instructions are predicted for fused blocks"),
-        ({"cost": "cycles"}, "no cycles are known of generic: choose a target with a timing model from cortex-m7, "),
+        ({"cost": "cycles"}, "cycles of generic cannot be predicted: choose a target with a timing model from"),
         ({"cost": "watts"}, "compute is counted in macs, instructions or cycles, not in 'watts'"),
         ({"passes": UNFUSED, "goal": Goal(max_compute=1.3)}, "a trade of RAM for compute is what fused blocks offer"),
         ({"passes": UNFUSED, "scheme": "h-cache"}, "h-cache is a scheme of fused blocks"),

@@ -258,7 +258,7 @@ def test_strips_of_a_streamed_input_are_refused() -> None:
     model = load_model(network())
     extraction = extract(model, range(7))
     assert move_outside(extraction, model.main.inputs, InputMode.EXTERNAL, BlockConfig(7, 2)).outside
-    with pytest.raises(BlockError, match="tiles of 7 x 2 would ask for pixels of input_0 again"):
+    with pytest.raises(BlockError, match="tiles of 7 x 2 would read pixels of input_0 again"):
         move_outside(extraction, model.main.inputs, InputMode.STREAMED, BlockConfig(7, 2))
 
 

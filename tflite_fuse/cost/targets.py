@@ -68,8 +68,8 @@ def read_core(core: str, mcu: str) -> str:
         return "" if board is None else board[1] or board[2]
     if _plain(core) not in known:
         raise UsageError(
-            f"{core!r} is no core that is known{nearest(core.lower(), [*known.values()])}; choose from "
-            f"{', '.join(known.values())}; or leave it out, and {Target.GENERIC.value} stands for it"
+            f"{core!r} is not a known core{nearest(core.lower(), [*known.values()])}; choose from "
+            f"{', '.join(known.values())}, or leave it out for {Target.GENERIC.value}"
         )
     return known[_plain(core)]
 
@@ -87,7 +87,7 @@ def read_target(word: str) -> Named:
     target = target_of(core, mcu)
     if target is None:
         raise UsageError(
-            f"{word!r} has a {core}, whose instructions were not measured; choose {Target.GENERIC.value}, which counts "
+            f"{word!r} has a {core}, whose instructions were not measured; choose {Target.GENERIC.value}, which uses "
             f"those of {Target.GENERIC.core}"
         )
     return Named(target, board)

@@ -120,7 +120,7 @@ def _check_placement(options: Options, block: Block) -> None:
     if not 0 <= header.driven < len(block.tensors) or not 0 <= header.spatial_stages <= len(block.stages):
         raise BlockError("The fused block's options name a driven tensor or stage that does not exist.")
     if not 0 <= header.scratch_bytes <= MAX_BYTES:
-        raise BlockError(f"The fused block asks for {header.scratch_bytes} bytes of scratch.")
+        raise BlockError(f"The fused block declares {header.scratch_bytes} bytes of scratch.")
     for index, desc in enumerate(options.tensors):
         if desc.operand != numbers.get(index, 0) or desc.producer != producer.get(index, NONE):
             raise BlockError(f"Tensor {index} of the fused block has the wrong operand number or producer.")

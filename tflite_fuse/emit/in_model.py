@@ -93,7 +93,7 @@ def _decoded(model: Model, index: int) -> BlockPlan:
     try:
         decoded = decode(operator.custom_options or b"", data or b"")
     except BlockError as error:
-        raise ModelError(f"{operator_label(model, index)} is no sound fused block: {error}") from error
+        raise ModelError(f"{operator_label(model, index)} is not a valid fused block: {error}") from error
     return BlockPlan(decoded.block, decoded.config, decoded.outside)
 
 

@@ -115,7 +115,7 @@ def _check_one_tile(block: Block, config: BlockConfig, streamed: Iterable[BlockT
     if not is_one_tile(block.tensors[split_block(block).driven], config):
         names = ", ".join(tensor.name for tensor in streamed)
         raise BlockError(
-            f"a block that runs in tiles of {config.tile_height} x {config.tile_width} would ask for pixels of {names} "
+            f"a block that runs in tiles of {config.tile_height} x {config.tile_width} would read pixels of {names} "
             "again, and a streamed input gives each of them once"
         )
 

@@ -44,7 +44,9 @@ class StreamTime:
     def shape_of(self, window: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the stream's input for a window's shape. Raises ModelError if they do not match."""
         if self.axis >= len(window) or window[self.axis] != self.window * self.each:
-            raise ModelError(f"it has no {self.window} steps along dimension {self.axis} of an input {list(window)}")
+            raise ModelError(
+                f"it does not have {self.window} steps along dimension {self.axis} of an input {list(window)}"
+            )
         return (*window[: self.axis], self.hop * self.each, *window[self.axis + 1 :])
 
 

@@ -69,7 +69,7 @@ class Program:
         if not self.names:
             object.__setattr__(self, "names", tuple(f"t{i}" for i in range(len(self.sizes))))
         if len(self.names) != len(self.sizes):
-            raise ModelError(f"the graph names {len(self.names)} tensors but sizes {len(self.sizes)}")
+            raise ModelError(f"the graph has {len(self.names)} names and {len(self.sizes)} sizes of tensors")
         written = set(self.inputs) | set(self.resident)
         for op in self.steps:
             for tensor in (*op.inputs, *op.outputs):

@@ -51,7 +51,7 @@ def _check_tensors(model: Model, graph: SubGraph, number: int) -> None:
         if any(dim < -1 for dim in tensor.dims):
             raise ModelError(f"{where} has the shape {list(tensor.dims)}")
         if prod(max(dim, 1) for dim in tensor.dims) > MAX_ELEMENTS:
-            raise ModelError(f"{where} has the absurd shape {list(tensor.dims)}")
+            raise ModelError(f"{where} has the impossible shape {list(tensor.dims)}")
     for kind, indices in (("input", graph.inputs), ("output", graph.outputs)):
         _check_indices(indices, len(graph.tensors), f"{kind} list of subgraph {number}")
 

@@ -58,7 +58,7 @@ class Hop:
 
     def __post_init__(self) -> None:
         if self.steps < 1:
-            raise UsageError(f"a hop of {self.steps} steps is none")
+            raise UsageError(f"a hop of {self.steps} steps is too small: give at least 1")
         if self.axis is not None and self.axis not in AXES:
             raise UsageError(f"steps lie along height or width, not along {self.axis!r}")
 
@@ -258,7 +258,7 @@ class FuseOptions:
             self._refuse_without_fusion()
         if self.stream is not None and (self.int8_io or self.input_mode is not InputMode.RESIDENT):
             raise UsageError(
-                "a stream takes its few steps as the model takes its window: in the arena, of the same type"
+                "a stream keeps its input resident and of the model's type: leave out input_mode and int8_io"
             )
         if self.stream is not None and self.scheme is not Scheme.AUTO:
             raise UsageError(f"{Scheme(self.scheme).value} has no blocks that keep the state of a stream")
@@ -280,9 +280,11 @@ class FuseOptions:
             target = Target.CORTEX_M4
         if self.cost == WorkUnit.CYCLES.value and not target.has_cycles:
             known = ", ".join(each.value for each in Target if each.has_cycles)
-            raise UsageError(f"no cycles are known of {target.value}: choose a target with a timing model from {known}")
+            raise UsageError(
+                f"cycles of {target.value} cannot be predicted: choose a target with a timing model from {known}"
+            )
         if self.stream_time is None and self.stream_axis is not None:
-            raise UsageError("an axis of time is that of a stream: say how many new steps a call takes")
+            raise UsageError("stream_axis needs stream_time: give the number of new steps in each call")
         meant = {
             "goal": self.wanted,
             "passes": tuple(self.passes),

@@ -16,7 +16,7 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
 
-_SCOPE = "head of the arena under any offsets, with the blocks and the order of operators there are"
+_SCOPE = "head of the arena over all offsets, with these blocks in this order of operators"
 
 
 @dataclass(frozen=True)

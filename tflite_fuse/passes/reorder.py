@@ -21,7 +21,7 @@ from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.tuning import TUNING, Tuning
 
-_SCOPE = "bytes live while one operator runs, whatever the order, with the blocks there are and every tensor by itself"
+_SCOPE = "bytes live while one operator runs, over all orders, with these blocks and each tensor in bytes of its own"
 
 
 @dataclass(frozen=True)

@@ -462,7 +462,7 @@ def _refuse_beyond_budget(graph: PricedProgram) -> None:
         raise BudgetError(f"blocks are searched for models of up to {MOST_LAYERS:,} operators, not of {count:,}")
     for layer in graph.steps:
         if layer.work > most_work(count):
-            raise BudgetError(f"{layer.name} takes {layer.work:,} steps, more than can be weighed")
+            raise BudgetError(f"{layer.name} takes {layer.work:,} steps, more than the search can count")
 
 
 def _why_inside(graph: PricedProgram, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:

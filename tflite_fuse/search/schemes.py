@@ -87,7 +87,7 @@ def refuse_contradictions(
         if height < 1 or width < 1:
             raise UsageError(f"{height}x{width} makes no tiles; give at least 1x1")
     if not strips and scheme is not Scheme.AUTO:
-        raise UsageError(f"only the scheme auto can do without strips; the scheme {scheme.value} is what it is")
+        raise UsageError(f"only the scheme auto can do without strips; the scheme {scheme.value} has fixed tiles")
 
 
 def restriction(

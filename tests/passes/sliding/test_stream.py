@@ -176,7 +176,7 @@ def test_hops_and_axes_are_checked_where_they_enter() -> None:
     for steps, axis in ((0, None), (1, "depth")):
         with pytest.raises(UsageError):
             replace(Hop(1), steps=steps, axis=axis)
-    with pytest.raises(UsageError, match="an axis of time"):
+    with pytest.raises(UsageError, match="stream_axis needs stream_time"):
         rewrite(serialize_model(dense()), stream_axis="height")
 
 

@@ -149,7 +149,7 @@ def test_a_variable_that_is_read_and_never_assigned_is_refused() -> None:
         model.operators.pop()  # ASSIGN_VARIABLE
         data = serialize_model(made := model.stream([source], [window]))
         if first is None:
-            with pytest.raises(ModelError, match=r"^READ_VARIABLE_1 reads a variable that nothing assigns, so that"):
+            with pytest.raises(ModelError, match=r"^READ_VARIABLE_1 reads a variable that is never assigned, so"):
                 rewrite(data, verify=False)
         else:
             assert run_steps(data, made, 3) == run_steps(rewrite(data, verify=False).model, made, 3)

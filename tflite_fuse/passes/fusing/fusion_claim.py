@@ -21,7 +21,7 @@ from tflite_fuse.search.bound import BoundRules, least_arena
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.units import round_up
 
-_ARENA = "arena ({runtime}) under any fused blocks of any scheme, however much they compute twice, in "
+_ARENA = "arena ({runtime}) over all fused blocks of all schemes, at any amount of recomputation, in "
 
 
 def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
@@ -44,7 +44,7 @@ def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
     graph = replace(graph, tail=least_shares(program, chosen.program, runtime.build))
     floor = least_tail(program, chosen.program, least_arena(graph, rules), runtime.build)
     bound = round_up(floor, ALIGNMENT)
-    orders = "the only order of operators there is" if _only_order(graph) else "this order of operators"
+    orders = "the only possible order of operators" if _only_order(graph) else "this order of operators"
     return Claim(chosen.arena <= bound, bound, _ARENA.format(runtime=runtime) + orders)
 
 

@@ -164,7 +164,7 @@ def _each(seen: _Seen) -> Look:
                 raise BlockError(f"it repeats {tensor_name(seen.model, tensor)}")
             continue
         if not seen.model.buffers[seen.model.main.tensors[tensor].buffer].data:
-            raise BlockError(f"it meets {tensor_name(seen.model, tensor)}, which is there once for all steps")
+            raise BlockError(f"it combines steps with {tensor_name(seen.model, tensor)}, which has no steps")
         own = axis - (len(wanted) - len(dims))
         if own >= 0 and dims[own] != 1:
             raise BlockError(f"its constant {tensor_name(seen.model, tensor)} differs from step to step")
@@ -192,7 +192,7 @@ def _sliding(seen: _Seen) -> Look:
     columns = _padding(*wide, *beside) if pads else (0, 0)
     found = Look(seen.outputs_as(time.axis, steps), Way.WINDOW, taps[time.axis], apart, stride, before, columns)
     if (steps - 1) * stride - before >= time.steps or min(stride, apart, taps[time.axis], steps) < 1:
-        raise BlockError("its windows do not lie on its input")
+        raise BlockError("its windows do not fit its input")
     if seen.name == "AVERAGE_POOL_2D" and (before or any(columns) or (steps - 1) * stride + found.reach > time.steps):
         raise BlockError("it averages fewer values at the edges of the window")
     return found if seen.name != "MAX_POOL_2D" else Look(**{**vars(found), "fill": -128})
@@ -207,7 +207,7 @@ def _padding(length: int, size: int, taps: int, stride: int, apart: int) -> tupl
 def _pad(seen: _Seen) -> Look:
     time, amounts = seen.time, seen.constant(1, "paddings")
     if len(amounts) != 2 * len(seen.dims(seen.inputs[0])) or min(amounts) < 0:
-        raise BlockError("its paddings are no amounts for each dimension")
+        raise BlockError("its paddings do not fit its dimensions")
     before, behind = amounts[2 * time.axis : 2 * time.axis + 2]
     times = seen.outputs_as(time.axis, time.steps + before + behind)
     return Look(times, Way.PAD, before=before)
@@ -226,9 +226,9 @@ def _rename(seen: _Seen) -> Look:
 def _transpose(seen: _Seen) -> Look:
     order = seen.constant(1, "permutation")
     if sorted(order) != list(range(len(seen.dims(seen.inputs[0])))):
-        raise BlockError("its permutation is none")
+        raise BlockError("its permutation is invalid")
     if order[-1] == seen.time.axis:
-        raise BlockError("it makes channels of the steps")
+        raise BlockError("it turns the steps into channels")
     return Look(seen.outputs_as(order.index(seen.time.axis), seen.time.steps))
 
 
@@ -244,7 +244,7 @@ def _mean(seen: _Seen) -> Look:
 def _joining(seen: _Seen) -> Look:
     time, rank = seen.time, len(seen.dims(seen.output))
     if any(seen.times.get(tensor) != time for tensor in seen.inputs):
-        raise BlockError("it joins what has other steps, or none")
+        raise BlockError("it joins tensors with different steps or without steps")
     if seen.option("axis") % rank == time.axis:
         raise BlockError("it joins along time")
     return Look(seen.outputs_as(time.axis, time.steps))
@@ -256,7 +256,7 @@ def _moving(seen: _Seen) -> Look:
     source, parts = moved(seen.name, view, seen.operator.outputs or ())
     time = seen.times.get(source.index)
     if time is None:
-        raise BlockError("what it moves has no steps")
+        raise BlockError("its input has no steps")
     values = source.elements // time.steps
     steps = [part.ravel()[:: max(part.size // seen.dims(t)[time.axis], 1)] // values if part.ndim > time.axis else None
              for part, t in zip(parts, seen.operator.outputs or (), strict=True)]  # fmt: skip
@@ -270,7 +270,7 @@ def _moving(seen: _Seen) -> Look:
             return Look(seen.outputs_as(time.axis, time.steps))
     whole = np.arange(source.elements, dtype=np.int32).reshape(source.dims)
     if len(parts) != 1 or not np.array_equal(np.take(whole, rows, time.axis), first):
-        raise BlockError("it takes other values of some steps than of others")
+        raise BlockError("it takes different values from different steps")
     stride = int(rows[1] - rows[0]) if len(rows) > 1 else 1
     if stride < 1 or np.any(np.diff(rows) != stride):
         raise BlockError("it takes steps in another order")

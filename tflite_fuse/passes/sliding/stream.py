@@ -162,7 +162,8 @@ def to_stream(model: Model, hop: Hop) -> Streamed:
         why = _whole_window(found.notes)
         others = _working(model, window, times, found.spacings)
         raise LimitError(
-            f"as a stream of hop {hop.steps} it computes {after:,} MACs, and {before:,} as it is{why}{others}"
+            f"as a stream of hop {hop.steps} it computes {after:,} MACs, not fewer than the {before:,} of the whole "
+            f"window{why}{others}"
         )
     time = next(iter(times.values()))
     told = StreamTime(hop.steps, window, time.axis, time.each)

@@ -260,7 +260,7 @@ class Unrolling:
                 edges = max(-low, 0), max(high - steps, 0)
                 inside = max(low, 0), min(high, steps)
                 if inside[0] >= inside[1]:
-                    raise BlockError("a window of it sees nothing but padding")
+                    raise BlockError("one of its windows covers only padding")
                 given[each] = self._take_rows(each, *inside)
         if look.way is Way.VIEW:
             (only,) = given.values()
@@ -282,7 +282,7 @@ def stream_behind(sources: Sequence[Stream], look: Look, hop: int, pools: bool) 
     """
     source, steps = sources[0], look.steps
     if any(other.spacing != source.spacing or other.gap != source.gap for other in sources):
-        raise BlockError("its inputs go along time at different rates")
+        raise BlockError("its inputs have different rates of steps")
     before = max(0, *(-(-(each.before + look.before) // look.stride) for each in sources))
     ends = ((each.time.steps - each.behind + look.before - look.reach) // look.stride for each in sources)
     end = min(steps - 1, *ends)

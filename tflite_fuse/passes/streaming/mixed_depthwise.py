@@ -160,7 +160,7 @@ def _part(moves: Moves, operator: Operator) -> _Part:
     if not isinstance(dilation, int) or row % max(dilation, 1):
         raise BlockError("its part does not begin at a tap")
     if row + seen.shape[0] != height:
-        raise BlockError("its part ends before the window does")
+        raise BlockError("its part ends before the end of the window")
     bias = np.zeros(weights.shape[3], np.int32) if bias is None else bias
     scales = scales if len(scales) > 1 else scales * weights.shape[3]
     return _Part(operator, window, row // max(dilation, 1), rest, weights[0], scales, bias)

@@ -189,7 +189,7 @@ def find_windows(moves: Moves, variable: Variable) -> Windows:
     if max(variable.reads) > min(variable.assigns):
         raise BlockError("it is assigned before it is read")
     if variable.once > min(variable.reads):
-        raise BlockError("it is initialized behind where it is read")
+        raise BlockError("it is initialized after it is read")
     held = [(operators[read].outputs or (-1,))[0] for read in variable.reads]
     value = (*(operators[variable.assigns[-1]].inputs or ()), -1, -1)[1]
     if value < 0 or min(held) < 0:
@@ -204,12 +204,12 @@ def find_windows(moves: Moves, variable: Variable) -> Windows:
     windows = [read_activation(model, (operators[index].outputs or (-1,))[0]) for index in live]
     longest = max(windows, key=lambda window: window.elements)
     if (kept.scale, kept.zero_point) != (longest.scale, longest.zero_point):
-        raise BlockError("what it holds is quantized differently from what it is joined to")
+        raise BlockError("it is quantized differently from the steps joined to it")
     if any(len(window.dims) != len(longest.dims) or _axes(window, longest) > 1 for window in windows):
-        raise BlockError("it is joined in two shapes")
+        raise BlockError("it is joined in several shapes")
     everything = kept.elements + positions.new
     if not positions.are(value, everything - kept.elements, everything):
-        raise BlockError("what is assigned to it is not the end of what it is joined to")
+        raise BlockError("the value assigned to it is not the end of the joined steps")
     unread = tuple(index for index in joins if index not in live)
     return Windows(tuple(live), unread, longest, new, kept.elements, longest.elements - positions.new)
 
@@ -228,7 +228,7 @@ def _new_steps(moves: Moves, held: Sequence[int]) -> int:
             if moves.origin(inputs[1])[0] in held:
                 raise BlockError("it is joined with its own steps")
             return inputs[1]
-    raise BlockError("no new steps are joined behind what it holds")
+    raise BlockError("no new steps are joined behind its values")
 
 
 @dataclass
@@ -293,11 +293,11 @@ class _Positions:
         if any(part is None for part in parts) or not isinstance(axis, int):
             return None
         if options.get("fused_activation_function", NO_ACTIVATION) != NO_ACTIVATION:
-            raise BlockError("the joining has options TFLM refuses")
+            raise BlockError("the concatenation has options that TFLM refuses")
         output = read_activation(model, outputs[0])
         for part in (read_activation(model, tensor) for tensor in inputs):
             if (part.scale, part.zero_point) != (output.scale, output.zero_point):
-                raise BlockError("what is joined is quantized differently, which TFLM refuses")
+                raise BlockError("the joined tensors are quantized differently, which TFLM refuses")
         try:
             joined: Indices = np.concatenate([part for part in parts if part is not None], axis)
         except ValueError:
@@ -312,7 +312,7 @@ def _read(moves: Moves, variable: Variable, held: Sequence[int], joins: Sequence
         BlockError: another operator reads the variable's values, moved or not.
     """
     if not joins:
-        raise BlockError("it is not its end that the new steps are joined to")
+        raise BlockError("the new steps are not joined to its end")
     model, gone = moves.model, {*variable.reads, *variable.assigns}
     wanted, live = set(model.main.outputs), list[int]()
     if any(moves.origin(tensor)[0] in held for tensor in wanted):
@@ -390,7 +390,7 @@ def _check_assigned(model: Model, variables: Sequence[Variable]) -> None:
     for each in variables:
         if each.reads and not each.assigns and each.once < 0 and not each.shared:
             label = operator_label(model, each.reads[0])
-            raise ModelError(f"{label} reads a variable that nothing assigns, so that its values are left to chance")
+            raise ModelError(f"{label} reads a variable that is never assigned, so its values are undefined")
 
 
 def _find_ring(moves: Moves, variable: Variable) -> _Ring:
