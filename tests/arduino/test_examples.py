@@ -67,11 +67,15 @@ def stripes() -> Iterator[Model]:
         sys.path.pop(0)
 
 
+SENSORS = Path(__file__).resolve().parent / "sensors"
+"""Stand-ins for the libraries of cameras and microphones."""
+
+
 def run_sketch(sketch: str, name: str, folder: Path = STREAMED, main: str = MAIN) -> list[str]:
     source, program = workshop() / f"{name}.cpp", workshop() / name
     source.write_text(ARDUINO + sketch + main)
     model = workshop() / f"{name}_model.o"
-    include = [f"-I{library_directory()}", f"-I{folder}"]
+    include = [f"-I{library_directory()}", f"-I{folder}", f"-I{SENSORS}"]
     build([compiler("gcc"), "-std=c11", *SANITIZERS, *include, "-c", folder / "model.c", "-o", model])
     flags = ["-std=c++11", "-Wall", "-Wextra", "-Werror", *SANITIZERS, *include]
     build([compiler("g++"), *flags, source, model, *library_objects(), "-o", program])
@@ -102,9 +106,7 @@ def test_stripes_are_recognised_with_the_bytes_of_the_original(stripes: Model) -
 def test_a_camera_that_fails_costs_one_picture() -> None:
     sketch = (STREAMED / "StreamedInput.ino").read_text()
     good = "  return true;\n}"
-    bad = (
-        "  static int picture;\n  picture += camera.rows_read == 1;\n  return picture != 3 || camera.rows_read < 9;\n}"
-    )
+    bad = "  static int begun;\n  begun += picture.rows_read == 1;\n  return begun != 3 || picture.rows_read < 9;\n}"
     assert sketch.count(good) == 1
     expected, lines = run_sketch(sketch, "streamed"), run_sketch(sketch.replace(good, bad), "broken")
     assert lines[4] == "the source of the input reported an error"
@@ -125,6 +127,23 @@ def test_the_script_writes_a_model_that_does_the_same(tmp_path: Path) -> None:
     assert "streams it through" in done.stdout
     sketch = (STREAMED / "StreamedInput.ino").read_text()
     assert run_sketch(sketch, "written", tmp_path) == run_sketch(sketch, "streamed")
+
+
+@pytest.mark.parametrize("camera", ["CAMERA_OV2640", "CAMERA_OV7670"])
+def test_pictures_of_cameras_give_what_drawn_ones_do(camera: str) -> None:
+    sketch = (STREAMED / "StreamedInput.ino").read_text()
+    seen, drawn = run_sketch(f"#define {camera}\n{sketch}", camera), run_sketch(sketch, "streamed")
+    assert seen[1::2] == drawn[1::2]
+    assert seen[::2] == [line[line.index("the model says") :] for line in drawn[::2]]
+
+
+@pytest.mark.parametrize("microphone", ["MICROPHONE_PDM", "MICROPHONE_I2S"])
+def test_sounds_of_microphones_are_taken_apart_and_heard(microphone: str) -> None:
+    sketch = (WAKE_WORD / "WakeWord.ino").read_text()
+    lines = run_sketch(f"#define {microphone}\n{sketch}", microphone, WAKE_WORD, STEPS)
+    heard = [at for at, line in enumerate(lines) if line == "a rising tone"]
+    drawn = run_sketch(sketch, "wake_word", WAKE_WORD, STEPS)
+    assert heard == [at for at, line in enumerate(drawn) if line == "a rising tone"] and len(heard) == 2
 
 
 def bands(number: int) -> np.ndarray:

@@ -29,6 +29,10 @@ _WORTHWHILE = 0.95
 """Share of the current arena below which an option is mentioned."""
 
 
+_MOSTLY = 0.75
+"""Share of the head from which on inputs are named as what fills it."""
+
+
 @dataclass(frozen=True)
 class Offer:
     """An option of ``rewrite`` as typed, and the arena in bytes with it."""
@@ -143,7 +147,7 @@ def _about_inputs(rewritten: Model, report: Report, worth: Sequence[Offer]) -> I
         return
     kept = sum(tensor_nbytes(rewritten.main.tensors[tensor]) for tensor in rewritten.main.inputs)
     told = "; ".join(f"with {each.option}: {each.arena_bytes:,} B" for each in worth)
-    if kept and report.after.head_bytes < kept / _WORTHWHILE:
+    if kept and kept >= _MOSTLY * report.after.head_bytes:
         yield f"{kept:,} B of the head of {report.after.head_bytes:,} B are the input; {told}"
     else:
         yield told

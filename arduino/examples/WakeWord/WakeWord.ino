@@ -1,7 +1,7 @@
 // Feature steps in, probability out: a model that remembers the last steps and is called for each new one.
 //
-// next_step() stands for a microphone and what makes features of its sound: the loudness of eight bands, one step every
-// 20 ms. The model was made for windows of 16 steps and answers whether a tone rises through the bands; as a stream it
+// A step is the loudness of eight bands, every 20 ms. Without hardware next_step() makes it up; MICROPHONE_PDM (Arduino
+// Nano 33 BLE Sense) and MICROPHONE_I2S (ESP32) choose a microphone, whose sound bands.h takes apart. The model was made for windows of 16 steps and answers whether a tone rises through the bands; as a stream it
 // takes one step a call, keeps what it needs of the earlier ones in its arena, and computes a seventh. It needs no other
 // library: all its operators are in one fused block. model.h and model.c were made by scripts/build_wake_word.py; models
 // of your own:
@@ -18,15 +18,41 @@ const int LIKELY = 200;  // of 256
 
 // ---- The microphone ----
 
+// #define MICROPHONE_PDM
+// #define MICROPHONE_I2S
+
+#if defined(MICROPHONE_PDM) || defined(MICROPHONE_I2S)
+const int SAMPLE_RATE = 16000, SAMPLES = SAMPLE_RATE / 50;
+#include "bands.h"
+#if defined(MICROPHONE_PDM)
+#include "microphone_pdm.h"
+#else
+#include "microphone_i2s.h"
+#endif
+
+bool next_step(int, int8_t* loudness) {
+  static int16_t samples[SAMPLES];
+  if (!read_samples(samples)) {
+    return false;
+  }
+  measure_bands(samples, loudness);
+  return true;
+}
+#else
+bool start_microphone() { return true; }
+
 // Tones that rise and fall in turn, two steps in each band, and silence between them.
-void next_step(int number, int8_t* loudness) {
+bool next_step(int number, int8_t* loudness) {
+  delay(20);
   const int at = number % 32;
   const bool rises = number / 32 % 2 == 0;
   for (int band = 0; band < BANDS; ++band) {
     const int from_low = rises ? band : BANDS - 1 - band;
     loudness[band] = at / 2 == from_low ? 110 : -110;
   }
+  return true;
 }
+#endif
 
 // ---- The model ----
 
@@ -38,14 +64,14 @@ int step_number = 0;
 
 void setup() {
   Serial.begin(115200);
-  loaded = tflite_fuse_load(&model, blocks);
+  loaded = start_microphone() ? tflite_fuse_load(&model, blocks) : TFLITE_FUSE_SOURCE_FAILED;
 }
 
 void loop() {
   tflite_fuse_status status = loaded;
   if (loaded == TFLITE_FUSE_OK) {
-    next_step(step_number, reinterpret_cast<int8_t*>(arena + MODEL_INPUT_0_OFFSET));
-    status = tflite_fuse_run(&model, blocks, arena, sizeof(arena), nullptr);
+    const bool heard = next_step(step_number, reinterpret_cast<int8_t*>(arena + MODEL_INPUT_0_OFFSET));
+    status = heard ? tflite_fuse_run(&model, blocks, arena, sizeof(arena), nullptr) : TFLITE_FUSE_SOURCE_FAILED;
   }
   if (status != TFLITE_FUSE_OK) {
     Serial.println(tflite_fuse_message(status));  // after an error in a step nothing of it is remembered
@@ -58,5 +84,4 @@ void loop() {
     tflite_fuse_forget(&model, blocks, arena, sizeof(arena));  // once for each tone
   }
   ++step_number;
-  delay(20);
 }
