@@ -19,6 +19,7 @@ from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.lookup import VALUES, answers_of, lookup_parameters
 from tflite_fuse.ops.kinds.moves import COPY_OPERATOR
 from tflite_fuse.ops.lowering.extract import Extraction
+from tflite_fuse.ops.lowering.lie_down import lie_down
 from tflite_fuse.ops.lowering.lower import Lowerings, lower_model, lower_operator
 from tflite_fuse.ops.lowering.operands import read_bytes, read_real, tensor_name
 from tflite_fuse.ops.lowering.view import Fit, Lowered
@@ -92,10 +93,13 @@ def _reading_bytes(block: Block, stage: Stage, moved: Collection[int]) -> Stage:
 def lowerings_for(model: Model, mode: InputMode, lowerings: Lowerings | None = None) -> Lowerings:
     """Return the operators of a model as stages, for inputs in ``mode``.
 
+    Maps one pixel wide become rows, except for streamed inputs, whose pixels the application finds by row and column.
     External memory is never written, so a QUANTIZE of uint8 becomes a table even if it only moves every value by 128.
     """
     lowerings = lower_model(model) if lowerings is None else lowerings
-    if mode is not InputMode.EXTERNAL:
+    if mode is InputMode.RESIDENT:
+        return lie_down(lowerings)
+    if mode is InputMode.STREAMED:
         return lowerings
     return tuple(
         each if isinstance(each, str) else _as_table(model, index, each) for index, each in enumerate(lowerings)

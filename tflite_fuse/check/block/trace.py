@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from math import prod
 
 import numpy as np
@@ -16,7 +17,7 @@ from tflite_fuse.check.block.replay import ScheduleProof, replay
 from tflite_fuse.check.block.stages import Difference, StageView, constant_differences, geometry_differences
 from tflite_fuse.check.block.tables import is_memory
 from tflite_fuse.check.certificate import BlockProof, Finding
-from tflite_fuse.check.original.meaning import Meaning, with_padding
+from tflite_fuse.check.original.meaning import Meaning, lying, with_padding
 from tflite_fuse.check.original.meanings import lookups, meaning_of, real_pairs
 from tflite_fuse.check.original.values import Original
 from tflite_fuse.emit.structs import NONE, StageDesc, TensorDesc
@@ -263,7 +264,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s
         meanings = (each for each in real_pairs(original) if _reads(original, each, values))
     else:
         meanings = _candidates(original, values)
-    for meaning in map(partial(_as_read, view), meanings):
+    for meaning in chain.from_iterable(map(partial(_as_read, view), meanings)):
         found = _compared(view, meaning, original)
         if best is None or found.severity < best.severity:
             best = found
@@ -295,11 +296,15 @@ def _copies(view: StageView) -> bool:
     return same and bare == (0, 0, -128, 127, 1) and offsets == {NONE} and desc.weight_layout == 0
 
 
-def _as_read(view: StageView, meaning: Meaning) -> Meaning:
-    """Return a meaning whose table is indexed by an external uint8 tensor's bytes, which are off by 128."""
-    if all(t.storage != Storage.EXTERNAL or t.element_type != ElementType.UINT8 for t in view.inputs):
-        return meaning
-    return replace(meaning, answers=None if meaning.answers is None else np.roll(meaning.answers, 128))
+def _as_read(view: StageView, meaning: Meaning) -> tuple[Meaning, ...]:
+    """Return the forms of a meaning that a block may have: upright, and lying where all its tensors are one row.
+
+    A table is indexed by the bytes of an external uint8 tensor, which are off by 128.
+    """
+    if any(t.storage == Storage.EXTERNAL and t.element_type == ElementType.UINT8 for t in view.inputs):
+        meaning = replace(meaning, answers=None if meaning.answers is None else np.roll(meaning.answers, 128))
+    row = lying(meaning) if all(tensor.height == 1 for tensor in (*view.inputs, view.output)) else meaning
+    return (meaning,) if row is meaning else (meaning, row)
 
 
 @dataclass(frozen=True)

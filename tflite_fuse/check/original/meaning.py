@@ -93,6 +93,33 @@ class Meaning:
         return self.kernel == self.stride == (1, 1) and self.padding == (0, 0)
 
 
+def lying(meaning: Meaning) -> Meaning:
+    """Return a meaning with rows for columns where every image is one pixel wide: a row of pixels is the same bytes.
+
+    Meanings that depend on rows, or have windows of several columns, are returned as they are.
+    """
+    by_row = meaning.kind in _BY_PLACE and meaning.kind is not StageKind.PAD
+    if meaning.images is None or meaning.output is None or by_row:
+        return meaning
+    if any(image[1] != 1 for image in (*meaning.images, meaning.output)) or meaning.kernel[1] != 1:
+        return meaning
+    weights = meaning.weights
+    return replace(
+        meaning,
+        images=tuple(map(_swapped, meaning.images)),
+        output=_swapped(meaning.output),
+        kernel=meaning.kernel[::-1],
+        stride=meaning.stride[::-1],
+        dilation=meaning.dilation[::-1],
+        padding=meaning.padding[::-1],
+        weights=weights if weights is None or weights.ndim != 4 else weights.swapaxes(1, 2),
+    )
+
+
+def _swapped(image: Image) -> Image:
+    return image[1], image[0], image[2]
+
+
 def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning | None:
     """Return a convolution with the padding of the PAD in front of it; None if the result would differ.
 

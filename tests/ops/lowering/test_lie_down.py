@@ -1,0 +1,56 @@
+"""Maps one pixel wide as rows: which models, and that the bytes stay."""
+
+from __future__ import annotations
+
+import pytest
+
+import tflite_fuse
+from scripts.zoo import networks
+from scripts.zoo.builder import ModelBuilder
+from scripts.zoo.float_twin import float_twin
+from tflite_fuse.emit.in_model import blocks_in
+from tflite_fuse.emit.outside import lowerings_for
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.outside import InputMode
+from tflite_fuse.ops.lowering.lie_down import lie_down
+from tflite_fuse.ops.lowering.lower import lower_model
+from tflite_fuse.runtime import tflm
+
+
+def column(length: int = 32, dilation: int = 1) -> Model:
+    """A convolution and a depthwise one along a column."""
+    b = ModelBuilder(1)
+    x = b.conv(b.input((1, length, 1, 4)), 8, (3, 1))
+    return b.build([b.depthwise(x, (3, 1), dilation=(dilation, 1))])
+
+
+def windows(model: Model, mode: InputMode = InputMode.RESIDENT) -> list[tuple[tuple[int, int, int], tuple[int, int]]]:
+    lowered = [each for each in lowerings_for(model, mode) if not isinstance(each, str) and each.stage is not None]
+    return [(each.output_shape, each.stage.kernel_size) for each in lowered if each.stage is not None]
+
+
+def test_a_column_becomes_a_row() -> None:
+    assert windows(column()) == [((1, 32, 8), (1, 3))] * 2
+
+
+def test_pixels_that_an_application_hands_out_keep_their_rows() -> None:
+    assert windows(column(), InputMode.STREAMED) == [((32, 1, 8), (3, 1))] * 2
+
+
+def test_windows_with_many_pixels_between_their_taps_keep_their_columns() -> None:
+    assert windows(column(length=128, dilation=40)) == [((128, 1, 8), (3, 1))] * 2
+
+
+def test_a_model_with_a_wider_map_stays_as_it_is() -> None:
+    lowerings = lower_model(networks.inverted_residual_network(size=8, blocks=1))
+    assert lie_down(lowerings) is lowerings
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.parametrize("real", [False, True])
+def test_rewrites_of_columns_are_proven_and_compute_the_same(real: bool) -> None:
+    model = networks.one_dimensional_network(length=48, along_rows=True)
+    data = serialize_model(float_twin(model) if real else model)
+    result = tflite_fuse.rewrite(data)  # raises where the proof or a run finds a difference
+    tensors = [t for found in blocks_in(load_model(result.model)).values() for t in found.block.tensors]
+    assert max(tensor.width for tensor in tensors) == 48 and {tensor.height for tensor in tensors} == {1}
