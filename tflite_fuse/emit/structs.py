@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 IDENTIFIER = b"TFFB"
 VERSION = 3
-"""What the encoder writes."""
+"""Version that the encoder writes."""
 OLDEST_VERSION = 1
-"""The oldest that readers take."""
+"""Oldest version that readers accept."""
 CHECKED_VERSION = 3
-"""The oldest that has a checksum; all before have none."""
+"""First version with a checksum."""
 NONE = -1
-"""Offsets and indices that point nowhere."""
+"""Value of an offset or index that is left out."""
 ALIGNMENT = 16
 """Every section of the constants starts at a multiple of this many bytes."""
 FIELDS = ("version", "header", "tensors", "stages", "stage_inputs", "persistent_bytes", "checksum")
@@ -24,7 +24,7 @@ FIELDS = ("version", "header", "tensors", "stages", "stage_inputs", "persistent_
 
 
 class BlockHeader(NamedTuple):
-    """How the block is run."""
+    """Tiles, stages and scratch of a block."""
 
     tile_height: int = 0
     tile_width: int = 0
@@ -103,7 +103,7 @@ class AddTable(NamedTuple):
 
 
 class OffsetTable(NamedTuple):
-    """The table of OFFSET starts with it."""
+    """Start of the table of OFFSET."""
 
     left_shift: int = 0
     multiplier: int = 0

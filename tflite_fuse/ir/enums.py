@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class StageKind(IntEnum):
-    """What a stage computes."""
+    """Computation of a stage."""
 
     CONV = 1
     DEPTHWISE = 2
@@ -20,80 +20,82 @@ class StageKind(IntEnum):
     GLOBAL_AVERAGE = 7
     FULLY_CONNECTED = 8
     CONCATENATION = 9
-    """Along channels."""
+    """Joins its inputs along channels."""
     SOURCE = 10
-    """Pixels come from a callback."""
+    """Receives its pixels from a callback."""
     LOOKUP = 11
-    """Any function of one value."""
+    """Any function of each value, as a table."""
     MULTIPLY = 12
-    """Of two tensors, value by value; as in ADD and SQUARED_DIFFERENCE, one pixel may go with all of the other."""
+    """Product of two tensors, element by element. Here, in ADD and in SQUARED_DIFFERENCE one tensor may be a single
+    pixel that is combined with each pixel of the other.
+    """
     SQUARED_DIFFERENCE = 13
-    """Of two tensors, value by value."""
+    """Of two tensors, element by element."""
     CHANNELS = 14
-    """Channels of its input in any order, some of them filled with one value."""
+    """Channels of its input in any order, or filled with a constant."""
     SCALE = 15
-    """Every channel times a factor of its own, another one below zero."""
+    """Each channel times its factor; values below zero have another factor."""
     OFFSET = 16
-    """Every channel plus a number of its own."""
+    """Each channel plus its constant."""
     RESIZE = 17
-    """Another number of rows and columns."""
+    """Interpolates or copies pixels to another number of rows and columns."""
     TRANSPOSE_CONV = 18
-    """A window on the input's pixels spread out."""
+    """Transposed convolution: a window over the input's pixels, spread apart."""
     QUANTIZE = 19
     """From float32 to int8."""
     DEQUANTIZE = 20
     """From int8 to float32."""
     MAXIMUM = 21
-    """Of two tensors, byte by byte."""
+    """Larger value of two tensors, element by element."""
     MINIMUM = 22
-    """Of two tensors, byte by byte."""
+    """Smaller value of two tensors, element by element."""
     STATE = 23
-    """Behind the pixels of earlier runs, those of this one."""
+    """Pixels of earlier runs, followed by those of this run."""
     REAL_PAIR = 24
-    """Two tensors as float32, an operation on them value by value, and back to int8."""
+    """An operation on two tensors in float32, element by element, requantized to int8."""
     SPACE_TO_DEPTH = 25
-    """Squares of pixels, row by row, as the channels of one pixel; or one pixel of each of several planes."""
+    """Makes squares of pixels, row by row, the channels of one pixel; or one pixel of each of several planes."""
     DEPTH_TO_SPACE = 26
-    """Back."""
+    """Inverse of SPACE_TO_DEPTH, of squares."""
     SOFTMAX = 27
-    """Shares of one of all channels of a pixel."""
+    """Softmax over the channels of each pixel."""
     LSTM = 28
-    """Long short-term memory: pixels are steps in time. Its second input is its memory, see PERSISTENT."""
+    """Long short-term memory over pixels as time steps. Its second input is its memory, see PERSISTENT."""
     CONV_SUMS = 29
-    """A convolution's sums of products, before bias and zero point: int32, little-endian, as four channels each. Only
-    devices of a split have it, as the next one.
+    """Sums of products of a convolution, without bias and zero point: each an int32, little-endian, in four channels.
+    Only devices of a split run CONV_SUMS and ADD_SUMS.
     """
     ADD_SUMS = 30
-    """Of two tensors of such sums their sums; with a table as CONV has it, those as int8, a channel for four."""
+    """Adds two tensors of CONV_SUMS; with a table as that of CONV, requantizes each sum to one int8 channel."""
     GLOBAL_MAX = 31
-    """The largest value of each channel over all pixels, at its one pixel."""
+    """Largest value of each channel over all pixels; the output has one pixel."""
     CHANNEL_MAX = 32
-    """The largest value of each pixel, as its one channel."""
+    """Largest value of each pixel; the output has one channel."""
     FLOAT_CONV = 33
-    """From here on of float32 tensors, in single precision and in the order of TFLM's reference kernels."""
+    """First of the kinds on float32 tensors: in single precision and in the order of TFLM's reference kernels."""
     FLOAT_DEPTHWISE = 34
     FLOAT_FULLY_CONNECTED = 35
     FLOAT_AVERAGE_POOL = 36
     FLOAT_MAX_POOL = 37
     FLOAT_GLOBAL_AVERAGE = 38
     FLOAT_PAIR = 39
-    """Of two tensors, value by value; one pixel may go with all of the other."""
+    """An operation on two tensors, element by element; one may be a single pixel for all of the other."""
     FLOAT_BY_CHANNEL = 40
-    """The same of a tensor and a constant for each channel."""
+    """An operation on a tensor and a constant for each channel."""
     FLOAT_CURVE = 41
-    """A function of one value."""
+    """A function of each value."""
     FLOAT_LIBRARY_CURVE = 42
-    """The same of the C library's functions."""
+    """A function of each value that calls the C library."""
     FLOAT_SOFTMAX = 43
-    """Shares of one of all channels of a pixel, by the C library's exponentials."""
+    """Softmax over the channels of each pixel, with the C library's exponentials."""
     FLOAT_RESIZE = 44
-    """Another number of rows and columns."""
+    """Interpolates or copies pixels to another number of rows and columns."""
     FLOAT_GLOBAL_REDUCE = 45
-    """Of each channel over all pixels, at its one pixel: a sum, an average or an extreme."""
+    """Sum, average or extreme of each channel over all pixels; the output has one pixel."""
     FLOAT_CHANNEL_REDUCE = 46
-    """The same of each pixel over its channels, as its one channel."""
+    """Sum, average or extreme of the channels of each pixel; the output has one channel."""
     FLOAT_TRANSPOSE_CONV = 47
-    """A window on the input's pixels spread out."""
+    """Transposed convolution: a window over the input's pixels, spread apart."""
 
 
 class Storage(IntEnum):
@@ -104,21 +106,21 @@ class Storage(IntEnum):
     INPUT = 1
     """A whole tensor in the arena, read only."""
     OUTPUT = 2
-    """A whole tensor in the arena, written by the block (and perhaps read again inside)."""
+    """A whole tensor in the arena, written by the block, which may also read it."""
     EXTERNAL = 3
     """A whole tensor outside the arena (pointer given at run time), read only."""
     PERSISTENT = 4
-    """What a STATE stage writes: a ring of pixels in memory that outlives the run. At `offset` lies a uint32 that says
-    where in the ring pixel (0, 0) is: 0 in a ring that was never used, 0xffffffff in one that was reset, 0xfffffffe
-    in one that was filled, from slot 0 on, and no step has ended well, else one more than the slot. Behind it lie
-    `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest ones of the run before,
-    which it does not read, and changes the number when all else is done: a run that fails leaves the state as it
-    was. A block with a state runs in one tile.
-    One that no stage writes is the memory of an LSTM stage: a pixel of two halves, each of three channels for one
-    of the output's and of even size, behind a uint32 that every run changes that ends well. In each half first the
-    cell states, int16, then the last outputs, int8, less their zero point modulo 256; so zeros are what a reset
-    leaves. A run copies the second half, what the last one left, to the first, changes that step by step, and
-    copies it back when all else is done.
+    """Output of a STATE stage: a ring of pixels in memory that outlives the run. At `offset` lies a uint32 that gives
+    the slot of pixel (0, 0) in the ring: 0 in a ring that was never used, 0xffffffff in one that was reset,
+    0xfffffffe in one that was filled, from slot 0 on, and no step has ended well, else one more than the slot.
+    Behind it lie `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest ones of the
+    run before, which it does not read, and changes the number when all else is done: a run that fails leaves the
+    state as it was. A block with a state runs in one tile.
+    A PERSISTENT tensor that no stage writes is the memory of an LSTM stage: a pixel of two halves, each of three
+    channels for one of the output's and of even size, behind a uint32 that every run changes that ends well. In
+    each half first the cell states, int16, then the last outputs, int8, less their zero point modulo 256; so zeros
+    are what a reset leaves. A run copies the second half, what the last one left, to the first, changes that step
+    by step, and copies it back when all else is done.
     """
 
 
@@ -130,7 +132,7 @@ class ElementType(IntEnum):
     EXTERNAL tensor is never written: its bytes are read as int8, by LOOKUPs whose tables are turned by 128.
     FLOAT32 is what QUANTIZE and FLOAT stages read, and DEQUANTIZE and FLOAT stages write; PAD and CONCATENATION write
     the type they read. Elements take four bytes; a FLOAT stage needs them at multiples of 4, the others at any address.
-    The others are refused until something fills them.
+    INT16 and INT32 are refused: no stage uses them yet.
     """
 
     INT8 = 0

@@ -18,23 +18,23 @@
 
 /* Numbers of the format itself. Like Limits no file has such a table: the defaults are what it is for. */
 enum {
-  /* What the encoder writes. */
+  /* Version that the encoder writes. */
   TFLITE_FUSE_VERSION = 3,
-  /* The oldest that readers take. */
+  /* Oldest version that readers accept. */
   TFLITE_FUSE_OLDEST_VERSION = 1,
-  /* The oldest that has a checksum; all before have none. */
+  /* First version with a checksum. */
   TFLITE_FUSE_CHECKED_VERSION = 3,
-  /* Offsets and indices that point nowhere. */
+  /* Value of an offset or index that is left out. */
   TFLITE_FUSE_NONE = -1,
   /* Every section of the constants starts at a multiple of this many bytes. */
   TFLITE_FUSE_ALIGNMENT = 16
 };
 
-/* How large the parts of a block may be: what 8, 16 and 32 bits hold, and what the device's kernels make room for. */
+/* Largest parts of a block: limits of 8, 16 and 32 bits and of the device's kernels. */
 enum {
   TFLITE_FUSE_MAX_STAGES = 255,
   TFLITE_FUSE_MAX_TENSORS = 255,
-  /* Largest number of an operand; a stage has as many inputs at most. */
+  /* Largest number of an operand, and most inputs of a stage. */
   TFLITE_FUSE_MAX_OPERAND = 255,
   TFLITE_FUSE_MAX_CHUNK = 255,
   /* Most rows and columns of a tensor or tile. */
@@ -49,22 +49,21 @@ enum {
   TFLITE_FUSE_MAX_AVERAGED = 8388608,
   /* Largest tensor, constants and scratch. */
   TFLITE_FUSE_MAX_BYTES = 2147483647,
-  /* Most bits ADD shifts its operands left by: nine bits shifted left by this, twice, fit int32. */
+  /* Largest left shift of ADD's operands: the sum of two values of nine bits, shifted by this, fits int32. */
   TFLITE_FUSE_MAX_ADD_SHIFT = 20,
-  /* Bits that ADD shifts the sum of its operands' multiples right by. */
+  /* Right shift of the sum of ADD's scaled operands. */
   TFLITE_FUSE_ADD_BITS = 21,
-  /* Most bits a PACKED_DOWN table shifts down by, less one. */
+  /* Largest right shift of a PACKED_DOWN table, less one. */
   TFLITE_FUSE_MAX_DOWN_SHIFT = 22,
-  /* Most taps the packed convolution looks at where they lie. */
+  /* Most taps of a window that the packed convolution reads in place. */
   TFLITE_FUSE_MAX_LISTED_TAPS = 32,
-  /* Most values of a window it copies, ... */
+  /* Most values of a window that the packed convolution copies. */
   TFLITE_FUSE_MAX_PATCH_VALUES = 160,
-  /* ... and of a row of several taps of it. */
+  /* Most values of a row of several taps that the packed convolution copies. */
   TFLITE_FUSE_MAX_ROW_VALUES = 64,
   /* Neighbouring pixels the packed depthwise convolution computes together. */
   TFLITE_FUSE_DEPTHWISE_PIXELS = 4,
-  /* A window of one output pixel that needs more pixel pointers than this keeps them in scratch. The others live on the
-   * C stack: 384 bytes on a 32-bit core. */
+  /* Most pixel pointers of a window that are kept on the C stack, 384 bytes on a 32-bit core; more lie in scratch. */
   TFLITE_FUSE_STACK_POINTERS = 96,
   /* Bytes per pointer in scratch, the same on every target: the scratch size is part of the model. */
   TFLITE_FUSE_POINTER_BYTES = 8,
@@ -84,7 +83,7 @@ enum {
   TFLITE_FUSE_FIELD_COUNT = 7
 };
 
-/* What a stage computes. */
+/* Computation of a stage. */
 enum tflite_fuse_kind {
   TFLITE_FUSE_KIND_CONV = 1,
   TFLITE_FUSE_KIND_DEPTHWISE = 2,
@@ -94,79 +93,80 @@ enum tflite_fuse_kind {
   TFLITE_FUSE_KIND_MAX_POOL = 6,
   TFLITE_FUSE_KIND_GLOBAL_AVERAGE = 7,
   TFLITE_FUSE_KIND_FULLY_CONNECTED = 8,
-  /* Along channels. */
+  /* Joins its inputs along channels. */
   TFLITE_FUSE_KIND_CONCATENATION = 9,
-  /* Pixels come from a callback. */
+  /* Receives its pixels from a callback. */
   TFLITE_FUSE_KIND_SOURCE = 10,
-  /* Any function of one value. */
+  /* Any function of each value, as a table. */
   TFLITE_FUSE_KIND_LOOKUP = 11,
-  /* Of two tensors, value by value; as in ADD and SQUARED_DIFFERENCE, one pixel may go with all of the other. */
+  /* Product of two tensors, element by element. Here, in ADD and in SQUARED_DIFFERENCE one tensor may be a single
+   * pixel that is combined with each pixel of the other. */
   TFLITE_FUSE_KIND_MULTIPLY = 12,
-  /* Of two tensors, value by value. */
+  /* Of two tensors, element by element. */
   TFLITE_FUSE_KIND_SQUARED_DIFFERENCE = 13,
-  /* Channels of its input in any order, some of them filled with one value. */
+  /* Channels of its input in any order, or filled with a constant. */
   TFLITE_FUSE_KIND_CHANNELS = 14,
-  /* Every channel times a factor of its own, another one below zero. */
+  /* Each channel times its factor; values below zero have another factor. */
   TFLITE_FUSE_KIND_SCALE = 15,
-  /* Every channel plus a number of its own. */
+  /* Each channel plus its constant. */
   TFLITE_FUSE_KIND_OFFSET = 16,
-  /* Another number of rows and columns. */
+  /* Interpolates or copies pixels to another number of rows and columns. */
   TFLITE_FUSE_KIND_RESIZE = 17,
-  /* A window on the input's pixels spread out. */
+  /* Transposed convolution: a window over the input's pixels, spread apart. */
   TFLITE_FUSE_KIND_TRANSPOSE_CONV = 18,
   /* From float32 to int8. */
   TFLITE_FUSE_KIND_QUANTIZE = 19,
   /* From int8 to float32. */
   TFLITE_FUSE_KIND_DEQUANTIZE = 20,
-  /* Of two tensors, byte by byte. */
+  /* Larger value of two tensors, element by element. */
   TFLITE_FUSE_KIND_MAXIMUM = 21,
-  /* Of two tensors, byte by byte. */
+  /* Smaller value of two tensors, element by element. */
   TFLITE_FUSE_KIND_MINIMUM = 22,
-  /* Behind the pixels of earlier runs, those of this one. */
+  /* Pixels of earlier runs, followed by those of this run. */
   TFLITE_FUSE_KIND_STATE = 23,
-  /* Two tensors as float32, an operation on them value by value, and back to int8. */
+  /* An operation on two tensors in float32, element by element, requantized to int8. */
   TFLITE_FUSE_KIND_REAL_PAIR = 24,
-  /* Squares of pixels, row by row, as the channels of one pixel; or one pixel of each of several planes. */
+  /* Makes squares of pixels, row by row, the channels of one pixel; or one pixel of each of several planes. */
   TFLITE_FUSE_KIND_SPACE_TO_DEPTH = 25,
-  /* Back. */
+  /* Inverse of SPACE_TO_DEPTH, of squares. */
   TFLITE_FUSE_KIND_DEPTH_TO_SPACE = 26,
-  /* Shares of one of all channels of a pixel. */
+  /* Softmax over the channels of each pixel. */
   TFLITE_FUSE_KIND_SOFTMAX = 27,
-  /* Long short-term memory: pixels are steps in time. Its second input is its memory, see PERSISTENT. */
+  /* Long short-term memory over pixels as time steps. Its second input is its memory, see PERSISTENT. */
   TFLITE_FUSE_KIND_LSTM = 28,
-  /* A convolution's sums of products, before bias and zero point: int32, little-endian, as four channels each. Only
-   * devices of a split have it, as the next one. */
+  /* Sums of products of a convolution, without bias and zero point: each an int32, little-endian, in four channels.
+   * Only devices of a split run CONV_SUMS and ADD_SUMS. */
   TFLITE_FUSE_KIND_CONV_SUMS = 29,
-  /* Of two tensors of such sums their sums; with a table as CONV has it, those as int8, a channel for four. */
+  /* Adds two tensors of CONV_SUMS; with a table as that of CONV, requantizes each sum to one int8 channel. */
   TFLITE_FUSE_KIND_ADD_SUMS = 30,
-  /* The largest value of each channel over all pixels, at its one pixel. */
+  /* Largest value of each channel over all pixels; the output has one pixel. */
   TFLITE_FUSE_KIND_GLOBAL_MAX = 31,
-  /* The largest value of each pixel, as its one channel. */
+  /* Largest value of each pixel; the output has one channel. */
   TFLITE_FUSE_KIND_CHANNEL_MAX = 32,
-  /* From here on of float32 tensors, in single precision and in the order of TFLM's reference kernels. */
+  /* First of the kinds on float32 tensors: in single precision and in the order of TFLM's reference kernels. */
   TFLITE_FUSE_KIND_FLOAT_CONV = 33,
   TFLITE_FUSE_KIND_FLOAT_DEPTHWISE = 34,
   TFLITE_FUSE_KIND_FLOAT_FULLY_CONNECTED = 35,
   TFLITE_FUSE_KIND_FLOAT_AVERAGE_POOL = 36,
   TFLITE_FUSE_KIND_FLOAT_MAX_POOL = 37,
   TFLITE_FUSE_KIND_FLOAT_GLOBAL_AVERAGE = 38,
-  /* Of two tensors, value by value; one pixel may go with all of the other. */
+  /* An operation on two tensors, element by element; one may be a single pixel for all of the other. */
   TFLITE_FUSE_KIND_FLOAT_PAIR = 39,
-  /* The same of a tensor and a constant for each channel. */
+  /* An operation on a tensor and a constant for each channel. */
   TFLITE_FUSE_KIND_FLOAT_BY_CHANNEL = 40,
-  /* A function of one value. */
+  /* A function of each value. */
   TFLITE_FUSE_KIND_FLOAT_CURVE = 41,
-  /* The same of the C library's functions. */
+  /* A function of each value that calls the C library. */
   TFLITE_FUSE_KIND_FLOAT_LIBRARY_CURVE = 42,
-  /* Shares of one of all channels of a pixel, by the C library's exponentials. */
+  /* Softmax over the channels of each pixel, with the C library's exponentials. */
   TFLITE_FUSE_KIND_FLOAT_SOFTMAX = 43,
-  /* Another number of rows and columns. */
+  /* Interpolates or copies pixels to another number of rows and columns. */
   TFLITE_FUSE_KIND_FLOAT_RESIZE = 44,
-  /* Of each channel over all pixels, at its one pixel: a sum, an average or an extreme. */
+  /* Sum, average or extreme of each channel over all pixels; the output has one pixel. */
   TFLITE_FUSE_KIND_FLOAT_GLOBAL_REDUCE = 45,
-  /* The same of each pixel over its channels, as its one channel. */
+  /* Sum, average or extreme of the channels of each pixel; the output has one channel. */
   TFLITE_FUSE_KIND_FLOAT_CHANNEL_REDUCE = 46,
-  /* A window on the input's pixels spread out. */
+  /* Transposed convolution: a window over the input's pixels, spread apart. */
   TFLITE_FUSE_KIND_FLOAT_TRANSPOSE_CONV = 47
 };
 
@@ -176,21 +176,21 @@ enum tflite_fuse_storage {
   TFLITE_FUSE_STORAGE_SCRATCH = 0,
   /* A whole tensor in the arena, read only. */
   TFLITE_FUSE_STORAGE_INPUT = 1,
-  /* A whole tensor in the arena, written by the block (and perhaps read again inside). */
+  /* A whole tensor in the arena, written by the block, which may also read it. */
   TFLITE_FUSE_STORAGE_OUTPUT = 2,
   /* A whole tensor outside the arena (pointer given at run time), read only. */
   TFLITE_FUSE_STORAGE_EXTERNAL = 3,
-  /* What a STATE stage writes: a ring of pixels in memory that outlives the run. At `offset` lies a uint32 that says
-   * where in the ring pixel (0, 0) is: 0 in a ring that was never used, 0xffffffff in one that was reset, 0xfffffffe
-   * in one that was filled, from slot 0 on, and no step has ended well, else one more than the slot. Behind it lie
-   * `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest ones of the run before,
-   * which it does not read, and changes the number when all else is done: a run that fails leaves the state as it
-   * was. A block with a state runs in one tile.
-   * One that no stage writes is the memory of an LSTM stage: a pixel of two halves, each of three channels for one
-   * of the output's and of even size, behind a uint32 that every run changes that ends well. In each half first the
-   * cell states, int16, then the last outputs, int8, less their zero point modulo 256; so zeros are what a reset
-   * leaves. A run copies the second half, what the last one left, to the first, changes that step by step, and
-   * copies it back when all else is done. */
+  /* Output of a STATE stage: a ring of pixels in memory that outlives the run. At `offset` lies a uint32 that gives
+   * the slot of pixel (0, 0) in the ring: 0 in a ring that was never used, 0xffffffff in one that was reset,
+   * 0xfffffffe in one that was filled, from slot 0 on, and no step has ended well, else one more than the slot.
+   * Behind it lie `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest ones of the
+   * run before, which it does not read, and changes the number when all else is done: a run that fails leaves the
+   * state as it was. A block with a state runs in one tile.
+   * A PERSISTENT tensor that no stage writes is the memory of an LSTM stage: a pixel of two halves, each of three
+   * channels for one of the output's and of even size, behind a uint32 that every run changes that ends well. In
+   * each half first the cell states, int16, then the last outputs, int8, less their zero point modulo 256; so zeros
+   * are what a reset leaves. A run copies the second half, what the last one left, to the first, changes that step
+   * by step, and copies it back when all else is done. */
   TFLITE_FUSE_STORAGE_PERSISTENT = 4
 };
 
@@ -221,7 +221,7 @@ enum tflite_fuse_layout {
   TFLITE_FUSE_LAYOUT_PAIRED_DOWN = 5
 };
 
-/* How the block is run. */
+/* Tiles, stages and scratch of a block. */
 typedef struct tflite_fuse_header {
   int32_t tile_height;
   int32_t tile_width;
@@ -320,7 +320,7 @@ typedef struct tflite_fuse_addition {
 
 TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_addition) == 28, "read in place");
 
-/* The table of OFFSET starts with it. */
+/* Start of the table of OFFSET. */
 typedef struct tflite_fuse_offset_table {
   int32_t left_shift;
   int32_t multiplier;
