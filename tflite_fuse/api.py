@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tflite_fuse.converting.convert import Converted as Converted
+from tflite_fuse.converting.convert import convert as convert
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.emit.in_model import with_plans
 from tflite_fuse.errors import TfliteFuseError, UsageError

@@ -72,9 +72,11 @@ class UsageError(TfliteFuseError):
 LIBRARIES = {
     "dask": ("distributed>=2023.10",),
     "litert": ("ai-edge-litert>=2.0.2",),
+    "onnx": ("onnx2tf>=1.29.24", "ai-edge-quantizer>=0.4.1"),
     "ray": ("ray>=2.40",),
     "report": ("jinja2>=3.1", "matplotlib>=3.8"),
     "serial": ("pyserial>=3.5",),
+    "torch": ("litert-torch>=0.10",),
     "verify": ("tflite-micro==0.dev20261023182759", "ai-edge-litert>=2.0.2"),
 }
 """Packages of each extra in ``setup.cfg`` that a message names."""

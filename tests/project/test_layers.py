@@ -33,6 +33,7 @@ ORDER = (
     "check",
     "runtime",
     "litert",
+    "converting",
     "report",
     "rewriting",
     "split",

@@ -23,8 +23,9 @@ from tflite_fuse.commands.arguments import (
 )
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
+from tflite_fuse.converting.convert import CONVERTERS
 from tflite_fuse.errors import LimitError, UsageError
-from tflite_fuse.files import require_apart, require_writable
+from tflite_fuse.files import require_apart, require_writable, write_atomically
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import RewriteOptions
 from tflite_fuse.pipelines.flat import report_metrics
@@ -36,7 +37,10 @@ from tflite_fuse.report.tables import report_table
 @answers_errors
 @with_options("rewrite", Goal, RewriteOptions)
 def rewrite(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="The .tflite file to rewrite.", show_default=False)],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="IN", help="The .tflite to rewrite; an .onnx or .pt2 is converted.", show_default=False),
+    ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the result.", show_default=False)],
     board: BoardName = None,
     reserve: Reserve = None,
@@ -44,6 +48,23 @@ def rewrite(
         bool,
         typer.Option("--no-fuse", rich_help_panel="Blocks", help="Only reorder and plan: no custom operator."),
     ] = False,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel="Conversion",
+            help="Quantize an .onnx or .pt2 to int8: an .npz of float samples, an array per input.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--converted",
+            rich_help_panel="Conversion",
+            help="Also write the .tflite the converter made, which verify and report compare with.",
+            show_default=False,
+        ),
+    ] = None,
     metrics: MetricsFile = None,
     as_json: JsonFlag = False,
     force: Annotated[bool, typer.Option("--force", help="Allow OUT to be IN.")] = False,
@@ -58,9 +79,12 @@ def rewrite(
     refuse_dash(out)
     if not force and _same_file(source, out):
         raise UsageError(f"{out}: is the input itself; give another path, or --force to replace it")
-    require_apart((out, metrics))
-    require_apart((metrics,), (source, config))
+    require_apart((out, metrics, keep))
+    require_apart((metrics, keep), (source, config, calibrate))
     require_writable(metrics)
+    require_writable(keep)
+    if source.suffix.lower() not in CONVERTERS and (calibrate or keep):
+        raise UsageError(f"{source}: is not converted, which --calibrate and --converted are for")
     chosen = None if board is None else find_board(board)
     options |= _room(chosen, reserve, options.get("max_ram"))
     options["goal"] = goal_of(options)
@@ -69,7 +93,11 @@ def rewrite(
     if chosen is not None and options["target"] == "generic":
         options["target"] = chosen.target.value
     with Status("rewriting", as_json) as progress:
-        result = tflite_fuse.rewrite(source, **options, advise=True, progress=progress)
+        converted = tflite_fuse.convert(source, calibrate) if source.suffix.lower() in CONVERTERS else None
+        if converted is not None and keep is not None:
+            write_atomically(converted.model, keep)
+        given = source if converted is None else converted.model
+        result = tflite_fuse.rewrite(given, **options, advise=True, progress=progress)
         if chosen is not None and len(result.model) > chosen.flash_bytes:
             raise LimitError(
                 f"the model takes {len(result.model):,} bytes, {board} has {chosen.flash_bytes:,} of flash",
@@ -80,10 +108,13 @@ def rewrite(
     write_json(report_metrics(result.report), metrics)
     time = None if chosen is None else _time(chosen, result.report)
     if as_json:
-        print_json(result.report.to_json() | ({} if time is None else {"time": time.to_json()}))
+        made = {} if converted is None else {"converted": list(converted.steps)}
+        print_json(result.report.to_json() | made | ({} if time is None else {"time": time.to_json()}))
         return
     kept = None if chosen is None else reserved(chosen, reserve)
     fit = fit_sentence(result.report.after.arena_bytes, result.report.after.file_bytes, chosen, kept)
+    if converted is not None:
+        say(f"{source}: {'; '.join(converted.steps)}")
     for line in headline(result.report, str(out), fit if time is None else f"{fit}; one inference takes {time}"):
         say(line)
     if verbose:

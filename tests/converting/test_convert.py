@@ -1,0 +1,152 @@
+"""Models of other frameworks: stand-ins of the converters, called by the interface that their documentation has."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflite_fuse
+from scripts.zoo import ModelBuilder
+from scripts.zoo.float_twin import float_twin
+from tests.test_cli import run, validate
+from tflite_fuse.errors import ModelError, RuntimeUnavailableError, UsageError
+from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.model.schema import SignatureDef, TensorMap
+
+ONNX2TF = """
+from pathlib import Path
+import numpy as np
+
+def convert(input_onnx_file_path, output_folder_path, verbosity):
+    pictures = np.load("calibration_image_sample_data_20x128x128x3_float32.npy")
+    assert pictures.shape == (20, 128, 128, 3) and pictures.dtype == np.float32
+    data = Path(input_onnx_file_path).read_bytes()
+    if data.startswith(b"strange"):
+        print("ERROR: onnx_op_name: first/Gemm")
+        print("ERROR: onnx_op_name: wave/Gemm")
+        raise ValueError("dimensions must be equal")
+    Path(output_folder_path).mkdir()
+    Path(output_folder_path, "model_float16.tflite").write_bytes(b"")
+    Path(output_folder_path, "model_float32.tflite").write_bytes(data)
+"""
+"""A model in disguise is the ONNX file."""
+
+QUANTIZER = """
+from pathlib import Path
+import numpy as np
+
+class Quantizer:
+    def __init__(self, source, recipe):
+        assert recipe == "static_wi8_ai8" and Path(source).is_file()
+
+    def calibrate(self, samples):
+        (self.signature, fed), = samples.items()
+        np.savez(Path(__file__).with_name("fed.npz"), **{name: [each[name] for each in fed] for name in fed[0]})
+        return self.signature
+
+    def quantize(self, calibrated):
+        assert calibrated == self.signature
+        return self
+
+    def export_model(self, target, overwrite):
+        Path(target).write_bytes(Path(__file__).with_name("int8.tflite").read_bytes())
+"""
+
+
+@pytest.fixture
+def converters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of stand-ins, on the path of this process and its children, with an ONNX file in it."""
+    folder = tmp_path / "packages"
+    (folder / "ai_edge_quantizer").mkdir(parents=True)
+    (folder / "onnx2tf.py").write_text(ONNX2TF)
+    (folder / "ai_edge_quantizer" / "__init__.py").write_text("")
+    (folder / "ai_edge_quantizer" / "recipe.py").write_text("static_wi8_ai8 = lambda: 'static_wi8_ai8'")
+    (folder / "ai_edge_quantizer" / "quantizer.py").write_text(QUANTIZER)
+    b = ModelBuilder(seed=0)
+    int8 = b.build([b.conv(b.input((1, 12, 10, 3)), 4)])
+    named = replace(float_twin(int8))
+    inputs, outputs = TensorMap("x", named.main.inputs[0]), TensorMap("y", named.main.outputs[0])
+    named = replace(named, signature_defs=(SignatureDef((inputs,), (outputs,), "serving_default"),))
+    (folder / "ai_edge_quantizer" / "int8.tflite").write_bytes(serialize_model(int8))
+    (folder / "model.onnx").write_bytes(serialize_model(named))
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    return folder
+
+
+def test_the_command_converts_quantizes_and_rewrites(converters: Path, tmp_path: Path) -> None:
+    samples, out, between = tmp_path / "samples.npz", tmp_path / "small.tflite", tmp_path / "int8.tflite"
+    pictures = np.random.default_rng(0).normal(size=(5, 3, 12, 10)).astype(np.float32)
+    np.savez(samples, any_name=pictures)
+    source = converters / "model.onnx"
+    done = run("rewrite", source, out, "--calibrate", samples, "--converted", between, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    validate(report, "report")
+    assert report["converted"] == [
+        "converted by onnx2tf",
+        "quantized to int8 by ai-edge-quantizer, calibrated on 5 samples",
+        "input x is 1 x 12 x 10 x 3",
+    ]
+    with np.load(converters / "ai_edge_quantizer" / "fed.npz") as fed:
+        assert np.array_equal(fed["x"][:, 0], pictures.transpose(0, 2, 3, 1))
+    assert between.read_bytes() == (converters / "ai_edge_quantizer" / "int8.tflite").read_bytes()
+    assert tflite_fuse.verify(between, out, inputs=2).bit_exact
+    assert run("rewrite", source, out).stdout.startswith(
+        f"{source}: converted by onnx2tf; input x is 1 x 12 x 10 x 3\n"
+    )
+
+
+def test_samples_may_have_channels_last_and_one_name_of_several_inputs_may_not_be_missing(
+    converters: Path, tmp_path: Path
+) -> None:
+    samples = tmp_path / "samples.npz"
+    np.savez(samples, x=np.zeros((2, 12, 10, 3)))
+    assert load_model(tflite_fuse.convert(converters / "model.onnx", samples).model).main.operators
+    np.savez(samples, x=np.zeros((2, 12, 10, 3)), other=np.zeros(2))
+    with pytest.raises(UsageError, match=r"samples\.npz: holds x, other, and the model's inputs are x"):
+        tflite_fuse.convert(converters / "model.onnx", samples)
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 12, 11), (3, 12, 10), (5, 12, 3, 10)])
+def test_samples_of_another_shape_are_one_sentence(converters: Path, tmp_path: Path, shape: tuple[int, ...]) -> None:
+    np.savez(tmp_path / "samples.npz", x=np.zeros(shape))
+    done = run("rewrite", converters / "model.onnx", tmp_path / "out.tflite", "--calibrate", tmp_path / "samples.npz")
+    found = " x ".join(map(str, shape))
+    said = f"x is {found}, and calibration takes samples of 3 x 12 x 10 or 12 x 10 x 3 behind each other"
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "out.tflite").exists()
+
+
+def test_a_converter_that_fails_says_at_which_operator(converters: Path, tmp_path: Path) -> None:
+    strange = tmp_path / "strange.onnx"
+    strange.write_bytes(b"strange")
+    said = r"strange\.onnx: onnx2tf cannot convert the operator wave/Gemm \(ValueError: dimensions must be equal\)"
+    with pytest.raises(ModelError, match=said):
+        tflite_fuse.convert(strange)
+    done = run("rewrite", strange, tmp_path / "out.tflite")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("suffix, package, extra", [("onnx", "onnx2tf", "onnx"), ("pt2", "litert-torch", "torch")])
+def test_a_converter_that_is_not_there_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, package: str, extra: str
+) -> None:
+    monkeypatch.setattr("tflite_fuse.converting.convert.find_spec", lambda name: None)
+    path = tmp_path / f"model.{suffix}"
+    path.write_bytes(b"")
+    with pytest.raises(RuntimeUnavailableError, match=rf"needs the converter {package}, extra {extra}: pip install '"):
+        tflite_fuse.convert(path)
+
+
+def test_what_is_no_model_of_others_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"model\.pb: \.onnx and \.pt2 files are converted, others are not"):
+        tflite_fuse.convert(tmp_path / "model.pb")
+    with pytest.raises(UsageError, match=r"no such file"):
+        tflite_fuse.convert(tmp_path / "model.onnx")
+    done = run("rewrite", "in.tflite", tmp_path / "out.tflite", "--calibrate", "samples.npz")
+    assert done.returncode == 2 and "is not converted" in done.stderr

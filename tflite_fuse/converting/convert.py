@@ -1,0 +1,188 @@
+"""From a model of another framework to a .tflite: which converter, its process, and what its failures say."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from tflite_fuse.errors import ModelError, RuntimeUnavailableError, UsageError, how_to_install
+from tflite_fuse.model.file import load_model
+from tflite_fuse.model.schema import Model
+from tflite_fuse.runtime.archives import Array, read_arrays
+
+
+@dataclass(frozen=True)
+class Converter:
+    """A package that makes .tflite files.
+
+    Attributes:
+        extra: of ``setup.cfg``, which installs it.
+        package: its name, as messages say it.
+        module: of this folder, which runs it.
+        least_moved: inputs of at least so many dimensions get their channels last.
+        operator: a pattern of its messages that finds the operator it fails at.
+    """
+
+    extra: str
+    package: str
+    module: str
+    least_moved: int
+    operator: str
+
+
+CONVERTERS = {
+    ".onnx": Converter("onnx", "onnx2tf", "by_onnx2tf", 3, r"onnx_op_name: (\S+)|onnx2tf\.ops\.(\w+)'"),
+    ".pt2": Converter("torch", "litert-torch", "by_litert_torch", 4, r"Lowering not found: ([\w.]+)"),
+}
+"""By the suffix of what they read; .pt2 is what ``torch.export.save`` writes."""
+
+_QUANTIZER = "ai-edge-quantizer"
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*: \S.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A model as a .tflite file.
+
+    Attributes:
+        model: its bytes.
+        steps: what was done, a sentence each.
+    """
+
+    model: bytes
+    steps: tuple[str, ...]
+
+
+def convert(source: str | os.PathLike[str], calibrate: str | os.PathLike[str] | None = None) -> Converted:
+    """Make a .tflite of an ONNX file or a PyTorch exported program, with channels last.
+
+    The converters are packages of others, run with the rights of this process: convert models of people you trust.
+
+    Args:
+        source: an .onnx file, or a .pt2 file with example inputs.
+        calibrate: an .npz of float samples, an array (samples, ...) per input, as the source model takes them or with
+            channels last: the model is quantized to int8 in full; None leaves it float32.
+
+    Raises:
+        UsageError: no converter reads such a file, or the samples are not of the inputs' shapes.
+        RuntimeUnavailableError: the converter is not installed.
+        ModelError: the converter fails, with the operator where it says one.
+    """
+    path = Path(source)
+    converter = CONVERTERS.get(path.suffix.lower())
+    if converter is None:
+        raise UsageError(f"{path}: {' and '.join(CONVERTERS)} files are converted, others are not")
+    if not path.is_file():
+        raise UsageError(f"{path} cannot be read (no such file)")
+    _require(path, converter, converter.package)
+    samples = None if calibrate is None else read_arrays(Path(calibrate))
+    if samples is not None:
+        _require(path, converter, _QUANTIZER)
+    with TemporaryDirectory(prefix="tflite-fuse-") as folder:
+        made = Path(folder, "float.tflite")
+        _run(path, converter.package, converter.module, folder, converter.operator, path.resolve(), made)
+        model, steps = load_model(made.read_bytes(), str(path)), [f"converted by {_versioned(converter.package)}"]
+        if samples is not None:
+            fed = _fitting(model, samples, converter.least_moved, Path(calibrate or ""))
+            np.savez(Path(folder, "samples.npz"), *fed.values())
+            source_file, made, signature = made, Path(folder, "int8.tflite"), (model.signature_defs or ())[0]
+            where = source_file, made, Path(folder, "samples.npz"), signature.signature_key or ""
+            _run(path, _QUANTIZER, "by_quantizer", folder, "", *where, *fed)
+            count = min(map(len, fed.values()))
+            steps.append(f"quantized to int8 by {_versioned(_QUANTIZER)}, calibrated on {count:,} samples")
+        data = made.read_bytes()
+    steps += (f"input {name} is {' x '.join(map(str, shape))}" for name, shape in _inputs(model).items())
+    return Converted(data, tuple(steps))
+
+
+def _require(path: Path, converter: Converter, package: str) -> None:
+    """Raise RuntimeUnavailableError where a package is not installed."""
+    if find_spec(package.replace("-", "_")) is None:
+        how = how_to_install(converter.extra)
+        raise RuntimeUnavailableError(f"{path} needs the converter {package}, extra {converter.extra}: {how}")
+
+
+def _versioned(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return package
+
+
+def _run(path: Path, package: str, module: str, folder: str, operator: str, *arguments: object) -> None:
+    """Run one of the modules beside this file in a process that works in a folder.
+
+    Raises:
+        ModelError: it fails.
+    """
+    script = Path(__file__).with_name(f"{module}.py")
+    quiet = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [sys.executable, str(script), *map(str, arguments)],
+        cwd=folder,
+        env=quiet,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode == 0:
+        return
+    said = done.stdout + done.stderr
+    found = list(re.finditer(operator, said)) if operator else []
+    where = f" the operator {next(filter(None, found[-1].groups()))}" if found else ""
+    raised = _RAISED.findall(said)
+    why = raised[-1] if raised else f"it ended with {done.returncode}"
+    raise ModelError(f"{path}: {package} cannot convert{where or ' it'} ({why})")
+
+
+def _inputs(model: Model) -> Mapping[str, tuple[int, ...]]:
+    """Return shapes by the names of the model's signature."""
+    signatures = model.signature_defs or ()
+    inputs = signatures[0].inputs if signatures else None
+    return {each.name or "": model.main.tensors[each.tensor_index].dims for each in inputs or ()}
+
+
+def _fitting(model: Model, samples: Mapping[str, Array], least_moved: int, path: Path) -> dict[str, Array]:
+    """Return samples as the model takes them, one after the other, by the names of its signature.
+
+    Args:
+        model: as converted, of float32.
+        samples: arrays by name; the name of a single one for a single input is free.
+        least_moved: of so many dimensions an array is channels first, where both ways fit.
+        path: of the samples, for messages.
+
+    Raises:
+        UsageError: the samples are not those of the inputs.
+    """
+    inputs = _inputs(model)
+    if len(inputs) == len(samples) == 1:
+        samples = dict(zip(inputs, samples.values(), strict=True))
+    if samples.keys() != inputs.keys():
+        raise UsageError(f"{path}: holds {', '.join(samples)}, and the model's inputs are {', '.join(inputs)}")
+    return {name: _fitting_one(f"{path}: {name}", samples[name], shape, least_moved) for name, shape in inputs.items()}
+
+
+def _fitting_one(what: str, array: Array, shape: tuple[int, ...], least_moved: int) -> Array:
+    if array.dtype.kind not in "fiub" or not array.size:
+        raise UsageError(f"{what} holds no numbers")
+    if array.ndim == len(shape):
+        ways = [np.moveaxis(array, 1, -1) if array.ndim > 2 else array, array]
+        for way in ways if array.ndim >= least_moved else ways[::-1]:
+            if way.shape[1:] == shape[1:]:
+                return np.asarray(way[:, np.newaxis], np.float32)
+    last = " x ".join(map(str, shape[1:]))
+    first = " x ".join(map(str, (shape[-1], *shape[1:-1])))
+    either = f"{first} or {last}" if len(shape) >= least_moved and first != last else last
+    found = " x ".join(map(str, array.shape))
+    raise UsageError(f"{what} is {found}, and calibration takes samples of {either} behind each other")
