@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +12,6 @@ from tflite_fuse import api
 from tflite_fuse.boards.fit import default_reserve, fitting_boards
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.cost.instructions import Target, prediction_error
-from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import blocks_in, executed_macs, with_plans
@@ -19,6 +19,7 @@ from tflite_fuse.emit.outside import lowerings_for
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.ir.block import StageKind, Storage
 from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.memory.tflm.tail import predict_tail
@@ -27,10 +28,11 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, tensor_of
-from tflite_fuse.passes.fusing.orders import quick_orders
+from tflite_fuse.passes.fusing.orders import orders_at_hand
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
+from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.report.arena_map import ArenaMap, arena_map
 from tflite_fuse.report.inspection import Inspection, OperatorRow
 from tflite_fuse.report.notebook import printable
@@ -39,9 +41,9 @@ from tflite_fuse.rewriting.figures import expected_instructions
 from tflite_fuse.rewriting.guess import validate_any
 from tflite_fuse.rewriting.trades import trades_as_written
 from tflite_fuse.search.from_model import graph_from_model
-from tflite_fuse.search.fusion_front import SearchOptions
-from tflite_fuse.search.narrow_front import NarrowPoint, narrow_overview
+from tflite_fuse.search.fusion_front import fusion_front
 from tflite_fuse.search.schemes import Scheme
+from tflite_fuse.tuning import TUNING
 
 PAGE_SCHEMA = "tflite-fuse/page/1"
 
@@ -245,30 +247,19 @@ def _front(model: Model, core: Target, runtime: str, packed: _Packed) -> list[di
 
 
 def _schemes(model: Model) -> list[dict[str, Any]]:
-    """Return the estimates of each published scheme at its least RAM, if it makes a block."""
+    """Return the least RAM estimated for each published scheme that makes a block of the model."""
     if len(model.main.operators) > MOST_SEARCHED:
         return []
-    published = [scheme for scheme in Scheme if scheme is not Scheme.AUTO]
-    searched = list(map(_searched, published))
-    least: dict[Scheme, NarrowPoint] = {}
-    for ordered in quick_orders(prepared(remove_plan(model))):
-        _, others = narrow_overview(_graph(ordered), _searched(Scheme.AUTO), searched)
-        for scheme, point in zip(published, others, strict=True):
-            if point is not None and (scheme not in least or point.ram_bytes < least[scheme].ram_bytes):
-                least[scheme] = point
-    return [
-        {"scheme": scheme.value, "ram_bytes": point.ram_bytes, "macs": point.work, "blocks": point.blocks}
-        for scheme, point in least.items()
-        if point.blocks
-    ]
-
-
-def _graph(model: Model) -> PricedProgram:
-    return graph_from_model(model, lowerings_for(model, InputMode.RESIDENT))
-
-
-def _searched(scheme: Scheme) -> SearchOptions:
-    return FuseOptions(goal=Goal(least_ram=True), scheme=scheme).search()
+    bare = prepared(remove_plan(model))
+    ordered = orders_at_hand(bare, Reorder(Budget(TUNING.quick_order))).first
+    graph, schemes = graph_from_model(ordered, lowerings_for(ordered, InputMode.RESIDENT)), []
+    for scheme in (each for each in Scheme if each is not Scheme.AUTO):
+        with suppress(LimitError):
+            options = FuseOptions(goal=Goal(least_ram=True), scheme=scheme.value)
+            least = fusion_front(graph, options.search()).points[0]
+            told = {"ram_bytes": least.ram_bytes, "macs": least.work, "blocks": len(least.blocks)}
+            schemes += [{"scheme": scheme.value} | told] if least.blocks else []
+    return schemes
 
 
 def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:

@@ -1,23 +1,23 @@
 """Metrics of a rewrite as flat numbers, for programs that evaluate many models.
 
-``exact`` is a rewrite, proven and not run. ``estimate`` is only a search: blocks begin and end at narrow places of the
-order in the file or of that of least peak; nothing is encoded, placed or written, and no runtime is used.
+``exact`` is a rewrite, proven and not run. ``estimate`` takes the figures from the estimated front in
+multiply-accumulates: no tensor is placed, no file written, no runtime started.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.emit.in_model import block_overlaps, executed_macs
-from tflite_fuse.emit.outside import inputs_to_move, lowerings_for
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.arena import as_it_stands
+from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.checker import why_untouchable
 from tflite_fuse.memory.tflm.head_requests import arena_requests
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, read_plan, remove_plan
@@ -27,7 +27,8 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
-from tflite_fuse.passes.fusing.orders import quick_orders
+from tflite_fuse.passes.fusing.fuse import Fuse
+from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions, MetricsOptions
@@ -35,8 +36,7 @@ from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.pipelines.flat import report_metrics, shortfalls
 from tflite_fuse.rewriting.figures import expected_instructions
 from tflite_fuse.rewriting.rewrite import rewrite_model
-from tflite_fuse.search.from_model import graph_from_model
-from tflite_fuse.search.narrow_front import NarrowPoint, narrow_front, unbeaten
+from tflite_fuse.search.front import Point
 from tflite_fuse.search.schemes import Scheme
 from tflite_fuse.units import round_up
 
@@ -99,12 +99,12 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
     changed = Int8Borders().run(changed).model if options.int8_io else changed
     changed = prepared(changed, states=options.scheme is Scheme.AUTO)
     options = replace(options, cost=WorkUnit.MACS)
-    points, kept = ((), 0) if why_untouchable(model) else _points(changed, options)
-    chosen = _chosen(points, options.wanted, macs)
+    start, kept = (None, 0) if why_untouchable(model) else _start(changed, options, model)
+    chosen = None if start is None else _chosen(start, options.wanted)
     used, loading, tail, blocks, fused, executed = before.total, before.while_loading, before.tail, 0, 0, macs
     if chosen is not None and (chosen.ram_bytes < used or chosen.work < executed):
         used, tail, executed = min(used, chosen.ram_bytes), chosen.tail_bytes, chosen.work
-        blocks, fused = chosen.blocks, chosen.operators
+        blocks, fused = len(chosen.blocks), _fused(chosen)
         loading = min(loading, _loading(changed, chosen))
     factor = round(executed / macs, 6) if macs else 1.0
     left = sum(executed_macs(changed))  # constant channels are gone already
@@ -136,42 +136,43 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
     return numbers | shortfalls(numbers, options.wanted, options.max_flash, factor, kept) | {"exact": 0.0}
 
 
-def _points(model: Model, options: FuseOptions) -> tuple[tuple[NarrowPoint, ...], int]:
-    """Return the front, and the bytes of inputs that should leave the arena and cannot."""
+def _start(model: Model, options: FuseOptions, given: Model) -> tuple[Start | None, int]:
+    """Return the estimated front, and the bytes of inputs that should leave the arena and cannot."""
+    kept_inside = 0 if options.input_mode is InputMode.RESIDENT else _kept_inside(model)
     if "fuse" not in options.passes:
-        return (), 0
-    orders = quick_orders(model, options.tuning) if "reorder" in options.passes else (remove_plan(model),)
+        return None, 0
     for mode in dict.fromkeys((InputMode(options.input_mode), InputMode.RESIDENT)):
-        found: list[NarrowPoint] = []
-        for ordered in orders:
-            with suppress(LimitError):
-                lowered = lowerings_for(ordered, mode)
-                moved = inputs_to_move(ordered, mode, lowered)[0]
-                searched = replace(options, input_mode=mode).search(moved)
-                found += narrow_front(graph_from_model(ordered, lowered), searched)
-        if found:
-            return unbeaten(found), 0 if mode is options.input_mode else _kept_inside(model)
-    return (), 0 if options.input_mode is InputMode.RESIDENT else _kept_inside(model)
+        with suppress(LimitError):
+            budget = Budget(options.tuning.quick_order)
+            start = Fuse(replace(options, input_mode=mode), budget, given=given).start(model)
+            return start, 0 if mode is options.input_mode else kept_inside
+    return None, kept_inside
 
 
-def _chosen(points: Sequence[NarrowPoint], goal: Goal, macs: int) -> NarrowPoint | None:
-    """Return the point that a rewrite would select, or the nearest one."""
-    limit = goal.compute_limit
-    allowed = [point for point in points if limit is None or point.work <= limit * macs] or list(points[-1:])
+def _chosen(start: Start, goal: Goal) -> Point:
+    """Return the point that a rewrite would place first, or the nearest to the goal."""
+    limit, points = goal.compute_limit, start.front.points
+    allowed = [point for point in points if limit is None or point.work <= limit * start.site.own_macs]
+    allowed = allowed or list(points[-1:])
     if goal.max_ram is not None:
         allowed = [point for point in allowed if point.ram_bytes <= goal.max_ram][-1:] or allowed
-    return allowed[0] if allowed else None
+    return allowed[0]
 
 
-def _loading(model: Model, chosen: NarrowPoint) -> int:
+def _loading(model: Model, chosen: Point) -> int:
     """Return the approximate bytes for loading on Arm: blocks have scratch and one constant, and no inner tensors."""
-    left = len(model.main.operators) - chosen.operators
+    blocks, fused = len(chosen.blocks), _fused(chosen)
+    left = len(model.main.operators) - fused
     outside = sum(bool(model.buffers[tensor.buffer].data) for tensor in model.main.tensors) * left
     program = program_of(model)
-    buffers = len(arena_requests(program).buffers) - chosen.operators + 2 * chosen.blocks
-    tensors = buffers + chosen.blocks + outside // max(len(model.main.operators), 1)
+    buffers = len(arena_requests(program).buffers) - fused + 2 * blocks
+    tensors = buffers + blocks + outside // max(len(model.main.operators), 1)
     taken = max(planning_bytes(ARM, 1, tensors, 0, buffers), _PREPARED_BYTES)
     return taken + round_up(chosen.tail_bytes - predict_tail(program).edges, ALIGNMENT)
+
+
+def _fused(point: Point) -> int:
+    return sum(len(block.operators) for block in point.blocks)
 
 
 def _kept_inside(model: Model) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tflite_fuse.ir.program import program_of
-from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.by_branch import other_orders
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import replace_operators
@@ -66,17 +65,6 @@ def orders_at_hand(model: Model, reorder: Reorder | None, tuning: Tuning = TUNIN
     models = [_with_parts_together(each, _parts(lowered)) for each in (least.model, bare, *moved)]
     first, *others = {each.main.operators: each for each in models}.values()
     return Orders(first, tuple(others), least.notes, lowered if first.main.operators == operators else None)
-
-
-def quick_orders(model: Model, tuning: Tuning = TUNING) -> tuple[Model, ...]:
-    """Return a model in its own order, and in one of less peak if a short search finds one; without an offline plan.
-
-    Raises: as ``orders_at_hand``.
-    """
-    bare = remove_plan(model)
-    least = Reorder(Budget(tuning.quick_order), tuning=tuning).run(bare)
-    parts = _parts(lower_model(bare))
-    return tuple(_with_parts_together(each, parts) for each in (bare, least.model)[: 1 + least.changed])
 
 
 def _parts(lowered: Lowerings) -> frozenset[int]:
