@@ -32,7 +32,6 @@ from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search.cut_graph import CutGraph, Edge
 from tflite_fuse.search.fusion_front import searched_cuts
-from tflite_fuse.search.joint_orders import OrderedGraph
 from tflite_fuse.search.paths import Leg
 from tflite_fuse.search.paths import Path as Way
 
@@ -114,7 +113,7 @@ def least_of_all(model: Model, mode: str, goal: Goal, answer: int) -> int:
 
 def _least_of_order(start: Start, goal: Goal, best: int) -> int:
     site, options = start.site, replace(start.options, every_block=True, chunks=(1,), most_compute=None)
-    cuts, builder = searched_cuts((OrderedGraph(site.graph, tuple(range(len(site.graph.steps)))),), options)
+    cuts, builder = searched_cuts(site.graph, (), options)
     most = None if goal.max_compute is None else int(goal.max_compute * site.own_macs)
     ways = _ways(cuts.edges, int(NEAR * best), most)
     for way in sorted(ways, key=lambda way: way.peak + way.tail)[:MOST_PLACED]:

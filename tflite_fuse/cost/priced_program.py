@@ -119,6 +119,28 @@ class PricedProgram(Program):
     tail: TailShares = NO_TAIL
     unit: WorkUnit = WorkUnit.MACS
 
+    def reordered(self, order: Sequence[int]) -> PricedProgram:
+        """Return the program with its steps in another order.
+
+        Args:
+            order: numbers of the steps; operators that become one table stay neighbours.
+
+        Raises:
+            ModelError: a step reads the output of a later one.
+        """
+        place = {step: index for index, step in enumerate(order)}
+
+        def moved(step: PricedStep) -> PricedStep:
+            if step.unit is None:
+                return step
+            places = [place[index] for index in range(step.unit[0], step.unit[1] + 1)]
+            return replace(step, unit=(min(places), max(places)))
+
+        found = super().reordered(order)
+        assert isinstance(found, PricedProgram)
+        shares = tuple(self.tail.operators[index] for index in order) if self.tail.operators else ()
+        return replace(found, steps=tuple(map(moved, found.steps)), tail=replace(self.tail, operators=shares))
+
     @cached_property
     def windows(self) -> dict[int, Windows]:
         """Windows on the rows and columns of the inputs of each layer that can be a stage.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.model.schema import Buffer, Metadata, Model, Operator, OperatorCode, SubGraph, Tensor
+from tflite_fuse.model.schema import Buffer, Metadata, Model, Operator, OperatorCode, SignatureDef, SubGraph, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
 
 _LARGEST_BYTE_CODE = 127
@@ -73,8 +73,8 @@ def get_metadata(model: Model, name: str) -> bytes | None:
 def set_metadata(model: Model, name: str, data: bytes) -> Model:
     """Add a metadata entry or replace its content."""
     model = remove_metadata(model, name)
-    model, index = add_buffer(model, data)
-    return replace(model, metadata=(*(model.metadata or ()), Metadata(name, index)))
+    entry = Metadata(name, len(model.buffers))
+    return replace(model, buffers=(*model.buffers, Buffer(data=data)), metadata=(*(model.metadata or ()), entry))
 
 
 def remove_metadata(model: Model, name: str) -> Model:
@@ -135,12 +135,12 @@ def _prune_tensors(model: Model, kept: Sequence[int]) -> Model:
         outputs=tuple(new[i] for i in graph.outputs),
         operators=operators,
     )
-    return replace_main(_move_signatures(model, new), graph)
+    return replace(model, subgraphs=(graph, *model.subgraphs[1:]), signature_defs=_moved_signatures(model, new))
 
 
-def _move_signatures(model: Model, new: dict[int, int]) -> Model:
+def _moved_signatures(model: Model, new: dict[int, int]) -> tuple[SignatureDef, ...] | None:
     if model.signature_defs is None:
-        return model
+        return None
     signatures = []
     for signature in model.signature_defs:
         if signature.subgraph_index == 0:
@@ -150,7 +150,7 @@ def _move_signatures(model: Model, new: dict[int, int]) -> Model:
                 outputs=tuple(replace(e, tensor_index=new[e.tensor_index]) for e in signature.outputs or ()),
             )
         signatures.append(signature)
-    return replace(model, signature_defs=tuple(signatures))
+    return tuple(signatures)
 
 
 def _prune_buffers(model: Model) -> Model:

@@ -172,7 +172,7 @@ def _parse(data: bytes, name: str) -> Model:
         model = reader.table(Model, reader.target(0))
         _refuse_outside_data(model)
         start = data.find(_ZIP_ENTRY, reader.end)
-        model = replace(model, trailing=data[start:] if start >= 0 else b"")
+        model = replace(model, trailing=data[start:]) if start >= 0 else model
         validate(model)
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error

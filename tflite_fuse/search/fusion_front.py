@@ -16,7 +16,7 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.search.cut_graph import CutGraph, Edge, Residency, Rules, Span
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.front import Front, Point
-from tflite_fuse.search.joint_orders import JointCuts, OrderedGraph, joint_cuts
+from tflite_fuse.search.joint_orders import JointCuts, Order, joint_cuts
 from tflite_fuse.search.paths import Path, search_paths
 from tflite_fuse.search.schemes import Restriction, Scheme, refuse_contradictions, restriction
 
@@ -61,7 +61,7 @@ class SearchOptions(Rules):
 def fusion_front(
     model: Model | PricedProgram,
     options: SearchOptions = SearchOptions(),
-    others: Sequence[OrderedGraph] = (),
+    others: Sequence[Order] = (),
     shapes: Sequence[Shapes] = (),
 ) -> Front:
     """Return the Pareto front of a model over all blocks and configurations that a scheme allows.
@@ -70,24 +70,21 @@ def fusion_front(
         model: a model (its first subgraph, operators in their order) or its geometry, in MACs or in instructions of the
             target.
         options: options of the search.
-        others: the same operators in other orders, which paths may follow as well.
+        others: other orders of the operators, which paths may follow as well.
         shapes: for each order, shapes known from other searches of the same graph; new ones are added.
 
     Raises:
         LimitError: no block of the scheme can read an input that should be streamed or external.
     """
     graph = model if isinstance(model, PricedProgram) else graph_from_model(model)
-    orders = (OrderedGraph(graph, tuple(range(len(graph.steps)))), *others)
     if options.target is not None and graph.unit is WorkUnit.MACS:
-        longest = max(options.chunks)
-        orders = tuple(replace(each, graph=in_instructions(each.graph, options.target, longest)) for each in orders)
-        graph = orders[0].graph
+        graph = in_instructions(graph, options.target, max(options.chunks))
     priced = replace(options, every_block=False)
     if options.target is None:
         priced = replace(priced, chunks=(min(options.chunks),))
     if options.most_compute is not None:
         priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
-    cuts, builder = searched_cuts(orders, priced, options.chunks if options.target is None else (), shapes)
+    cuts, builder = searched_cuts(graph, others, priced, options.chunks if options.target is None else (), shapes)
 
     def points_of(edges: CutGraph) -> tuple[Point, ...]:
         paths = search_paths(edges, priced.most_work) if edges.reaches_its_end else ()
@@ -100,26 +97,30 @@ def fusion_front(
 
 
 def searched_cuts(
-    orders: Sequence[OrderedGraph], options: SearchOptions, longer: Sequence[int] = (), shapes: Sequence[Shapes] = ()
+    graph: PricedProgram,
+    others: Sequence[Order],
+    options: SearchOptions,
+    longer: Sequence[int] = (),
+    shapes: Sequence[Shapes] = (),
 ) -> tuple[JointCuts, PointBuilder]:
     """Return the cut graph of a model in some orders, and a builder of points from its paths.
 
     Args:
-        orders: one or more orders.
-        options: options of the search; work is in the unit of the graphs.
+        graph: the model in the first order.
+        others: the other orders.
+        options: options of the search; work is in the unit of the graph.
         longer: output pixels per step that a block below the peak may have.
         shapes: as for ``fusion_front``.
 
     Raises: as ``fusion_front``.
     """
-    known = shapes or (NOTHING_KNOWN,) * len(orders)
+    known = shapes or (NOTHING_KNOWN,) * (1 + len(others))
 
-    def restricted(number: int) -> Restriction:
-        prices = partial(block_costs, shapes=known[number])
-        return replace(_restriction(orders[number].graph, options), prices=prices)
+    def restricted(number: int, ordered: PricedProgram) -> Restriction:
+        return replace(_restriction(ordered, options), prices=partial(block_costs, shapes=known[number]))
 
-    cuts = joint_cuts(orders, restricted, options)
-    return cuts, PointBuilder(orders[0].graph, cuts, longer, known)
+    cuts = joint_cuts(graph, others, restricted, options)
+    return cuts, PointBuilder(graph, cuts, longer, known)
 
 
 def _worth_having(points: Iterable[Point]) -> Iterator[Point]:

@@ -22,21 +22,11 @@ from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.search.cut_graph import CutGraph, Cuts, Edge, Rules, longest_block, require_end, some_cuts
 from tflite_fuse.search.schemes import Restriction
 
+Order = tuple[int, ...]
+"""Operators as they run, by their numbers in the first order."""
+
 _Piece = tuple[int, tuple[int, ...]]
 """The cut before some operators, and the operators in their order."""
-
-
-@dataclass(frozen=True)
-class OrderedGraph:
-    """A model's operators in one order.
-
-    Attributes:
-        graph: their costs, in that order.
-        operators: the number of each in the first order.
-    """
-
-    graph: PricedProgram
-    operators: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -51,7 +41,7 @@ class JointCuts:
 
     edges: CutGraph
     orders: tuple[Cuts, ...]
-    operators: tuple[tuple[int, ...], ...]
+    operators: tuple[Order, ...]
 
     def run_by(self, edge: Edge) -> tuple[int, ...]:
         """Return the operators of an edge, in order, as numbered in the first order."""
@@ -59,12 +49,18 @@ class JointCuts:
         return self.operators[order][first : last + 1]
 
 
-def joint_cuts(orders: Sequence[OrderedGraph], restricted: Callable[[int], Restriction], rules: Rules) -> JointCuts:
+def joint_cuts(
+    graph: PricedProgram,
+    others: Sequence[Order],
+    restricted: Callable[[int, PricedProgram], Restriction],
+    rules: Rules,
+) -> JointCuts:
     """Return the cut graph of several orders.
 
     Args:
-        orders: one or more orders of one model.
-        restricted: function from the number of an order to the restriction of the scheme there.
+        graph: a model in the first order.
+        others: the other orders, as numbers of operators in the first one.
+        restricted: function from the number of an order, and the model in it, to the restriction of the scheme there.
         rules: accounting and permissions.
 
     Raises:
@@ -73,25 +69,29 @@ def joint_cuts(orders: Sequence[OrderedGraph], restricted: Callable[[int], Restr
     made: list[Cuts] = []
     into: dict[int, list[Edge]] = {}
     known: set[_Piece] = set()
+    orders = (tuple(range(len(graph.steps))), *others)
+    first_allows = restricted(0, graph)
     for number, order in enumerate(orders):
-        run = (0, *accumulate((1 << operator for operator in order.operators), or_))
-        cuts = some_cuts(order.graph, _without(restricted(number), run, order.operators, known), rules)
+        run = (0, *accumulate((1 << operator for operator in order), or_))
+        ordered = graph.reordered(order) if number else graph
+        allows = restricted(number, ordered) if number else first_allows
+        cuts = some_cuts(ordered, _without(allows, run, order, known), rules)
         made.append(cuts)
         into.update({cut: [] for cut in run if cut not in into})
         for edge in (edge for edges in cuts.edges.into for edge in edges):
             first, last, _ = edge.span
-            if edge.fused or (run[first], order.operators[first : last + 1]) not in known:
+            if edge.fused or (run[first], order[first : last + 1]) not in known:
                 ends = run[first], run[last + 1]
                 into[ends[1]].append(
                     replace(edge, source=ends[0], target=ends[1], span=edge.span._replace(order=number))
                 )
         if number + 1 < len(orders):
-            known.update(_pieces(run, order.operators))
+            known.update(_pieces(run, order))
             # A block that needs more than a path of the first order is not on the joint front.
             rules = replace(rules, most_ram=made[0].most, every_block=True)
     edges = _numbered(into, made[0].edges)
-    require_end(edges, made[0].graph, restricted(0).scheme, rules)
-    return JointCuts(edges, tuple(made), tuple(order.operators for order in orders))
+    require_end(edges, graph, first_allows.scheme, rules)
+    return JointCuts(edges, tuple(made), orders)
 
 
 def _pieces(run: Sequence[int], operators: tuple[int, ...]) -> Iterator[_Piece]:

@@ -19,7 +19,7 @@ from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
-from tflite_fuse.search.joint_orders import OrderedGraph
+from tflite_fuse.search.joint_orders import Order
 from tflite_fuse.tuning import TUNING, Tuning
 
 
@@ -94,7 +94,7 @@ class Site:
     """
 
     graph: PricedProgram
-    others: tuple[OrderedGraph, ...]
+    others: tuple[Order, ...]
     maker: BlockMaker
     count_tail: bool
     arena: Callable[[Program], Arena]
@@ -135,10 +135,6 @@ class Site:
     def _in_instructions(self) -> PricedProgram:
         return in_instructions(self.graph, self.core, LONGEST)
 
-    @cached_property
-    def _others_in_instructions(self) -> tuple[OrderedGraph, ...]:
-        return tuple(replace(each, graph=in_instructions(each.graph, self.core, LONGEST)) for each in self.others)
-
     @property
     def unfused_compute(self) -> int:
         """Return the work of the fused model without blocks, in the goal's unit."""
@@ -169,12 +165,10 @@ class Site:
         known = next((known for known in self.fronts if _reaches_as_far(known, options)), options)
         if known not in self.fronts:
             counted = known.target == self.core and max(known.chunks) == LONGEST
-            graph, others = self.graph, self.others
-            if counted:
-                graph, others = self._in_instructions, self._others_in_instructions
-            kept = [at for at in range(len(others)) if among is None or at + 1 in among]
+            graph = self._in_instructions if counted else self.graph
+            kept = [at for at in range(len(self.others)) if among is None or at + 1 in among]
             shapes = self.shapes[0], *(self.shapes[at + 1] for at in kept)
-            self.fronts[known] = fusion_front(graph, known, [others[at] for at in kept], shapes)
+            self.fronts[known] = fusion_front(graph, known, [self.others[at] for at in kept], shapes)
         return self.fronts[known]
 
     def realise(self, point: Point) -> Candidate:

@@ -51,7 +51,6 @@ from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.cut_graph import longest_block
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.front import Front, Point
-from tflite_fuse.search.joint_orders import OrderedGraph
 from tflite_fuse.search.schemes import Scheme
 
 NOTHING_SPECIAL = FuseOptions()
@@ -159,19 +158,25 @@ class Fuse:
         moved, why_not = inputs_to_move(orders.first, mode, lowered)
         searched, maker = options.search(moved), BlockMaker(orders.first, mode, moved, lowered)
         graph = graph_from_model(orders.first, lowered, maker.macs, maker.moved)
-        others = tuple(
-            OrderedGraph(graph_from_model(each, self._lowered(each), moved=maker.moved), orders.numbers(each))
-            for each in orders.others
-        )
         own = None if self.given is None or self.given is fused else _own_work(self.given, options.core)
 
         def arena(program: Program) -> Arena:
             overlaps = program_overlaps(program) if options.shares else ()
             return realise(program, overlaps, options.arena(), self.budget)
 
-        core, shapes = options.core, tuple(Shapes(searched.chunks) for _ in (graph, *others))
+        core, shapes = options.core, tuple(Shapes(searched.chunks) for _ in (graph, *orders.others))
         site = Site(
-            graph, others, maker, options.count_tail, arena, order, options.counted, core, shapes, own, options.tuning
+            graph,
+            orders.others,
+            maker,
+            options.count_tail,
+            arena,
+            order,
+            options.counted,
+            core,
+            shapes,
+            own,
+            options.tuning,
         )
         if searched.most_compute is not None and site.unfused_compute:
             most = searched.most_compute * site.own_compute / site.unfused_compute

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tflite_fuse.ir.program import program_of
+from tflite_fuse.ir.program import Program, program_of
 from tflite_fuse.memory.order.by_branch import other_orders
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import replace_operators
-from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note
 from tflite_fuse.ops.lowering.lower import Lowerings, lower_model
 from tflite_fuse.passes.reorder import Reorder
+from tflite_fuse.search.joint_orders import Order
 from tflite_fuse.tuning import TUNING, Tuning
 
 
@@ -26,22 +27,15 @@ class Orders:
 
     Attributes:
         first: the model in the order of least peak, or in its own.
-        others: the model in all other orders.
+        others: all other orders, as numbers of operators in the first one.
         notes: notes about the first order.
         lowered: operators of the first as stages, if already computed.
     """
 
     first: Model
-    others: tuple[Model, ...] = ()
+    others: tuple[Order, ...] = ()
     notes: tuple[Note, ...] = ()
     lowered: Lowerings | None = None
-
-    def numbers(self, other: Model) -> tuple[int, ...]:
-        """Return for each operator of another order its number in the first one."""
-        left: dict[Operator, list[int]] = {}
-        for index, operator in enumerate(self.first.main.operators):
-            left.setdefault(operator, []).append(index)
-        return tuple(left[operator].pop(0) for operator in other.main.operators)
 
 
 def orders_at_hand(model: Model, reorder: Reorder | None, tuning: Tuning = TUNING) -> Orders:
@@ -58,13 +52,16 @@ def orders_at_hand(model: Model, reorder: Reorder | None, tuning: Tuning = TUNIN
     bare = remove_plan(model)
     if reorder is None:
         return Orders(bare)
-    least = reorder.run(bare)
-    operators, lowered = bare.main.operators, lower_model(bare)
-    most = max(2, tuning.orders // max(len(operators), 1) ** 2)
-    moved = [replace_operators(bare, [operators[index] for index in o]) for o in other_orders(program_of(bare), most)]
-    models = [_with_parts_together(each, _parts(lowered)) for each in (least.model, bare, *moved)]
-    first, *others = {each.main.operators: each for each in models}.values()
-    return Orders(first, tuple(others), least.notes, lowered if first.main.operators == operators else None)
+    program, lowered = program_of(bare), lower_model(bare)
+    least, own = reorder.ordered(program), tuple(range(len(program.steps)))
+    most = max(2, tuning.orders // max(len(own), 1) ** 2)
+    found = (least.order.order, own, *other_orders(program, most))
+    first, *others = dict.fromkeys(_with_parts_together(program, order, _parts(lowered)) for order in found)
+    if first == own:
+        return Orders(bare, tuple(others), least.notes, lowered)
+    moved = replace_operators(bare, [bare.main.operators[index] for index in first])
+    numbers = {index: number for number, index in enumerate(first)}
+    return Orders(moved, tuple(tuple(numbers[index] for index in order) for order in others), least.notes)
 
 
 def _parts(lowered: Lowerings) -> frozenset[int]:
@@ -72,28 +69,30 @@ def _parts(lowered: Lowerings) -> frozenset[int]:
     return frozenset(each.output.index for each in lowered if not isinstance(each, str) and each.inner)
 
 
-def _with_parts_together(model: Model, parts: Collection[int]) -> Model:
-    """Return the model with operators that are parts of tables right before their readers, as blocks need neighbours.
+def _with_parts_together(program: Program, order: Order, parts: Collection[int]) -> Order:
+    """Return the order with steps that are parts of tables right before their readers, as blocks need neighbours.
 
     Args:
-        model: a model in any order.
-        parts: tensors that such operators write, which have no other reader.
+        program: a program.
+        order: numbers of its steps.
+        parts: tensors that such steps write, which have no other reader.
     """
-    waiting: dict[int, Operator] = {}
-    order: list[Operator] = []
+    waiting: dict[int, int] = {}
+    together: list[int] = []
 
-    def emit(operator: Operator) -> None:
-        chain = [operator]
+    def emit(index: int) -> None:
+        chain = [index]
         while chain:
-            part = next((waiting.pop(tensor) for tensor in chain[-1].inputs or () if tensor in waiting), None)
+            inputs = program.steps[chain[-1]].inputs
+            part = next((waiting.pop(tensor) for tensor in inputs if tensor in waiting), None)
             chain += [] if part is None else [part]
             if part is None:
-                order.append(chain.pop())
+                together.append(chain.pop())
 
-    for operator in model.main.operators:
-        (written, *_) = operator.outputs or (-1,)
+    for index in order:
+        (written, *_) = program.steps[index].outputs or (-1,)
         if written in parts:
-            waiting[written] = operator
+            waiting[written] = index
         else:
-            emit(operator)
-    return model if tuple(order) == model.main.operators else replace_operators(model, order)
+            emit(index)
+    return tuple(together)
