@@ -119,4 +119,4 @@ def check_outputs(known: Correspondence) -> None:
             _check_shape(known, f"output {position}", known.after.main.tensors[b], a)
         else:
             name = known.before.main.tensors[a].name
-            known.found("outputs", f"output {position} ({name}) is not known to hold the original's bytes")
+            known.found("outputs", f"output {position} ({name}) is not known to hold the bytes of the original")
