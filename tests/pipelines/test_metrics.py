@@ -128,7 +128,7 @@ def test_an_input_that_cannot_leave_is_counted() -> None:
     x = b.input((1, 8, 8, 4))
     data = serialize_model(b.build([b.log_softmax(b.reshape(x, (1, 256)))]))
     for effort in ("estimate", "exact"):
-        found = tflite_fuse.metrics(data, effort=effort, input_mode="streamed")
+        found = tflite_fuse.metrics(data, effort=effort, input_mode="external")
         assert found["input_over_bytes"] == 256 and found["feasible"] == 0
 
 
