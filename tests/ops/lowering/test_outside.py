@@ -54,7 +54,8 @@ def test_float_inputs_can_move_where_a_quantize_alone_reads_them() -> None:
     x = raw.tensor((1, 6), type_=TensorType.FLOAT32, quantization=None)
     y = raw.tensor((1, 6), type_=TensorType.FLOAT32, quantization=None)
     raw.operator("L2_NORMALIZATION", [x], [y], None)
-    assert "L2_NORMALIZATION_0 reads it and cannot be part of a block: L2_NORMALIZATION is not" in only_reason(raw.build([x], [y]))
+    why = only_reason(raw.build([x], [y]))
+    assert "L2_NORMALIZATION_0 reads it and cannot be part of a block: L2_NORMALIZATION is not" in why
 
 
 def test_uint8_inputs_too_unless_a_quantize_reads_them() -> None:
