@@ -149,6 +149,10 @@ int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_op
 /* Returns the type of the elements of one operand, 0 if there is none with that number. */
 int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number);
 
+/* Returns where an input or output lies in the application's second memory, in bytes from its start, a multiple of 16; -1
+ * if it lies in the arena. */
+int32_t tflite_fuse_operand_place(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number);
+
 /* Returns whether a source has the image that a block reads from this number; also if the block does not read it. */
 int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number, const tflite_fuse_source* source);
 

@@ -1,10 +1,14 @@
-/* Inputs outside the tensor arena: whole tensors in the application's memory, and sources of pixels.
+/* What lies outside the tensor arena: whole tensors in the application's memory, sources of pixels, a second memory.
  *
  * A model rewritten for an external or a streamed input has no input tensor. It reads one of these instead:
  *
  *     static int read_camera(void* camera, int y, int x, int count, void* destination, size_t capacity) { ... }
  *     static const tflite_fuse_source sources[] = {{read_camera, &camera, 96, 96, 3, TFLITE_FUSE_INT8}};
- *     static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, 0, 0, 1, sources};
+ *     static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, 0, 0, 1, sources, 0, 0};
+ *
+ * A model that was rewritten with --memory keeps tensors between its blocks in a second, slower memory of `memory_bytes`
+ * bytes (MODEL_MEMORY_BYTES in exports). In TensorFlow Lite Micro it must be given before AllocateTensors; without it these
+ * tensors lie in the arena, which must be larger then.
  *
  * Pass it in C to tflite_fuse_run, in TensorFlow Lite Micro to interpreter.SetMicroExternalContext or
  * tflite_fuse_set_outside.
@@ -36,7 +40,36 @@ typedef struct {
   const size_t* external_bytes;
   int32_t source_count;
   const tflite_fuse_source* sources;
+  void* memory; /* aligned to 16; NULL for none */
+  size_t memory_bytes;
 } tflite_fuse_outside;
+
+/* Returns where an input or output of a block lies in the second memory; NULL if in the arena, because the model places it there or
+ * no second memory was given. */
+static inline void* tflite_fuse_second_memory(const tflite_fuse_outside* outside, const tflite_fuse_block* block,
+                                              tflite_fuse_operand operand, int32_t number) {
+  const int32_t place = tflite_fuse_operand_place(block, operand, number);
+  return place < 0 || outside == NULL || outside->memory == NULL ? NULL : (uint8_t*)outside->memory + place;
+}
+
+/* Returns whether a second memory, if one was given, holds all that a block has there. */
+static inline int tflite_fuse_memory_holds(const tflite_fuse_outside* outside, const tflite_fuse_block* block) {
+  int32_t kind, number;
+  if (outside == NULL || outside->memory == NULL) {
+    return 1;
+  }
+  for (kind = TFLITE_FUSE_INPUT; kind <= TFLITE_FUSE_OUTPUT; ++kind) {
+    const int32_t count = tflite_fuse_operand_count(block, (tflite_fuse_operand)kind);
+    for (number = 0; number < count; ++number) {
+      const int32_t place = tflite_fuse_operand_place(block, (tflite_fuse_operand)kind, number);
+      const int32_t bytes = tflite_fuse_operand_bytes(block, (tflite_fuse_operand)kind, number);
+      if (place >= 0 && ((uintptr_t)outside->memory % 16 != 0 || (size_t)place + (size_t)bytes > outside->memory_bytes)) {
+        return 0;
+      }
+    }
+  }
+  return 1;
+}
 
 /* Returns whether all inputs of a block outside the arena exist, in the right size. `outside` may be NULL. Numbers that
  * the block does not read (of 0 bytes) belong to other blocks of the model. */

@@ -211,7 +211,7 @@ int Play() {
 
   const tflite_fuse_outside outside = {
       TFLITE_FUSE_OUTSIDE_MARK_2,           static_cast<int32_t>(externals.size()), externals.data(), external_bytes.data(),
-      static_cast<int32_t>(sources.size()), sources.data()};
+      static_cast<int32_t>(sources.size()), sources.data(), nullptr, 0};
   int something = 42;
   if (foreign) {
     external_context = &something;

@@ -122,6 +122,6 @@ def _outside(folder: Path, inputs: Sequence[Arrays], outside: Sequence[OutsideIn
         "  (void)read_picture;",
         "}",
         f"static const tflite_fuse_outside given = {{TFLITE_FUSE_OUTSIDE_MARK_2, {count}, frames, sizes, "
-        f"{count}, sources}};",
+        f"{count}, sources, NULL, 0}};",
         "static const tflite_fuse_outside* const outside_given = &given;",
     ]

@@ -10,10 +10,12 @@ import pytest
 import tflite_fuse
 from scripts.zoo import networks
 from tests.device.folders import run_folder
+from tests.device.memories import run_in_two_memories
 from tests.device.program import fusable_core
 from tests.device.targets import HERE, TARGETS, Target, call, lines_of
 from tests.device.test_emulated import targets
 from tflite_fuse.export import export_model
+from tflite_fuse.memory.regions import memories_of
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.runtime import tflm
@@ -52,6 +54,22 @@ def test_the_arena_lies_in_another_memory_than_the_rest(tmp_path: Path) -> None:
     assert said[0][:2] == ["arena:", str(written.arena_bytes)] and said[1][0] == "output"
     listing = call([f"{target.prefix}nm", "run.elf"], folder)
     assert "60000000 " in next(line for line in listing.splitlines() if line.endswith(" arena"))
+
+
+@pytest.mark.skipif(bool(TARGETS["cortex-m7"].missing()), reason="tools for the Cortex-M7 are not installed")
+@pytest.mark.parametrize("size", [5200, 3200])
+def test_tensors_between_blocks_lie_in_a_slow_memory(size: int, tmp_path: Path) -> None:
+    """Two memories as large as declared suffice, and instructions read and write what the report says, to the byte."""
+    core = fusable_core(networks.inverted_residual_network(size=48, blocks=3))
+    regions = [{"name": "sram", "size": size}, {"name": "psram", "size": "64kB"}]
+    result = tflite_fuse.rewrite(serialize_model(core), memory=memories_of({"region": regions}), verify=False)
+    written, told = export_model(result.model, tmp_path / "model", "c"), result.report.memories
+    assert told is not None and written.arena_bytes <= told.fast_bytes <= size and told.written_bytes > 0
+    ((values,),) = samples = generate_inputs(core, 5)[-1:]
+    found = run_in_two_memories(tmp_path / "model", values.tobytes(), "second_memory + MODEL_INPUT_0_MEMORY_OFFSET")
+    ((wanted,),) = tflm.run(serialize_model(core), samples).outputs
+    assert found.intact and found.outputs == wanted.ravel().tolist()
+    assert (found.read, found.written - values.nbytes) == (told.read_bytes, told.written_bytes)
 
 
 def check(mode: str, target: Target, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ static int read_image(void* user, int y, int x, int count, void* destination, si
 static const tflite_fuse_source sources[] = {{read_image, NULL, ROWS, COLUMNS, CHANNELS, TFLITE_FUSE_INT8}};
 static const void* const frames[] = {image};
 static const size_t sizes[] = {OUTSIDE_BYTES};
-static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 1, frames, sizes, 1, sources};
+static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 1, frames, sizes, 1, sources, NULL, 0};
 #define INPUT image
 #define INPUT_BYTES OUTSIDE_BYTES
 #define GIVEN &outside

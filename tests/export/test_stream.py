@@ -37,7 +37,7 @@ static int read_step(void* user, int y, int x, int count, void* destination, siz
 }
 static const tflite_fuse_source sources[] = {
     {read_step, NULL, STEP_BYTES / CHANNELS, 1, CHANNELS, TFLITE_FUSE_INT8}};
-static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 1, sources};
+static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 1, sources, NULL, 0};
 
 int main(void) {
   int status = (int)tflite_fuse_load(&model, blocks);
@@ -73,7 +73,7 @@ static int read_step(void* user, int y, int x, int count, void* destination, siz
 }
 static const tflite_fuse_source sources[] = {
     {read_step, NULL, STEP_BYTES / CHANNELS, 1, CHANNELS, TFLITE_FUSE_INT8}};
-static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 1, sources};
+static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 1, sources, NULL, 0};
 
 int main(void) { /* the model's only block twice, one behind the other; the second fails first */
   tflite_fuse_block blocks[2];

@@ -13,6 +13,7 @@ from __future__ import annotations
 from tflite_fuse.check.borders import check_outputs, match_inputs, match_outer_outputs
 from tflite_fuse.check.certificate import BlockProof, Certificate, Finding, merged
 from tflite_fuse.check.correspondence import Correspondence, plan_findings
+from tflite_fuse.check.memories import memory_findings
 from tflite_fuse.check.operators import match_operators
 from tflite_fuse.check.structure import buffer_findings, structure_findings, writing_findings
 from tflite_fuse.errors import ModelError
@@ -46,7 +47,7 @@ def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
     match_outer_outputs(known)
     match_operators(known)
     check_outputs(known)
-    beside = (writing_findings, structure_findings, buffer_findings, plan_findings)
+    beside = (writing_findings, structure_findings, buffer_findings, plan_findings, memory_findings)
     findings = (*known.findings, *(finding for look in beside for finding in look(known)))
     same = tuple((a, b) for b, a in known.values.items() if a < len(before.main.tensors))
     narrower = sum(value in known.original.narrower for block in known.blocks for _, value in block.values)

@@ -83,6 +83,7 @@ class Correspondence:
         dissolved: subgraphs of the original that only initialized those variables and are gone.
         uninitialized: (subgraph, operator) pairs that are gone although their subgraph stays.
         overlaps: distances by which outputs of blocks may overlap their inputs, from the replay of their schedules.
+        placed: offsets of each input and output of blocks in the slow memory, None for the arena.
     """
 
     before: Model
@@ -99,6 +100,7 @@ class Correspondence:
     dissolved: set[int] = field(default_factory=set)
     uninitialized: frozenset[tuple[int, int]] = frozenset()
     overlaps: list[Overlap] = field(default_factory=list)
+    placed: dict[int, set[int | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.original = Original(self.before)

@@ -268,6 +268,7 @@ class _Block:
             found.append(dict(zip(mine, operands, strict=False)))
             for t, operand in found[-1].items():
                 desc, tensor = options.tensors[t], self.known.after.main.tensors[operand]
+                self.known.placed.setdefault(operand, set()).add(desc.offset if desc.region else None)
                 if _ELEMENTS.get(tensor.type) != desc.element_type:
                     self.found(f"type of tensor {tensor.name}", tensor.type, f"{desc.element_type} in the options")
                 if prod(tensor.dims) != desc.height * desc.width * desc.channels:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from tflite_fuse.check.certificate import Finding
 from tflite_fuse.check.correspondence import Correspondence
 from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME
+from tflite_fuse.model.memories import MEMORIES_METADATA
 from tflite_fuse.model.outside import OUTSIDE_METADATA
 from tflite_fuse.model.schema import Model, Operator, SignatureDef, SubGraph, Tensor, TensorMap
 from tflite_fuse.model.witness import WITNESS_METADATA
 
-_OWN_METADATA = (METADATA_NAME, OUTSIDE_METADATA, WITNESS_METADATA)
+_OWN_METADATA = (METADATA_NAME, OUTSIDE_METADATA, MEMORIES_METADATA, WITNESS_METADATA)
 
 
 def writing_findings(known: Correspondence) -> Iterator[Finding]:

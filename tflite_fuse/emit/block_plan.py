@@ -104,11 +104,13 @@ class BlockPlan:
         block: the block.
         config: its tiles and chunk.
         outside: for each external tensor, and each output of a SOURCE stage, its number among the model's.
+        slow: for each input and output in the slow memory, its offset there in bytes.
     """
 
     block: Block
     config: BlockConfig
     outside: Mapping[int, int] = field(default_factory=dict)
+    slow: Mapping[int, int] = field(default_factory=dict)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -123,4 +125,4 @@ class BlockPlan:
     @cached_property
     def encoded(self) -> EncodedBlock:
         """Options and constants. Raises BlockError if the block is inconsistent or too large for the format."""
-        return encode(self.block, self.schedule, self.outside)
+        return encode(self.block, self.schedule, self.outside, self.slow)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tflite_fuse.cost.schedule.tile_order import SCRATCH_ALIGNMENT
 from tflite_fuse.emit.encode import operand_numbers, outside_tensors
 from tflite_fuse.emit.options import Options, read_options, require_checksum
-from tflite_fuse.emit.structs import NONE, TensorDesc
+from tflite_fuse.emit.structs import ALIGNMENT, NONE, TensorDesc
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, ElementType, Stage, StageKind, Storage
 from tflite_fuse.ir.limits import MAX_BYTES
@@ -35,6 +35,7 @@ class DecodedBlock:
         spatial_stages: number of stages that run tile by tile.
         scratch_bytes: bytes of scratch in total.
         outside: for each external tensor, and each output of a SOURCE stage, its number among the model's.
+        slow: for each input and output in the slow memory, its offset there in bytes.
     """
 
     block: Block
@@ -45,6 +46,7 @@ class DecodedBlock:
     spatial_stages: int
     scratch_bytes: int
     outside: dict[int, int]
+    slow: dict[int, int]
 
 
 def decode(options: bytes, constants: bytes) -> DecodedBlock:
@@ -82,6 +84,7 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
         spatial_stages=found.header.spatial_stages,
         scratch_bytes=found.header.scratch_bytes,
         outside=_outside_numbers(found, block),
+        slow={index: desc.offset for index, desc in enumerate(found.tensors) if desc.region},
     )
 
 
@@ -124,6 +127,9 @@ def _check_placement(options: Options, block: Block) -> None:
     for index, desc in enumerate(options.tensors):
         if desc.operand != numbers.get(index, 0) or desc.producer != producer.get(index, NONE):
             raise BlockError(f"Tensor {index} of the fused block has the wrong operand number or producer.")
+        whole = desc.storage in (Storage.INPUT, Storage.OUTPUT) and desc.element_type != ElementType.UINT8
+        if desc.region not in (0, 1) or (desc.region and (not whole or desc.offset < 0 or desc.offset % ALIGNMENT)):
+            raise BlockError(f"Tensor {index} of the fused block lies in a memory that nobody knows.")
         if desc.storage == Storage.SCRATCH:
             end = desc.offset + desc.capacity * block.tensors[index].pixel_bytes
             if desc.offset < 0 or not 1 <= desc.capacity <= desc.height * desc.width or end > header.scratch_bytes:

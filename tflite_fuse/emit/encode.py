@@ -40,13 +40,19 @@ class EncodedBlock:
     scratch_bytes: int
 
 
-def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None = None) -> EncodedBlock:
+def encode(
+    block: Block,
+    schedule: Schedule,
+    outside: Mapping[int, int] | None = None,
+    slow: Mapping[int, int] | None = None,
+) -> EncodedBlock:
     """Return the options and constants of a block under a schedule.
 
     Args:
         block, schedule: the block and its schedule.
         outside: for each EXTERNAL tensor, and each output of a SOURCE stage, its number among a model's external
             tensors or sources, which all blocks of a model share. None numbers them in the block's own order.
+        slow: for each input and output in the slow memory, its offset there in bytes.
 
     Raises:
         BlockError: the block is inconsistent, or too large for the format.
@@ -74,7 +80,7 @@ def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None =
             spatial_stages=schedule.spatial_stages,
             scratch_bytes=schedule.scratch_bytes,
         ),
-        tensors=tuple(_describe_tensors(block, schedule, outside or {})),
+        tensors=tuple(_describe_tensors(block, schedule, outside or {}, slow or {})),
         stages=stages,
         stage_inputs=tuple(index for stage in block.stages for index in stage.inputs),
     )
@@ -87,7 +93,9 @@ def encode(block: Block, schedule: Schedule, outside: Mapping[int, int] | None =
 # ---- Tensors and stages ----
 
 
-def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, int]) -> Iterable[TensorDesc]:
+def _describe_tensors(
+    block: Block, schedule: Schedule, outside: Mapping[int, int], slow: Mapping[int, int]
+) -> Iterable[TensorDesc]:
     producer = {stage.output: index for index, stage in enumerate(block.stages)}
     operand = {**operand_numbers(block), **outside}
     in_state, _ = state_offsets(block.tensors)
@@ -102,9 +110,10 @@ def _describe_tensors(block: Block, schedule: Schedule, outside: Mapping[int, in
             storage=int(tensor.storage),
             element_type=int(tensor.element_type),
             operand=operand.get(index, 0),
+            region=int(index in slow),
             producer=producer.get(index, NONE),
             capacity=tensor.pixels if index in in_state else schedule.capacities[index],
-            offset=in_state.get(index, max(0, schedule.offsets[index])),
+            offset=slow.get(index, in_state.get(index, max(0, schedule.offsets[index]))),
         )
 
 

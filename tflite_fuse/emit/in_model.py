@@ -94,7 +94,7 @@ def _decoded(model: Model, index: int) -> BlockPlan:
         decoded = decode(operator.custom_options or b"", data or b"")
     except BlockError as error:
         raise ModelError(f"{operator_label(model, index)} is not a valid fused block: {error}") from error
-    return BlockPlan(decoded.block, decoded.config, decoded.outside)
+    return BlockPlan(decoded.block, decoded.config, decoded.outside, decoded.slow)
 
 
 def _sources(plan: BlockPlan) -> list[int]:

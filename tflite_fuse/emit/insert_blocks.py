@@ -20,10 +20,12 @@ from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import executed_macs, operands_of
 from tflite_fuse.emit.options import described
 from tflite_fuse.emit.outside import OutsideExtraction, input_name, lowerings_for, move_outside
+from tflite_fuse.emit.slow import slow_places, with_copies, with_places, with_slow_tensors
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig
 from tflite_fuse.ir.program import CUSTOM_CODE, FUSED_OPERATOR, Program, Step, arena_tensors, program_of
 from tflite_fuse.model.edit import add_buffer, add_operator_code, prune, replace_main
+from tflite_fuse.model.memories import Memories
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode, forget_in_signatures, outside_numbers, take_inputs_out
 from tflite_fuse.model.schema import Buffer, Model, Operator, SubGraph, Tensor
@@ -169,6 +171,7 @@ class BlockMaker:
         mode: InputMode = InputMode.RESIDENT,
         moved: Sequence[int] = (),
         lowerings: Lowerings | None = None,
+        memories: Memories | None = None,
     ) -> None:
         """Start from a model without an offline memory plan, because tensor indices change.
 
@@ -178,8 +181,9 @@ class BlockMaker:
             moved: tensors among the model's inputs. Unless resident they leave the model, and its metadata describes
                 them.
             lowerings: ``lower_model`` of the model, if already computed.
+            memories: the fast and the slow memory, if there are two.
         """
-        self.model, self.mode = model, mode
+        self.model, self.mode, self.memories = model, mode, memories
         self.moved = () if mode is InputMode.RESIDENT else tuple(moved)
         self.lowerings = lowerings_for(model, mode) if lowerings is None else lowerings
         self.macs = executed_macs(model)
@@ -188,19 +192,20 @@ class BlockMaker:
         for index, operator in enumerate(model.main.operators):
             for tensor in dict.fromkeys(operator.inputs or ()):
                 self._readers.setdefault(tensor, []).append(index)
-        self._made: dict[tuple[tuple[int, ...], BlockConfig], tuple[OutsideExtraction, BlockPlan]] = {}
+        self._made: dict[tuple[tuple[int, ...], BlockConfig, frozenset[int]], tuple[OutsideExtraction, BlockPlan]] = {}
         file, self._code = add_operator_code(forget_in_signatures(model, self.moved), custom=CUSTOM_CODE)
         file, self._no_constants = add_buffer(file, _NO_CONSTANTS)
         self._unfused, self._arena = program_of(file), arena_tensors(file, file.main)
 
     def program(
-        self, choices: Sequence[BlockChoice], order: Sequence[int] = ()
+        self, choices: Sequence[BlockChoice], order: Sequence[int] = (), slow: frozenset[int] = frozenset()
     ) -> tuple[Program, tuple[InsertedBlock, ...]]:
         """Return the model's program with blocks in place of operators, and the blocks.
 
         Args:
             choices: operators of each block, in the order of its stages.
             order: all operators in an order in which those of each block are neighbours; empty for the model's own.
+            slow: tensors that may lie in the slow memory; those between blocks do.
 
         Raises:
             BlockError: a choice cannot be one operator, or the blocks cannot read a moved input.
@@ -208,6 +213,8 @@ class BlockMaker:
         taken = {index for choice in choices for index in choice.operators}
         longer = [self._with_renames(choice, taken) for choice in choices]
         made = [self._make(choice) for choice in longer]
+        if slow := self._between(slow, longer, made):
+            made = [self._make(choice, slow) for choice in longer]
         states = kept_bytes(
             self.model, [(choice.operators, each) for choice, (each, _) in zip(longer, made, strict=True)]
         )
@@ -233,7 +240,7 @@ class BlockMaker:
         )
         program = self._unfused.with_steps(
             [step for index in ordered if (step := steps[index]) is not None], graph, sizes
-        )
+        ).with_slow(slow)
         images = self._images(inserted)
         for tensor in self.moved:
             if tensor not in images:
@@ -253,19 +260,25 @@ class BlockMaker:
         """
         file, graph = program.origin
         operators, tensors, buffers = list(graph.operators), list(graph.tensors), list(file.buffers)
+        room = 0 if self.memories is None else self.memories.slow.nbytes
+        places = slow_places(program, room)[0] if program.slow else {}
         new = [index for index, operator in enumerate(operators) if _is_new(operator)]
         for index in sorted(new, key=lambda index: (operators[index].inputs or ())[-1]):
             operator = operators[index]
             assert operator.plan is not None
-            encoded, constants = operator.plan.encoded, (operator.inputs or ())[-1]
+            plan, constants = with_places(operator.plan, graph, operator, places), (operator.inputs or ())[-1]
+            encoded = plan.encoded
             tensors[constants] = replace(tensors[constants], shape=(len(encoded.constants),), buffer=len(buffers))
             buffers.append(Buffer(data=encoded.constants))
-            operators[index] = replace(operator, custom_options=described(encoded.options, encoded.constants))
+            operators[index] = replace(
+                operator, custom_options=described(encoded.options, encoded.constants), plan=plan
+            )
         graph = replace(graph, operators=tuple(operators), tensors=tuple(tensors), inputs=self.model.main.inputs)
         model = replace(file, subgraphs=(graph, *file.subgraphs[1:]), buffers=tuple(buffers))
         images = self._images(inserted)
         model = take_inputs_out(model, {tensor: images[tensor] for tensor in self.moved}, self.mode)
-        return following(prune(model), new)
+        model = following(prune(model), new)
+        return model if not places or self.memories is None else with_slow_tensors(model, self.memories)
 
     def _with_renames(self, choice: BlockChoice, taken: Set[int]) -> BlockChoice:
         """Return the choice with the RESHAPEs that are the only readers of its outputs: the block writes their results.
@@ -283,15 +296,42 @@ class BlockMaker:
                 waiting.append(lowered.output.index)
         return replace(choice, operators=(*choice.operators, *sorted(renames))) if renames else choice
 
-    def _make(self, choice: BlockChoice) -> tuple[OutsideExtraction, BlockPlan]:
-        key = choice.operators, choice.config
+    def _between(
+        self, slow: frozenset[int], choices: Sequence[BlockChoice], made: Sequence[tuple[OutsideExtraction, BlockPlan]]
+    ) -> frozenset[int]:
+        """Of some tensors those that blocks alone read and write, and no block reads what it writes."""
+        if not slow:
+            return slow
+        inside = {index for choice in choices for index in choice.operators}
+        kept, operands = set[int](), set[int]()
+        for index, operator in enumerate(self.model.main.operators):
+            kept.update(() if index in inside else (*(operator.inputs or ()), *(operator.outputs or ())))
+        for each, plan in made:
+            found, read = each.extraction, {tensor for stage in plan.block.stages for tensor in stage.inputs}
+            operands.update(found.inputs, found.outputs)
+            kept.update(t for b, t in zip(plan.block.outputs, found.outputs, strict=True) if b in read)
+        return (slow & operands) - kept
+
+    def _make(self, choice: BlockChoice, slow: frozenset[int] = frozenset()) -> tuple[OutsideExtraction, BlockPlan]:
+        key = choice.operators, choice.config, slow
         if key not in self._made:
             extraction = extract(self.model, choice.operators, self.lowerings)
             found = move_outside(extraction, self.moved, self.mode, choice.config)
+            apart = self._apart(found.extraction, slow)
+            if apart:
+                block = with_copies(found.extraction.block, apart.keys() & set(found.extraction.block.inputs))
+                found = replace(found, extraction=replace(found.extraction, block=block))
             numbers = {position: self._numbers[tensor] for position, tensor in found.outside.items()}
             block = found.extraction.block
-            self._made[key] = found, BlockPlan(block, _within(choice.config, block), numbers)
+            self._made[key] = found, BlockPlan(block, _within(choice.config, block), numbers, apart)
         return self._made[key]
+
+    @staticmethod
+    def _apart(extraction: Extraction, slow: frozenset[int]) -> dict[int, int]:
+        """A block's inputs and outputs in the slow memory; where they lie in it is settled with the order of steps."""
+        block = extraction.block
+        ends = zip((*block.inputs, *block.outputs), (*extraction.inputs, *extraction.outputs), strict=True)
+        return {each: 0 for each, tensor in ends if tensor in slow}
 
     def _add_operator(
         self, graph: SubGraph, choice: BlockChoice, extraction: Extraction, plan: BlockPlan, kept: int

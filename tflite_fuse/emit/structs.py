@@ -45,6 +45,7 @@ class TensorDesc(NamedTuple):
     element_type: int = 0
     element_order: int = 0
     operand: int = 0
+    region: int = 0
     first_row: int = 0
     producer: int = 0
     capacity: int = 0
@@ -115,7 +116,7 @@ class OffsetTable(NamedTuple):
 
 LAYOUTS: dict[type, Struct] = {
     BlockHeader: Struct("<iiiiii"),
-    TensorDesc: Struct("<iiiiBBBxBxHiii"),
+    TensorDesc: Struct("<iiiiBBBxBBHiii"),
     StageDesc: Struct("<BBHBBHiBxHiiiiiiiiiiiBxHiiii"),
     ChannelEntry: Struct("<iii"),
     AddTable: Struct("<iiiiiii"),

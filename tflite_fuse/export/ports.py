@@ -119,11 +119,43 @@ def checked_outside(model: Model) -> tuple[OutsideInput, ...]:
     return tuple(found)
 
 
-def outside_source(inputs: Sequence[OutsideInput]) -> str:
-    """Return the C definition of such inputs: ``static const tflite_fuse_outside outside``. Empty without any."""
+_MEMORY = """\
+/* Tensors between blocks lie in a second memory, which may be slower. The compiler's flags name its section:
+ * -DMODEL_MEMORY_SECTION='__attribute__((section(".sdram")))' */
+#if defined(ESP_PLATFORM)
+#include "esp_attr.h"
+#endif
+#if !defined(MODEL_MEMORY_SECTION) && defined(EXT_RAM_BSS_ATTR)
+#define MODEL_MEMORY_SECTION EXT_RAM_BSS_ATTR
+#elif !defined(MODEL_MEMORY_SECTION) && defined(EXTMEM)
+#define MODEL_MEMORY_SECTION EXTMEM
+#elif !defined(MODEL_MEMORY_SECTION)
+#define MODEL_MEMORY_SECTION
+#endif
+static uint8_t second_memory[MODEL_MEMORY_BYTES] __attribute__((aligned(16))) MODEL_MEMORY_SECTION;
+"""
+
+
+def memory_macro(nbytes: int) -> str:
+    """Return the C macro of the bytes of the second memory. Empty without one."""
+    return (
+        f"/* Of the second memory: tensors between blocks. */\n#define MODEL_MEMORY_BYTES {nbytes}\n" if nbytes else ""
+    )
+
+
+def outside_source(inputs: Sequence[OutsideInput], memory: int = 0) -> str:
+    """Return the C definition of what lies outside the arena: ``static const tflite_fuse_outside outside``, or nothing.
+
+    Args:
+        inputs: those outside the arena.
+        memory: bytes of the second memory; 0 for none.
+    """
+    parts = [_MEMORY] if memory else []
+    given = "second_memory, sizeof(second_memory)" if memory else "NULL, 0"
     if not inputs:
-        return ""
-    parts = [_reader(entry) if entry.mode is InputMode.STREAMED else _frame(entry) for entry in inputs]
+        nothing = f"{{TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 0, NULL, {given}}}"
+        return f"{_MEMORY}static const tflite_fuse_outside outside = {nothing};\n" if memory else ""
+    parts += [_reader(entry) if entry.mode is InputMode.STREAMED else _frame(entry) for entry in inputs]
     no_source = "{NULL, NULL, 0, 0, 0, TFLITE_FUSE_INT8}"
     types = {entry.number: f"TFLITE_FUSE_{type_name(entry.type).upper()}" for entry in inputs}
     streamed = [entry.mode is InputMode.STREAMED for entry in inputs]
@@ -139,7 +171,7 @@ def outside_source(inputs: Sequence[OutsideInput]) -> str:
         f"static const void* const frames[{count}] = {{{frames}}};\n"
         f"static const size_t sizes[{count}] = {{{sizes}}};\n"
         f"static const tflite_fuse_outside outside = {{TFLITE_FUSE_OUTSIDE_MARK_2, {count}, frames, sizes, "
-        f"{count}, sources}};\n"
+        f"{count}, sources, {given}}};\n"
     )
     return "\n".join(parts)
 

@@ -13,6 +13,7 @@ from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
 from tflite_fuse.memory.arena import ArenaOptions, realise
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, has_plan, remove_plan
 from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.memories import slow_bytes, slow_tensors
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model, Operator
@@ -26,10 +27,11 @@ _LEFT_OUT_BEHIND = frozenset({"DEQUANTIZE", "QUANTIZE", "SOFTMAX"})
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor in the arena, in bytes."""
+    """A tensor in the arena, in bytes; one that lies ``apart`` is in the second memory."""
 
     offset: int
     nbytes: int
+    apart: bool = False
 
 
 NOWHERE = Place(0, 0)
@@ -67,6 +69,7 @@ class WholeModel:
         arena_bytes: a multiple of 16.
         notes: on operators that were left out, one sentence each.
         state_offset: byte of the arena where states begin; they take the rest.
+        memory_bytes: of the second memory.
     """
 
     steps: tuple[Step, ...]
@@ -76,6 +79,7 @@ class WholeModel:
     arena_bytes: int
     notes: tuple[str, ...]
     state_offset: int
+    memory_bytes: int = 0
 
 
 def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
@@ -106,6 +110,9 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
     program = program_of(model)
     arena = realise(program, block_overlaps(model), ArenaOptions(alone=True))
     places = [Place(max(offset, 0), size) for offset, size in zip(arena.offsets or (), program.sizes, strict=False)]
+    found = slow_tensors(model)
+    for each, offset in ({} if found is None else found.offsets).items():
+        places[each] = Place(offset, tensor_nbytes(model.main.tensors[each]), apart=True)
     begins = end = max(arena.needed, ALIGNMENT)
     for index, tensor in enumerate(model.main.tensors):
         if tensor.is_variable:
@@ -119,6 +126,7 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
         arena_bytes=end,
         notes=notes,
         state_offset=begins,
+        memory_bytes=slow_bytes(model),
     )
 
 
@@ -126,6 +134,8 @@ def _step(model: Model, index: int, places: list[Place]) -> Step:
     operator, label = model.main.operators[index], operator_label(model, index)
     if operator_name(model, operator) in _COPIES:
         source, target = (operator.inputs or ())[0], (operator.outputs or ())[0]
+        if places[source].apart or places[target].apart:
+            raise UsageError(f"{label} copies a tensor of the second memory, which blocks alone read and write")
         return Step(label, b"", b"", (places[source],), (places[target],), Place(0, 0))
     found = operands_of(model.main, operator)
     return Step(

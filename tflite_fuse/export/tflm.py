@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Template
 
 from tflite_fuse.export.arena import Declared, declared_arenas
 from tflite_fuse.export.operators import registrations, used_operators
-from tflite_fuse.export.ports import Port, checked_outside, model_ports, outside_source, port_macros
+from tflite_fuse.export.ports import Port, checked_outside, memory_macro, model_ports, outside_source, port_macros
 from tflite_fuse.export.text import byte_array, comment
 from tflite_fuse.memory.tflm.runtimes import Runtime
 from tflite_fuse.memory.tflm.tail import resource_variables
+from tflite_fuse.model.memories import slow_bytes
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model
 
@@ -182,6 +183,7 @@ class TflmModel:
         variables: number of resource variables.
         remembers: whether a run depends on those before it.
         two_arenas: whether the runtime's own data and activations are two arrays.
+        memory: bytes of the second memory.
     """
 
     title: str
@@ -195,6 +197,7 @@ class TflmModel:
     variables: int
     remembers: bool
     two_arenas: bool = False
+    memory: int = 0
 
     @property
     def pause(self) -> int:
@@ -220,7 +223,8 @@ def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmM
     outside, operators = checked_outside(model), used_operators(model)
     variables = len(resource_variables(model, model.subgraphs))
     remembers = variables > 0 or any(tensor.is_variable for tensor in model.main.tensors)
-    return TflmModel(title, data, runtime, arenas, inputs, outputs, outside, operators, variables, remembers)
+    made = TflmModel(title, data, runtime, arenas, inputs, outputs, outside, operators, variables, remembers)
+    return replace(made, memory=slow_bytes(model))
 
 
 def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, str]:
@@ -257,7 +261,9 @@ def _data_header(model: TflmModel) -> str:
         size=len(model.data),
         runtime=model.runtime,
         exact=exact,
-        arenas=_arena_macros(model.arenas, model.two_arenas) + (f"\n{_SECTIONS}" if model.two_arenas else ""),
+        arenas=_arena_macros(model.arenas, model.two_arenas)
+        + memory_macro(model.memory)
+        + (f"\n{_SECTIONS}" if model.two_arenas else ""),
         ports="".join(port_macros(port) + "\n" for port in (*model.inputs, *model.outputs)),
     )
 
@@ -307,7 +313,7 @@ def _ops_header(model: TflmModel, fused_header: str) -> str:
 
 def includes(model: TflmModel) -> str:
     """Return the headers of every main program, and the inputs outside the arena."""
-    source = outside_source(model.outside)
+    source = outside_source(model.outside, model.memory)
     variables = '#include "tensorflow/lite/micro/micro_resource_variable.h"\n' if model.variables else ""
     return _INCLUDES.substitute(variables=variables, outside=f"\n{source}" if source else "")
 
@@ -331,7 +337,7 @@ def setup(model: TflmModel, print_line: str) -> str:
         plain=built.substitute(reporter="", count=model.variables, buffers=buffers),
         reported=built.substitute(reporter=", &reporter", count=model.variables, buffers=buffers),
         print_line=print_line,
-        hand_over="  tflite_fuse_set_outside(&outside);\n" if model.outside else "",
+        hand_over="  tflite_fuse_set_outside(&outside);\n" if model.outside or model.memory else "",
         fill="".join(fill),
         print="".join(_print(port, print_line) for port in model.outputs),
     )

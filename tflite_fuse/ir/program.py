@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tflite_fuse.errors import ModelError, PlanError
+from tflite_fuse.model.memories import slow_tensors
 from tflite_fuse.model.schema import Model, Operator, SubGraph
 from tflite_fuse.model.types import TensorType, operator_label, operator_name, tensor_nbytes
 
@@ -53,6 +54,7 @@ class Program:
         file: source of the program: operator codes, constants, further subgraphs.
         graph: operators of the steps, in the same order, over the file's tensors followed by those of blocks.
         absent: tensors of ``graph`` that the program does not have, because blocks replace all their operators.
+        slow: tensors in the slow memory; in the arena they have size 0.
     """
 
     sizes: tuple[int, ...]
@@ -64,6 +66,7 @@ class Program:
     file: Model | None = field(default=None, repr=False, compare=False)
     graph: SubGraph | None = field(default=None, repr=False, compare=False)
     absent: frozenset[int] = frozenset()
+    slow: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -108,6 +111,13 @@ class Program:
         if graph is not None:
             graph = replace(graph, operators=tuple(graph.operators[index] for index in order))
         return replace(self, steps=tuple(self.steps[index] for index in order), graph=graph)
+
+    def with_slow(self, slow: frozenset[int]) -> Program:
+        """Return the program with some more tensors in the slow memory."""
+        if not slow:
+            return self
+        sizes = tuple(0 if tensor in slow else size for tensor, size in enumerate(self.sizes))
+        return replace(self, sizes=sizes, slow=self.slow | slow)
 
     def with_steps(self, steps: Sequence[Step], graph: SubGraph, sizes: Sequence[int] = ()) -> Program:
         """Return the program with other steps of the same file. Tensors without use are absent.
@@ -288,7 +298,9 @@ def program_of(model: Model) -> Program:
     )
     written = {t for op in ops for t in op.outputs}
     unwritten = {t for op in ops for t in op.inputs} - written - set(graph.inputs)
-    held = arena & (written | unwritten | set(graph.inputs) | set(graph.outputs))
+    found = slow_tensors(model)
+    slow = frozenset() if found is None else frozenset(found.offsets)
+    held = (arena & (written | unwritten | set(graph.inputs) | set(graph.outputs))) - slow
     return Program(
         sizes=tuple(tensor_nbytes(t) if i in held else 0 for i, t in enumerate(graph.tensors)),
         steps=ops,
@@ -297,4 +309,5 @@ def program_of(model: Model) -> Program:
         names=tuple(tensor.name or f"tensor {index}" for index, tensor in enumerate(graph.tensors)),
         file=model,
         graph=graph,
+        slow=slow,
     )

@@ -26,6 +26,7 @@ from tflite_fuse.ir.program import (
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, has_plan, read_plan
 from tflite_fuse.model.file import COMPRESSION_METADATA
+from tflite_fuse.model.memories import MEMORIES_METADATA
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 
@@ -214,6 +215,8 @@ def why_untouchable(model: Model) -> str | None:
     """
     if any(entry.name == COMPRESSION_METADATA for entry in model.metadata or ()):
         return "its compressed constants are found by the numbers of their tensors, which a rewrite changes"
+    if any(entry.name == MEMORIES_METADATA for entry in model.metadata or ()):
+        return "it keeps tensors in a slow memory: rewrite the model that it was made from"
     strangers = {name for operator in model.main.operators if _is_stranger(name := operator_name(model, operator))}
     if not has_plan(model) or not strangers:
         return None

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from tflite_fuse.model.memories import MEMORIES_METADATA, slow_tensors, slow_tensors_entry
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Buffer, Metadata, Model, Operator, OperatorCode, SignatureDef, SubGraph, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
@@ -102,7 +103,12 @@ def prune(model: Model) -> Model:
 
     Indices of tensors, buffers and operator codes change. An offline memory plan is indexed by tensor: drop it first.
     """
-    return _prune_operator_codes(_prune_buffers(_prune_tensors(model, used_tensors(model))))
+    kept, found = used_tensors(model), slow_tensors(model)
+    pruned = _prune_tensors(model, kept)
+    if found is not None:
+        offsets = {new: found.offsets[old] for new, old in enumerate(kept) if old in found.offsets}
+        pruned = set_metadata(pruned, MEMORIES_METADATA, slow_tensors_entry(replace(found, offsets=offsets)))
+    return _prune_operator_codes(_prune_buffers(pruned))
 
 
 def used_tensors(model: Model) -> tuple[int, ...]:

@@ -17,9 +17,11 @@ from tflite_fuse.cost.targets import read_target
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.block import WeightForm
 from tflite_fuse.memory.arena import ArenaOptions
+from tflite_fuse.memory.regions import read_memories
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, RUNTIMES, runtime_named
+from tflite_fuse.model.memories import Memories
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.ops.entry import Kernels
 from tflite_fuse.passes.declared import described, option, words
@@ -224,6 +226,15 @@ class FuseOptions:
         of=(*_ANY, "report"),
         choices=tuple(RUNTIMES),
     )
+    memory: Memories | None = option(
+        None,
+        "A TOML file of the device's fast and slow memory: the arena fits the first, tensors between blocks lie in the "
+        "second where that is too small",
+        panel=_CORE,
+        of=_REWRITE,
+        read=read_memories,
+        shown="FILE",
+    )
     time_limit: float | None = option(
         None,
         "Seconds until the searches answer with their best so far, which may then differ from run to run; without it "
@@ -260,6 +271,10 @@ class FuseOptions:
             raise UsageError(
                 "a stream keeps its input resident and of the model's type: leave out input_mode and int8_io"
             )
+        if self.memory is not None and self.wanted != NOTHING_RECOMPUTED:
+            raise UsageError("the memories say how much RAM there is: give no goal beside them")
+        if self.memory is not None and (self.scheme is not Scheme.AUTO or "plan" not in self.passes):
+            raise UsageError("a slow memory is for the scheme auto and for a plan of the arena")
         if self.stream is not None and self.scheme is not Scheme.AUTO:
             raise UsageError(f"{Scheme(self.scheme).value} has no blocks that keep the state of a stream")
         self.search()
@@ -309,6 +324,7 @@ class FuseOptions:
             ),
             "the state of a stream is kept by fused blocks": self.stream is not None,
             "weights are stored by fused blocks": self.weights is not WeightForm.EIGHT,
+            "tensors in a slow memory are those of fused blocks": self.memory is not None,
             f"{Scheme(self.scheme).value} is a scheme of fused blocks": self.scheme is not Scheme.AUTO,
         }
         for reason, asked in reasons.items():

@@ -194,6 +194,37 @@ class StreamReport:
 
 
 @dataclass(frozen=True)
+class MemoryReport:
+    """Use of a fast and a slow memory.
+
+    Attributes:
+        fast, slow: their names.
+        fast_bytes, slow_bytes: bytes of the arena, and of the tensors between blocks.
+        fast_room, slow_room: sizes of the memories.
+        tensors: names of the tensors in the slow memory.
+        read_bytes, written_bytes: traffic of one inference. What the application writes to inputs there and reads of
+            outputs is no part of it.
+    """
+
+    fast: str
+    slow: str
+    fast_bytes: int
+    slow_bytes: int
+    fast_room: int
+    slow_room: int
+    tensors: tuple[str, ...]
+    read_bytes: int
+    written_bytes: int
+
+    def __str__(self) -> str:
+        taken = f"{self.fast}: {self.fast_bytes:,} of {self.fast_room:,} bytes, {self.slow}: {self.slow_bytes:,}"
+        return (
+            f"{taken} of {self.slow_room:,} bytes for {len(self.tensors)} tensors, of which an inference reads "
+            f"{self.read_bytes:,} bytes and writes {self.written_bytes:,}"
+        )
+
+
+@dataclass(frozen=True)
 class Report:
     """Figures before and after a rewrite, its proof, and notes. A rewrite without a proof raises an error instead.
 
@@ -217,6 +248,7 @@ class Report:
         stream: the stream, if requested: then ``proven`` compares blocks with the stream's operators, and ``verified``
             the stream's outputs with the original's on every window of a sequence.
         runtime: name of the runtime on the device for which the arenas suffice.
+        memories: use of the device's memories, if they were given.
     """
 
     before: Figures
@@ -237,6 +269,7 @@ class Report:
     advice: tuple[str, ...] = ()
     stream: StreamReport | None = None
     runtime: str = DEFAULT_RUNTIME
+    memories: MemoryReport | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
     not_run = "" if report.unverified is None else ", NOT RUN" if report.second_witness is None else ", not run in TFLM"
     return (
         f"{target}: {reached}{not_run}",
-        _allocate(report.after, report.runtime),
+        _allocate(report.after, report.runtime) + ("" if report.memories is None else f"; {report.memories}"),
         fit,
         report.claim() if report.unverified is None else f"UNVERIFIED: {report.unverified}; {report.claim()}",
         f"next: {_quantize(report.records) or step}",

@@ -9,8 +9,9 @@ from zlib import crc32
 
 from tflite_fuse.check import Certificate, validate
 from tflite_fuse.claim import Claim
-from tflite_fuse.emit.in_model import block_overlaps, outside_reads, with_plans
+from tflite_fuse.emit.in_model import block_overlaps, blocks_in, outside_reads, with_plans
 from tflite_fuse.emit.insert_blocks import InsertedBlock
+from tflite_fuse.emit.slow import Traffic, traffic_of
 from tflite_fuse.errors import LimitError, VerificationError
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
@@ -18,6 +19,7 @@ from tflite_fuse.memory.checker import plan_fault, why_untouchable
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import serialize_model
+from tflite_fuse.model.memories import Memories, slow_bytes, slow_tensors
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
@@ -31,7 +33,16 @@ from tflite_fuse.passes.options import FuseOptions, Hop
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
 from tflite_fuse.passes.preparing.dilate import Dilate
-from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified, outside_notes
+from tflite_fuse.report.report import (
+    BlockReport,
+    Figures,
+    MemoryReport,
+    Proven,
+    Report,
+    StreamReport,
+    Verified,
+    outside_notes,
+)
 from tflite_fuse.report.wording import sentence, sentences_of
 from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
@@ -110,7 +121,7 @@ def rewrite_model(
     reads = outside_notes(outside_inputs(made.model), outside_reads(made.model))
     spent = (*_about_arena(made.arena), *_about_budget(budget, options))
     notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes, *quantization_offer(model))
-    report = _report(made, before, heard, mended.notes, options.runtime)
+    report = _report(made, before, heard, mended.notes, options.runtime, options.memory)
     return made.file, replace(report, records=notes, reproducible=not budget.braked)
 
 
@@ -236,7 +247,7 @@ def _streamed(model: Model, hop: Hop) -> Streamed:
 
 
 def _keep_limit(after: Figures, options: FuseOptions) -> None:
-    limit = options.wanted.max_ram
+    limit = options.wanted.max_ram if options.memory is None else options.memory.fast.nbytes
     if limit is not None and after.arena_bytes > limit:
         raise LimitError(
             f"an arena of {limit:,} bytes cannot be reached with the passes {', '.join(options.passes)}: "
@@ -246,12 +257,20 @@ def _keep_limit(after: Figures, options: FuseOptions) -> None:
         )
 
 
-def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[Note], runtime: str) -> Report:
+def _report(
+    made: _Made,
+    before: Figures,
+    heard: Testimony,
+    mended: Sequence[Note],
+    runtime: str,
+    memories: Memories | None,
+) -> Report:
     """Return the report of a rewrite without its notes.
 
     Args:
         mended: notes on repairs before the comparison, which limit the proof.
         runtime: the runtime for which the arenas suffice.
+        memories: memories of the device, if given.
     """
     fused, after, certificate = made.fused, made.after, made.certificate
     limits = (*certificate.notes, *sentences_of(mended))
@@ -271,6 +290,7 @@ def _report(made: _Made, before: Figures, heard: Testimony, mended: Sequence[Not
         prediction=None if fused is None else fused.prediction,
         stream=None if made.streamed is None else _about_stream(made.streamed, made.model, before, after),
         runtime=runtime,
+        memories=None if memories is None else _about_memories(made.model, after, memories),
     )
 
 
@@ -281,6 +301,7 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
         LimitError: other inputs or outputs, or less RAM, were requested.
     """
     limit, reason = options.wanted.max_ram, sentence(kept)
+    limit = limit if options.memory is None else options.memory.fast.nbytes
     if options.input_mode is not InputMode.RESIDENT or options.int8_io or options.stream is not None:
         raise LimitError(f"{reason}; the requested inputs and outputs are not possible")
     if limit is not None and before.arena_bytes > limit:
@@ -323,6 +344,23 @@ def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: 
         tail_bytes=after.tail_bytes - state,
         macs_of_window=before.macs,
         macs_of_call=after.macs,
+    )
+
+
+def _about_memories(rewritten: Model, after: Figures, memories: Memories) -> MemoryReport:
+    found = slow_tensors(rewritten)
+    offsets = {} if found is None else found.offsets
+    traffic = sum(map(traffic_of, blocks_in(rewritten).values()), Traffic())
+    return MemoryReport(
+        fast=memories.fast.name,
+        slow=memories.slow.name,
+        fast_bytes=after.arena_bytes,
+        slow_bytes=slow_bytes(rewritten),
+        fast_room=memories.fast.nbytes,
+        slow_room=memories.slow.nbytes,
+        tensors=tuple(rewritten.main.tensors[each].name or "" for each in offsets),
+        read_bytes=traffic.read,
+        written_bytes=traffic.written,
     )
 
 

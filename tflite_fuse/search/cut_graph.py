@@ -231,6 +231,8 @@ class Rules:
         most_ram: blocks that certainly need more bytes while they run may be skipped; None for no limit.
         most_work: largest work of a model's path, to skip blocks on no such path; None for no limit.
         every_block: whether blocks on no point of the front are included; pricing them takes most of the time.
+        slow: tensors that lie in the slow memory wherever they pass from block to block.
+        traffic: price of a byte read from the slow memory and of one written to it, in the graph's unit of work.
         floor: working sets of up to this many bytes count as equal; among them the tail decides.
     """
 
@@ -244,6 +246,8 @@ class Rules:
     most_ram: int | None = None
     most_work: int | None = None
     every_block: bool = True
+    slow: frozenset[int] = frozenset()
+    traffic: tuple[float, float] = (1.0, 1.0)
     floor: int = 0
 
     def leaving(self, graph: PricedProgram) -> frozenset[int]:
@@ -302,7 +306,8 @@ def some_cuts(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
     """
     _refuse_beyond_budget(graph)
     moved = rules.leaving(graph)
-    graph = replace(graph, sizes=tuple(0 if index in moved else size for index, size in enumerate(graph.sizes)))
+    away = moved | rules.slow
+    graph = replace(graph, sizes=tuple(0 if index in away else size for index, size in enumerate(graph.sizes)))
     residency = Residency(graph, rules.alignment)
     for layer in graph.steps:
         if not layer.fusable and not moved.isdisjoint(layer.inputs):
@@ -312,6 +317,7 @@ def some_cuts(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
     pricing = Pricing(
         chunks=rules.chunks,
         streamed=moved if rules.input_mode is InputMode.STREAMED else frozenset(),
+        slow=rules.slow,
         sharing=rules.alignment if rules.overlap else None,
         limit=None if rules.most_work is None or restriction.paired else work_limit(graph, rules.most_work),
         spare=residency.spare,
@@ -338,7 +344,7 @@ class _Edges:
     def all(self) -> tuple[CutGraph, int | None]:
         """Return the cut graph, and the bytes of RAM beyond which blocks were skipped."""
         allowed, most = self._allowed(), self.rules.most_ram
-        some = not self.rules.every_block and self.restriction.scheme is Scheme.AUTO
+        some = not (self.rules.every_block or self.rules.slow) and self.restriction.scheme is Scheme.AUTO
         if some and work_limit(self.graph, self.graph.work).spare == 0:
             # Paths without recompute have the least work, so none with more RAM than such a path is on the front.
             enough = self._enough(allowed)
@@ -361,7 +367,8 @@ class _Edges:
     def _as_it_is(self, index: int) -> Iterator[Edge]:
         """Yield the operator at an index by itself, unless it reads a moved input or runs only in blocks."""
         layer, nothing = self.graph.steps[index], np.zeros(1, dtype=np.int64)
-        if self.moved.isdisjoint(layer.inputs) and not layer.only_in_blocks:
+        away = self.moved.union(self.rules.slow)
+        if away.isdisjoint((*layer.inputs, *layer.outputs)) and not layer.only_in_blocks:
             needs = np.array([self.residency.outside(index, index)]), np.array([layer.work])
             options = Offers(*needs, *(nothing,) * 4)
             yield Edge(index, index + 1, options, False, Span(index, index), self._tail.of_operator(index))
@@ -380,10 +387,25 @@ class _Edges:
             sizes, pricing = whole_tile, replace(pricing, limit=None)
         rooms = None if most is None else {first: most - self._beside(first, last) for first in firsts}
         for costs in self.restriction.prices(self.graph, last, sizes, pricing, firsts if rooms is None else rooms):
+            if self.rules.slow:
+                costs = costs._replace(work=costs.work + self._traffic(costs.first, last))
             options, unbanded = self._offered(costs, paired)
             if len(options):
                 tail = self._tail.of_block(self.residency.results(costs.first, last))
                 yield Edge(costs.first, last + 1, options, True, Span(costs.first, last), tail, unbanded)
+
+    def _traffic(self, first: int, last: int) -> int:
+        """What a block reads from the slow memory and writes to it, in the unit of work."""
+        graph, read, written = self.graph, 0, 0
+        for index in range(first, last + 1):
+            step = graph.steps[index]
+            for tensor in self.rules.slow.intersection(step.inputs):
+                is_first = not any(first <= reader < index for reader in graph.consumers[tensor])
+                read += graph.tensors[tensor].nbytes if graph.producer[tensor] < first and is_first else 0
+            for tensor in self.rules.slow.intersection(step.outputs):
+                leaves = tensor in graph.outputs or graph.consumers[tensor][-1:] > (last,)
+                written += graph.tensors[tensor].nbytes if leaves else 0
+        return round(read * self.rules.traffic[0] + written * self.rules.traffic[1])
 
     def _offered(self, costs: BlockCosts, paired: int) -> tuple[Offers, Offers | None]:
         """Return the options of a block, and those without bands unless they are the same."""

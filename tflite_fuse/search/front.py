@@ -26,6 +26,7 @@ class Point:
         largest: the operators (one, or those of a block) with the largest working set.
         tail_bytes: the part of ``ram_bytes`` that is the arena's tail, 0 if the search does not count it.
         order: all operators in execution order, numbered as in the front's graph; empty for the graph's own order.
+        slow: tensors that may lie in the slow memory; those between blocks do.
     """
 
     ram_bytes: int
@@ -35,6 +36,7 @@ class Point:
     largest: tuple[int, ...]
     tail_bytes: int = 0
     order: tuple[int, ...] = ()
+    slow: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

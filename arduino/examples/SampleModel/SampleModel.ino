@@ -24,7 +24,7 @@ tflite::MicroInterpreter* interpreter = nullptr;
 // Input 0 lies in memory that the arena does not own. A frame buffer or PSRAM would do as well.
 const void* const frames[] = {picture};
 const size_t frame_bytes[] = {PICTURE_BYTES};
-const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 1, frames, frame_bytes, 0, nullptr};
+const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 1, frames, frame_bytes, 0, nullptr, nullptr, 0};
 
 void setup() {
   Serial.begin(115200);

@@ -69,7 +69,7 @@ int read_rows(void* user, int y, int x, int count, void* destination, size_t cap
 
 Picture picture;
 const tflite_fuse_source sources[] = {{read_rows, &picture, SIZE, SIZE, 1, TFLITE_FUSE_INT8}};
-const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, nullptr, nullptr, 1, sources};
+const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, nullptr, nullptr, 1, sources, nullptr, 0};
 
 alignas(16) uint8_t arena[MODEL_ARENA_BYTES];
 tflite_fuse_block blocks[MODEL_STEPS];

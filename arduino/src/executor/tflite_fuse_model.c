@@ -24,7 +24,8 @@ static bool operands_fit(const tflite_fuse_model* model, const tflite_fuse_block
     return false;
   }
   for (int32_t number = 0; number < count; ++number) {
-    if (!lies_in(model, places[number]) ||
+    const bool lies_apart = tflite_fuse_operand_place(block, operand, number) >= 0;
+    if ((!lies_apart && !lies_in(model, places[number])) ||
         places[number].bytes != (uint32_t)tflite_fuse_operand_bytes(block, operand, number)) {
       return false;
     }
@@ -79,6 +80,14 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* mo
   return status == TFLITE_FUSE_OK && !sources_differ(model, blocks) ? TFLITE_FUSE_BAD_MEMORY : status;
 }
 
+/* The address of an operand: in the arena, or in a second memory; NULL if that is missing. */
+static int8_t* find(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number,
+                    const tflite_fuse_place* places, uint8_t* arena, const tflite_fuse_outside* outside) {
+  return tflite_fuse_operand_place(block, operand, number) < 0
+             ? (int8_t*)(arena + places[number].offset)
+             : (int8_t*)tflite_fuse_second_memory(outside, block, operand, number);
+}
+
 static TFLITE_FUSE_NOINLINE tflite_fuse_status run_block(const tflite_fuse_step* step, const tflite_fuse_block* block,
                                                          uint8_t* arena, const tflite_fuse_outside* outside) {
   const int8_t* inputs[TFLITE_FUSE_MAX_OPERANDS];
@@ -87,20 +96,23 @@ static TFLITE_FUSE_NOINLINE tflite_fuse_status run_block(const tflite_fuse_step*
                        .outputs = outputs,
                        .scratch = arena + step->scratch.offset,
                        .state = arena + step->state.offset};
-  if (!tflite_fuse_outside_serves(outside, block)) {
+  if (!tflite_fuse_outside_serves(outside, block) || !tflite_fuse_memory_holds(outside, block)) {
     return TFLITE_FUSE_BAD_MEMORY;
   }
   if (outside != NULL) {
     io.externals = outside->externals;
     io.sources = outside->sources;
   }
+  bool is_complete = true;
   for (int32_t i = 0; i < step->input_count; ++i) {
-    inputs[i] = (const int8_t*)(arena + step->inputs[i].offset);
+    inputs[i] = find(block, TFLITE_FUSE_INPUT, i, step->inputs, arena, outside);
+    is_complete = is_complete && inputs[i] != NULL;
   }
   for (int32_t i = 0; i < step->output_count; ++i) {
-    outputs[i] = (int8_t*)(arena + step->outputs[i].offset);
+    outputs[i] = find(block, TFLITE_FUSE_OUTPUT, i, step->outputs, arena, outside);
+    is_complete = is_complete && outputs[i] != NULL;
   }
-  return tflite_fuse_attempt(block, &io);
+  return is_complete ? tflite_fuse_attempt(block, &io) : TFLITE_FUSE_BAD_MEMORY;
 }
 
 static tflite_fuse_status check_arena(const tflite_fuse_model* model, const void* arena, size_t arena_bytes) {

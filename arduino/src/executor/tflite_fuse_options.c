@@ -202,6 +202,17 @@ int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand
   return 0;
 }
 
+TFLITE_FUSE_RARE int32_t tflite_fuse_operand_place(const tflite_fuse_block* block, tflite_fuse_operand operand,
+                                                   int32_t number) {
+  for (int32_t t = 0; t < block->tensor_count; ++t) {
+    const tflite_fuse_tensor* tensor = &block->tensors[t];
+    if (tensor->region != 0 && tensor->operand == number && tensor->storage == (int32_t)operand) {
+      return tensor->offset;
+    }
+  }
+  return -1;
+}
+
 int tflite_fuse_source_fits(const tflite_fuse_block* block, int32_t number,
                                              const tflite_fuse_source* source) {
   for (int32_t t = 0; t < block->tensor_count; ++t) {

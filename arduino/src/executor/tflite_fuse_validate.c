@@ -29,6 +29,16 @@ static bool type_is_sound(const tflite_fuse_block* block, const tflite_fuse_tens
          (tensor->element_type != TFLITE_FUSE_ELEMENT_UINT8 || !is_inside);
 }
 
+/* Second memory is written and read as it is: uint8 would be converted where it lies. */
+static bool region_is_sound(const tflite_fuse_tensor* tensor) {
+  const int64_t bytes = (int64_t)tflite_fuse_pixels(tensor) * tflite_fuse_pixel_bytes(tensor);
+  const bool is_whole =
+      tensor->storage == TFLITE_FUSE_STORAGE_INPUT || tensor->storage == TFLITE_FUSE_STORAGE_OUTPUT;
+  return tensor->region == 0 ||
+         (tensor->region == 1 && is_whole && tensor->element_type != TFLITE_FUSE_ELEMENT_UINT8 && tensor->offset >= 0 &&
+          tensor->offset % TFLITE_FUSE_ALIGNMENT == 0 && tensor->offset <= INT32_MAX - bytes);
+}
+
 static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
   const tflite_fuse_tensor* t = &block->tensors[index];
   return within(t->height, 1, TFLITE_FUSE_MAX_EXTENT) && within(t->width, 1, TFLITE_FUSE_MAX_EXTENT) &&
@@ -36,7 +46,8 @@ static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
          tflite_fuse_volume(t->height, t->width, tflite_fuse_pixel_bytes(t)) <= INT32_MAX &&
          within(t->zero_point, INT8_MIN, INT8_MAX) &&
          t->storage <= TFLITE_FUSE_STORAGE_PERSISTENT &&
-         tflite_fuse_tensor_is_known(t) && storage_is_sound(block, t, index) && type_is_sound(block, t);
+         tflite_fuse_tensor_is_known(t) && storage_is_sound(block, t, index) && type_is_sound(block, t) &&
+         region_is_sound(t);
 }
 
 /* ---- Stages ---- */

@@ -175,6 +175,27 @@ TfLiteStatus CheckOperands(TfLiteContext* context, TfLiteNode* node, const tflit
   return status;
 }
 
+// The runtime plans no place in the arena for a tensor that has an address already.
+TfLiteStatus BindToSecondMemory(TfLiteContext* context, TfLiteNode* node, const tflite_fuse_block* block,
+                                const tflite_fuse_outside* outside) {
+  if (!tflite_fuse_memory_holds(outside, block)) {
+    return Refuse(context, "the second memory is too small for the model, or not aligned to 16");
+  }
+  for (int number = 0; number < node->inputs->size - OwnInputs(block, node); ++number) {
+    void* place = tflite_fuse_second_memory(outside, block, TFLITE_FUSE_INPUT, number);
+    if (place != nullptr) {
+      const_cast<TfLiteEvalTensor*>(InputAt(context, node, number))->data.data = place;
+    }
+  }
+  for (int number = 0; number < node->outputs->size - 1; ++number) {
+    void* place = tflite_fuse_second_memory(outside, block, TFLITE_FUSE_OUTPUT, number);
+    if (place != nullptr) {
+      OutputAt(context, node, number)->data.data = place;
+    }
+  }
+  return kTfLiteOk;
+}
+
 TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   tflite_fuse_block* block = static_cast<tflite_fuse_block*>(node->user_data);
   if (block == nullptr) {
@@ -223,7 +244,8 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
   if (outside != nullptr && !tflite_fuse_outside_serves(outside, block)) {
     return Refuse(context, kNotServed);
   }
-  return CheckOperands(context, node, block);
+  const TfLiteStatus checked = CheckOperands(context, node, block);
+  return checked == kTfLiteOk ? BindToSecondMemory(context, node, block, outside) : checked;
 }
 
 TfLiteStatus Invoke(TfLiteContext* context, TfLiteNode* node) {

@@ -62,7 +62,7 @@ def scratch_problems(program: BlockProgram) -> Iterator[str]:
         if what in expected and expected[what] != start:
             yield f"{what} lies at byte {start} of scratch instead of {expected[what]}"
     for t, tensor in enumerate(program.tensors):
-        if tensor.storage not in (Storage.SCRATCH, Storage.PERSISTENT) and tensor.offset != 0:
+        if tensor.storage not in (Storage.SCRATCH, Storage.PERSISTENT) and tensor.offset != 0 and not tensor.region:
             yield f"tensor {t} is not in scratch but has an offset in it"
     for s, stage in enumerate(program.stages):
         if not program.sums(s) and stage.accumulator_offset != NONE:

@@ -211,6 +211,9 @@ def _tensor_problems(t: int, tensor: TensorDesc, writer: int, memory: bool) -> I
     extents = tensor.height, tensor.width, tensor.channels
     if min(extents) < 1 or max(extents[:2]) > 65535 or prod(extents) >= 1 << 31:
         yield f"tensor {t} is {tensor.height} x {tensor.width} x {tensor.channels}"
+    whole = tensor.storage in (Storage.INPUT, Storage.OUTPUT) and tensor.element_type != ElementType.UINT8
+    if tensor.region not in (0, 1) or (tensor.region and not whole):
+        yield f"tensor {t} lies in memory {tensor.region}"
     if tensor.producer != writer:
         yield f"tensor {t} names stage {tensor.producer} as its writer instead of {writer}"
     written = tensor.storage in (Storage.SCRATCH, Storage.OUTPUT, Storage.PERSISTENT)

@@ -30,6 +30,7 @@ class Pricing:
     Attributes:
         chunks: output pixels per step; each entry is priced.
         streamed: network inputs without memory: a block that reads one pulls each of its pixels once, into a ring.
+        slow: tensors in the slow memory: a block that reads one copies each of its pixels once, into a ring.
         sharing: alignment in bytes of the distance at which a block may write its output, or its last rings, over an
             input without later readers; None if it must not.
         limit: limit on work; configurations that exceed it, and blocks without other ones, may be skipped. None without
@@ -40,6 +41,7 @@ class Pricing:
 
     chunks: tuple[int, ...] = (1,)
     streamed: frozenset[int] = frozenset()
+    slow: frozenset[int] = frozenset()
     sharing: int | None = None
     limit: WorkLimit | None = None
     spare: Callable[[int, int], int] | None = field(default=None, compare=False)
@@ -151,6 +153,7 @@ class GrowingBlock:
         sources = self.demands.keys() & self.pricing.streamed
         if not all(self._holds_all_readers(tensor, first) for tensor in sources):
             return None
+        sources |= self.demands.keys() & self.pricing.slow
         scratch, usable = self.scratch, self.usable
         for tensor in sources:
             scratch = scratch + self.rings.bytes(self.demands[tensor])
@@ -281,7 +284,9 @@ class GrowingBlock:
             if self.late is not None:
                 self.late.add(index, demand, behind, self.scratch)
             return
-        self.usable = self.usable & self._is_whole(demand)
+        # What lies in the slow memory is not read again where it is made.
+        away = self.graph.steps[index].outputs[0] in self.pricing.slow
+        self.usable = self.usable & self._is_whole(demand) & (not away)
 
     def _is_whole(self, demand: Demand) -> npt.NDArray[np.bool_]:
         """Return the tilings under which the demand covers the whole tensor."""

@@ -7,7 +7,7 @@ from string import Template
 
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files
-from tflite_fuse.export.ports import outside_source, port_macros
+from tflite_fuse.export.ports import memory_macro, outside_source, port_macros
 from tflite_fuse.export.steps import Place, Step, WholeModel
 from tflite_fuse.export.text import byte_array, comment
 
@@ -96,7 +96,9 @@ def model_files(model: WholeModel, title: str, name: str) -> Files:
 
 
 def _header(model: WholeModel, title: str, name: str) -> str:
-    ports = "".join(port_macros(port, [("OFFSET", at.offset)]) + "\n" for port, at in (*model.inputs, *model.outputs))
+    ports = memory_macro(model.memory_bytes) + "".join(
+        port_macros(port, [(_suffix(at), at.offset)]) + "\n" for port, at in (*model.inputs, *model.outputs)
+    )
     return _HEADER.substitute(
         title=comment(title),
         notes="".join(f"\n * {note}." for note in model.notes),
@@ -107,6 +109,16 @@ def _header(model: WholeModel, title: str, name: str) -> str:
         state=_state(model, name),
         ports=ports.replace("#define MODEL_", f"#define {name.upper()}_"),
     )
+
+
+def _suffix(place: Place) -> str:
+    """Of the macro that says where a port lies in its memory."""
+    return "MEMORY_OFFSET" if place.apart else "OFFSET"
+
+
+def _at(place: Place, macro: str) -> str:
+    """The address of a port, in C."""
+    return f"{'second_memory' if place.apart else 'arena'} + {macro}_{_suffix(place)}"
 
 
 def _state(model: WholeModel, name: str) -> str:
@@ -160,15 +172,13 @@ def _place(place: Place) -> str:
 
 
 def _main(model: WholeModel, title: str) -> str:
-    source = outside_source(model.outside)
-    fill = [
-        f"  memset(arena + {p.macro}_OFFSET, 0, {p.macro}_BYTES); /* Your data goes here. */\n" for p, _ in model.inputs
-    ]
+    source = outside_source(model.outside, model.memory_bytes)
+    fill = [f"  memset({_at(at, p.macro)}, 0, {p.macro}_BYTES); /* Your data goes here. */\n" for p, at in model.inputs]
     show = [
         f"  for (int i = 0; i < {min(SHOWN_ELEMENTS, port.elements)}; ++i) {{\n"
-        f'    printf("output {port.number}[%d] = %d\\n", i, ((const int8_t*)(arena + {port.macro}_OFFSET))[i]);\n'
+        f'    printf("output {port.number}[%d] = %d\\n", i, ((const int8_t*)({_at(at, port.macro)}))[i]);\n'
         "  }\n"
-        for port, _ in model.outputs
+        for port, at in model.outputs
     ]
     return _MAIN.substitute(
         title=comment(title),

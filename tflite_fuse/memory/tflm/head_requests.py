@@ -99,7 +99,7 @@ def _tensors(program: Program, offsets: Sequence[int], lifetimes: _Lifetimes) ->
         handles = _handles(model, graph)
         for index, tensor in enumerate(graph.tensors):
             offset = next(fixed, ONLINE)
-            if number == 0 and index in program.absent:
+            if number == 0 and (index in program.absent or index in program.slow):
                 continue
             size = _tensor_size(model, tensor)
             kept_elsewhere = (tensor.is_variable and offset == ONLINE) or index in handles

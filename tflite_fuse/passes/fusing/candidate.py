@@ -10,8 +10,8 @@ from tflite_fuse.cost.estimate.shapes import Shapes
 from tflite_fuse.cost.instructions import LONGEST, Core, Cycles, block_instructions, in_instructions
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
+from tflite_fuse.emit.slow import Traffic, traffic_of
 from tflite_fuse.emit.stream_time import stream_time
-from tflite_fuse.ir.block import BlockChoice
 from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import tell
@@ -54,6 +54,11 @@ class Candidate:
     def overestimate(self) -> int:
         """Return the bytes of the estimate that were not needed; other points of the model have about as many."""
         return max(0, self.point.ram_bytes - self.arena)
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """Return the bytes between the slow memory and the fast one."""
+        return sum((traffic_of(block.plan) for block in self.blocks), Traffic())
 
 
 @dataclass(frozen=True)
@@ -105,9 +110,7 @@ class Site:
     own: Work | None = None
     tuning: Tuning = TUNING
     fronts: dict[SearchOptions, Front] = field(default_factory=dict, compare=False, repr=False)
-    placed: dict[tuple[tuple[BlockChoice, ...], tuple[int, ...]], Candidate] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    placed: dict[tuple[object, ...], Candidate] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def runs_unfused(self) -> bool:
@@ -173,14 +176,14 @@ class Site:
 
     def realise(self, point: Point) -> Candidate:
         """Return the candidate of a point: make its blocks, order the steps and place the tensors."""
-        key = point.blocks, point.order
+        key = point.blocks, point.order, point.slow
         if key not in self.placed:
             self.placed[key] = self._realise(point)
             tell("candidates placed", len(self.placed))
         return replace(self.placed[key], point=point)
 
     def _realise(self, point: Point) -> Candidate:
-        program, blocks = self.maker.program(point.blocks, point.order)
+        program, blocks = self.maker.program(point.blocks, point.order, point.slow)
         ordered: Ordered | None = None
         if self.order is None:
             arena = self.arena(program)

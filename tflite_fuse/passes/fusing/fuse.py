@@ -43,6 +43,7 @@ from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.fusing.candidate import Candidate, Site, Work
 from tflite_fuse.passes.fusing.explore import faster_with_more, solve
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
+from tflite_fuse.passes.fusing.in_memories import solve_in_memories
 from tflite_fuse.passes.fusing.orders import orders_at_hand
 from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.options import FuseOptions
@@ -104,8 +105,9 @@ class Fuse:
             if self.options.input_mode is not InputMode.RESIDENT:
                 raise
             return FuseResult(model, False, (note("not fused", "budget", why=str(error)),))
-        chosen = solve(start, self.options.wanted)
-        start, claim = start.of(chosen), fusion_claim(chosen, self.options)
+        memories = self.options.memory
+        chosen = solve(start, self.options.wanted) if memories is None else solve_in_memories(start, memories)
+        start, claim = start.of(chosen), None if chosen.program.slow else fusion_claim(chosen, self.options)
         notes = (*start.notes, *_done(start.model, chosen))
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
         notes = (*notes, *start.front.explain(point), *_limited(len(start.site.graph.steps)))
@@ -156,7 +158,7 @@ class Fuse:
         orders = orders_at_hand(model, order, options.tuning)
         lowered = self._lowered(orders.first, orders.lowered)
         moved, why_not = inputs_to_move(orders.first, mode, lowered)
-        searched, maker = options.search(moved), BlockMaker(orders.first, mode, moved, lowered)
+        searched, maker = options.search(moved), BlockMaker(orders.first, mode, moved, lowered, options.memory)
         graph = graph_from_model(orders.first, lowered, maker.macs, maker.moved)
         own = None if self.given is None or self.given is fused else _own_work(self.given, options.core)
 

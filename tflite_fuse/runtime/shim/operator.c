@@ -122,6 +122,26 @@ static int check_operands(tflm_context* context, const tflite_fuse_block* block,
   return TFLM_OK;
 }
 
+/* The runtime plans no place in the arena for a tensor that has an address already. LiteRT has no arena to spare. */
+static int bind_to_second_memory(tflm_context* context, const tflite_fuse_block* block, const tflm_int_array* indices,
+                                 tflite_fuse_operand kind) {
+#ifndef TFLITE_FUSE_LITERT
+  const tflite_fuse_outside* outside = shim_outside();
+  if (!tflite_fuse_memory_holds(outside, block)) {
+    return refuse("the second memory is too small for the model");
+  }
+  for (int32_t number = 0; number < tflite_fuse_operand_count(block, kind); ++number) {
+    void* place = tflite_fuse_second_memory(outside, block, kind, number);
+    if (place != NULL) {
+      tensor_at(context, indices, number)->data = place;
+    }
+  }
+#else
+  (void)context, (void)block, (void)indices, (void)kind;
+#endif
+  return TFLM_OK;
+}
+
 static int prepare(tflm_context* context, tflm_node* node) {
   operator_state* state = node->user_data;
   if (state == NULL) {
@@ -160,10 +180,12 @@ static int prepare(tflm_context* context, tflm_node* node) {
   if (own == 3 && !is_state(tensor_at(context, node->inputs, node->inputs->size - 3), (int64_t)sizeof(uint32_t))) {
     return refuse("the input before the block's state must be a uint8 variable, the state of the last block");
   }
-  if (check_operands(context, &state->block, node->inputs, TFLITE_FUSE_INPUT) != TFLM_OK) {
+  if (check_operands(context, &state->block, node->inputs, TFLITE_FUSE_INPUT) != TFLM_OK ||
+      check_operands(context, &state->block, node->outputs, TFLITE_FUSE_OUTPUT) != TFLM_OK ||
+      bind_to_second_memory(context, &state->block, node->inputs, TFLITE_FUSE_INPUT) != TFLM_OK) {
     return TFLM_ERROR;
   }
-  return check_operands(context, &state->block, node->outputs, TFLITE_FUSE_OUTPUT);
+  return bind_to_second_memory(context, &state->block, node->outputs, TFLITE_FUSE_OUTPUT);
 }
 
 static bool all_have_memory(tflm_context* context, const tflm_int_array* indices) {

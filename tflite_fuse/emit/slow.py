@@ -1,0 +1,114 @@
+"""Blocks whose inputs and outputs lie in a slow memory: each pixel is read once, from the first to the last.
+
+Kernels look at a pixel as often as windows and output channels ask for it. So what lies in the slow memory comes in by
+a stage that copies it, run by run, into a ring in the fast one: a PAD that adds nothing. Outputs are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from tflite_fuse.emit.block_plan import BlockPlan
+from tflite_fuse.emit.in_model import operands_of
+from tflite_fuse.errors import LimitError
+from tflite_fuse.ir.block import Block, BlockTensor, Stage, StageKind, Storage
+from tflite_fuse.ir.program import Program
+from tflite_fuse.memory.place.portfolio import place
+from tflite_fuse.model.edit import set_metadata
+from tflite_fuse.model.memories import MEMORIES_METADATA, Memories, SlowTensors, slow_tensors_entry
+from tflite_fuse.model.schema import Model, Operator, SubGraph
+from tflite_fuse.model.types import tensor_nbytes
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that move between the fast and the slow memory in one inference."""
+
+    read: int = 0
+    written: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes both ways."""
+        return self.read + self.written
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.read + other.read, self.written + other.written)
+
+
+def with_copies(block: Block, inputs: Collection[int]) -> Block:
+    """Return a block that copies some of its inputs into rings before anything else reads them."""
+    if not inputs:
+        return block
+    rings = {tensor: len(block.tensors) + number for number, tensor in enumerate(sorted(inputs))}
+    made = (_ring(block.tensors[tensor]) for tensor in rings)
+    copies = (Stage(StageKind.PAD, (tensor,), ring) for tensor, ring in rings.items())
+    stages = (replace(each, inputs=tuple(rings.get(tensor, tensor) for tensor in each.inputs)) for each in block.stages)
+    return replace(block, tensors=(*block.tensors, *made), stages=(*copies, *stages))
+
+
+def _ring(tensor: BlockTensor) -> BlockTensor:
+    return replace(tensor, name=f"{tensor.name}/copy", storage=Storage.SCRATCH)
+
+
+def traffic_of(plan: BlockPlan) -> Traffic:
+    """Return what one run of a block reads from the slow memory and writes to it."""
+    pixels, tensors = plan.schedule.stage_pixels, plan.block.tensors
+    read = written = 0
+    for stage, count in zip(plan.block.stages, pixels, strict=True):
+        read += sum(count * tensors[tensor].pixel_bytes for tensor in stage.inputs if tensor in plan.slow)
+        written += count * tensors[stage.output].pixel_bytes if stage.output in plan.slow else 0
+    return Traffic(read, written)
+
+
+def slow_places(program: Program, room: int) -> tuple[dict[int, int], int]:
+    """Return where a program's slow tensors lie in their memory, and the bytes they take there.
+
+    Args:
+        program: its steps in the order they run.
+        room: bytes of the memory.
+
+    Raises:
+        LimitError: they do not fit.
+    """
+    tensors = program.origin[1].tensors
+    sizes = (tensor_nbytes(each) if index in program.slow else 0 for index, each in enumerate(tensors))
+    found = place(replace(program, sizes=tuple(sizes), slow=frozenset()))
+    if found.height > room:
+        raise LimitError(
+            f"the slow memory has {room:,} bytes, and tensors between blocks need {found.height:,}",
+            limit=room,
+            reached=found.height,
+        )
+    return {tensor: found.offsets[tensor] for tensor in program.slow}, found.height
+
+
+def with_places(plan: BlockPlan, graph: SubGraph, operator: Operator, places: Mapping[int, int]) -> BlockPlan:
+    """Return a block that knows where its operands lie in the slow memory.
+
+    Args:
+        plan: of the block.
+        graph, operator: where it stands.
+        places: of the graph's tensors in the slow memory.
+    """
+    if not plan.slow:
+        return plan
+    behind = _behind(plan, graph, operator)
+    return replace(plan, slow={each: places[behind[each]] for each in plan.slow})
+
+
+def _behind(plan: BlockPlan, graph: SubGraph, operator: Operator) -> dict[int, int]:
+    """The graph's tensor behind each input and output of a block."""
+    found, block = operands_of(graph, operator), plan.block
+    return dict(zip((*block.inputs, *block.outputs), (*found.inputs, *found.outputs), strict=True))
+
+
+def with_slow_tensors(model: Model, memories: Memories) -> Model:
+    """Return a model whose metadata tells what its blocks, which carry their plans, have in the slow memory."""
+    offsets = dict[int, int]()
+    for operator in model.main.operators:
+        if operator.plan is not None and operator.plan.slow:
+            behind = _behind(operator.plan, model.main, operator)
+            offsets |= {behind[each]: offset for each, offset in operator.plan.slow.items()}
+    return set_metadata(model, MEMORIES_METADATA, slow_tensors_entry(SlowTensors(memories, offsets)))

@@ -1,0 +1,76 @@
+"""The memories of a device, as a TOML file describes them.
+
+[[region]]                           # the fast one: the arena, with scratch memory of blocks
+name = "sram"
+size = "64KiB"
+address = 0x20000000                 # optional: then regions must not overlap
+
+[[region]]                           # the slow one: tensors between blocks
+name = "psram"
+size = "8MiB"
+read_cycles_per_byte = 8             # what a byte takes more than in the fast memory; 1 by default
+write_cycles_per_byte = 8
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tflite_fuse.errors import UsageError
+from tflite_fuse.files import only, read_toml, size_of
+from tflite_fuse.model.memories import Memories, Region
+
+_KEYS = ("name", "size", "address", "read_cycles_per_byte", "write_cycles_per_byte")
+_DEAREST = 1e6
+
+
+def read_memories(path: str | Path) -> Memories:
+    """Return the memories that a TOML file describes.
+
+    Raises:
+        UsageError: it is no TOML, says something that is not understood, or its regions overlap; where, and what.
+    """
+    try:
+        return memories_of(read_toml(path))
+    except UsageError as error:
+        text = str(error)
+        raise UsageError(text if text.startswith(str(path)) else f"{path}: {text}") from error
+
+
+def memories_of(document: Mapping[str, Any]) -> Memories:
+    """Return the memories of a parsed file. Raises UsageError."""
+    only(document, ("region",), "the file")
+    tables = document.get("region", ())
+    if not isinstance(tables, list) or len(tables) != 2 or not all(isinstance(table, dict) for table in tables):
+        raise UsageError("it has two tables [[region]]: first the fast memory, then the slow one")
+    fast, slow = (_region(table, f"region {number}") for number, table in enumerate(tables, start=1))
+    if fast.name == slow.name:
+        raise UsageError(f"both regions are named {fast.name!r}")
+    if fast.address is not None and slow.address is not None:
+        first, second = sorted((fast, slow), key=lambda region: region.address or 0)
+        end = (first.address or 0) + first.nbytes
+        if end > (second.address or 0):
+            raise UsageError(f"the regions {first.name} and {second.name} overlap: {first.name} ends at {end:#x}")
+    return Memories(fast, slow)
+
+
+def _region(table: Mapping[str, Any], where: str) -> Region:
+    only(table, _KEYS, where)
+    missing = [key for key in _KEYS[:2] if key not in table]
+    if missing:
+        raise UsageError(f"{where} has no {missing[0]!r}")
+    name, address = table["name"], table.get("address")
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"'name' of {where} is a text, not {name!r}")
+    size = size_of(table["size"], f"'size' of {where}")
+    if not 0 < size < 1 << 31:
+        raise UsageError(f"'size' of {where} is above 0 and below 2 GiB, not {table['size']!r}")
+    if address is not None and (type(address) is not int or address < 0):
+        raise UsageError(f"'address' of {where} is a whole number, not {address!r}")
+    costs = [table.get(key, 1.0) for key in _KEYS[3:]]
+    for key, cost in zip(_KEYS[3:], costs, strict=True):
+        if type(cost) not in (int, float) or not 0 <= cost <= _DEAREST:
+            raise UsageError(f"{key!r} of {where} is a number of cycles from 0 to {_DEAREST:,.0f}, not {cost!r}")
+    return Region(name, size, float(costs[0]), float(costs[1]), address)

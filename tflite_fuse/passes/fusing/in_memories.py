@@ -1,0 +1,111 @@
+"""Blocks for a device with a fast and a slow memory: the arena in the one, tensors between blocks in the other.
+
+Where the model fits the fast memory without computing anything twice, nothing lies in the slow one. Else the search
+finds, exactly over all blocks in one tile, the cuts of least traffic with all that passes from block to block in the
+slow memory. What then is left of the fast one takes tensors back, those that save most cycles a byte first, and longer
+runs of pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tflite_fuse.cost.priced_program import PricedProgram
+from tflite_fuse.errors import LimitError
+from tflite_fuse.ir.block import ElementType
+from tflite_fuse.model.memories import Memories, Region
+from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.passes.fusing.explore import solve
+from tflite_fuse.passes.fusing.own_runs import OwnRuns
+from tflite_fuse.passes.fusing.propose import Start
+from tflite_fuse.passes.goal import Goal
+from tflite_fuse.search.front import Front, Point
+
+_TRIED = {1.0: 3, 0.75: 2, 0.5: 2}
+"""How many ways to cut a model that take such a share of the fast memory are looked at more closely: what they leave
+holds tensors again."""
+
+
+def solve_in_memories(start: Start, memories: Memories) -> Candidate:
+    """Return the candidate of least traffic whose arena fits the fast memory.
+
+    Raises:
+        LimitError: none does; which block is in the way, and how much it needs.
+    """
+    room = memories.fast.nbytes
+    alone = Goal(max_ram=room, max_compute=1.0)
+    try:
+        return solve(start, alone)
+    except LimitError:
+        found = [_taken_back(each, memories) for each in _fitting(start, memories)]
+    best = min(found, key=lambda each: (_cycles(each, memories.slow), each.arena))
+    return OwnRuns(start.site).with_own_runs(best, room - best.arena)
+
+
+def may_be_slow(graph: PricedProgram) -> frozenset[int]:
+    """Return the tensors of more than a pixel that blocks alone read and write, in a type that is not converted."""
+    found = set[int]()
+    for tensor, size in enumerate(graph.sizes):
+        extent, readers, writer = graph.tensors[tensor], graph.consumers[tensor], graph.producer[tensor]
+        users = (*readers, *((writer,) if writer >= 0 else ()))
+        in_blocks = all(graph.steps[index].fusable for index in users) and bool(readers or tensor in graph.outputs)
+        kept = tensor in graph.inputs and tensor in graph.outputs
+        if size == extent.nbytes > 0 and extent.pixels > 1 and in_blocks and not kept:
+            found.add(tensor) if extent.element_type is not ElementType.UINT8 else None
+    return frozenset(found)
+
+
+def _fitting(start: Start, memories: Memories) -> Iterator[Candidate]:
+    """Yield candidates of least traffic in shares of the fast memory, with all between blocks in the slow one.
+
+    Raises:
+        LimitError: none does.
+    """
+    room, slow = memories.fast.nbytes, may_be_slow(start.site.graph)
+    costs = memories.slow.read_cycles, memories.slow.write_cycles
+    options = replace(
+        start.options, slow=slow, traffic=costs, strips=False, bands=False, target=None, most_compute=None
+    )
+    front, found = start.site.front(options), dict[Point, Candidate]()
+    for share, most in _TRIED.items():
+        fits = 0
+        for point in reversed(front.points):
+            if fits < most and point.ram_bytes <= room * share * (1 + start.site.tuning.near):
+                found[point] = start.site.realise(replace(point, slow=slow))
+                fits += found[point].arena <= room * share
+    fitting = [each for each in found.values() if each.arena <= room]
+    if not fitting:
+        raise _too_small(front, memories.fast)
+    yield from fitting
+
+
+def _too_small(front: Front, fast: Region) -> LimitError:
+    point: Point = front.points[0]
+    names = [front.graph.steps[index].name for index in point.largest]
+    what = f"the block from {names[0]} to {names[-1]}" if len(names) > 1 else f"{names[0]}"
+    return LimitError(
+        f"the fast memory {fast.name} has {fast.nbytes:,} bytes: {what} keeps the least arena at {point.ram_bytes:,}",
+        limit=fast.nbytes,
+        reached=point.ram_bytes,
+        operator=names[0],
+    )
+
+
+def _taken_back(best: Candidate, memories: Memories) -> Candidate:
+    """Return the candidate with tensors in the fast memory again, as many as fit, those that save most a byte first."""
+    sizes, slow, saved = best.site.graph.sizes, best.program.slow, dict[int, float]()
+    for block in best.blocks:
+        for tensor in block.extraction.inputs:
+            saved[tensor] = saved.get(tensor, 0) + memories.slow.read_cycles
+        for tensor in block.extraction.outputs:
+            saved[tensor] = saved.get(tensor, 0) + memories.slow.write_cycles
+    for tensor in sorted(slow, key=lambda tensor: (-saved[tensor], -sizes[tensor], tensor)):
+        found = best.site.realise(replace(best.point, slow=slow - {tensor}))
+        if found.arena <= memories.fast.nbytes:
+            best, slow = found, found.program.slow
+    return best
+
+
+def _cycles(candidate: Candidate, slow: Region) -> float:
+    return candidate.traffic.read * slow.read_cycles + candidate.traffic.written * slow.write_cycles
