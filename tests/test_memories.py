@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import tflite_fuse
 from scripts.zoo import networks
+from tests.test_cli import validate as validate_json
 from tflite_fuse.check import validate
 from tflite_fuse.cli import app
 from tflite_fuse.emit.in_model import blocks_in
@@ -124,4 +125,6 @@ def test_the_command_takes_a_file(tmp_path: Path) -> None:
     (tmp_path / "in.tflite").write_bytes(MODEL)
     typed = ["rewrite", tmp_path / "in.tflite", tmp_path / "out.tflite", "--memory", tmp_path / "memory.toml"]
     found = CliRunner().invoke(app, [*map(str, typed), "--no-verify", "--json"])
-    assert found.exit_code == 0 and json.loads(found.stdout)["memories"]["fast_bytes"] <= 4000
+    printed = json.loads(found.stdout)
+    assert found.exit_code == 0 and printed["memories"]["fast_bytes"] <= 4000
+    validate_json(printed, "report")
