@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,38 +78,60 @@ def test_limits_that_make_no_sense_are_one_sentence(model: Path, options: tuple[
     assert code == 2 and error.count("\n") == 1 and not told
 
 
-def test_the_script_of_the_action_fails_with_the_table_in_the_summary(model: Path, tmp_path: Path) -> None:
+def acted(folder: Path, **inputs: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run the script of the action in a folder and return the summary it wrote, too."""
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     steps = {step["name"]: step for step in action["runs"]["steps"]}
     assert "pull_request'" in steps["Comment"]["if"] and "pull_request_target" not in str(action["runs"])
     assert not [step for step in steps.values() if "${{" in step["run"]], "inputs become text of a script"
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "python3").symlink_to(sys.executable)
+    programs, summary = folder / "bin", folder / "summary"
+    programs.mkdir(exist_ok=True)
+    if not (programs / "python3").exists():
+        (programs / "python3").symlink_to(sys.executable)
+    summary.write_text("")
+    done = subprocess.run(
+        ["bash", "-e", "-c", steps["Check"]["run"]],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "VIRTUAL_ENV": sys.prefix,
+            "PYTHONPATH": ":".join([str(ROOT), *sys.path]),
+            "RUNNER_TEMP": str(folder),
+            "GITHUB_STEP_SUMMARY": str(summary),
+            "MODELS": "*.tflite",
+            "MAX_FLASH": "",
+            "BOARD": "",
+            "RUNTIME": "arduino",
+            "REWRITTEN": "false",
+            **inputs,
+        },
+    )
+    return done, summary.read_text()
+
+
+def test_the_script_of_the_action_fails_with_the_table_in_the_summary(model: Path, tmp_path: Path) -> None:
     for limit, code, word in (("1kB", 1, "too large"), ("10MB", 0, "fits"), ("$(touch evil)", 2, "")):
-        summary = tmp_path / f"summary {code}"
-        done = subprocess.run(
-            ["bash", "-e", "-c", steps["Check"]["run"]],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            env={
-                "PATH": f"{programs}:{os.environ['PATH']}",
-                "VIRTUAL_ENV": sys.prefix,
-                "PYTHONPATH": ":".join([str(ROOT), *sys.path]),
-                "RUNNER_TEMP": str(tmp_path),
-                "GITHUB_STEP_SUMMARY": str(summary),
-                "MODELS": "*.tflite",
-                "MAX_RAM": limit,
-                "MAX_FLASH": "",
-                "BOARD": "",
-                "RUNTIME": "arduino",
-                "REWRITTEN": "false",
-            },
-        )
-        assert done.returncode == code and word in summary.read_text(), done.stderr
+        done, summary = acted(tmp_path, MAX_RAM=limit)
+        assert done.returncode == code and word in summary, done.stderr
         assert not (tmp_path / "evil").exists() and (not word or "a model\\|x.tflite" in done.stdout)
+
+
+def test_action_and_hook_name_the_arena_that_rewrite_says_to_allocate(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out" / "small.tflite"
+    out.parent.mkdir()
+    options = ["--max-ram", "10MB", "--runtime", "arduino"]
+    printed = CliRunner().invoke(app, ["rewrite", str(model), str(out), *options, "--no-verify"]).stdout
+    (sentence,) = re.findall(r"allocate a tensor arena of [\d,]+ bytes for [^(;]*", printed)
+    size = sentence.split()[5]
+    hook = run(*options, "--rewritten", model)[1]
+    assert sentence.strip() in hook
+    _, summary = acted(tmp_path, MAX_RAM="10MB", REWRITTEN="true")
+    assert f" {size} |" in summary
+    before = tflite_fuse.inspect(model, runtime="arduino").figures.arena_bytes
+    assert size != f"{before:,}" and f" {before:,} |" in acted(tmp_path, MAX_RAM="10MB")[1]
 
 
 def test_the_hook_calls_a_command_that_is_there() -> None:
