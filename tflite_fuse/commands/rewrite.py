@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,10 +27,13 @@ from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.converting.convert import CONVERTERS
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.files import require_apart, require_writable, write_atomically
+from tflite_fuse.memory.tflm.runtimes import runtime_named
+from tflite_fuse.memory.tflm.shared import shared_arena
+from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import RewriteOptions
 from tflite_fuse.pipelines.flat import report_metrics
-from tflite_fuse.report.report import Report
+from tflite_fuse.report.report import Report, change
 from tflite_fuse.report.sentences import details, headline
 from tflite_fuse.report.tables import report_table
 
@@ -41,7 +45,24 @@ def rewrite(
         Path,
         typer.Argument(metavar="IN", help="The .tflite to rewrite; an .onnx or .pt2 is converted.", show_default=False),
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Where to write the result.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="Where to write the result; with -o a model.", show_default=False),
+    ],
+    more: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[IN]...", help="With -o further models.", show_default=False),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Rewrite all models into DIR, and print the one arena they need if they run one after the other.",
+            show_default=False,
+        ),
+    ] = None,
     board: BoardName = None,
     reserve: Reserve = None,
     no_fuse: Annotated[
@@ -77,6 +98,16 @@ def rewrite(
 ) -> None:
     """Rewrite a model so that it needs less RAM and computes the same bytes."""
     refuse_dash(out)
+    if folder is not None:
+        _refuse_for_several(
+            board=board, reserve=reserve, metrics=metrics, calibrate=calibrate, converted=keep, json=as_json or None
+        )
+        passes = [name for name in options["passes"] if not (no_fuse and name == "fuse")]
+        chosen_options = options | {"goal": goal_of(options), "passes": passes}
+        _rewrite_all((source, out, *(more or ())), folder, chosen_options, force=force)
+        return
+    if more:
+        raise UsageError(f"{more[0]}: is a third path; give IN and OUT, or several models and -o DIR")
     if not force and _same_file(source, out):
         raise UsageError(f"{out}: is the input itself; give another path, or --force to replace it")
     require_apart((out, metrics, keep))
@@ -121,6 +152,42 @@ def rewrite(
         console().print(report_table(result.report))
         for line in details(result.report):
             say(line)
+
+
+def _refuse_for_several(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--{name} is for one model: leave it out, or rewrite each model by itself")
+
+
+def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any], *, force: bool) -> None:
+    """Rewrite models into a folder under their own names, and print the arena they can share."""
+    targets = [folder / source.name for source in sources]
+    if len(set(targets)) < len(targets):
+        raise UsageError(f"{folder}: two models have the same name; give them others")
+    taken = next((target for source, target in zip(sources, targets, strict=True) if _same_file(source, target)), None)
+    if taken is not None and not force:
+        raise UsageError(f"{taken}: is one of the inputs; give another folder, or --force to replace it")
+    reports, models = list[Report](), list[Model]()
+    with Status("rewriting", False) as progress:
+        results = [tflite_fuse.rewrite(source, **options, progress=progress) for source in sources]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made ({error.strerror})") from error
+    for result, target in zip(results, targets, strict=True):
+        result.save(target)
+        reports.append(result.report)
+        models.append(tflite_fuse.load(result.model))
+    shared = shared_arena(models, runtime_named(reports[0].runtime).build)
+    apart = sum(report.after.arena_bytes for report in reports)
+    for report, target in zip(reports, targets, strict=True):
+        before, after = report.before.arena_bytes, report.after.arena_bytes
+        say(f"{target}: arena {before:,} -> {after:,} bytes ({change(before, after)}); {report.claim()}")
+    say(
+        f"one arena for {len(targets)} models that run one after the other: {shared:,} bytes, {apart:,} in arenas of "
+        "their own; give each interpreter the same MicroAllocator"
+    )
 
 
 def _room(board: Board | None, reserve: str | None, max_ram: int | None) -> dict[str, int]:
