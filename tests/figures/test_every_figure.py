@@ -78,6 +78,10 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("| `--weights paired` |", "scripts/bench_weights.py", SMALL),
         Origin("Without a goal, up to", "tflite_fuse/tuning.py", ROWS),
     ),
+    "docs/memories.md": (
+        Origin("a fast memory of 64,000 bytes", "scripts/bench_memories.py", "scripts/test_figures.py"),
+        Origin("Beside TiGrIS 0.12.1", PUBLISHED),
+    ),
     "docs/time.md": (
         Origin("9 cycles for 16 bytes of flash", "scripts/timing/chips.py", "scripts/test_cycles.py"),
     ),

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from scripts import bench_floats
+from scripts import bench_floats, bench_memories
 from scripts.bench_device import measure
 from scripts.bench_networks import NETWORKS, PAGE, row
 from scripts.readme import part
@@ -23,6 +23,15 @@ MODELS_HERE = ("mlperf_tiny_dscnn_kws_int8", "mlperf_tiny_resnet8_int8", "mlperf
 def test_what_networks_of_usual_kinds_gain_is_what_the_page_of_questions_says(name: str) -> None:
     line = row(name, NETWORKS[name](), inputs=0)
     assert line in part("networks", PAGE).splitlines(), "run scripts/bench_networks.py --write"
+
+
+def test_what_models_take_of_two_memories_is_what_the_page_says() -> None:
+    if not (SHARED / "models" / "mcunet_in3_int8.tflite").exists():
+        pytest.skip("no public models beside the project")
+    line, model = bench_memories.row("MCUNet in3, 176 x 176"), "mlperf_tiny_dscnn_kws"
+    assert line in part("memories", bench_memories.PAGE).splitlines(), "run scripts/bench_memories.py --write"
+    peer = bench_memories.peer_row(model, bench_memories.peers()[model])
+    assert peer in part("tigris", bench_memories.PAGE).splitlines(), "run scripts/bench_memories.py --write"
 
 
 def test_what_a_float32_twin_gains_is_what_the_page_of_questions_says() -> None:
