@@ -73,6 +73,9 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("we say 0 to 80 bytes more", "tests/memory/tflm/test_boards.py", "memory/tflm/test_boards.py"),
         Origin("(75,264 bytes)", "scripts/bench_networks.py", "scripts/test_figures.py"),
     ),
+    "docs/input.md": (
+        Origin("input takes at most 32 B more", "tests/test_input_modes.py", "test_input_modes.py"),
+    ),
     "docs/options.md": (
         Origin("| a bound on the time |", GIVEN),
         Origin("| `--weights paired` |", "scripts/bench_weights.py", SMALL),
@@ -92,6 +95,9 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("Run by hand (arenas are head + tail) with tensorflow", BY_HAND),
         Origin("bytes of arena before", BY_HAND),
         Origin("Run by hand with torch", BY_HAND),
+        Origin("onnx2tf took 2.6 GB", BY_HAND),
+        Origin("Run by hand with onnx2tf", BY_HAND),
+        Origin("| MobileNet-like", BY_HAND),
         Origin("Of 200 small models", "scripts/bench_pipelines.py", SMALL),
     ),
     "docs/split.md": (
