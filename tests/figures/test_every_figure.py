@@ -107,7 +107,7 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("3.5 KiB of Thumb code", "arduino/src/link/tflite_fuse_node.c", CODE),
         Origin("`scripts/bench_faults.py` made 1,000", "scripts/bench_faults.py", SMALL),
         Origin("| what goes wrong |", "scripts/bench_faults.py", SMALL),
-        Origin("Each had one second", "scripts/bench_faults.py", SMALL),
+        Origin("Each inference had one second", "scripts/bench_faults.py", SMALL),
         Origin("B of state. Measured on", "tests/device/split/test_stack.py", "device/split/test_stack.py"),
         Origin("three Cortex-M7 in QEMU, linked with 64 KB", GIVEN),
         Origin("workers like a Teensy 4.1", GIVEN),
