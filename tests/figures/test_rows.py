@@ -167,7 +167,7 @@ def test_what_goes_to_speed_unasked_is_what_the_page_on_options_says() -> None:
         f"(at least {TUNING.slack_bytes} bytes) goes to speed",
         f"up to 1/{TUNING.slack_streamed} where the input is streamed",
         f"up to 1/{TUNING.slack_calls} of a model that `--stream-time` made",
-        f"Each percent of RAM beyond the next smaller choice must save at least {1 / TUNING.fair_price:g} percent of the",
+        f"Each percent of RAM beyond the next smaller choice must save at least {1 / TUNING.fair_price:g} percent",
     ):
         assert sentence in text
     assert f"gives up to 1/{TUNING.slack_calls} of a stream's arena to speed" in " ".join(
