@@ -218,8 +218,9 @@ class MemoryReport:
 
     def __str__(self) -> str:
         taken = f"{self.fast}: {self.fast_bytes:,} of {self.fast_room:,} bytes, {self.slow}: {self.slow_bytes:,}"
+        tensors = f"{len(self.tensors)} tensor{'s' * (len(self.tensors) != 1)}"
         return (
-            f"{taken} of {self.slow_room:,} bytes for {len(self.tensors)} tensors, of which an inference reads "
+            f"{taken} of {self.slow_room:,} bytes for {tensors}, of which an inference reads "
             f"{self.read_bytes:,} bytes and writes {self.written_bytes:,}"
         )
 
