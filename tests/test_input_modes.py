@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import tflite_fuse
 from scripts.bench_small_networks import small_network, tiny_network
 from scripts.zoo import ModelBuilder
+from scripts.zoo.float_twin import float_twin
 from tests.builders import random_graph
 from tests.conftest import SHARED
 from tests.input_mode_models import MODELS, int16_input, two_towers
@@ -294,6 +295,20 @@ def test_an_input_that_no_block_can_read_is_copied() -> None:
     assert report.verified is not None and report.verified.bit_exact and len(report.outside) == 1
     (copied,) = told(report.records, "changed", "input copied")
     assert (copied.details["tensor"], copied.details["copied_bytes"]) == ("input_0", 12 * 12 * 4)
+
+
+def test_a_flat_float32_input_is_not_held_twice() -> None:
+    """Its only pixel is a ring as large as the input: later layers have to be in other blocks."""
+    b = ModelBuilder(3)
+    y = b.input((1, 640))
+    for width in (128, 128, 128, 8, 128, 128, 640):
+        y = b.fully_connected(y, width, activation="RELU")
+    data = serialize_model(float_twin(b.build([y])))
+    resident, streamed = (
+        tflite_fuse.rewrite(data, input_mode=mode, verify=False).report.after.arena_bytes
+        for mode in ("resident", "streamed")
+    )
+    assert streamed <= resident + ONE_OPERATOR
 
 
 PUBLIC = [

@@ -57,7 +57,7 @@ class Rings:
     def bytes(self, demand: Demand) -> IntArray:
         """Return the bytes of a tensor's ring, [chunks, heights, widths]."""
         if demand.extent.pixels == 1:
-            return ring_bytes(np.ones_like(self.chunks), demand.extent.channels)
+            return ring_bytes(np.ones_like(self.chunks), demand.extent.pixel_bytes)
         if len(demand.consumers) == 1 and self.grid.shape == (1, 1):
             height, width = demand.largest(self.grid)
             region = int(height[0, 0]), int(width[0])
