@@ -59,6 +59,9 @@ class Tuning:
     slack_calls: int = rule(
         8, off=2**31, unit="one part of the least arena in so many", trades="the same for a window made a stream"
     )
+    slack_recomputing: int = rule(
+        100, off=2**31, unit="one part of the least arena in so many", trades="the same where recompute is allowed"
+    )
     slack_bytes: int = rule(512, off=0, unit="bytes", trades="RAM of small models for instructions")
     worth: float = rule(
         1 / 100, off=0.0, unit="share of instructions", trades="instructions that are given up for less RAM"

@@ -14,6 +14,7 @@ from scripts.bench_small_networks import small_network
 from tests.conftest import shared_models
 from tflite_fuse import Goal
 from tflite_fuse.model import serialize_model
+from tflite_fuse.tuning import TUNING
 
 CLEARLY = 0.97
 """Every goal places candidates of its own, and run lengths are climbed to from each: 2.4 % were seen to be missed."""
@@ -53,7 +54,7 @@ def assert_goals_agree(data: bytes, mode: str) -> None:
             assert other.instructions >= CLEARLY * mine.instructions, (mine, other)
             assert other.arena >= CLEARLY * mine.arena or other.instructions > mine.instructions, (mine, other)
     for less, more in pairwise(by_compute):
-        assert more.arena <= less.arena
+        assert more.arena <= less.arena + less.arena // TUNING.slack_recomputing
     for less, more in pairwise(by_ram):
         assert more.factor <= less.factor or more.instructions < less.instructions
 

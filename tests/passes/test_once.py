@@ -58,7 +58,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     for module in (operators, extract):
         found.watch(module, "lower_operator", lambda model, index: (id(model), index))
     found.watch(block_plan, "schedule", lambda block, config: (results(block), config))
-    found.watch(block_plan, "encode", lambda block, schedule, outside: results(block))
+    found.watch(block_plan, "encode", lambda block, *_: results(block))
     found.watch(in_model, "decode", lambda options, constants: options)
     found.watch(file, "_parse", lambda data, name: data)
     return found

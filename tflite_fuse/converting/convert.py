@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -113,9 +112,11 @@ def _require(path: Path, converter: Converter, package: str) -> None:
 
 
 def _versioned(package: str) -> str:
+    from importlib import metadata  # slow to import, and no rewrite needs it
+
     try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
+        return f"{package} {metadata.version(package)}"
+    except metadata.PackageNotFoundError:
         return package
 
 

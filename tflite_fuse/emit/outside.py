@@ -207,7 +207,7 @@ def _readers(model: Model, tensor: int) -> list[int]:
 
 
 def with_copies(model: Model, moved: Collection[int]) -> Model | None:
-    """Return the model that copies inputs before anything reads them; None where none can be copied.
+    """Return the model with copies of inputs in front of their readers; None if none can be copied or one is dead.
 
     A block that holds such a copy with all that reads it streams the input row by row. One that holds the copy alone
     brings the input into the arena, where operators read it that no block could hold together.
@@ -218,7 +218,10 @@ def with_copies(model: Model, moved: Collection[int]) -> Model | None:
     """
     copied, code = add_operator_code(model, custom=COPY_OPERATOR)
     inputs, names = moved or model.main.inputs, dict[int, int]()  # the copy of each input
+    live = _live(model)
     for tensor in inputs:
+        if tensor not in live:
+            return None  # a block of its copy and its readers would have no output
         if _why_not_moved(model, tensor) is None:
             copied, names[tensor] = add_tensor(copied, copied.main.tensors[tensor])
     copies = [Operator(code, (tensor,), (copy,)) for tensor, copy in names.items()]
@@ -232,6 +235,15 @@ def with_copies(model: Model, moved: Collection[int]) -> Model | None:
     except BlockError:
         return None
     return copied if stages else None
+
+
+def _live(model: Model) -> set[int]:
+    """Return the tensors on which an output or a variable depends."""
+    live = set(model.main.outputs)
+    for operator in reversed(model.main.operators):
+        if not operator.outputs or live.intersection(operator.outputs):
+            live.update(operator.inputs or ())
+    return live
 
 
 def copies_of(model: Model) -> tuple[int, ...]:

@@ -56,8 +56,8 @@ class Goal:
 
     @property
     def wants_every_byte(self) -> bool:
-        """Return whether no byte of RAM goes to speed: the least RAM at any or limited compute was requested."""
-        return self.max_ram is None and not self.is_default
+        """Return whether RAM takes precedence over speed: least RAM at any compute, or at no more than the file's."""
+        return self.max_ram is None and (self.least_ram or (self.max_compute is not None and self.max_compute <= 1))
 
     @property
     def is_default(self) -> bool:

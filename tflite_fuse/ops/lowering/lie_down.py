@@ -17,6 +17,8 @@ from tflite_fuse.ops.lowering.view import Lowered
 from tflite_fuse.ops.table import KINDS
 
 _WINDOWS = (Window.PIXEL, Window.SLIDING)
+_BY_ROW = (StageKind.SPACE_TO_DEPTH, StageKind.DEPTH_TO_SPACE)
+"""Kinds whose windows have a fixed form, over rows or squares."""
 
 
 def lie_down(lowerings: Lowerings) -> Lowerings:
@@ -40,6 +42,8 @@ def _is_column(lowered: Lowered) -> bool:
         return False
     if stage is None:
         return True
+    if stage.kind in _BY_ROW:
+        return False
     turns = stage.kind is StageKind.PAD or KINDS[stage.kind].window in _WINDOWS
     return turns and stage.kernel_size[1] == 1 and stage.padding[1] == 0 and 2 * stage.extent[0] <= STACK_POINTERS
 

@@ -122,8 +122,8 @@ def objective_of(
         max_compute=None if factor is None else int(Fraction(factor) * Fraction(1 + tolerance) * own_compute),
         limits_compute=limits_compute,
         own_macs=own_macs,
-        slack=None if goal.wants_every_byte else slack,
-        slack_bytes=tuning.slack_bytes,
+        slack=None if goal.wants_every_byte else tuning.slack_recomputing if limits_compute else slack,
+        slack_bytes=0 if limits_compute else tuning.slack_bytes,
         fair=goal.is_default,
         tuning=tuning,
     )
