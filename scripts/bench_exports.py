@@ -42,8 +42,8 @@ from tflite_fuse.runtime.inputs import generate_inputs
 
 PAGE = README.parent / "arduino" / "README.md"
 CHANGES = 200
-SHOWN = tuple(format for format in FORMATS if format != "zephyr")
-"""An application for Zephyr has the C of the plain folder."""
+SHOWN = tuple(format for format in FORMATS if format not in ("zephyr", "esphome"))
+"""An application for Zephyr has the C of the plain folder, and ESPHome takes models of microWakeWord alone."""
 
 
 @dataclass(frozen=True)
