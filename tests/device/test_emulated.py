@@ -19,7 +19,7 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES
 
-THUMB_LIMIT = 35 * 1024 + 256
+THUMB_LIMIT = 35 * 1024 + 512
 """Bytes of flash that the library may take on a Cortex-M, constants included, beside the kernels of halfwords."""
 
 HALFWORDS_LIMIT = 3 * 1024 + 768
