@@ -129,7 +129,7 @@ def _check_placement(options: Options, block: Block) -> None:
             raise BlockError(f"Tensor {index} of the fused block has the wrong operand number or producer.")
         whole = desc.storage in (Storage.INPUT, Storage.OUTPUT) and desc.element_type != ElementType.UINT8
         if desc.region not in (0, 1) or (desc.region and (not whole or desc.offset < 0 or desc.offset % ALIGNMENT)):
-            raise BlockError(f"Tensor {index} of the fused block lies in a memory that nobody knows.")
+            raise BlockError(f"Tensor {index} of the fused block has an invalid memory region or offset.")
         if desc.storage == Storage.SCRATCH:
             end = desc.offset + desc.capacity * block.tensors[index].pixel_bytes
             if desc.offset < 0 or not 1 <= desc.capacity <= desc.height * desc.width or end > header.scratch_bytes:
