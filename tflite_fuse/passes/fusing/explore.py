@@ -44,9 +44,8 @@ def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
     _explore(start, objective, goal, found)
     pool += found[known:]
     least = objective.least(pool)
-    # What a copy has before rows in a block is that strips may read it twice.
-    recomputes = goal.compute_limit is None or goal.compute_limit > 1
-    if start.copied is not None and (least is None or (recomputes and least.arena > start.copied_bytes)):
+    # Strips may read a copy twice, and its readers need not be in one block.
+    if start.copied is not None and (least is None or least.arena > start.copied_bytes):
         explore(start.copied(), goal, pool)
 
 
