@@ -68,8 +68,9 @@ def least_arena(paths: Sequence[str]) -> int:
 
 def measured(*paths: Path) -> int:
     """The same in a process of its own: a runtime that lacks memory may end it."""
-    command = [sys.executable, __file__, *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    command = [sys.executable, "-m", __spec__.name, *map(str, paths)]
+    root = Path(__file__).resolve().parents[3]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True, cwd=root)
     return int(done.stdout.split()[-1])
 
 
