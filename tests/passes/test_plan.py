@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from scripts.zoo import ModelBuilder
 from tests.builders import random_models
 from tests.conftest import shared_models
-from tests.memory.one_operator import I8, Maker
-from tests.memory.tflm.test_greedy_planner import conditional_model
+from tests.memory.one_operator import BOOL, I8, Maker
 from tests.passes.claims import proven
 from tests.told import told
 from tflite_fuse.errors import ModelError, UsageError
@@ -22,6 +21,8 @@ from tflite_fuse.memory.tflm.greedy_planner import head_bytes
 from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME, has_plan, read_plan, write_plan
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model import schema as s
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.types import BUILTIN_CODES
 from tflite_fuse.notes import note
 from tflite_fuse.passes.base import Pass
 from tflite_fuse.passes.plan import Plan
@@ -293,16 +294,58 @@ def test_overlaps_from_outside_are_used() -> None:
 # ---- models that are not planned, or not wholly
 
 
-def test_control_flow_is_left_alone() -> None:
-    model = conditional_model()
+def calling(name: str) -> Model:
+    """GREEDY_FAILS, then an operator that calls subgraphs on 16 values: they are doubled or stay as they are."""
+    main, first, buffers = GREEDY_FAILS.main, len(GREEDY_FAILS.main.tensors), GREEDY_FAILS.buffers
+    flag, values = s.Tensor((1,), BOOL), s.Tensor((1, 16), I8, 0, "", s.Quantization(scale=(0.5,), zero_point=(0,)))
+    false, numbers = replace(flag, buffer=len(buffers)), replace(values, buffer=len(buffers) + 1)
+    code = len(GREEDY_FAILS.operator_codes)
+    codes = (s.OperatorCode(min(BUILTIN_CODES[n], 127), None, 1, BUILTIN_CODES[n]) for n in (name, "ADD"))
+    options = {
+        "CALL_ONCE": make_options("CallOnceOptions", init_subgraph_index=1),
+        "IF": make_options("IfOptions", then_subgraph_index=1, else_subgraph_index=2),
+        "WHILE": make_options("WhileOptions", cond_subgraph_index=2, body_subgraph_index=1),
+    }
+    given = () if name == "CALL_ONCE" else (first, first + 1)
+    got = {"CALL_ONCE": (), "WHILE": (first + 2, first + 3)}.get(name, (first + 3,))
+    caller = replace(
+        main,
+        tensors=(*main.tensors, *((flag, values, flag, values) if given else ())),
+        inputs=(*main.inputs, *given),
+        outputs=(*main.outputs, *got),
+        operators=(*main.operators, s.Operator(code, given, got, options.get(name))),
+    )
+    ends = {"CALL_ONCE": ((), ()), "WHILE": ((0, 1), (3, 2))}.get(name, ((1,), (2,)))
+    add = s.Operator(code + 1, (1, 1) if given else (4, 4), (2,), make_options("AddOptions"))
+    doubles = s.SubGraph((flag, values, values, false, numbers), *ends, (add,), "doubles")
+    same = s.SubGraph((flag, values), ends[0], (0,) if name == "WHILE" else (1,), (), "same")
+    return replace(
+        GREEDY_FAILS,
+        operator_codes=(*GREEDY_FAILS.operator_codes, *codes),
+        subgraphs=(caller, doubles, same) if given else (caller, doubles),
+        buffers=(*buffers, s.Buffer(b"\0"), s.Buffer(bytes(range(16)))),
+    )
+
+
+@needs_wheel
+@pytest.mark.parametrize("call", ["IF", "WHILE", "CALL_ONCE"])
+def test_tensors_around_called_subgraphs_are_planned(call: str) -> None:
+    model = calling(call)
+    result = Plan(measure=measured).run(model)
+    offsets = read_plan(result.model)
+    assert proven(result) and offsets is not None
+    assert set(offsets[len(model.main.tensors) :]) == {-1}
+    heads = [measured(each) for each in (model, result.model)]
+    assert heads == [head_bytes(model), head_bytes(result.model)] and heads[1] < heads[0]
+    assert same_bytes(model, result.model)
+
+
+def test_calls_that_the_runtime_lacks_are_left_alone() -> None:
+    model = calling("CALL")
     result = Plan().run(model)
     assert result.model is model
     assert not result.changed
-    assert result.notes == (note("not planned", "obstacle", why="the model calls other subgraphs (IF)"),)
-
-
-def test_control_flow_with_a_plan_keeps_it() -> None:
-    model = conditional_model()
+    assert result.notes == (note("not planned", "obstacle", why="the model calls other subgraphs (CALL)"),)
     planned = write_plan(model, [-1] * sum(len(graph.tensors) for graph in model.subgraphs))
     result = Plan().run(planned)
     assert result.model is planned

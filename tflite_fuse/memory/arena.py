@@ -31,9 +31,8 @@ from tflite_fuse.notes import Note, note
 from tflite_fuse.tuning import TUNING, Tuning
 from tflite_fuse.units import round_up
 
-_CALLS_SUBGRAPHS = frozenset(
-    {"IF", "WHILE", "CALL", "CALL_ONCE", "STABLEHLO_CASE", "STABLEHLO_WHILE", "STABLEHLO_COMPOSITE"}
-)
+_UNKNOWN_CALLS = frozenset({"CALL", "STABLEHLO_WHILE", "STABLEHLO_COMPOSITE"})
+"""Operators that call subgraphs and that the runtime lacks, so that the lifetimes of these subgraphs are unknown."""
 
 Offsets = tuple[int, ...]
 """Bytes from the start of the head, one per tensor of all subgraphs; -1 for tensors that the runtime places."""
@@ -148,7 +147,8 @@ def realise(
     """Return the least arena found for a program's order of steps.
 
     All tensors of the first subgraph get fixed offsets; the runtime places variables, constants and other subgraphs.
-    Given offsets are kept if they are sound and lead to a smaller head. Models with control flow keep their plan.
+    Given offsets are kept if they are sound and lead to a smaller head. Models with calls of subgraphs that the runtime
+    lacks keep their plan.
 
     Args:
         program: program of a file.
@@ -261,10 +261,9 @@ class _Site:
 def _obstacle(program: Program) -> str | None:
     """Return the reason why a program cannot be planned, or None."""
     file, graph = program.origin
-    for operator in graph.operators:
-        name = operator_name(file, operator)
-        if name in _CALLS_SUBGRAPHS:
-            return f"the model calls other subgraphs ({name})"
+    names = (operator_name(file, operator) for operator in graph.operators)
+    if (unknown := next((name for name in names if name in _UNKNOWN_CALLS), None)) is not None:
+        return f"the model calls other subgraphs ({unknown})"
     if any(tensor.is_variable for graph in program.subgraphs[1:] for tensor in graph.tensors):
         # The runtime looks up a variable's offset by its index within its subgraph, but in the plan of the first
         # subgraph.
