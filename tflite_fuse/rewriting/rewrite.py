@@ -85,7 +85,7 @@ def rewrite_model(
     untouchable = why_untouchable(model)
     if untouchable is not None:
         return _as_it_was(model, data, before, options, note("kept", "file", why=untouchable))
-    original, mended = model, Dilate().run(model) if "fuse" in options.passes else PassResult(model, False)
+    original, mended = model, Dilate().run(model)
     if mended.changed:
         # The runtime leaves bytes that the file reads unwritten: compare with the intended model from here on.
         model = mended.model

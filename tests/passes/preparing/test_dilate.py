@@ -143,15 +143,16 @@ def test_batches_that_are_counted_and_not_padded_stay_as_they_are() -> None:
 
 
 @needs_tflm
-def test_a_rewrite_says_what_it_compares_with() -> None:
+@pytest.mark.parametrize("passes", [("fuse", "plan"), ("reorder", "plan")])
+def test_a_rewrite_says_what_it_compares_with(passes: tuple[str, ...]) -> None:
     model = in_batches(CAUSAL, counted=False)
     file = serialize_model(model)
-    report = (result := rewrite(file, inputs=2)).report
+    report = (result := rewrite(file, inputs=2, passes=passes)).report
     assert report.verified is None and "leave the others unwritten" in (report.unverified or "")
     assert any("leave the others unwritten" in note for note in report.proven.notes)
     assert told(report.records, "run", "stands for")
     compared = verify(file, result.model, inputs=2)
     assert compared.inputs == 0 and "leave the others unwritten" in (compared.not_run or "")
     with pytest.raises(VerificationError, match="it cannot be verified: the runtime leaves bytes"):
-        rewrite(file, inputs=2, verify=True)
+        rewrite(file, inputs=2, passes=passes, verify=True)
     assert "BATCH_TO_SPACE_ND" not in names(load_model(result.model)) + names(prepared(model))
