@@ -143,25 +143,26 @@ def test_a_convolution_by_hand() -> None:
         "runs": 3,
         "rows": 9,
         "columns": 3 * (7 + 11 + 11),
-        "conv macs": 23 * 12 * 3 * 32,
-        "conv outputs": 23 * 12,
+        "conv macs": 20 * 12 * 3 * 32,
+        "conv outputs": 20 * 12,
+        "conv single macs": 3 * 12 * 3 * 32,
+        "conv single outputs": 3 * 12,
         "conv part outputs": 23 * 12 * 3,
         "conv values": 23 * 12 * 2,
-        "conv quads": 5 * 3,
         "conv groups": 5,
-        "conv taps": 5 * 3,
         # in rows of nine pixels all groups are at an edge: seven columns of eight values, and twice two of ten
-        "conv single outputs": 3 * (1 + 4) + 2 * 2 * 3 * (1 + 5),
+        "conv taps": 5 * 3 + 3 * (1 + 4) + 2 * 2 * 3 * (1 + 5),
     }
     narrow = replace(source, channels=2)  # rows of 6 values: windows are copied, with zeros to 24 values
     assert counted(stage, narrow, output, {5: 1}, Kernels.HELIUM) == {
         "runs": 1,
         "rows": 3,
         "columns": 21,
-        "conv macs": 5 * 12 * 32,
-        "conv outputs": 5 * 12,
+        "conv macs": 4 * 12 * 32,
+        "conv outputs": 4 * 12,
+        "conv single macs": 12 * 32,
+        "conv single outputs": 12,
         "conv part outputs": 5 * 12,
-        "conv quads": 3,
         "conv groups": 1,
         "conv taps": 15,
     }
@@ -188,8 +189,19 @@ def test_a_depthwise_convolution_by_hand() -> None:
     assert counted(wide, tensor, tensor, {1: 1}, Kernels.DSP)["depthwise macs"] == 4 * 200
     few = [counted(wide, tensor, tensor, {run: 1}, Kernels.ROOMY)["depthwise macs"] for run in (1, 2, 3, 5)]
     assert few == [2 * 200, 3 * 200, 4 * 200, 6 * 200]
-    assert counted(wide, tensor, tensor, {2: 1}, Kernels.HELIUM)["depthwise macs"] == 2 * 200
-    assert counted(wide, tensor, tensor, {1: 1}, Kernels.HELIUM)["depthwise single outputs"] == 25
+    assert counted(wide, tensor, tensor, {1: 1}, Kernels.HELIUM)["depthwise apart macs"] == 2 * 200
+    odd = replace(tensor, channels=20)  # 16 in the loops of usual windows, four in that of all
+    assert counted(stage, odd, odd, {3: 1}, Kernels.HELIUM) == {
+        "runs": 1,
+        "rows": 3,
+        "columns": 3 * 5,
+        "depthwise macs": 2 * 16 * 9,
+        "depthwise outputs": 2 * 16,
+        "depthwise single outputs": 16,
+        "depthwise apart macs": 4 * 8 * 9,
+        "depthwise pair outputs": 9,
+        "depthwise groups": 2 + 1,
+    }
 
 
 def test_a_fully_connected_layer_of_one_pixel_is_a_convolution() -> None:

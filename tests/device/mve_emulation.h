@@ -182,6 +182,7 @@ static inline mve_pred16_t vcmpgeq_s32(int32x4_t a, int32x4_t b) {
 }
 static inline mve_pred16_t vcmpgeq_n_s32(int32x4_t a, int32_t b) { return vcmpgeq_s32(a, vdupq_n_s32(b)); }
 
+static inline int16x8_t vreinterpretq_s16_s32(int32x4_t a) { return (int16x8_t)a; }
 static inline int32x4_t vreinterpretq_s32_s8(int8x16_t a) { return (int32x4_t)a; }
 static inline int32x4_t vreinterpretq_s32_u32(uint32x4_t a) { return (int32x4_t)a; }
 static inline int8x16_t vreinterpretq_s8_s32(int32x4_t a) { return (int8x16_t)a; }

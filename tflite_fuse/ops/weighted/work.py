@@ -19,7 +19,7 @@ PLAIN_COUNTS = ("plain macs", "plain outputs", "plain taps")
 CONV_COUNTS = (
     *(f"conv {what}" for what in ("macs", "outputs", "single macs", "single outputs", "part outputs")),
     *(f"conv {what}" for what in ("four macs", "four outputs")),
-    *(f"conv {what}" for what in ("groups", "values", "taps", "quads")),
+    *(f"conv {what}" for what in ("groups", "values", "taps")),
     *(f"int16 {what}" for what in ("macs", "outputs", "single macs", "single outputs", "part outputs")),
     *(f"paired {what}" for what in ("macs", "single macs", "four macs")),
     "slow outputs",
@@ -181,9 +181,9 @@ def _depthwise(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels) 
 
 
 def _helium_conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
-    """Return the counts of groups of up to eight pixels by four channels; windows are read in pieces.
+    """Return the counts of groups of up to eight pixels, two by two, by four channels; windows are read in pieces.
 
-    ``single outputs`` are vectors of rows that are copied at an edge; copies at a ring's end are not counted.
+    ``taps`` include vectors of rows that are copied at an edge; copies at a ring's end are not counted.
     """
     rows, columns = _window(stage)
     row = columns * source.channels
@@ -191,17 +191,19 @@ def _helium_conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: R
     pieces, length = (1, rows * round_up(row, 4)) if is_copied else (rows, row)
     most = min(WINDOW_BYTES // length if is_copied else MAX_LISTED_TAPS // rows, MOST_PIXELS)
     pixels, groups = pixels_of(runs), sum(ceil(run / most) * times for run, times in runs.items())
-    outputs = pixels * round_up(output.channels, 4)
+    alone = sum((run // most * (most % 2) + run % most % 2) * times for run, times in runs.items())
+    channels = round_up(output.channels, 4)
+    edges = 0 if is_copied or columns == 1 else _edge_vectors(stage, source, output, runs, most)
     return Counter(
         {
-            "conv macs": outputs * pieces * round_up(length, LANES),
-            "conv outputs": outputs,
-            "conv part outputs": outputs * pieces if length % LANES else 0,
-            "conv values": outputs * (pieces - 1),
-            "conv quads": groups * ceil(output.channels / 4),
-            "conv taps": pixels * rows if is_copied or columns == 1 else groups * rows,
+            "conv macs": (pixels - alone) * channels * pieces * round_up(length, LANES),
+            "conv outputs": (pixels - alone) * channels,
+            "conv single macs": alone * channels * pieces * round_up(length, LANES),
+            "conv single outputs": alone * channels,
+            "conv part outputs": pixels * channels * pieces if length % LANES else 0,
+            "conv values": pixels * channels * (pieces - 1),
+            "conv taps": (pixels * rows if is_copied or columns == 1 else groups * rows) + edges,
             "conv groups": groups,
-            "conv single outputs": 0 if is_copied or columns == 1 else _edge_vectors(stage, source, output, runs, most),
         }
     )
 
@@ -219,16 +221,23 @@ def _edge_vectors(stage: Stage, source: BlockTensor, output: BlockTensor, runs: 
 
 
 def _helium_depthwise(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
-    """Return the counts: pairs of pixels by eight channels, weights gathered once per run; single pixels without."""
-    taps, vectors = prod(stage.kernel_size), ceil(output.channels / 8)
-    pairs = sum(ceil(length / 2) * times for length, times in runs.items() if length > 1)
-    alone = runs.get(1, 0)
+    """Return the counts by eight channels: of usual windows pairs of pixels one column apart, and single pixels.
+
+    For other windows and fewer channels weights are gathered once per run (``pair outputs``), for pairs of pixels
+    (``apart macs``).
+    """
+    taps, is_usual = prod(stage.kernel_size), stage.kernel_size[1] == _OWN_KERNEL
+    vectors = output.channels // 8 if is_usual else 0
+    others = ceil(output.channels / 8) - vectors
+    pairs = sum(length // 2 * times for length, times in runs.items()) if stage.stride[1] == 1 else 0
+    alone, number = pixels_of(runs) - 2 * pairs, sum(runs.values())
     return Counter(
         {
             "depthwise macs": 2 * pairs * 8 * vectors * taps,
-            "depthwise outputs": (2 * pairs + alone) * 8 * vectors,
-            "depthwise groups": sum(runs.values()) * vectors,
-            "depthwise pair outputs": (sum(runs.values()) - alone) * vectors * taps,
-            "depthwise single outputs": alone * vectors * taps,
+            "depthwise outputs": 2 * pairs * 8 * vectors,
+            "depthwise single outputs": alone * 8 * vectors,
+            "depthwise groups": (pairs + alone if vectors else 0) + number * others,
+            "depthwise apart macs": sum(ceil(run / 2) * times for run, times in runs.items()) * 16 * others * taps,
+            "depthwise pair outputs": number * others * taps,
         }
     )

@@ -5,7 +5,7 @@
  * of a group; windows whose rows are shorter than a vector are copied whole.
  *
  * A quad of weights is a 32-bit word, so that loading every other word gives 16 weights of one channel. */
-#include "tflite_fuse_mve.h"
+#include "tflite_fuse_conv_mve.h"
 
 #if TFLITE_FUSE_MVE
 
@@ -47,27 +47,40 @@ static int8_t* copy_row(int8_t* to, const int8_t* const* row, int32_t columns, i
   return to;
 }
 
-/* Copies the whole windows of the pixels, each row with zeros to whole words. */
+/* Columns under the windows of so many pixels; those of several must lie side by side. */
+static int32_t columns_of(const tflite_fuse_stage* stage, int32_t pixels) {
+  return (pixels - 1) * stage->stride_width + stage->kernel_width;
+}
+
+/* Whether the columns under the windows of all pixels lie one behind the other in each row. */
+static bool are_whole(const job* j, const int8_t* const* window) {
+  const tflite_fuse_stage* stage = j->call->stage;
+  int32_t left = stage->dilation_width == 1 ? stage->kernel_height : 0;
+  const int32_t columns = columns_of(stage, j->pixels);
+  for (; left > 0 && tflite_fuse_is_whole(j->call, window, columns); --left) {
+    window += j->call->columns;
+  }
+  return stage->dilation_width == 1 && left == 0;
+}
+
+/* Copies the whole windows of the pixels, each row, which is less than a vector, with zeros to whole words. */
 static void copy_windows(job* j, const int8_t* const* window) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int32_t depth = j->call->inputs[0]->channels, width = stage->kernel_width, length = width * depth;
+  const bool is_whole = are_whole(j, window);
+  const mve_pred16_t there = vctp8q((uint32_t)length);
   int8_t* free = j->patch;
   for (int32_t p = 0; p < j->pixels; ++p, window += stage->stride_width) {
     const int8_t* const* row = window;
     j->list[p] = free;
     for (int32_t ky = stage->kernel_height; ky > 0; --ky, row += j->call->columns, free += (length + 3) / 4 * 4) {
-      if (stage->dilation_width == 1 && tflite_fuse_is_whole(j->call, row, width)) {
-        copy(free, *row, length);
+      if (is_whole || (stage->dilation_width == 1 && tflite_fuse_is_whole(j->call, row, width))) {
+        vstrbq_s8(free, vldrbq_z_s8(*row, there));
       } else {
         copy_row(free, row, width, tflite_fuse_to_next_tap(stage), depth);
       }
     }
   }
-}
-
-/* Columns under the windows of so many pixels; those of several must lie side by side. */
-static int32_t columns_of(const tflite_fuse_stage* stage, int32_t pixels) {
-  return (pixels - 1) * stage->stride_width + stage->kernel_width;
 }
 
 /* Lists the rows of each pixel's window. False if those to be copied do not fit. */
@@ -155,33 +168,8 @@ typedef struct {
   const int8_t *x, *v, *w;
 } sums;
 
-#if defined(__GNUC__) && !defined(TFLITE_FUSE_MVE_EMULATION)
-/* Whole vectors from x on; compilers keep a second copy of each pointer and run out of registers. */
-#define TFLITE_FUSE_ADD_VECTORS_   \
-  "wls lr, %[count], 2f\n"         \
-  "1:\n\t"                         \
-  "vldrb.8 q0, [%[x]], #16\n\t"    \
-  "vld20.32 {q1, q2}, [%[v]]\n\t"  \
-  "vld21.32 {q1, q2}, [%[v]]!\n\t" \
-  "vmladava.s8 %[a], q0, q1\n\t"   \
-  "vmladava.s8 %[b], q0, q2\n\t"   \
-  "vld20.32 {q1, q2}, [%[w]]\n\t"  \
-  "vld21.32 {q1, q2}, [%[w]]!\n\t" \
-  "vmladava.s8 %[c], q0, q1\n\t"   \
-  "vmladava.s8 %[d], q0, q2\n\t"   \
-  "le lr, 1b\n"                    \
-  "2:\n\t"
-#endif
-
 /* Adds whole vectors; moves x, v and w behind them. */
 TFLITE_FUSE_INLINE void add_vectors(sums* s, int32_t vectors) {
-#ifdef TFLITE_FUSE_ADD_VECTORS_
-  __asm__ volatile(TFLITE_FUSE_ADD_VECTORS_
-                   : [a] "+Te"(s->a), [b] "+Te"(s->b), [c] "+Te"(s->c), [d] "+Te"(s->d), [x] "+r"(s->x),
-                     [v] "+r"(s->v), [w] "+r"(s->w)
-                   : [count] "r"(vectors)
-                   : "lr", "d0", "d1", "d2", "d3", "d4", "d5", "memory");
-#else
   for (; vectors > 0; --vectors, s->x += LANES, s->v += 2 * LANES, s->w += 2 * LANES) {
     const int8x16_t values = vldrbq_s8(s->x);
     const int32x4x2_t first = vld2q_s32((const int32_t*)(const void*)s->v);
@@ -191,23 +179,6 @@ TFLITE_FUSE_INLINE void add_vectors(sums* s, int32_t vectors) {
     s->c = vmladavaq_s8(s->c, values, vreinterpretq_s8_s32(second.val[0]));
     s->d = vmladavaq_s8(s->d, values, vreinterpretq_s8_s32(second.val[1]));
   }
-#endif
-}
-
-/* Adds the whole vectors of the pieces from `list` up to `end`. */
-TFLITE_FUSE_INLINE void add_pieces(sums* s, const int8_t* const* list, const int8_t* const* end, int32_t vectors) {
-#ifdef TFLITE_FUSE_ADD_VECTORS_
-  __asm__ volatile("0:\n\tldr %[x], [%[list]], #4\n\t" TFLITE_FUSE_ADD_VECTORS_ "cmp %[list], %[end]\n\tbne 0b"
-                   : [a] "+Te"(s->a), [b] "+Te"(s->b), [c] "+Te"(s->c), [d] "+Te"(s->d), [x] "=&r"(s->x),
-                     [v] "+r"(s->v), [w] "+r"(s->w), [list] "+r"(list)
-                   : [count] "r"(vectors), [end] "r"(end)
-                   : "lr", "cc", "d0", "d1", "d2", "d3", "d4", "d5", "memory");
-#else
-  do {
-    s->x = *list++;
-    add_vectors(s, vectors);
-  } while (list != end);
-#endif
 }
 
 /* Weights that lie `offsets` bytes from a pair's. */
@@ -246,54 +217,17 @@ static inline int32_t pair_bytes_of(const job* j) {
   return j->pieces * (j->vectors * 2 * LANES + (j->rest + 3) / 4 * 8);
 }
 
-/* Four channels of one pixel whose pieces are those from `list` up to `end`: adds to sums that start with the biases. */
-TFLITE_FUSE_INLINE int32x4_t sum_4(const job* j, const int8_t* const* list, const int8_t* const* end, sums s,
-                                   bool has_rest, remainder rest) {
-  if (!has_rest) {
-    add_pieces(&s, list, end, j->vectors);
-    return tflite_fuse_join_4(s.a, s.b, s.c, s.d);
-  }
-  do {
+/* Four channels of one pixel, whose pieces are those from `list` on, weights of two channels from v on, of two from w on. */
+static int32x4_t sum_4(const job* j, const int8_t* const* list, const int8_t* v, const int8_t* w) {
+  sums s = {0, 0, 0, 0, NULL, v, w};
+  for (int32_t left = j->pieces; left > 0; --left) {
     s.x = *list++;
     add_vectors(&s, j->vectors);
-    add_rest(&s, rest);
-  } while (list != end);
-  return tflite_fuse_join_4(s.a, s.b, s.c, s.d);
-}
-
-/* Four channels at a time, all of which there are, scaled down; sums become outputs at once. */
-TFLITE_FUSE_INLINE void compute_quads(const job* j, int8_t* const* outputs, bool has_rest) {
-  const tflite_fuse_call* call = j->call;
-  const tflite_fuse_range range = tflite_fuse_range_of(call);
-  const remainder rest = remainder_of(j);
-  const int32_t pair_bytes = pair_bytes_of(j), pieces = j->pieces, channels = call->output->channels & ~3;
-  const uint32x4_t entries = vmulq_n_u32(vidupq_n_u32(0, 1), sizeof(tflite_fuse_channel));
-  const int8_t* const* const end = j->list + pieces * j->pixels;
-  const tflite_fuse_channel* entry = call->table;
-  const int8_t* weights = call->weights;
-  for (int32_t channel = 0; channel < channels; channel += 4, entry += 4) {
-    const int8_t* others = weights + pair_bytes;
-    const tflite_fuse_mve_scale scale = tflite_fuse_mve_scale_of(entry, entries, true);
-    int8_t* const* output = outputs;
-    int32_t bias[4];
-    vstrwq_s32(bias, scale.bias);
-    for (const int8_t* const* list = j->list; list != end;) {
-      const sums s = {bias[0], bias[1], bias[2], bias[3], NULL, weights, others};
-      const int8_t* const* const next = list + pieces;
-      const int32x4_t found = sum_4(j, list, next, s, has_rest, rest);
-      tflite_fuse_store_4(*output++ + channel, tflite_fuse_scale_4(found, scale, true), range, 4);
-      list = next;
+    if (j->rest > 0) {
+      add_rest(&s, remainder_of(j));
     }
-    weights = others + pair_bytes;
   }
-}
-
-static TFLITE_FUSE_NOINLINE void compute_whole(const job* j, int8_t* const* outputs) {
-  compute_quads(j, outputs, false);
-}
-
-static TFLITE_FUSE_NOINLINE void compute_with_rest(const job* j, int8_t* const* outputs) {
-  compute_quads(j, outputs, true);
+  return tflite_fuse_join_4(s.a, s.b, s.c, s.d);
 }
 
 /* Channels from `channel` on, a multiple of 4, however they are scaled. The last one stands in for those behind it. */
@@ -307,29 +241,60 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_any(const job* j, int8
     const tflite_fuse_channel* entry = (const tflite_fuse_channel*)call->table + channel;
     const tflite_fuse_mve_scale scale =
         tflite_fuse_mve_scale_of(entry, tflite_fuse_entries(vidupq_n_u32(0, 1), some), is_down);
-    int32_t bias[4];
-    vstrwq_s32(bias, scale.bias);
     for (int32_t p = 0; p < j->pixels; ++p) {
-      const sums s = {bias[0], bias[1], bias[2], bias[3], NULL, weights, some > 2 ? weights + pair_bytes : weights};
-      const int8_t* const* list = j->list + p * j->pieces;
-      const int32x4_t found = sum_4(j, list, list + j->pieces, s, j->rest > 0, remainder_of(j));
-      tflite_fuse_store_4(outputs[p] + channel, tflite_fuse_scale_4(found, scale, is_down), range, some);
+      const int32x4_t found = sum_4(j, j->list + p * j->pieces, weights, some > 2 ? weights + pair_bytes : weights);
+      const int32x4_t scaled = tflite_fuse_scale_4(vaddq_s32(found, scale.bias), scale, is_down);
+      tflite_fuse_store_4(outputs[p] + channel, scaled, range, some);
     }
   }
 }
 
+#if TFLITE_FUSE_MVE_LOOPS
+
+/* All whole quads of channels, scaled down. */
+static void compute_quads(const job* j, int8_t* const* outputs) {
+  const tflite_fuse_call* call = j->call;
+  tflite_fuse_mve_run run;
+  run.apart = j->pieces * (int32_t)sizeof(*j->list);
+  run.vectors = j->vectors;
+  run.pair_bytes = pair_bytes_of(j);
+  run.rest_bytes = (j->rest + 3) / 4 * 8 - 4;
+  run.entry = call->table;
+  run.entry_end = run.entry + (call->output->channels & ~3);
+  run.weights = call->weights;
+  run.zero_point = call->output->zero_point;
+  run.low = call->stage->activation_min;
+  run.high = call->stage->activation_max;
+  run.there = vctp8q((uint32_t)j->rest);
+  for (int32_t p = 0; p < j->pixels; p += 2) {
+    run.list = j->list + p * j->pieces;
+    run.list_end = run.list + j->pieces;
+    run.outputs[0] = outputs[p];
+    if (p + 1 < j->pixels) {
+      run.outputs[1] = outputs[p + 1];
+      (j->rest > 0 ? tflite_fuse_conv_mve_rest_2 : tflite_fuse_conv_mve_2)(&run);
+    } else {
+      (j->rest > 0 ? tflite_fuse_conv_mve_rest_1 : tflite_fuse_conv_mve_1)(&run);
+    }
+  }
+}
+
+#endif
+
 void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
   const bool is_down = call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
+  const int32_t channels = call->output->channels, in_quads = TFLITE_FUSE_MVE_LOOPS && is_down ? channels & ~3 : 0;
   job j;
   j.call = call;
   for (int32_t i = 0; i < call->count; i += j.pixels) {
     find_windows(&j, call->windows[0] + i * call->stage->stride_width, call->count - i);
-    if (is_down) {
-      (j.rest > 0 ? compute_with_rest : compute_whole)(&j, call->outputs + i);
+#if TFLITE_FUSE_MVE_LOOPS
+    if (in_quads > 0) {
+      compute_quads(&j, call->outputs + i);
     }
-    const int32_t done = is_down ? call->output->channels & ~3 : 0;
-    if (done < call->output->channels) {
-      compute_any(&j, call->outputs + i, done, is_down);
+#endif
+    if (in_quads < channels) {
+      compute_any(&j, call->outputs + i, in_quads, is_down);
     }
   }
 }

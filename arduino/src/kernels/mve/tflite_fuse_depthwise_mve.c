@@ -2,7 +2,7 @@
  *
  * Weights, which lie channel by channel, are brought together as int16 once for all pixels of a call, tap by tap in the
  * order of the pixels' pointers. The products of even and of odd lanes are int32, and stay apart until they are outputs. */
-#include "tflite_fuse_mve.h"
+#include "tflite_fuse_depthwise_mve.h"
 
 #if TFLITE_FUSE_MVE
 
@@ -45,14 +45,15 @@ static void collect(job* j, const int8_t* weights, const uint8_t* places, int32_
 }
 
 /* Scaled sums of a pixel become its outputs. */
-TFLITE_FUSE_INLINE void store_8(const job* j, int8_t* output, int32x4_t even, int32x4_t odd, bool are_all) {
-  const int16x8_t both = vqmovntq_s32(vqmovnbq_s32(vdupq_n_s16(0), even), odd);
-  const int16x8_t low = vmaxq_s16(vqaddq_n_s16(both, (int16_t)j->range.zero_point), vdupq_n_s16((int16_t)j->range.low));
-  const int16x8_t values = vminq_s16(low, vdupq_n_s16((int16_t)j->range.high));
-  if (are_all) {
+TFLITE_FUSE_INLINE void store_8(int8_t* output, int32x4_t even, int32x4_t odd, tflite_fuse_range range,
+                                const mve_pred16_t* some) {
+  const int16x8_t both = vqmovntq_s32(vqmovnbq_s32(vreinterpretq_s16_s32(even), even), odd);
+  const int16x8_t low = vmaxq_s16(vqaddq_n_s16(both, (int16_t)range.zero_point), vdupq_n_s16((int16_t)range.low));
+  const int16x8_t values = vminq_s16(low, vdupq_n_s16((int16_t)range.high));
+  if (some == NULL) {
     vstrbq_s16(output, values);
   } else {
-    vstrbq_p_s16(output, values, j->some);
+    vstrbq_p_s16(output, values, *some);
   }
 }
 
@@ -72,25 +73,11 @@ TFLITE_FUSE_INLINE void compute_2(const job* j, const int8_t* const* window_0, c
     even_1 = vaddq_s32(even_1, vmullbq_int_s16(v_1, w));
     odd_1 = vaddq_s32(odd_1, vmulltq_int_s16(v_1, w));
   }
-  store_8(j, output_0 + channel, tflite_fuse_scale_4(even_0, j->even, is_down),
-          tflite_fuse_scale_4(odd_0, j->odd, is_down), are_all);
-  store_8(j, output_1 + channel, tflite_fuse_scale_4(even_1, j->even, is_down),
-          tflite_fuse_scale_4(odd_1, j->odd, is_down), are_all);
-}
-
-/* One pixel: weights are not worth collecting. `weights`, `places` and `apart` as for `collect`, eight channels. */
-static TFLITE_FUSE_NOINLINE void compute_1_down(const job* j, const int8_t* const* window, const int8_t* weights,
-                                               const uint8_t* places, int32_t apart, int8_t* output) {
-  const uint16x8_t offsets = vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)apart);
-  const int32_t channel = j->channel;
-  int32x4_t even = j->even.bias, odd = j->odd.bias;
-  for (int32_t t = j->taps; t > 0; --t) {
-    const int16x8_t w = vldrbq_gather_offset_s16(weights + *places++, offsets);
-    const int16x8_t v = vldrbq_s16(*window++ + channel);
-    even = vaddq_s32(even, vmullbq_int_s16(v, w));
-    odd = vaddq_s32(odd, vmulltq_int_s16(v, w));
-  }
-  store_8(j, output + channel, tflite_fuse_scale_4(even, j->even, true), tflite_fuse_scale_4(odd, j->odd, true), true);
+  const mve_pred16_t* some = are_all ? NULL : &j->some;
+  store_8(output_0 + channel, tflite_fuse_scale_4(even_0, j->even, is_down),
+          tflite_fuse_scale_4(odd_0, j->odd, is_down), j->range, some);
+  store_8(output_1 + channel, tflite_fuse_scale_4(even_1, j->even, is_down),
+          tflite_fuse_scale_4(odd_1, j->odd, is_down), j->range, some);
 }
 
 /* Pixels whose windows lie `apart` pointers from each other; a last one of an odd number is computed twice. */
@@ -114,13 +101,14 @@ static TFLITE_FUSE_NOINLINE void compute_any(const job* j, const int8_t* const* 
   compute(j, window, apart, outputs, pixels, is_down, false);
 }
 
-void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
+/* Channels from `first` on, of which there is one at least. */
+static TFLITE_FUSE_NOINLINE void compute_from(const tflite_fuse_call* call, int32_t first) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t size = stage->kernel_width, apart = stage->stride_width * size, channels = call->output->channels;
   const int32_t filter_bytes = size / 2 * ((size + 1) / 2 * 4) + (size + 3) / 4 * 4;
   const bool is_down = stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN;
-  const tflite_fuse_channel* entry = call->table;
-  const int8_t* weights = call->weights;
+  const tflite_fuse_channel* entry = (const tflite_fuse_channel*)call->table + first;
+  const int8_t* weights = call->weights + first * filter_bytes;
   uint8_t found[MOST_TAPS];
   const uint8_t* places = PLACES_OF_3;
   job j;
@@ -133,7 +121,7 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
   j.some = vctp16q(LANES);
   uint32x4_t even = tflite_fuse_entries(vidupq_n_u32(0, 2), LANES);
   uint32x4_t odd = tflite_fuse_entries(vidupq_n_u32(1, 2), LANES);
-  for (j.channel = 0; j.channel < channels; j.channel += LANES, entry += LANES, weights += LANES * filter_bytes) {
+  for (j.channel = first; j.channel < channels; j.channel += LANES, entry += LANES, weights += LANES * filter_bytes) {
     const int32_t some = tflite_fuse_min(channels - j.channel, LANES);
     if (some < LANES) {
       j.some = vctp16q((uint32_t)some);
@@ -142,16 +130,50 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
     }
     j.even = tflite_fuse_mve_scale_of(entry, even, is_down);
     j.odd = tflite_fuse_mve_scale_of(entry, odd, is_down);
-    if (is_down && some == LANES && call->count == 1) {
-      compute_1_down(&j, call->windows[0], weights, places, filter_bytes, call->outputs[0]);
-      continue;
-    }
     collect(&j, weights, places, some, filter_bytes);
     if (is_down && some == LANES) {
       compute_down(&j, call->windows[0], apart, call->outputs, call->count);
     } else {
       compute_any(&j, call->windows[0], apart, call->outputs, call->count, is_down);
     }
+  }
+}
+
+#if TFLITE_FUSE_MVE_LOOPS
+
+/* Whole eights of channels under windows of 3 x 3, scaled down; returns how many. */
+static int32_t compute_3(const tflite_fuse_call* call) {
+  const int32_t stride = call->stage->stride_width;
+  int8_t* const* outputs = call->outputs;
+  tflite_fuse_depthwise_mve_run run;
+  run.window = call->windows[0];
+  run.weights = call->weights;
+  run.entry = call->table;
+  run.channels = call->output->channels & ~(LANES - 1);
+  run.zero_point = call->output->zero_point;
+  run.low = call->stage->activation_min;
+  run.high = call->stage->activation_max;
+  for (int32_t left = run.channels > 0 ? call->count : 0, done; left > 0; left -= done, outputs += done) {
+    done = stride == 1 && left > 1 ? 2 : 1;
+    run.outputs[0] = outputs[0];
+    run.outputs[1] = outputs[done - 1];
+    (done == 2 ? tflite_fuse_depthwise_mve_2 : tflite_fuse_depthwise_mve_1)(&run);
+    run.window += 3 * stride * done;
+  }
+  return run.channels;
+}
+
+#endif
+
+void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
+  int32_t done = 0;
+#if TFLITE_FUSE_MVE_LOOPS
+  if (call->stage->kernel_width == 3 && call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED_DOWN) {
+    done = compute_3(call);
+  }
+#endif
+  if (done < call->output->channels) {
+    compute_from(call, done);
   }
 }
 

@@ -14,6 +14,13 @@
 #define TFLITE_FUSE_MVE 0
 #endif
 
+/* Whether loops in assembler stand in for those with intrinsics. */
+#if TFLITE_FUSE_MVE && defined(__GNUC__) && !defined(TFLITE_FUSE_MVE_EMULATION)
+#define TFLITE_FUSE_MVE_LOOPS 1
+#else
+#define TFLITE_FUSE_MVE_LOOPS 0
+#endif
+
 #include "../tflite_fuse_packed.h"
 
 TFLITE_FUSE_HIDDEN_BEGIN
