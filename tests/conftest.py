@@ -12,8 +12,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-PATIENCE = 1800.0
-"""Seconds until a compiler or an emulator that does not end fails its test. A busy machine is no failure."""
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

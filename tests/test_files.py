@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tflite_fuse import files
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import read_file, require_apart, write_atomically

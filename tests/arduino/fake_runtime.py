@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 HERE = Path(__file__).parent

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 import tflite_fuse
+from tests import PATIENCE
 from tests.arduino.fake_runtime import build, compiler
-from tests.conftest import PATIENCE
 from tflite_fuse.runtime.library.sources import library_directory
 
 ROOT = Path(__file__).resolve().parents[2]

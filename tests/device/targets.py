@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tests.device.program import Int8Array, Program, write_program
 from tflite_fuse.export.folder import Files
 from tflite_fuse.export.library import flat_sources, with_parts

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tests.drawing.witness import plan
 from tests.emit.test_encode import encoded, small_block
 from tflite_fuse.emit.decode import decode

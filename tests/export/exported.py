@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from scripts.zoo import ModelBuilder
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tests.runtime.fused_models import fuse, fuse_outside, whole
 from tflite_fuse.export import FORMATS
 from tflite_fuse.ir.block import Storage

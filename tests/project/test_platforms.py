@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.zoo.networks import inverted_residual_network
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tflite_fuse.model.file import load_model, serialize_model
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tflite_fuse.runtime import tflm
 
 ROOT = Path(__file__).resolve().parents[2]

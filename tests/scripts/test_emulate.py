@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ from tests.device.targets import TARGETS
 from tests.export.exported import SHAPE, network
 from tflite_fuse.export import export_model
 from tflite_fuse.runtime import tflm
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -27,6 +31,11 @@ def test_the_program_prints_the_runtimes_values(name: str, tmp_path: Path, capfd
     printed = re.findall(r"output 0\[\d+\] = (-?\d+)", capfd.readouterr().out)
     (wanted,) = tflm.run(network("none"), [[np.zeros(SHAPE, np.int8)]]).outputs[0]
     assert list(map(int, printed)) == wanted.ravel().tolist()
+
+
+def test_it_starts_without_the_packages_of_the_tests() -> None:
+    absent = "import sys; sys.modules.update(dict.fromkeys(('pytest', 'hypothesis'))); import scripts.emulate"
+    assert subprocess.run([sys.executable, "-c", absent], cwd=ROOT).returncode == 0
 
 
 def test_a_folder_that_is_no_export_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 import tflite_fuse
 from scripts.zoo.networks import inverted_residual_network
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tflite_fuse.model import load_model, serialize_model
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tests.device.program import binary
 from tests.device.split.boards import EMULATOR, HERE, board, running
 from tests.device.targets import TARGETS, link

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from scripts.zoo import networks
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tflite_fuse.cli import app
 from tflite_fuse.memory.tflm.shared import shared_arena
 from tflite_fuse.memory.tflm.struct_sizes import HOST, Struct

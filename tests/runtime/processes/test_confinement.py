@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tests.runtime.small_models import dense_model
 from tflite_fuse.errors import ModelError
 from tflite_fuse.runtime import tflm

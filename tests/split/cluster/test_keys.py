@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import PATIENCE
+from tests import PATIENCE
 from tests.split.cluster import cases
 from tests.split.cluster.shaping import Proxy
 from tests.split.cluster.test_c_worker import processes
