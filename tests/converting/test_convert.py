@@ -18,17 +18,23 @@ from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import SignatureDef, TensorMap
 
 ONNX2TF = """
+import os, sys
 from pathlib import Path
 import numpy as np
 
-def convert(input_onnx_file_path, output_folder_path, verbosity):
+def convert(input_onnx_file_path, output_folder_path, output_signaturedefs, verbosity):
+    assert str(Path(sys.executable).parent) == os.environ["PATH"].split(os.pathsep)[0]  # where onnxsim is
     pictures = np.load("calibration_image_sample_data_20x128x128x3_float32.npy")
     assert pictures.shape == (20, 128, 128, 3) and pictures.dtype == np.float32
     data = Path(input_onnx_file_path).read_bytes()
     if data.startswith(b"strange"):
         print("ERROR: onnx_op_name: first/Gemm")
         print("ERROR: onnx_op_name: wave/Gemm")
-        raise ValueError("dimensions must be equal")
+        print("WARNING: All log messages before InitializeLog() are written to STDERR", file=sys.stderr)
+        if data == b"strange":
+            raise ValueError("dimensions must be equal")
+        print("\\033[31mERROR:\\033[0m the name does not match")
+        sys.exit(1)
     Path(output_folder_path).mkdir()
     Path(output_folder_path, "model_float16.tflite").write_bytes(b"")
     Path(output_folder_path, "model_float32.tflite").write_bytes(data)
@@ -112,6 +118,20 @@ def test_samples_may_have_channels_last_and_one_name_of_several_inputs_may_not_b
         tflite_fuse.convert(converters / "model.onnx", samples)
 
 
+def test_a_model_without_a_signature_is_calibrated_by_the_names_of_its_tensors(
+    converters: Path, tmp_path: Path
+) -> None:
+    path = converters / "model.onnx"
+    model = replace(load_model(path.read_bytes()), signature_defs=())
+    path.write_bytes(serialize_model(model))
+    np.savez(tmp_path / "samples.npz", np.zeros((2, 3, 12, 10)))
+    made = tflite_fuse.convert(path, tmp_path / "samples.npz")
+    name = model.main.tensors[model.main.inputs[0]].name
+    assert made.steps[-1] == f"input {name} is 1 x 12 x 10 x 3"
+    with np.load(converters / "ai_edge_quantizer" / "fed.npz") as fed:
+        assert fed[name].shape == (2, 1, 12, 10, 3)
+
+
 @pytest.mark.parametrize("shape", [(5, 3, 12, 11), (3, 12, 10), (5, 12, 3, 10)])
 def test_samples_of_another_shape_are_one_sentence(converters: Path, tmp_path: Path, shape: tuple[int, ...]) -> None:
     np.savez(tmp_path / "samples.npz", x=np.zeros(shape))
@@ -124,10 +144,14 @@ def test_samples_of_another_shape_are_one_sentence(converters: Path, tmp_path: P
 
 def test_a_converter_that_fails_says_at_which_operator(converters: Path, tmp_path: Path) -> None:
     strange = tmp_path / "strange.onnx"
-    strange.write_bytes(b"strange")
-    said = r"strange\.onnx: onnx2tf cannot convert the operator wave/Gemm \(ValueError: dimensions must be equal\)"
-    with pytest.raises(ModelError, match=said):
-        tflite_fuse.convert(strange)
+    for data, why in (
+        (b"strange", "ValueError: dimensions must be equal"),
+        (b"strange!", "ERROR: the name does not match"),
+    ):
+        strange.write_bytes(data)
+        said = rf"strange\.onnx: onnx2tf cannot convert the operator wave/Gemm \({why}\)"
+        with pytest.raises(ModelError, match=said):
+            tflite_fuse.convert(strange)
     done = run("rewrite", strange, tmp_path / "out.tflite")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
 

@@ -17,7 +17,10 @@ def main() -> None:
     np.save(_PICTURES, np.random.default_rng(0).random((20, 128, 128, 3), dtype=np.float32))
     import onnx2tf
 
-    onnx2tf.convert(input_onnx_file_path=source, output_folder_path="converted", verbosity="error")
+    # Signatures let names of ONNX that TensorFlow's own format forbids through.
+    onnx2tf.convert(
+        input_onnx_file_path=source, output_folder_path="converted", output_signaturedefs=True, verbosity="error"
+    )
     (found,) = Path("converted").glob("*_float32.tflite")
     found.replace(target)
 

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError, UsageError, how_to_install
-from tflite_fuse.model.file import load_model
-from tflite_fuse.model.schema import Model
+from tflite_fuse.model.file import load_model, serialize_model
+from tflite_fuse.model.schema import Model, SignatureDef, TensorMap
 from tflite_fuse.runtime.archives import Array, read_arrays
 
 
@@ -46,7 +46,8 @@ CONVERTERS = {
 """By the suffix of what they read; .pt2 is what ``torch.export.save`` writes."""
 
 _QUANTIZER = "ai-edge-quantizer"
-_RAISED = re.compile(r"^[A-Za-z_][\w.]*: \S.*$", re.MULTILINE)
+_RAISED = re.compile(r"^(?!WARNING|INFO)(?:[A-Za-z_][\w.]*: \S.*|[\w.]*(?:Error|Exception))$", re.MULTILINE)
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,9 @@ def convert(source: str | os.PathLike[str], calibrate: str | os.PathLike[str] | 
     with TemporaryDirectory(prefix="tflite-fuse-") as folder:
         made = Path(folder, "float.tflite")
         _run(path, converter.package, converter.module, folder, converter.operator, path.resolve(), made)
-        model, steps = load_model(made.read_bytes(), str(path)), [f"converted by {_versioned(converter.package)}"]
+        model = _signed(load_model(made.read_bytes(), str(path)))
+        made.write_bytes(serialize_model(model))
+        steps = [f"converted by {_versioned(converter.package)}"]
         if samples is not None:
             fed = _fitting(model, samples, converter.least_moved, Path(calibrate or ""))
             np.savez(Path(folder, "samples.npz"), *fed.values())
@@ -127,7 +130,9 @@ def _run(path: Path, package: str, module: str, folder: str, operator: str, *arg
         ModelError: it fails.
     """
     script = Path(__file__).with_name(f"{module}.py")
-    quiet = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
+    # onnx2tf calls onnxsim by name, which lies beside this Python where its environment is not activated, too.
+    commands = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    quiet = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore", "PATH": commands}
     done = subprocess.run(
         [sys.executable, str(script), *map(str, arguments)],
         cwd=folder,
@@ -139,12 +144,23 @@ def _run(path: Path, package: str, module: str, folder: str, operator: str, *arg
     )
     if done.returncode == 0:
         return
-    said = done.stdout + done.stderr
+    said = _COLOUR.sub("", done.stdout + done.stderr)
     found = list(re.finditer(operator, said)) if operator else []
     where = f" the operator {next(filter(None, found[-1].groups()))}" if found else ""
     raised = _RAISED.findall(said)
     why = raised[-1] if raised else f"it ended with {done.returncode}"
     raise ModelError(f"{path}: {package} cannot convert{where or ' it'} ({why})")
+
+
+def _signed(model: Model) -> Model:
+    """Return a model with a signature: onnx2tf writes none where names do not suit TensorFlow."""
+    if model.signature_defs:
+        return model
+    main = model.main
+    inputs, outputs = (
+        tuple(TensorMap(main.tensors[at].name, at) for at in ends) for ends in (main.inputs, main.outputs)
+    )
+    return replace(model, signature_defs=(SignatureDef(inputs, outputs, "serving_default"),))
 
 
 def _inputs(model: Model) -> Mapping[str, tuple[int, ...]]:
