@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +83,7 @@ def test_too_small_a_memory_is_refused_by_name() -> None:
 
 
 def test_other_limits_contradict_memories() -> None:
-    with pytest.raises(UsageError, match="give no goal beside them"):
+    with pytest.raises(UsageError, match="give no goal beside them except max_compute"):
         tflite_fuse.rewrite(MODEL, memory=memories(3200), goal=Goal(max_ram=5000))
     with pytest.raises(UsageError, match="the fuse pass must run"):
         tflite_fuse.rewrite(MODEL, memory=memories(3200), passes=("reorder", "plan"))
@@ -116,6 +118,77 @@ def test_blocks_carry_the_places_of_the_metadata() -> None:
     assert found is not None
     carried = {offset for plan in blocks_in(model).values() for offset in plan.slow.values()}
     assert carried == set(found.offsets.values())
+
+
+def test_compute_keeps_a_model_in_the_fast_memory_where_it_is_allowed() -> None:
+    """The arena of the fast memory alone is reached with recompute; without a limit on it tensors move instead."""
+    size = tflite_fuse.rewrite(MODEL, goal=Goal(least_ram=True), verify=False).report.after.arena_bytes
+    found = [
+        tflite_fuse.rewrite(MODEL, memory=memories(size), goal=goal, verify=False).report
+        for goal in (None, Goal(max_compute=3.0), Goal(max_ram=size))
+    ]
+    assert [bool(each.memories and each.memories.tensors) for each in found] == [True, False, False]
+    assert found[0].compute_factor <= 1 < found[2].compute_factor <= 3
+
+
+BOARD = 'name = "mine"\nmhz = 100\nram = "4kB"\nflash = "1MB"\n'
+SECOND = '[second]\nname = "psram"\nsize = "64kB"\nread_cycles_per_byte = 6\nwrite_cycles_per_byte = 2\n'
+
+
+def typed(tmp_path: Path, *options: object) -> tuple[int, dict[str, Any], str]:
+    """Exit code, JSON and error of a rewrite of ``MODEL``; ``two.toml`` and ``one.toml`` are boards of 4,000 bytes."""
+    (tmp_path / "in.tflite").write_bytes(MODEL)
+    for name, text in (("two", BOARD + SECOND), ("one", BOARD)):
+        (tmp_path / f"{name}.toml").write_text(text)
+    paths = ["rewrite", tmp_path / "in.tflite", tmp_path / "out.tflite", "--no-verify", "--json"]
+    words = [tmp_path / each if str(each).endswith(".toml") else each for each in options]
+    result = CliRunner().invoke(app, [*map(str, paths), *map(str, words)])
+    return result.exit_code, json.loads(result.stdout) if result.exit_code == 0 else {}, result.stderr
+
+
+def test_a_limit_of_two_sizes_names_the_memories(tmp_path: Path) -> None:
+    code, printed, _ = typed(tmp_path, "--max-ram", "dtcm=4000,axi=64kB")
+    found = printed["memories"]
+    assert code == 0 and (found["fast"], found["slow"], found["slow_room"]) == ("dtcm", "axi", 64_000)
+    assert found["fast_bytes"] <= 4000 and found["cycles"] == found["read_bytes"] + found["written_bytes"] > 0
+
+
+def test_a_board_has_a_second_memory_where_its_ram_is_too_small(tmp_path: Path) -> None:
+    code, printed, _ = typed(tmp_path, "--board", "two.toml", "--reserve", 0)
+    found = printed["memories"]
+    assert code == 0 and (found["fast_room"], found["slow"], found["slow_room"]) == (4000, "psram", 64_000)
+    assert found["fast_bytes"] <= 4000 and found["cycles"] == 6 * found["read_bytes"] + 2 * found["written_bytes"] > 0
+    assert "ms of it for the bytes in psram" in printed["time"]["sentence"]
+    code, printed, _ = typed(tmp_path, "--board", "two.toml", "--max-ram", "fast=2500,slow=50kB")
+    found = printed["memories"]
+    assert code == 0 and (found["fast_room"], found["slow"], found["slow_room"]) == (2500, "psram", 50_000)
+
+
+def test_a_board_whose_ram_suffices_needs_no_second_memory(tmp_path: Path) -> None:
+    """The file is that of a limit on RAM alone."""
+    typed(tmp_path, "--board", "esp32s3box")
+    found = (tmp_path / "out.tflite").read_bytes()
+    typed(tmp_path, "--max-ram", 327_680 * 3 // 4, "--target", "esp32s3")
+    assert (tmp_path / "out.tflite").read_bytes() == found
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--board", "one.toml", "--reserve", 0), 1, "because of CONV_2D_0.*; mine has no second memory"),
+        (("--board", "two.toml", "--reserve", "3kB"), 1, "has 1,000 bytes: the block from .* keeps the least arena at"),
+        (("--board", "one.toml", "--max-ram", "a=3kB,b=4kB"), 2, "mine has no second memory, for which b is a size"),
+        (("--board", "two.toml", "--max-ram", "a=3kB,b=1MB"), 2, "mine has 64,000 bytes of psram, not 1,000,000"),
+        (("--board", "two.toml", "--max-ram", "a=4kB,b=1kB"), 2, "mine has 3,000 bytes of ram, not 4,000"),
+        (("--memory", "none.toml", "--max-ram", "3kB"), 2, r"none\.toml"),
+    ],
+)
+def test_memories_that_a_board_has_not_are_refused_in_a_sentence(
+    tmp_path: Path, options: tuple[object, ...], code: int, said: str
+) -> None:
+    found, _, error = typed(tmp_path, *options)
+    assert found == code and re.search(said, error) and error.count("\n") == 1
+    assert not (tmp_path / "out.tflite").exists()
 
 
 def test_the_command_takes_a_file(tmp_path: Path) -> None:

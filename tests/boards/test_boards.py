@@ -18,6 +18,8 @@ from tflite_fuse.cli import app
 from tflite_fuse.cost.instructions import PredictedCycles, PredictionError, Target
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import UsageError
+from tflite_fuse.memory.regions import read_memories
+from tflite_fuse.model.memories import Memories, Region
 from tflite_fuse.passes.goal import Goal
 
 OWN = 'name = "mine"\nmhz = 64\nram = "64KiB"\nflash = "1MiB"\n'
@@ -116,9 +118,29 @@ def test_the_board_that_the_page_on_options_describes_is_one(tmp_path: Path) -> 
     assert (find_board(str(path)).target, find_board(str(path)).ram_bytes) == (Target.CORTEX_M7, 1 << 19)
 
 
+def test_the_page_on_memories_describes_a_board_and_memories(tmp_path: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "memories.md").read_text()
+    for number, name in ((1, "memory.toml"), (2, "board.toml")):
+        (tmp_path / name).write_text(page.split("```toml\n")[number].split("```")[0])
+    assert read_memories(tmp_path / "memory.toml").slow == Region("psram", 1 << 21, 4.0, 4.0)
+    assert find_board(str(tmp_path / "board.toml")).second == Region("axi", 1 << 19, 0.5, 0.5)
+
+
+def test_boards_have_a_second_memory(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN + '[second]\nname = "axi"\nsize = "512KiB"\nread_cycles_per_byte = 0.5\n')
+    assert find_board(str(path)).memories(1000) == Memories(Region("ram", 1000), Region("axi", 1 << 19, 0.5, 1.0))
+    assert find_board("nano33ble").memories(1000) is None
+    listed = {each.name: each.second for each in known_boards() if each.second is not None}
+    assert {"esp32s3box", "nucleo_h743zi"} < listed.keys() and "esp32-s3-devkitc-1" not in listed
+    assert all(each.name and each.nbytes >= 1 << 18 and each.read_cycles > 0 for each in listed.values())
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (OWN + "second = 3\n", "'second' is a table with name and size"),
+        (OWN + '[second]\nname = "psram"\n', r"\[second\] has no 'size'"),
         (OWN + 'rma = "1kB"\n', "did you mean 'ram'"),
         (OWN + 'core = "cortex-m77"\n', "'cortex-m77' is not a known core; did you mean 'cortex-m7'"),
         (OWN + 'core = "[/x]"\n', "choose from cortex-m7, .*, or leave it out for generic"),

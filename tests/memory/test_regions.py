@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.memory.regions import memories_of, read_memories
+from tflite_fuse.memory.regions import memories_of, read_limit, read_memories
 from tflite_fuse.model.memories import Memories, Region
 
 FAST, SLOW = {"name": "sram", "size": "64kB"}, {"name": "psram", "size": "8MiB"}
@@ -45,6 +45,27 @@ def test_a_file_names_a_fast_and_a_slow_memory(tmp_path: Path) -> None:
 def test_what_is_not_understood_is_refused(regions: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         memories_of({"region": regions})
+
+
+def test_a_limit_has_one_size_or_those_of_two_memories() -> None:
+    assert read_limit("64kB") == 64_000
+    assert read_limit("dtcm=64kB, axi = 2MiB") == Memories(Region("dtcm", 64_000, 1, 1), Region("axi", 2 << 20, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("fast=64kB", "is not two memories"),
+        ("a=1,b=2,c=3", "is not two memories"),
+        ("fast=64kB,slow", "region 2 has no 'size'"),
+        ("fast=64kB,slow=much", "'size' of region 2: 'much' is not a size"),
+        ("=64kB,slow=1kB", "'name' of region 1"),
+        ("a=1,a=1", "both regions are named 'a'"),
+    ],
+)
+def test_sizes_that_are_none_are_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_limit(text)
 
 
 def test_regions_that_only_touch_do_not_overlap() -> None:

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from tflite_fuse import api
 from tflite_fuse.boards.table import Board, known_boards
-from tflite_fuse.boards.time import Time, board_time
-from tflite_fuse.cost.instructions import Prediction, Target
+from tflite_fuse.boards.time import Time, report_time
+from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import Source
@@ -42,6 +42,7 @@ class Fit:
         file_bytes: of the model in flash.
         fits: whether the board has both.
         time: of one inference; None if no block was made.
+        second_bytes: of the board's second memory.
     """
 
     options: str | None
@@ -49,6 +50,7 @@ class Fit:
     file_bytes: int
     fits: bool
     time: Time | None = None
+    second_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return an entry of ``tried`` in the JSON objects."""
@@ -99,7 +101,9 @@ class BoardVerdict:
         if found is not None:
             least = self.tried[-1]
             more = "" if least is found else f"; {least.how()} it is {least.arena_bytes:,} bytes"
-            return f"fits {board.name} {found.how()}: an arena of {found.arena_bytes:,} bytes in {room}{more}"
+            taken = f" and {found.second_bytes:,} bytes of {board.second.name}" if board.second else ""
+            arena = f"an arena of {found.arena_bytes:,} bytes in {room}"
+            return f"fits {board.name} {found.how()}: {arena}{taken if found.second_bytes else ''}{more}"
         least = min(self.tried, key=lambda fit: fit.arena_bytes)
         spare = least.file_bytes - board.flash_bytes
         flash = f"the file is {spare:,} bytes larger than its {board.flash_bytes:,} of flash"
@@ -168,14 +172,14 @@ def fit_board(
         if progress is not None:
             progress(f"{limit} {options}".rstrip())
         given = {"target": board.target.value, "runtime": runtime, **arguments}
-        found = _rewritten(source, {**given, "goal": Goal(max_ram=available)})
+        found = _rewritten(source, {**given, "goal": Goal(max_ram=available), "memory": board.memories(available)})
         typed = limit if found is not None else least
         found = found or _rewritten(source, {**given, "goal": Goal(least_ram=True)})
         if found is None:
             continue
         last = found
         if found.after.arena_bytes < min(each.arena_bytes for each in tried):
-            tried.append(_fit(board, available, f"{typed} {options}".rstrip(), found.after, found.prediction))
+            tried.append(_fit(board, available, f"{typed} {options}".rstrip(), found.after, found))
         if tried[-1].fits:
             break
     also = _smaller_boards(board, reserve_bytes, tried[-1])
@@ -199,12 +203,11 @@ def _rewritten(source: Source, options: Mapping[str, Any]) -> Report | None:
         return None
 
 
-def _fit(
-    board: Board, available: int, options: str | None, figures: Figures, prediction: Prediction | None = None
-) -> Fit:
+def _fit(board: Board, available: int, options: str | None, figures: Figures, report: Report | None = None) -> Fit:
     arena, size = figures.arena_bytes, figures.file_bytes
-    time = None if prediction is None else board_time(board, prediction.instructions, prediction.cycles)
-    return Fit(options, arena, size, arena <= available and size <= board.flash_bytes, time)
+    time = None if report is None else report_time(board, report)
+    second = 0 if report is None or report.memories is None else report.memories.slow_bytes
+    return Fit(options, arena, size, arena <= available and size <= board.flash_bytes, time, second)
 
 
 @dataclass(frozen=True)
@@ -300,16 +303,18 @@ def fit_sentence(
 
 
 def _smaller_boards(board: Board, reserve_bytes: int | None, found: Fit) -> tuple[str, ...]:
-    fitting = fitting_boards(found.arena_bytes, found.file_bytes, reserve_bytes) if found.fits else ()
+    alone = found.fits and not found.second_bytes
+    fitting = fitting_boards(found.arena_bytes, found.file_bytes, reserve_bytes) if alone else ()
     return tuple(other.name for other in fitting if other.ram_bytes < board.ram_bytes)
 
 
 def boards_table(boards: Iterable[Board]) -> Table:
-    """Return a table of name, core, clock, RAM, flash and title, one board a line."""
+    """Return a table of name, core, clock, RAM, flash, second memory and title, one board a line."""
     table = Table(show_edge=False, pad_edge=False)
-    for heading in ("name", "core", "MHz", "RAM", "flash", ""):
-        table.add_column(heading, justify="right" if heading in ("MHz", "RAM", "flash") else "left")
+    for heading in ("name", "core", "MHz", "RAM", "flash", "second", ""):
+        table.add_column(heading, justify="right" if heading in ("MHz", "RAM", "flash", "second") else "left")
     for board in boards:
         sizes = (f"{size / 1024:,.0f} KiB" for size in (board.ram_bytes, board.flash_bytes))
-        table.add_row(board.name, board.core or board.mcu, str(board.mhz), *sizes, board.title)
+        second = f"{board.second.nbytes / 1024:,.0f} KiB" if board.second else ""
+        table.add_row(board.name, board.core or board.mcu, str(board.mhz), *sizes, second, board.title)
     return table

@@ -2,7 +2,8 @@
 
 ``data/boards.csv`` holds facts from the public board manifests of PlatformIO; its column ``source`` names the manifest
 of each row. RAM and flash are the manifests' sizes for a program, which are less than the chip's if a boot loader or a
-radio reserves some. A user's board is a TOML file of these keys:
+radio reserves some. ``second`` is a slower memory beside that RAM, from the board's data sheet; ``second_cycles`` of
+the core is what a byte takes on its bus, without latency. A user's board is a TOML file of these keys:
 
     name = "my_board"
     mcu = "stm32h743"          # optional, as are title, vendor and core
@@ -10,6 +11,12 @@ radio reserves some. A user's board is a TOML file of these keys:
     mhz = 400
     ram = "512KiB"
     flash = "2MiB"
+
+    [second]                   # optional: a slower memory, as a region of ``--memory``
+    name = "psram"
+    size = "8MiB"
+    read_cycles_per_byte = 6
+    write_cycles_per_byte = 6
 """
 
 from __future__ import annotations
@@ -26,8 +33,11 @@ from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.targets import BOARDS_FILE, read_core, target_of
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import only, read_toml, size_of
+from tflite_fuse.memory.regions import region_of
+from tflite_fuse.model.memories import Memories, Region
 
 _REQUIRED, _OPTIONAL = ("name", "mhz", "ram", "flash"), ("title", "vendor", "mcu", "core")
+_SECOND = "second"
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,7 @@ class Board:
         mhz: clock of the core.
         ram_bytes, flash_bytes: available to a program.
         source: of the figures.
+        second: slower memory beside its RAM; None without one.
     """
 
     name: str
@@ -51,6 +62,11 @@ class Board:
     ram_bytes: int
     flash_bytes: int
     source: str
+    second: Region | None = None
+
+    def memories(self, room: int) -> Memories | None:
+        """Return so many bytes of its RAM with its second memory; None without one."""
+        return None if self.second is None else Memories(Region("ram", room), self.second)
 
     @property
     def target(self) -> Target:
@@ -73,9 +89,15 @@ def known_boards() -> tuple[Board, ...]:
                 int(row["ram_bytes"]),
                 int(row["flash_bytes"]),
                 row["source"],
+                _second(row),
             )
             for row in csv.DictReader(lines)
         )
+
+
+def _second(row: Mapping[str, str]) -> Region | None:
+    cycles = float(row["second_cycles"] or 0)
+    return Region(row["second"], int(row["second_bytes"]), cycles, cycles) if row["second"] else None
 
 
 def find_board(name: str) -> Board:
@@ -105,7 +127,7 @@ def read_board(path: Path) -> Board:
 
 
 def _described(values: Mapping[str, Any], source: str) -> Board:
-    only(values, (*_REQUIRED, *_OPTIONAL), "a board")
+    only(values, (*_REQUIRED, *_OPTIONAL, _SECOND), "a board")
     missing = [key for key in _REQUIRED if key not in values]
     if missing:
         raise UsageError(f"{missing[0]!r} is missing: a board has {', '.join(_REQUIRED)}")
@@ -117,7 +139,11 @@ def _described(values: Mapping[str, Any], source: str) -> Board:
         raise UsageError(f"'mhz' is a whole number of megahertz, not {mhz!r}")
     title, vendor, mcu, core = (values.get(key, "") for key in _OPTIONAL)
     ram, flash = (_memory(values[key], repr(key)) for key in ("ram", "flash"))
-    return Board(values["name"], title, vendor, mcu, read_core(core, mcu), mhz, ram, flash, source)
+    table = values.get(_SECOND)
+    if table is not None and not isinstance(table, dict):
+        raise UsageError(f"{_SECOND!r} is a table with name and size, not {table!r}")
+    second = None if table is None else region_of(table, f"[{_SECOND}]")
+    return Board(values["name"], title, vendor, mcu, read_core(core, mcu), mhz, ram, flash, source, second)
 
 
 def _memory(value: object, key: str) -> int:

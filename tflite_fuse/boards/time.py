@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from math import exp, log
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 from tflite_fuse.boards.results import known_results
 from tflite_fuse.boards.table import Board
 from tflite_fuse.cost.instructions import PredictedCycles, PredictionError, Target, prediction_error
+from tflite_fuse.report.report import Report
 
 PAIRS_FILE = Path(__file__).resolve().parents[1] / "data" / "cycle_pairs.csv"
 
@@ -181,6 +182,22 @@ def board_time(board: Board, instructions: int, cycles: PredictedCycles | None =
     if not measured and cycles is not None and error is not None and error.largest <= MOST_ERROR:
         return modelled_time(board, instructions, cycles, modelled)
     return expected_time(board.target, board.mhz, instructions, measured or counted_pairs())
+
+
+def report_time(board: Board, report: Report) -> Time | None:
+    """Return the time of an inference of a rewritten model, with its slow memory's; None if no block was made.
+
+    Raises:
+        UsageError: the file of added results was damaged.
+    """
+    if report.prediction is None:
+        return None
+    found, moved = board_time(board, report.prediction.instructions, report.prediction.cycles), report.memories
+    if moved is None or not moved.cycles:
+        return found
+    more = moved.cycles / (board.mhz * 1000)
+    note = f"{found.note}; {_three_digits(more)} ms of it for the bytes in {moved.slow}"
+    return replace(found, least_ms=found.least_ms + more, most_ms=found.most_ms + more, note=note)
 
 
 def modelled_time(board: Board, instructions: int, cycles: PredictedCycles, pairs: Sequence[Pair]) -> Time:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 import tflite_fuse
 from tflite_fuse.boards.fit import fit_sentence
 from tflite_fuse.boards.table import Board, find_board
-from tflite_fuse.boards.time import Time, board_time
+from tflite_fuse.boards.time import report_time
 from tflite_fuse.commands.arguments import (
     BoardName,
     JsonFlag,
@@ -29,6 +30,7 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.files import require_apart, require_writable, write_atomically
 from tflite_fuse.memory.tflm.runtimes import runtime_named
 from tflite_fuse.memory.tflm.shared import shared_arena
+from tflite_fuse.model.memories import Memories
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import RewriteOptions
@@ -98,13 +100,13 @@ def rewrite(
 ) -> None:
     """Rewrite a model so that it needs less RAM and computes the same bytes."""
     refuse_dash(out)
+    if no_fuse:
+        options["passes"] = [name for name in options["passes"] if name != "fuse"]
     if folder is not None:
         _refuse_for_several(
             board=board, reserve=reserve, metrics=metrics, calibrate=calibrate, converted=keep, json=as_json or None
         )
-        passes = [name for name in options["passes"] if not (no_fuse and name == "fuse")]
-        chosen_options = options | {"goal": goal_of(options), "passes": passes}
-        _rewrite_all((source, out, *(more or ())), folder, chosen_options, force=force)
+        _rewrite_all((source, out, *(more or ())), folder, _limited(options), force=force)
         return
     if more:
         raise UsageError(f"{more[0]}: is a third path; give IN and OUT, or several models and -o DIR")
@@ -117,10 +119,7 @@ def rewrite(
     if source.suffix.lower() not in CONVERTERS and (calibrate or keep):
         raise UsageError(f"{source}: is not converted, which --calibrate and --converted are for")
     chosen = None if board is None else find_board(board)
-    options |= _room(chosen, reserve, options.get("max_ram"))
-    options["goal"] = goal_of(options)
-    if no_fuse:
-        options["passes"] = [name for name in options["passes"] if name != "fuse"]
+    options = _limited(options, chosen, reserve)
     if chosen is not None and options["target"] == "generic":
         options["target"] = chosen.target.value
     with Status("rewriting", as_json) as progress:
@@ -128,7 +127,13 @@ def rewrite(
         if converted is not None and keep is not None:
             write_atomically(converted.model, keep)
         given = source if converted is None else converted.model
-        result = tflite_fuse.rewrite(given, **options, advise=True, progress=progress)
+        try:
+            result = tflite_fuse.rewrite(given, **options, advise=True, progress=progress)
+        except LimitError as error:
+            if chosen is None or chosen.second is not None or "memory" in options:
+                raise
+            words = f"{error}; {chosen.name} has no second memory"
+            raise LimitError(words, limit=error.limit, reached=error.reached, operator=error.operator) from error
         if chosen is not None and len(result.model) > chosen.flash_bytes:
             raise LimitError(
                 f"the model takes {len(result.model):,} bytes, {board} has {chosen.flash_bytes:,} of flash",
@@ -137,7 +142,7 @@ def rewrite(
             )
         result.save(out)
     write_json(report_metrics(result.report), metrics)
-    time = None if chosen is None else _time(chosen, result.report)
+    time = None if chosen is None else report_time(chosen, result.report)
     if as_json:
         made = {} if converted is None else {"converted": list(converted.steps)}
         print_json(result.report.to_json() | made | ({} if time is None else {"time": time.to_json()}))
@@ -190,23 +195,36 @@ def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any],
     )
 
 
-def _room(board: Board | None, reserve: str | None, max_ram: int | None) -> dict[str, int]:
-    """Return the board's limit on RAM, by keyword."""
-    if board is None:
-        if reserve is not None:
-            raise UsageError("--reserve says what a board keeps: name one with --board")
-        return {}
-    if max_ram is not None:
+def _limited(options: dict[str, Any], board: Board | None = None, reserve: str | None = None) -> dict[str, Any]:
+    """Return options with a goal and memories in place of sizes and a board. Raises UsageError."""
+    sizes, memory = options.get("max_ram"), options.get("memory")
+    if board is None and reserve is not None:
+        raise UsageError("--reserve says what a board keeps: name one with --board")
+    if memory is not None and (sizes or reserve):
+        raise UsageError("--memory says how much RAM there is: leave out --max-ram and --reserve")
+    if isinstance(sizes, Memories):
+        options = options | {"max_ram": None, "memory": sizes if board is None else _on_board(sizes, board, reserve)}
+    elif board is not None and sizes is not None:
         raise UsageError("--board and --max-ram both limit the RAM: drop one of the two")
-    return {"max_ram": board.ram_bytes - reserved(board, reserve)}
+    elif board is not None and memory is None:
+        options = options | {"max_ram": board.ram_bytes - reserved(board, reserve)}
+        found = board.memories(options["max_ram"])
+        if found is not None and options["scheme"] == "auto" and {"fuse", "plan"} <= {*options["passes"]}:
+            options["memory"] = found
+    return options | {"goal": goal_of(options)}
 
 
-def _time(board: Board, report: Report) -> Time | None:
-    """Return the time of one inference; None if no block was made."""
-    return (
-        None
-        if report.prediction is None
-        else board_time(board, report.prediction.instructions, report.prediction.cycles)
+def _on_board(sizes: Memories, board: Board, reserve: str | None) -> Memories:
+    """Return limits within a board's two memories, with its costs. Raises UsageError."""
+    found = board.memories(board.ram_bytes - reserved(board, reserve))
+    if found is None:
+        raise UsageError(f"{board.name} has no second memory, for which {sizes.slow.name} is a size")
+    for wanted, there in ((sizes.fast, found.fast), (sizes.slow, found.slow)):
+        if wanted.nbytes > there.nbytes:
+            raise UsageError(f"{board.name} has {there.nbytes:,} bytes of {there.name}, not {wanted.nbytes:,}")
+    return Memories(
+        replace(found.fast, nbytes=sizes.fast.nbytes),
+        replace(found.slow, nbytes=sizes.slow.nbytes),
     )
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import only, read_toml, size_of
 from tflite_fuse.model.memories import Memories, Region
+from tflite_fuse.units import parse_bytes
 
 _KEYS = ("name", "size", "address", "read_cycles_per_byte", "write_cycles_per_byte")
 _DEAREST = 1e6
@@ -39,13 +40,23 @@ def read_memories(path: str | Path) -> Memories:
         raise UsageError(text if text.startswith(str(path)) else f"{path}: {text}") from error
 
 
+def read_limit(text: str) -> int | Memories:
+    """Return the bytes of ``64kB``, or the fast and the slow memory of ``fast=64kB,slow=2MB``. Raises UsageError."""
+    if "=" not in text:
+        return parse_bytes(text)
+    tables = [dict(zip(("name", "size"), map(str.strip, part.split("=", 1)), strict=False)) for part in text.split(",")]
+    if len(tables) != 2:
+        raise UsageError(f"{text!r} is not two memories: write the fast one first, like fast=64kB,slow=2MB")
+    return memories_of({"region": tables})
+
+
 def memories_of(document: Mapping[str, Any]) -> Memories:
     """Return the memories of a parsed file. Raises UsageError."""
     only(document, ("region",), "the file")
     tables = document.get("region", ())
     if not isinstance(tables, list) or len(tables) != 2 or not all(isinstance(table, dict) for table in tables):
         raise UsageError("it has two tables [[region]]: first the fast memory, then the slow one")
-    fast, slow = (_region(table, f"region {number}") for number, table in enumerate(tables, start=1))
+    fast, slow = (region_of(table, f"region {number}") for number, table in enumerate(tables, start=1))
     if fast.name == slow.name:
         raise UsageError(f"both regions are named {fast.name!r}")
     if fast.address is not None and slow.address is not None:
@@ -56,7 +67,8 @@ def memories_of(document: Mapping[str, Any]) -> Memories:
     return Memories(fast, slow)
 
 
-def _region(table: Mapping[str, Any], where: str) -> Region:
+def region_of(table: Mapping[str, Any], where: str) -> Region:
+    """Return the memory that a table describes; ``where`` names the table in errors. Raises UsageError."""
     only(table, _KEYS, where)
     missing = [key for key in _KEYS[:2] if key not in table]
     if missing:

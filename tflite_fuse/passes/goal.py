@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflite_fuse.errors import UsageError
+from tflite_fuse.memory.regions import read_limit
 from tflite_fuse.passes.declared import described, option, require_fields
-from tflite_fuse.units import parse_bytes
 
 MOST_COMPUTE = 1_000_000
 """Largest compute factor: larger ones limit nothing, because no block computes every pixel a million times."""
@@ -29,9 +29,10 @@ class Goal:
 
     max_ram: int | None = option(
         None,
-        "Arena in bytes to stay within, like 64kB or 64KiB; what is left of it goes to speed.",
+        "Arena in bytes to stay within, like 64kB or 64KiB; what is left of it goes to speed. `rewrite` also takes the "
+        "sizes of a fast and a slow memory, like fast=64kB,slow=2MB.",
         panel=PANEL,
-        read=parse_bytes,
+        read=read_limit,
         shown="SIZE",
     )
     max_compute: float | None = option(

@@ -228,8 +228,8 @@ class FuseOptions:
     )
     memory: Memories | None = option(
         None,
-        "A TOML file of the device's fast and slow memory: the arena fits the first, tensors between blocks lie in the "
-        "second where that is too small",
+        "A TOML file of the device's fast and slow memory: the arena fits the first; where that is too small without "
+        "recompute, or with that of max_compute, tensors between blocks lie in the second",
         panel=_CORE,
         of=_REWRITE,
         read=read_memories,
@@ -271,8 +271,10 @@ class FuseOptions:
             raise UsageError(
                 "a stream keeps its input resident and of the model's type: leave out input_mode and int8_io"
             )
-        if self.memory is not None and self.wanted != NOTHING_RECOMPUTED:
-            raise UsageError("the memories say how much RAM there is: give no goal beside them")
+        if self.memory is not None and not self._goal_is_of(self.memory):
+            raise UsageError(
+                "the memories say how much RAM there is: give no goal beside them except max_compute, 1 or more"
+            )
         if self.memory is not None and (self.scheme is not Scheme.AUTO or "plan" not in self.passes):
             raise UsageError("a slow memory is for the scheme auto and for a plan of the arena")
         if self.stream is not None and self.scheme is not Scheme.AUTO:
@@ -311,6 +313,10 @@ class FuseOptions:
         }
         for name, value in meant.items():
             object.__setattr__(self, name, value)
+
+    def _goal_is_of(self, memory: Memories) -> bool:
+        goal = self.wanted
+        return not goal.least_ram and goal.max_ram in (None, memory.fast.nbytes) and (goal.max_compute or 1) >= 1
 
     def _refuse_without_fusion(self) -> None:
         reasons = {

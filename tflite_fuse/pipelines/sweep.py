@@ -16,6 +16,7 @@ from typing import Any
 
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.files import lock_alone, nearest, only, read_file, read_toml, size_of
+from tflite_fuse.memory.regions import read_limit
 from tflite_fuse.model.file import load_model
 from tflite_fuse.passes.declared import Declared, declared, fits, said
 from tflite_fuse.passes.goal import Goal
@@ -159,7 +160,7 @@ def _value(option: Declared, value: object, what: str) -> Any:
     """Return an option's value from a file. Raises UsageError if its type is wrong."""
     if option.hint is bool and not isinstance(value, bool):
         raise UsageError(f"{what} is true or false, not {value!r}")
-    if option.option.read is parse_bytes:
+    if option.option.read in (parse_bytes, read_limit):
         return size_of(value, what)
     if not fits(value, option.hint):
         raise UsageError(f"{what} is {said(option.hint)}, not {value!r}")

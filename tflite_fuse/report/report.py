@@ -204,6 +204,7 @@ class MemoryReport:
         tensors: names of the tensors in the slow memory.
         read_bytes, written_bytes: traffic of one inference. What the application writes to inputs there and reads of
             outputs is no part of it.
+        cycles: that this traffic takes more than in the fast memory.
     """
 
     fast: str
@@ -215,9 +216,12 @@ class MemoryReport:
     tensors: tuple[str, ...]
     read_bytes: int
     written_bytes: int
+    cycles: int
 
     def __str__(self) -> str:
         taken = f"{self.fast}: {self.fast_bytes:,} of {self.fast_room:,} bytes, {self.slow}: {self.slow_bytes:,}"
+        if not self.tensors:
+            return f"{self.fast}: {self.fast_bytes:,} of {self.fast_room:,} bytes, {self.slow}: nothing"
         tensors = f"{len(self.tensors)} tensor{'s' * (len(self.tensors) != 1)}"
         return (
             f"{taken} of {self.slow_room:,} bytes for {tensors}, of which an inference reads "

@@ -85,7 +85,7 @@ def way_out(model: Model, options: FuseOptions) -> str:
     limit = options.wanted.max_ram
     if limit is None or len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None:
         return ""
-    if options.stream is not None:
+    if options.stream is not None or options.memory is not None:
         return ""
     reached = next(iter(_ways(model, options)), None)
     if reached is not None:
@@ -99,7 +99,8 @@ def _ways(model: Model, options: FuseOptions) -> Iterator[Offer]:
     """Yield the arena with each option, and with two of them together."""
     yield from offers(model, options)
     both = replace(options, int8_io=True, input_mode=InputMode.STREAMED)
-    if options.input_mode is InputMode.RESIDENT and not options.int8_io and Int8Borders().run(model).changed:
+    one = options.input_mode is InputMode.RESIDENT and not options.int8_io and "fuse" in options.passes
+    if one and Int8Borders().run(model).changed:
         yield from _offer("--int8-io --input streamed", model, both)
 
 

@@ -361,6 +361,7 @@ def _about_memories(rewritten: Model, after: Figures, memories: Memories) -> Mem
         tensors=tuple(rewritten.main.tensors[each].name or "" for each in offsets),
         read_bytes=traffic.read,
         written_bytes=traffic.written,
+        cycles=round(traffic.read * memories.slow.read_cycles + traffic.written * memories.slow.write_cycles),
     )
 
 

@@ -105,8 +105,8 @@ class Fuse:
             if self.options.input_mode is not InputMode.RESIDENT:
                 raise
             return FuseResult(model, False, (note("not fused", "budget", why=str(error)),))
-        memories = self.options.memory
-        chosen = solve(start, self.options.wanted) if memories is None else solve_in_memories(start, memories)
+        memories, goal = self.options.memory, self.options.wanted
+        chosen = solve(start, goal) if memories is None else solve_in_memories(start, memories, goal)
         start, claim = start.of(chosen), None if chosen.program.slow else fusion_claim(chosen, self.options)
         notes = (*start.notes, *_done(start.model, chosen))
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))

@@ -27,14 +27,19 @@ _TRIED = {1.0: 3, 0.75: 2, 0.5: 2}
 holds tensors again."""
 
 
-def solve_in_memories(start: Start, memories: Memories) -> Candidate:
+def solve_in_memories(start: Start, memories: Memories, goal: Goal) -> Candidate:
     """Return the candidate of least traffic whose arena fits the fast memory.
+
+    Args:
+        start: the model and the front of its blocks.
+        memories: of the device.
+        goal: compute allowed for an arena in the fast memory alone; by default that of the file.
 
     Raises:
         LimitError: none does; which block is in the way, and how much it needs.
     """
     room = memories.fast.nbytes
-    alone = Goal(max_ram=room, max_compute=1.0)
+    alone = Goal(max_ram=room, max_compute=1.0 if goal.is_default else goal.max_compute)
     try:
         return solve(start, alone)
     except LimitError:
