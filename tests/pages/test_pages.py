@@ -14,12 +14,14 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
+from scripts.zoo.networks import inverted_residual_network
 from tests.conftest import shared_models
 from tests.drawing.raw_streams import RawStream
 from tests.pages.browser import browser, shown
 from tests.test_cli import branching_model, run, validate
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.memory.regions import memories_of
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.types import TensorType
@@ -210,6 +212,15 @@ def test_everything_in_the_arena_is_drawn_once_and_inside(sample: tuple[bytes, b
     for ring in rings:
         around = scratch[ring.first]
         assert around.offset <= ring.offset and ring.offset + ring.nbytes <= around.offset + around.nbytes
+
+
+def test_a_second_memory_is_drawn_below_the_arena() -> None:
+    before = serialize_model(inverted_residual_network(size=48, blocks=3))
+    memories = memories_of({"region": [{"name": "sram", "size": 3600}, {"name": "psram", "size": "64kB"}]})
+    found, html = page_of(before, tflite_fuse.rewrite(before, memory=memories, verify=False).model)
+    assert "lie 11,520 bytes in psram" in html and 'data-part="second"' in html
+    assert found["figures"]["after"]["arena_bytes"] <= 3600
+    assert 'data-part="second"' not in html.split('aria-label="the arena before"')[1].split("</svg>")[0]
 
 
 def long_model(count: int) -> bytes:

@@ -102,8 +102,8 @@ class Chart:
         return stream.getvalue()
 
     def _axes(self) -> tuple[float, ...]:
-        """Return left, top, right and bottom of the axes in units of the element, then the values there."""
-        (axes,), (width, height) = self.figure.axes, (72 * inches for inches in self.figure.get_size_inches())
+        """Return left, top, right and bottom of the first axes in units of the element, then the values there."""
+        axes, (width, height) = self.figure.axes[0], (72 * inches for inches in self.figure.get_size_inches())
         place, (left, right), (bottom, top) = axes.get_position(), axes.get_xlim(), axes.get_ylim()
         corners = place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height
         return *corners, left, top, right, bottom
@@ -173,17 +173,19 @@ def _drawing(size: tuple[float, float], salt: str) -> Iterator[tuple[Chart, Axes
 def arena_chart(shown: ArenaMap, title: str, top: int | None = None, legend: bool = False) -> Chart:
     """Return a chart of the head: steps from left to right, bytes from bottom to top, a box for every part.
 
+    A second memory is drawn below it, over the same steps.
+
     Args:
         shown: the boxes.
         title: above the chart.
         top: bytes at the top of the axis, for two charts of one scale; default: the head's.
         legend: whether to explain the colours, for a picture without a page around it.
     """
-    with _drawing((4.6, 3.1), title) as (chart, axes):
+    second = shown.second
+    with _drawing((4.6, 3.1 if second is None else 3.1 + _SECOND_INCHES), title) as (chart, axes):
+        lowest = axes if second is None else _below(chart.figure, axes)
         for kind in _KINDS:
-            boxes = [(*_corner(box), _width(box), box.nbytes) for box in shown.boxes if box.kind == kind]
-            edge = {"edgecolor": COLOURS["ink"], "linewidth": 0.25 if len(shown.steps) <= MOST_EDGED else 0}
-            _outline(axes, boxes, facecolor=COLOURS[kind], alpha=0.8, gid=kind, **edge)
+            _fill(axes, shown, kind, kind)
             chart.told[kind] = ""
         axes.set_xlim(-1.5, max(len(shown.steps) - 0.5, 0.5))
         axes.set_ylim(0, (top or shown.head_bytes or 1) * 1.04)
@@ -191,11 +193,43 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None, legend: boo
         _whole(axes)
         axes.xaxis.set_gid("steps")
         chart.told |= {"title": "", "steps": ""}
-        axes.set_xlabel("step (operator)")
-        _in_bytes(axes, "bytes of the head")
+        _in_bytes(axes, f"bytes of {shown.name or 'the head'}")
+        if second is not None:
+            _fill(lowest, second, "tensor", "second")
+            lowest.set_ylim(0, (second.head_bytes or 1) * 1.04)
+            _in_bytes(lowest, f"bytes of {second.name}")
+            names = ", ".join(f"{box.name} {box.nbytes:,}" for box in second.boxes)
+            chart.told["second"] = f"{second.name}, {second.head_bytes:,} bytes: {names}"
+        lowest.set_xlabel("step (operator)")
         if legend:
-            _explain(axes, [kind for kind in _KINDS if any(box.kind == kind for box in shown.boxes)])
+            _explain(lowest, [kind for kind in _KINDS if any(box.kind == kind for box in shown.boxes)])
     return chart
+
+
+_SECOND_INCHES = 1.3
+"""Height of the picture of a second memory, with the space above it."""
+
+
+def _below(figure: Any, axes: Axes) -> Axes:
+    """Return axes for a second memory below those of the first one, which share the steps and become smaller."""
+    whole, inches = axes.get_position(), figure.get_size_inches()[1]
+    taken, height = _SECOND_INCHES / inches, (_SECOND_INCHES - 0.15) / inches
+    axes.set_position((whole.x0, whole.y0 + taken, whole.width, whole.height - taken))
+    below: Axes = figure.add_axes((whole.x0, whole.y0, whole.width, height), sharex=axes)
+    axes.tick_params(labelbottom=False)
+    below.grid(axis="y", linewidth=0.5)
+    below.set_axisbelow(True)
+    below.locator_params("y", nbins=3)
+    below.xaxis.set_label_coords(0.5, -0.3 / (_SECOND_INCHES - 0.15))
+    below.yaxis.set_label_coords(-0.12, 0.5)
+    return below
+
+
+def _fill(axes: Axes, shown: ArenaMap, kind: str, gid: str) -> None:
+    """Draw the boxes of a kind."""
+    boxes = [(*_corner(box), _width(box), box.nbytes) for box in shown.boxes if box.kind == kind]
+    edge = {"edgecolor": COLOURS["ink"], "linewidth": 0.25 if len(shown.steps) <= MOST_EDGED else 0}
+    _outline(axes, boxes, facecolor=COLOURS[kind], alpha=0.8, gid=gid, **edge)
 
 
 _KINDS = {"tensor": "tensors", "scratch": "scratch", "ring": "line buffers"}
@@ -208,7 +242,8 @@ def _explain(axes: Axes, kinds: Sequence[str]) -> None:
     axes.set_xlabel(axes.get_xlabel(), loc="left")
     shown = [Rectangle((0, 0), 1, 1, facecolor=COLOURS[kind], alpha=0.8, label=_KINDS[kind]) for kind in kinds]
     look = {"frameon": False, "handlelength": 1, "columnspacing": 1, "borderpad": 0}
-    axes.legend(handles=shown, loc="upper right", bbox_to_anchor=(1, -0.08), ncols=len(kinds), **look)
+    below = -0.2 * axes.figure.dpi / axes.bbox.height
+    axes.legend(handles=shown, loc="upper right", bbox_to_anchor=(1, below), ncols=len(kinds), **look)
 
 
 _INSET = 0.12

@@ -53,6 +53,7 @@ def page_html(content: Content) -> str:
     script = SCRIPT.read_text(encoding="utf-8")
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     told = {"page": page, "rows": ROWS, "charts": charts, "document": document, "version": __version__}
+    told["second"] = content.after.second
     # By this hash a browser runs no other script, whatever names a model contains.
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     text: str = template.render(told, change=change, script=Markup(script), allowed=allowed)

@@ -10,8 +10,10 @@ from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.memory.tflm.greedy_planner import greedy_head
 from tflite_fuse.memory.tflm.head_requests import BufferRequest
+from tflite_fuse.model.memories import SlowTensors, slow_bytes, slow_tensors
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.report.notebook import printable
 
 
@@ -36,17 +38,21 @@ class Box:
 
 @dataclass(frozen=True)
 class ArenaMap:
-    """The head over time.
+    """The head over time, or another memory.
 
     Attributes:
         steps: names of the operators in execution order.
         head_bytes: its size.
         boxes: its contents; rings come after the scratch that holds them.
+        name: of the memory, if there are two.
+        second: the slow memory; None if the model uses none.
     """
 
     steps: tuple[str, ...]
     head_bytes: int
     boxes: tuple[Box, ...]
+    name: str = ""
+    second: ArenaMap | None = None
 
     def taken_bytes(self) -> list[int]:
         """Return the bytes in use at each step, beginning with the time before the first; shared bytes count once."""
@@ -85,7 +91,21 @@ def arena_map(model: Model) -> ArenaMap:
     owners = {(model.main.operators[index].outputs or (-1,))[-1]: index for index in blocks}
     boxes = [_box(model, labels, buffer, offset, owners) for buffer, offset in placed]
     at = {buffer.tensor: offset for buffer, offset in placed if buffer.tensor is not None}
-    return ArenaMap(labels, head.bytes, (*boxes, *_rings(model, blocks, at)))
+    slow = slow_tensors(model)
+    fast, second = ("", None) if slow is None else (slow.memories.fast.name, _second(model, labels, slow))
+    return ArenaMap(labels, head.bytes, (*boxes, *_rings(model, blocks, at)), fast, second)
+
+
+def _second(model: Model, labels: tuple[str, ...], slow: SlowTensors) -> ArenaMap:
+    """Return the slow memory: inputs lie there from the start, outputs to the end."""
+    graph, end, boxes = model.main, len(labels) - 1, list[Box]()
+    for tensor, offset in sorted(slow.offsets.items()):
+        users = [step for step, op in enumerate(graph.operators) if tensor in (*(op.inputs or ()), *(op.outputs or ()))]
+        first, last = min(users, default=-1), max(users, default=end)
+        first, last = -1 if tensor in graph.inputs else first, end if tensor in graph.outputs else last
+        name = printable(graph.tensors[tensor].name or f"tensor {tensor}")
+        boxes.append(Box(name, "tensor", first, last, offset, tensor_nbytes(graph.tensors[tensor])))
+    return ArenaMap(labels, slow_bytes(model), tuple(boxes), slow.memories.slow.name)
 
 
 def _shown(buffer: BufferRequest, count: int) -> bool:

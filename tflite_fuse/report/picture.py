@@ -6,7 +6,8 @@ from html import escape
 
 from tflite_fuse.report.arena_map import ArenaMap, Box
 
-_WIDTH, _HEIGHT = 640, 220
+_WIDTH, _HEIGHT, _SECOND = 640, 220, 110
+"""Size of the picture, and height of that of a second memory below it."""
 _COLOURS = {"tensor": "#4c78a8", "scratch": "#bab0ac", "ring": "#f58518"}
 _MOST_BOXES = 4000
 """Most boxes of a picture; more would be one grey area."""
@@ -15,25 +16,32 @@ _MOST_BOXES = 4000
 def arena_picture(found: ArenaMap) -> str:
     """Return the head of an arena over the steps of an inference, as an ``<svg>`` element.
 
-    Steps go from left to right, bytes from the bottom up; every part has a tooltip with its name and bytes. Empty if
-    there are no boxes, or more than ``_MOST_BOXES``.
+    Steps go from left to right, bytes from the bottom up; every part has a tooltip with its name and bytes. A second
+    memory follows below, over the same steps. Empty if there are no boxes, or more than ``_MOST_BOXES``.
     """
-    steps, head = len(found.steps) + 1, found.head_bytes
+    head, second = found.head_bytes, found.second
     if not head or not found.boxes or len(found.boxes) > _MOST_BOXES:
         return ""
-    parts = "".join(_part(box, _WIDTH / steps, _HEIGHT / head) for box in found.boxes)
     words = f"The arena's {head:,} bytes of activations and scratch over {len(found.steps):,} steps"
-    legend = "tensors blue, scratch of blocks grey, line buffers in it orange"
+    legend, shown = "tensors blue, scratch of blocks grey, line buffers in it orange", _drawn(found, _HEIGHT, words)
+    if second is not None:
+        below = f"{escape(second.name)}, {second.head_bytes:,} bytes"
+        shown, legend = shown + _drawn(second, _SECOND, below), f"{legend}; below it {below}"
+    return f'<figure style="margin: 0">{shown}<figcaption>{words}: {legend}.</figcaption></figure>'
+
+
+def _drawn(found: ArenaMap, height: int, words: str) -> str:
+    steps = len(found.steps) + 1
+    parts = "".join(_part(box, height, _WIDTH / steps, height / max(found.head_bytes, 1)) for box in found.boxes)
     return (
-        f'<figure style="margin: 0"><svg role="img" aria-label="{words}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'<svg role="img" aria-label="{words}" viewBox="0 0 {_WIDTH} {height}" '
         f'style="max-width: {_WIDTH}px; width: 100%; background: #f4f4f4">{parts}</svg>'
-        f"<figcaption>{words}: {legend}.</figcaption></figure>"
     )
 
 
-def _part(box: Box, across: float, up: float) -> str:
+def _part(box: Box, bottom: int, across: float, up: float) -> str:
     x, width = (box.first + 1) * across, (box.last - box.first + 1) * across
-    y, height = _HEIGHT - (box.offset + box.nbytes) * up, box.nbytes * up
+    y, height = bottom - (box.offset + box.nbytes) * up, box.nbytes * up
     return (
         f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}" fill="{_COLOURS[box.kind]}" '
         f'stroke="#fff" stroke-width="0.5"><title>{escape(box.name)}: {box.nbytes:,} bytes</title></rect>'
