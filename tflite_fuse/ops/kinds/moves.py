@@ -99,7 +99,8 @@ COPY_OPERATOR = "TFLITE_FUSE_COPY"
 
 def _lower_copy(view: OperatorView) -> Lowered:
     source, output = view.same() if view.is_real else view.border()
-    return Lowered(Stage(StageKind.PAD, (), -1), (source,), output, source.flattened, Fit.BYTES)
+    image = replace(source, by_value=True).shape  # as readers by value see it
+    return Lowered(Stage(StageKind.PAD, (), -1), (source,), output, image, Fit.BYTES, sees=image)
 
 
 def _pad_value(view: OperatorView, output: Activation) -> int:
