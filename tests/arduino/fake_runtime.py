@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 GLUE = library_directory() / "tflm" / "tflite_fuse_tflm.cpp"
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-INT8, UINT8, FLOAT32 = 9, 3, 1
+INT8, UINT8, FLOAT32, INT32 = 9, 3, 1, 2
 
 _ALWAYS = ("lite/c/common.h", "lite/micro/kernels/kernel_util.h", "lite/micro/micro_mutable_op_resolver.h")
 _CONTEXT, _LOG, _COMMON = "lite/micro/micro_context.h", "lite/micro/micro_log.h", "lite/micro/micro_common.h"
@@ -108,7 +108,7 @@ class FakeTensor:
     variable: bool = False
 
     def line(self) -> str:
-        size = 4 if self.type == FLOAT32 else 1
+        size = 4 if self.type in (FLOAT32, INT32) else 1
         for extent in self.shape:
             size *= max(extent, 0)
         where = "none"

@@ -27,7 +27,7 @@
 FAKE_TYPES_BEGIN
 
 enum TfLiteStatus { kTfLiteOk = 0, kTfLiteError = 1 };
-enum TfLiteType { kTfLiteNoType = 0, kTfLiteFloat32 = 1, kTfLiteUInt8 = 3, kTfLiteInt8 = 9 };
+enum TfLiteType { kTfLiteNoType = 0, kTfLiteFloat32 = 1, kTfLiteInt32 = 2, kTfLiteUInt8 = 3, kTfLiteInt8 = 9 };
 
 struct TfLiteIntArray {
   int size;

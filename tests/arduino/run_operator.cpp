@@ -260,7 +260,7 @@ int Play() {
     for (int i = 0; status == 0 && i + 1 < outputs.size; ++i) {
       const TfLiteEvalTensor& tensor = tensors[outputs.data[i]];
       std::printf("output ");
-      int bytes = tensor.type == kTfLiteFloat32 ? 4 : 1;
+      int bytes = tensor.type == kTfLiteFloat32 || tensor.type == kTfLiteInt32 ? 4 : 1;
       for (int axis = 0; axis < tensor.dims->size; ++axis) {
         bytes *= tensor.dims->data[axis];
       }

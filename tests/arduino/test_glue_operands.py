@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from scripts.zoo import ModelBuilder
-from tests.arduino.fake_runtime import GENERATIONS, play
+from tests.arduino.fake_runtime import GENERATIONS, INT32, play
 from tests.arduino.test_glue import expected_outputs, scenario_of
 from tflite_fuse.ir.block import Block
 from tflite_fuse.ops.lowering.extract import extract
@@ -34,6 +34,16 @@ def test_a_constant_is_never_written(output: int, message: str) -> None:
     size = prod(scenario.tensors[index].shape)
     outcome = play(NEWEST, scenario.change_tensor(index, data=bytes(size)))
     assert outcome.prepare == 1 and message in outcome.log[0]
+
+
+@pytest.mark.parametrize(("channels", "pixels", "fits"), [(4, 6, True), (4, 5, False), (4, 7, False), (3, 6, False)])
+def test_four_channels_of_an_output_may_be_an_int32(channels: int, pixels: int, fits: bool) -> None:
+    b = ModelBuilder(seed=1, calibration=2)
+    x = b.input((1, 2, 3, channels))
+    scenario, block, operands = scenario_of(extract(b.build([b.add(x, x)]), [0]).block, Random(3))
+    outcome = play(NEWEST, scenario.change_tensor(scenario.outputs[0], shape=(1, pixels), type=INT32))
+    assert outcome.prepare == (not fits)
+    assert outcome.outputs == expected_outputs(block, operands) if fits else "output 0 must be" in outcome.log[0]
 
 
 @pytest.mark.parametrize(("count", "fits"), [(16, True), (17, False), (18, False)])

@@ -24,6 +24,7 @@ MODELS = st.one_of(
     raw.pools("MAX_POOL_2D"),
     raw.reductions("MEAN"),
     raw.reductions("REDUCE_MAX"),
+    raw.first_largest(),
     raw.concatenations(),
     st.sampled_from(sorted(raw_elementwise.PAIR_OPTIONS)).flatmap(raw_elementwise.pairs),
     st.sampled_from(raw_elementwise.ELEMENTWISE).flatmap(raw_elementwise.elementwise),

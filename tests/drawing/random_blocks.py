@@ -138,6 +138,10 @@ class BlockMaker(TensorMaker):
         inputs = self.rng.choice([(whole, self.newest), (self.newest, whole)])
         self.add_stage(Stage(StageKind.MULTIPLY, inputs, -1, requantization=self.requantization(1, 3)), shape)
 
+    def first_largest(self) -> None:
+        """Numbers of the largest channels, read as four channels by later stages."""
+        self.add_stage(Stage(StageKind.ARG_MAX, (self.newest,), -1), (*self.extent[:2], 4))
+
     def difference(self) -> None:
         newest, partner = self.newest, self.partner(same_channels=True)
         multipliers = [self.rng.randrange(2**30, 2**31) for _ in range(3)]
@@ -279,7 +283,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
     steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme, maker.real_pair]
-    steps += [maker.squares, maker.softmax, maker.gate, lambda: draw_sums(maker)]
+    steps += [maker.squares, maker.softmax, maker.gate, maker.first_largest, lambda: draw_sums(maker)]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

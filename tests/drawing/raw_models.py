@@ -293,6 +293,18 @@ def reductions(draw: st.DrawFn, name: str) -> Model:
 
 
 @st.composite
+def first_largest(draw: st.DrawFn) -> Model:
+    """ARG_MAX along channels."""
+    model = RawModel()
+    shape = draw(st.sampled_from([(1, 5, 7, 3), (1, 4, 4, 1), (1, 9, 4), (1, 300), (3, 5), (2, 3, 4, 6)]))
+    source = model.tensor(shape, draw(activation_scales), draw(zero_points))
+    model.tensors.append(Tensor(shape[:-1], TensorType.INT32, 0, "numbers"))
+    output, axis = len(model.tensors) - 1, draw(st.sampled_from([-1, len(shape) - 1]))
+    model.operator("ARG_MAX", [source, model.constant(np.array(axis, np.int32))], [output], None)
+    return model.build([source], [output])
+
+
+@st.composite
 def concatenations(draw: st.DrawFn) -> Model:
     """CONCATENATION along channels of two to four tensors, perhaps one of them twice."""
     model, scale, zero_point = RawModel(), draw(activation_scales), draw(zero_points)

@@ -109,6 +109,7 @@ ONE_OPERATOR = st.one_of(
     raw.pools("AVERAGE_POOL_2D"),
     raw.reductions("MEAN"),
     raw.reductions("REDUCE_MAX"),
+    raw.first_largest(),
     raw.concatenations(),
     raw_elementwise.softmaxes(),
     lstms(alone=True),

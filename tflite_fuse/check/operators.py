@@ -269,9 +269,10 @@ class _Block:
             for t, operand in found[-1].items():
                 desc, tensor = options.tensors[t], self.known.after.main.tensors[operand]
                 self.known.placed.setdefault(operand, set()).add(desc.offset if desc.region else None)
-                if _ELEMENTS.get(tensor.type) != desc.element_type:
+                wide = place == Storage.OUTPUT and tensor.type == TensorType.INT32  # of an ARG_MAX: four bytes each
+                if (ElementType.INT8 if wide else _ELEMENTS.get(tensor.type)) != desc.element_type:
                     self.found(f"type of tensor {tensor.name}", tensor.type, f"{desc.element_type} in the options")
-                if prod(tensor.dims) != desc.height * desc.width * desc.channels:
+                if prod(tensor.dims) * (4 if wide else 1) != desc.height * desc.width * desc.channels:
                     self.found(f"elements of tensor {tensor.name}", prod(tensor.dims), f"those of tensor {t}")
         return found[0], found[1]
 

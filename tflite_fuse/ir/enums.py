@@ -96,6 +96,10 @@ class StageKind(IntEnum):
     """Sum, average or extreme of the channels of each pixel; the output has one channel."""
     FLOAT_TRANSPOSE_CONV = 47
     """Transposed convolution: a window over the input's pixels, spread apart."""
+    ARG_MAX = 48
+    """Number of the first largest channel of each pixel: an int32, little-endian, in four channels of int8."""
+    FLOAT_ARG_MAX = 49
+    """The same of float32."""
 
 
 class Storage(IntEnum):

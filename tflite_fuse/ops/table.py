@@ -14,11 +14,11 @@ from tflite_fuse.ops.floats import pools as float_pools
 from tflite_fuse.ops.floats import reductions as float_reductions
 from tflite_fuse.ops.floats import resize as float_resize
 from tflite_fuse.ops.floats import weighted as float_weighted
-from tflite_fuse.ops.kinds import blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state
+from tflite_fuse.ops.kinds import arg_max, blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView, rename
 from tflite_fuse.ops.weighted import convolutions, lstm, sums
 
-_FLOATS = (float_elementwise, float_library, float_pools, float_reductions, float_resize, float_weighted)
+_FLOATS = (arg_max, float_elementwise, float_library, float_pools, float_reductions, float_resize, float_weighted)
 _FAMILIES = (
     *(blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state),
     *(convolutions, lstm, sums),

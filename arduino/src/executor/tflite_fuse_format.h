@@ -167,7 +167,11 @@ enum tflite_fuse_kind {
   /* Sum, average or extreme of the channels of each pixel; the output has one channel. */
   TFLITE_FUSE_KIND_FLOAT_CHANNEL_REDUCE = 46,
   /* Transposed convolution: a window over the input's pixels, spread apart. */
-  TFLITE_FUSE_KIND_FLOAT_TRANSPOSE_CONV = 47
+  TFLITE_FUSE_KIND_FLOAT_TRANSPOSE_CONV = 47,
+  /* Number of the first largest channel of each pixel: an int32, little-endian, in four channels of int8. */
+  TFLITE_FUSE_KIND_ARG_MAX = 48,
+  /* The same of float32. */
+  TFLITE_FUSE_KIND_FLOAT_ARG_MAX = 49
 };
 
 /* Where a tensor of a block lives. */

@@ -31,7 +31,8 @@
   row(SOFTMAX, softmax)                       \
   row(LSTM, lstm)                             \
   row(GLOBAL_MAX, global_max)                 \
-  row(CHANNEL_MAX, channel_max)
+  row(CHANNEL_MAX, channel_max)               \
+  row(ARG_MAX, arg_max)
 
 /* Kinds on float32. Define TFLITE_FUSE_NO_FLOATS for the library's sources on cores without instructions or functions
  * for floats. */
@@ -50,7 +51,8 @@
   row(FLOAT_RESIZE, float_resize)                   \
   row(FLOAT_GLOBAL_REDUCE, float_global_reduce)     \
   row(FLOAT_CHANNEL_REDUCE, float_channel_reduce)   \
-  row(FLOAT_TRANSPOSE_CONV, float_transpose_conv)
+  row(FLOAT_TRANSPOSE_CONV, float_transpose_conv)   \
+  row(FLOAT_ARG_MAX, float_arg_max)
 
 #if defined(TFLITE_FUSE_NO_FLOATS)
 #undef TFLITE_FUSE_KINDS_OF_FLOATS

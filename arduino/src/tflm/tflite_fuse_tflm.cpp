@@ -145,9 +145,15 @@ TfLiteStatus CheckOperand(TfLiteContext* context, const tflite_fuse_block* block
   const int type = tflite_fuse_operand_type(block, kind, number);
   const bool is_unsigned = type == TFLITE_FUSE_UINT8;
   const bool is_float = type == TFLITE_FUSE_FLOAT32;
-  // A float32 element has four bytes.
-  if (ElementsOf(tensor, is_float ? kTfLiteFloat32 : is_unsigned ? kTfLiteUInt8 : kTfLiteInt8) !=
-      (is_float ? expected / 4 : expected)) {
+  // A block writes an int32 as four channels of int8.
+  const bool is_int32 = type == TFLITE_FUSE_INT8 && kind == TFLITE_FUSE_OUTPUT && tensor != nullptr &&
+                        tensor->type == kTfLiteInt32;
+  const int32_t size = is_float || is_int32 ? 4 : 1;
+  const TfLiteType wanted = is_int32      ? kTfLiteInt32
+                            : is_float    ? kTfLiteFloat32
+                            : is_unsigned ? kTfLiteUInt8
+                                          : kTfLiteInt8;
+  if (expected % size != 0 || ElementsOf(tensor, wanted) != expected / size) {
     TFLITE_FUSE_LOG(context, "%s %d must be %s of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
                     is_float ? "float32" : is_unsigned ? "uint8" : "int8", static_cast<int>(expected));
     (void)context;

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 
 from tests.drawing.random_blocks import BlockMaker, random_reals
-from tflite_fuse.ir.block import Block, Stage, StageKind, Storage
+from tflite_fuse.ir.block import Block, ElementType, Stage, StageKind, Storage
 from tflite_fuse.ops.floats.common import ANY, FloatBounds
 from tflite_fuse.ops.floats.elementwise import OPERATIONS, FloatCurve, FloatOperation
 from tflite_fuse.ops.floats.library import CURVES, FloatSoftmax, LibraryCurve
@@ -137,6 +137,10 @@ class FloatMaker(BlockMaker):
         stage = Stage(StageKind.FLOAT_CHANNEL_REDUCE, (self.newest,), -1, parameters=found)
         self.add_stage(stage, (*self.extent[:2], 1))
 
+    def first_largest(self) -> None:
+        self.add_stage(Stage(StageKind.FLOAT_ARG_MAX, (self.newest,), -1), (*self.extent[:2], 4))
+        self.tensors[self.newest] = replace(self.source, element_type=ElementType.INT8)
+
     def transposed(self) -> None:
         super().transposed()
         stage, shape = self.stages[-1], self.extent
@@ -175,4 +179,6 @@ def float_block(rng: Random, *, largest: int = 10, plain_inputs: bool = False) -
         rng.choice(steps)()
     if rng.random() < 0.3:
         maker.tail()
+    if rng.random() < 0.1:
+        maker.first_largest()
     return maker.finish(extra_outputs=rng.random() < 0.15)

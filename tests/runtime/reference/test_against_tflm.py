@@ -38,7 +38,7 @@ def assert_same_bytes(model: Model, seed: int, count: int = 3) -> None:
         outputs = run_block_reference(extraction.block, [by_tensor[index] for index in extraction.inputs])
         results = dict(zip(extraction.outputs, outputs, strict=True))
         for index, want in zip(model.main.outputs, expected, strict=True):
-            np.testing.assert_array_equal(results[index].ravel(), want.ravel())
+            np.testing.assert_array_equal(results[index].ravel().view(want.dtype), want.ravel())
 
 
 @thorough
@@ -80,6 +80,12 @@ def test_pools(model: Model, seed: int) -> None:
 @thorough
 @given(raw.reductions("MEAN") | raw.reductions("REDUCE_MAX"), raw.seeds)
 def test_reductions(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(raw.first_largest(), raw.seeds)
+def test_arg_max(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
 

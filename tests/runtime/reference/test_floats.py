@@ -66,7 +66,7 @@ def assert_same_floats(model: Model, seed: int, count: int = 3) -> None:
         outputs = run_block_reference(extraction.block, [by_tensor[index] for index in extraction.inputs])
         results = dict(zip(extraction.outputs, outputs, strict=True))
         for index, want in zip(model.main.outputs, expected, strict=True):
-            assert_same_bytes(results[index].ravel(), want.ravel())
+            assert_same_bytes(results[index].ravel().view(want.dtype), want.ravel())
 
 
 @thorough
@@ -107,6 +107,12 @@ def test_transposed_convolutions(model: Model, seed: int) -> None:
 @thorough
 @given(st.sampled_from(sorted(raw_elementwise.PAIR_OPTIONS)).flatmap(raw_elementwise.pairs), raw.seeds)
 def test_pairs(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@thorough
+@given(raw.first_largest(), raw.seeds)
+def test_arg_max(model: Model, seed: int) -> None:
     assert_same_floats(model, seed)
 
 

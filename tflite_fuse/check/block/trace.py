@@ -187,7 +187,7 @@ def _is_real(options: Options, t: int, sourced: bool) -> bool:
         return all(
             _is_float(options, _inputs(options, stage)[0])
             if stage.kind in MOVES
-            else stage.kind in (StageKind.DEQUANTIZE, *FLOATS)
+            else stage.kind in (StageKind.DEQUANTIZE, *FLOATS) and stage.kind != StageKind.FLOAT_ARG_MAX
             for stage in writers
         )
     of_floats = [

@@ -21,6 +21,8 @@ from tflite_fuse.ir.enums import StageKind
 
 def meaning_of(original: Original, step: Step) -> Meaning | None:
     """Return the stage that a step requires; None if there is none or the runtime would refuse the operator."""
+    if step.name == "ARG_MAX":  # of int8 or float32, to int32
+        return RULES[step.name](original, step)
     if floats.computes(original, step):
         return floats.RULES[step.name](original, step) if step.name in floats.RULES else None
     if is_real(original, step):
@@ -76,6 +78,7 @@ def lookups(original: Original, value: int) -> Iterator[Meaning]:
 
 RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "ADD": operators.sum_of(1),
+    "ARG_MAX": operators.first_largest,
     "AVERAGE_POOL_2D": operators.pool(StageKind.AVERAGE_POOL),
     "CONCATENATION": operators.concatenation,
     "CONV_2D": operators.convolution,

@@ -26,6 +26,7 @@ from tflite_fuse.check.original.scales import (
 )
 from tflite_fuse.check.original.values import Image, Original, Step
 from tflite_fuse.ir.enums import StageKind
+from tflite_fuse.model.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,18 @@ def largest(original: Original, step: Step) -> Meaning | None:
     if found.window is None or found.output[:2] == (1, 1):
         return meaning
     return replace(meaning, kind=StageKind.MAX_POOL, kernel=found.window)
+
+
+def first_largest(original: Original, step: Step) -> Meaning | None:
+    """Return the stage of an ARG_MAX along the last dimension, whose result is four bytes for each pixel."""
+    source, output = (original.tensors[tensor] for tensor in (step.inputs[0], step.outputs[0]))
+    image, last = original.rows(step.inputs[0]), len(source.dims) - 1
+    kinds: dict[int, StageKind] = {TensorType.INT8: StageKind.ARG_MAX, TensorType.FLOAT32: StageKind.FLOAT_ARG_MAX}
+    kind = kinds.get(source.type) if original.stands_for(step.inputs[0]) is not None else None
+    along = original.numbers(step.operand(1)) in ((-1,), (last,)) and output.dims == source.dims[:-1]
+    if image is None or kind is None or last < 1 or not along or output.type != TensorType.INT32:
+        return None
+    return of_first(step, kind, (image,), (*image[:2], 4))
 
 
 def _windowed(

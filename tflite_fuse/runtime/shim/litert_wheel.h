@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum { TFLM_OK = 0, TFLM_ERROR = 1 };
-enum { TFLM_TYPE_FLOAT32 = 1, TFLM_TYPE_UINT8 = 3, TFLM_TYPE_INT8 = 9 };
+enum { TFLM_TYPE_FLOAT32 = 1, TFLM_TYPE_INT32 = 2, TFLM_TYPE_UINT8 = 3, TFLM_TYPE_INT8 = 9 };
 enum { TFLM_BUILTIN_CUSTOM = 32 };
 enum { LITERT_CONSTANT = 1 }; /* kTfLiteMmapRo: in the model file */
 

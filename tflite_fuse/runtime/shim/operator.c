@@ -30,12 +30,12 @@ static int refuse(const char* reason) {
 }
 
 /* Bytes of a tensor of this type, or -1 if it is of another type or its extents make no sense; of all types that blocks
- * know float32 alone has more than a byte per element. */
+ * know float32 and int32 have more than a byte per element. */
 static int64_t bytes_of(const tflm_eval_tensor* tensor, int type) {
   if (tensor == NULL || (int)tensor->type != type || tensor->dims == NULL) {
     return -1;
   }
-  int64_t bytes = type == TFLM_TYPE_FLOAT32 ? 4 : 1;
+  int64_t bytes = type == TFLM_TYPE_FLOAT32 || type == TFLM_TYPE_INT32 ? 4 : 1;
   for (int axis = 0; axis < tensor->dims->size; ++axis) {
     const int extent = tensor->dims->data[axis];
     if (extent < 0 || (extent > 0 && bytes > INT32_MAX / extent)) {
@@ -108,14 +108,18 @@ static int check_operands(tflm_context* context, const tflite_fuse_block* block,
     static const int types[] = {0, TFLM_TYPE_INT8, TFLM_TYPE_UINT8, TFLM_TYPE_FLOAT32};
     static const char* const names[] = {"nothing", "int8", "uint8", "float32"};
     const int type = tflite_fuse_operand_type(block, kind, number);
-    const int64_t bytes = bytes_of(tensor_at(context, indices, number), types[type]);
+    const tflm_eval_tensor* tensor = tensor_at(context, indices, number);
+    /* A block writes an int32 as four channels of int8. */
+    const bool is_int32 = type == TFLITE_FUSE_INT8 && kind == TFLITE_FUSE_OUTPUT && tensor != NULL &&
+                          (int)tensor->type == TFLM_TYPE_INT32;
+    const int64_t bytes = bytes_of(tensor, is_int32 ? TFLM_TYPE_INT32 : types[type]);
     const int32_t expected = tflite_fuse_operand_bytes(block, kind, number);
     if (bytes != expected) {
       tflm.print("TFLITE_FUSE: %s %d must be %s of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
                  names[type], expected);
       return TFLM_ERROR;
     }
-    if ((kind == TFLITE_FUSE_OUTPUT || type == TFLITE_FUSE_UINT8) && is_constant(tensor_at(context, indices, number))) {
+    if ((kind == TFLITE_FUSE_OUTPUT || type == TFLITE_FUSE_UINT8) && is_constant(tensor)) {
       return refuse("a tensor that is written or converted where it lies is a constant");
     }
   }
