@@ -145,6 +145,7 @@ EMULATE(int16x8_t, 8, vqmovntq_s32, (int16x8_t a, int32x4_t b), i % 2 == 1 ? emu
 EMULATE(int16x8_t, 8, vqaddq_n_s16, (int16x8_t a, int16_t b), emulated_narrow((int32_t)a[i] + b))
 EMULATE(int16x8_t, 8, vmaxq_s16, (int16x8_t a, int16x8_t b), a[i] > b[i] ? a[i] : b[i])
 EMULATE(int16x8_t, 8, vminq_s16, (int16x8_t a, int16x8_t b), a[i] < b[i] ? a[i] : b[i])
+EMULATE(int16x8_t, 8, vaddq_s16, (int16x8_t a, int16x8_t b), (int16_t)(a[i] + b[i]))
 EMULATE(int32x4_t, 4, vaddq_s32, (int32x4_t a, int32x4_t b), emulated_add(a[i], b[i]))
 EMULATE(int32x4_t, 4, vaddq_n_s32, (int32x4_t a, int32_t b), emulated_add(a[i], b))
 EMULATE(uint32x4_t, 4, vaddq_n_u32, (uint32x4_t a, uint32_t b), a[i] + b)

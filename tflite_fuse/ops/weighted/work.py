@@ -56,9 +56,7 @@ def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, 
     """
     source, output = tensors[stage.inputs[0]], tensors[stage.output]
     if not can_pack(stage, source, STACK_POINTERS):
-        outputs = pixels_of(runs) * output.channels
-        taps = pixels_of(runs) * prod(stage.kernel_size)
-        return {"plain macs": pixels_of(runs) * macs, "plain outputs": outputs, "plain taps": taps}
+        return _plain(stage, output, runs, kernels, macs)
     as_conv, is_helium = packs_as_conv(stage.kind, source), kernels is Kernels.HELIUM
     if as_conv and stage.weight_form is not WeightForm.EIGHT and kernels is not Kernels.DSP:
         return _int16_alone(stage, source, output, runs)
@@ -71,6 +69,23 @@ def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, 
         found = Counter({name.replace("conv", "paired") if "macs" in name else name: n for name, n in found.items()})
     if (stage.activation_min, stage.activation_max) != (-128, 127):
         found["slow outputs"] = pixels_of(runs) * output.channels
+    return found
+
+
+def _plain(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels, macs: int) -> dict[str, int]:
+    """Return the counts of plain weights; with Helium depthwise convolutions compute eights of channels together."""
+    by_eight = kernels is Kernels.HELIUM and stage.kind is StageKind.DEPTHWISE and stage.depth_multiplier == 1
+    vectors = output.channels // 8 if by_eight else 0
+    left, taps, pixels = output.channels - 8 * vectors, prod(stage.kernel_size), pixels_of(runs)
+    found = {
+        "plain macs": pixels * macs * left // output.channels,
+        "plain outputs": pixels * left,
+        "plain taps": pixels * taps if left else 0,
+    }
+    if vectors:
+        found["depthwise apart macs"] = pixels * 8 * vectors * taps
+        found["depthwise outputs"] = pixels * 8 * vectors
+        found["depthwise groups"] = sum(runs.values()) * vectors
     return found
 
 

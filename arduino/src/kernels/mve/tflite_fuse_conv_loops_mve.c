@@ -82,13 +82,21 @@ _Static_assert(sizeof(tflite_fuse_channel) == 12, "entries have changed");
   "vmladava.s8 r2, q0, q2\n\tvldrw.u32 q1, [r7, q3]\n\tadds r7, #4\n\tvmladava.s8 r4, q0, q1\n\t"                     \
   "vldrw.u32 q2, [r7, q3]\n\tadd r7, r9\n\tvmladava.s8 r6, q0, q2\n\t"
 
-#define TFLITE_FUSE_LOOP_1(name, rest)                                                                               \
-  __asm__(TFLITE_FUSE_BEGIN(name)                                                                                    \
-          "0:\tmovs r0, #0\n\tmovs r2, #0\n\tmovs r4, #0\n\tmovs r6, #0\n\t" TFLITE_FUSE_TO_WEIGHTS                    \
-          "1:\tldr.w r9, " TFLITE_FUSE_ON_STACK(VECTORS) "ldr.w r1, [r11], #4\n\twls lr, r9, 3f\n"                     \
-          "2:\tvldrb.8 q0, [r1], #16\n\tvld20.32 {q1, q2}, [r5]\n\tvld21.32 {q1, q2}, [r5]!\n\t"                      \
-          "vmladava.s8 r0, q0, q1\n\tvmladava.s8 r2, q0, q2\n\tvld20.32 {q1, q2}, [r7]\n\t"                          \
-          "vld21.32 {q1, q2}, [r7]!\n\tvmladava.s8 r4, q0, q1\n\tvmladava.s8 r6, q0, q2\n\tle lr, 2b\n3:\t" rest       \
+/* A piece, r1: values, r9: vectors, and one vector of it. */
+#define TFLITE_FUSE_PIECE_1 "ldr.w r9, " TFLITE_FUSE_ON_STACK(VECTORS) "ldr.w r1, [r11], #4\n\t"
+#define TFLITE_FUSE_VECTOR_1(sum)                                                                                    \
+  "vldrb.8 q0, [r1], #16\n\tvld20.32 {q1, q2}, [r5]\n\tvld21.32 {q1, q2}, [r5]!\n\t" sum " r0, q0, q1\n\t" sum       \
+  " r2, q0, q2\n\tvld20.32 {q1, q2}, [r7]\n\tvld21.32 {q1, q2}, [r7]!\n\t" sum " r4, q0, q1\n\t" sum " r6, q0, q2\n\t"
+
+/* How a quad of channels begins: with the first vector of a piece, or where pieces may have none with zeros. */
+#define TFLITE_FUSE_FIRST_VECTOR_1                                                                                   \
+  "b 0f\n1:\t" TFLITE_FUSE_PIECE_1 "b 4f\n0:\t" TFLITE_FUSE_TO_WEIGHTS TFLITE_FUSE_PIECE_1                           \
+  TFLITE_FUSE_VECTOR_1("vmladav.s8") "sub.w r9, r9, #1\n4:\t"
+#define TFLITE_FUSE_ZEROS_1 \
+  "0:\tmovs r0, #0\n\tmovs r2, #0\n\tmovs r4, #0\n\tmovs r6, #0\n\t" TFLITE_FUSE_TO_WEIGHTS "1:\t" TFLITE_FUSE_PIECE_1
+
+#define TFLITE_FUSE_LOOP_1(name, first, rest)                                                                        \
+  __asm__(TFLITE_FUSE_BEGIN(name) first "wls lr, r9, 3f\n2:\t" TFLITE_FUSE_VECTOR_1("vmladava.s8") "le lr, 2b\n3:\t" rest \
           TFLITE_FUSE_PIECE_END                                                                                      \
           "vmov q0[2], q0[0], r0, r4\n\tvmov q0[3], q0[1], r2, r6\n\t" TFLITE_FUSE_BIAS "vadd.i32 q0, q0, q2\n\t"     \
           TFLITE_FUSE_MULTIPLIER "vqrdmulh.s32 q0, q0, q3\n\t" TFLITE_FUSE_SHIFT TFLITE_FUSE_ROUND("q0", "q3")        \
@@ -97,8 +105,27 @@ _Static_assert(sizeof(tflite_fuse_channel) == 12, "entries have changed");
 
 /* ---- Two pixels: r0, r2, r4, r6 and r8, r10, r12, lr ---- */
 
-#define TFLITE_FUSE_ADD_2(weights, first, second) \
-  "vmladava.s8 " first ", q0, " weights "\n\tvmladava.s8 " second ", q1, " weights "\n\t"
+/* Products of one channel: added, or the first ones of all. */
+#define TFLITE_FUSE_SUM_2(sum, weights, first, second) \
+  sum " " first ", q0, " weights "\n\t" sum " " second ", q1, " weights "\n\t"
+#define TFLITE_FUSE_ADD_2(weights, first, second) TFLITE_FUSE_SUM_2("vmladava.s8", weights, first, second)
+
+/* A piece: r1, r3: values, r9: vectors; and one vector of it, with the flags that say whether another one follows. */
+#define TFLITE_FUSE_PIECE_2                                                                                     \
+  "ldr.w r9, " TFLITE_FUSE_ON_STACK(APART) "ldr.w r3, [r11, r9]\n\tldr.w r1, [r11], #4\n\t"                     \
+  "ldr.w r9, " TFLITE_FUSE_ON_STACK(VECTORS)
+#define TFLITE_FUSE_VECTOR_2(sum)                                                                               \
+  "vldrb.8 q0, [r1], #16\n\tvld20.32 {q2, q3}, [r5]\n\tvldrb.8 q1, [r3], #16\n\tvld21.32 {q2, q3}, [r5]!\n\t" \
+  TFLITE_FUSE_SUM_2(sum, "q2", "r0", "r8") TFLITE_FUSE_SUM_2(sum, "q3", "r2", "r10")                            \
+  "vld20.32 {q2, q3}, [r7]\n\tvld21.32 {q2, q3}, [r7]!\n\tsubs.w r9, r9, #1\n\t"                               \
+  TFLITE_FUSE_SUM_2(sum, "q2", "r4", "r12") TFLITE_FUSE_SUM_2(sum, "q3", "r6", "lr")
+
+/* How a quad of channels begins: with the first vector of a piece, or where pieces may have none with zeros. */
+#define TFLITE_FUSE_FIRST_VECTOR_2 \
+  TFLITE_FUSE_TO_WEIGHTS TFLITE_FUSE_PIECE_2 TFLITE_FUSE_VECTOR_2("vmladav.s8") "bne 2f\n\tb 3f\n"
+#define TFLITE_FUSE_ZEROS_2                                      \
+  "movs r0, #0\n\tmovs r2, #0\n\tmovs r4, #0\n\tmovs r6, #0\n\t" \
+  "mov r8, r0\n\tmov r10, r0\n\tmov r12, r0\n\tmov lr, r0\n\t" TFLITE_FUSE_TO_WEIGHTS
 
 #define TFLITE_FUSE_REST_2                                                                            \
   TFLITE_FUSE_OFFSETS "vpstt\n\tvldrbt.8 q0, [r1]\n\tvldrbt.8 q1, [r3]\n\t"                           \
@@ -107,16 +134,9 @@ _Static_assert(sizeof(tflite_fuse_channel) == 12, "entries have changed");
   "vldrw.u32 q2, [r7, q3]\n\tadds r7, #4\n\t" TFLITE_FUSE_ADD_2("q2", "r4", "r12")                    \
   "vldrw.u32 q2, [r7, q3]\n\tadd r7, r9\n\t" TFLITE_FUSE_ADD_2("q2", "r6", "lr")
 
-#define TFLITE_FUSE_LOOP_2(name, none, rest)                                                                         \
+#define TFLITE_FUSE_LOOP_2(name, first, none, rest)                                                                  \
   __asm__(TFLITE_FUSE_BEGIN(name)                                                                                    \
-          "0:\tmovs r0, #0\n\tmovs r2, #0\n\tmovs r4, #0\n\tmovs r6, #0\n\t"                                          \
-          "mov r8, r0\n\tmov r10, r0\n\tmov r12, r0\n\tmov lr, r0\n\t" TFLITE_FUSE_TO_WEIGHTS                          \
-          "1:\tldr.w r9, " TFLITE_FUSE_ON_STACK(APART) "ldr.w r3, [r11, r9]\n\tldr.w r1, [r11], #4\n\t"                \
-          "ldr.w r9, " TFLITE_FUSE_ON_STACK(VECTORS) none                                                             \
-          "2:\tvldrb.8 q0, [r1], #16\n\tvld20.32 {q2, q3}, [r5]\n\tvldrb.8 q1, [r3], #16\n\t"                         \
-          "vld21.32 {q2, q3}, [r5]!\n\t" TFLITE_FUSE_ADD_2("q2", "r0", "r8") TFLITE_FUSE_ADD_2("q3", "r2", "r10")      \
-          "vld20.32 {q2, q3}, [r7]\n\tvld21.32 {q2, q3}, [r7]!\n\tsubs.w r9, r9, #1\n\t"                              \
-          TFLITE_FUSE_ADD_2("q2", "r4", "r12") TFLITE_FUSE_ADD_2("q3", "r6", "lr") "bne 2b\n3:\t" rest                 \
+          "0:\t" first "1:\t" TFLITE_FUSE_PIECE_2 none "2:\t" TFLITE_FUSE_VECTOR_2("vmladava.s8") "bne 2b\n3:\t" rest  \
           TFLITE_FUSE_PIECE_END                                                                                      \
           "vmov q0[2], q0[0], r0, r4\n\tvmov q0[3], q0[1], r2, r6\n\t"                                               \
           "vmov q1[2], q1[0], r8, r12\n\tvmov q1[3], q1[1], r10, lr\n\t" TFLITE_FUSE_BIAS                             \
@@ -126,9 +146,9 @@ _Static_assert(sizeof(tflite_fuse_channel) == 12, "entries have changed");
           "vstrb.32 q0, [r4], #4\n\t" TFLITE_FUSE_CLAMP("q1") "vstrb.32 q1, [r6], #4\n\t"                             \
           "strd r4, r6, " TFLITE_FUSE_ON_STACK(OUTPUTS) TFLITE_FUSE_QUAD_END TFLITE_FUSE_END(name))
 
-TFLITE_FUSE_LOOP_1("tflite_fuse_conv_mve_1", "");
-TFLITE_FUSE_LOOP_1("tflite_fuse_conv_mve_rest_1", TFLITE_FUSE_REST_1);
-TFLITE_FUSE_LOOP_2("tflite_fuse_conv_mve_2", "\n", "");
-TFLITE_FUSE_LOOP_2("tflite_fuse_conv_mve_rest_2", "cmp.w r9, #0\n\tbeq 3f\n", TFLITE_FUSE_REST_2);
+TFLITE_FUSE_LOOP_1("tflite_fuse_conv_mve_1", TFLITE_FUSE_FIRST_VECTOR_1, "");
+TFLITE_FUSE_LOOP_1("tflite_fuse_conv_mve_rest_1", TFLITE_FUSE_ZEROS_1, TFLITE_FUSE_REST_1);
+TFLITE_FUSE_LOOP_2("tflite_fuse_conv_mve_2", TFLITE_FUSE_FIRST_VECTOR_2, "\n", "");
+TFLITE_FUSE_LOOP_2("tflite_fuse_conv_mve_rest_2", TFLITE_FUSE_ZEROS_2, "cmp.w r9, #0\n\tbeq 3f\n", TFLITE_FUSE_REST_2);
 
 #endif

@@ -1,8 +1,17 @@
-/* What the loops of depthwise windows of 3 x 3 with Helium are called with. */
+/* Depthwise convolution with Helium: plain weights, and what the loops of windows of 3 x 3 are called with. */
 #ifndef TFLITE_FUSE_DEPTHWISE_MVE_H_
 #define TFLITE_FUSE_DEPTHWISE_MVE_H_
 
 #include "tflite_fuse_mve.h"
+
+#if TFLITE_FUSE_MVE
+
+TFLITE_FUSE_HIDDEN_BEGIN
+/* Whole eights of channels of plain weights, where each sees the input channel of its number; returns how many channels. */
+int32_t tflite_fuse_depthwise_eights(const tflite_fuse_call* call);
+TFLITE_FUSE_HIDDEN_END
+
+#endif
 
 #if TFLITE_FUSE_MVE_LOOPS
 

@@ -3,6 +3,7 @@
  * MEAN scales the sum once, by multiplier and shift; AVERAGE_POOL_2D over the whole image, which has no table, divides
  * it and rounds. Sums of small maps are kept in int16. */
 #include "../../executor/tflite_fuse_checks.h"
+#include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_requantize.h"
 
 static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
@@ -14,7 +15,13 @@ static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* pixel = call->windows[0][i];
     if (is_narrow) {
-      for (int32_t c = 0; c < channels; ++c) {
+      int32_t c = 0;
+#if TFLITE_FUSE_MVE
+      for (; channels - c >= 8; c += 8) {
+        vstrhq_s16(narrow + c, vaddq_s16(vldrhq_s16(narrow + c), vldrbq_s16(pixel + c)));
+      }
+#endif
+      for (; c < channels; ++c) {
         narrow[c] = (int16_t)(narrow[c] + pixel[c]);
       }
     } else {

@@ -2,6 +2,7 @@
  * Plain weights: [tap row][tap column][output channel]. Usual windows have packed ones; what convolutions along time
  * use of this code is made to be fast, the rest to be small. */
 #include "../../executor/tflite_fuse_checks.h"
+#include "../mve/tflite_fuse_depthwise_mve.h"
 #include "../tflite_fuse_requantize.h"
 
 /* Four channels, each from its own input channel. */
@@ -61,8 +62,12 @@ static void depthwise(const tflite_fuse_call* call) {
   const int32_t channels = call->output->channels;
   const int32_t multiplier = call->stage->depth_multiplier;
   const int32_t in_fours = multiplier == 1 ? channels - channels % 4 : 0;
+  int32_t done = 0;
+#if TFLITE_FUSE_MVE
+  done = multiplier == 1 ? tflite_fuse_depthwise_eights(call) : 0;
+#endif
   for (int32_t i = 0; i < call->count; ++i) {
-    for (int32_t c = 0; c < in_fours; c += 4) {
+    for (int32_t c = done; c < in_fours; c += 4) {
       depthwise_4_channels(call, i, c);
     }
   }
