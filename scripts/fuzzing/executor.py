@@ -17,6 +17,7 @@ from tests.drawing.packed_blocks import DSP, MVE, deep_block, one_column_block, 
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import random_config
 from tests.drawing.steps.floats import float_block
+from tests.drawing.waiting_blocks import waiting_block
 from tests.drawing.witness import plan
 from tflite_fuse.emit.encode import encode
 from tflite_fuse.emit.in_model import blocks_in
@@ -25,6 +26,7 @@ from tflite_fuse.model import load_model
 from tflite_fuse.model.file import serialize_model
 
 _SEEDS = 60
+_WAITING_SEEDS = 20
 _WIDE_SEEDS = 8
 _PACKED_SEEDS = 30
 _FLOAT_SEEDS = 40
@@ -32,12 +34,16 @@ _LONGEST = 8192
 
 
 def _seeds() -> Iterator[bytes]:
-    """Sound blocks of every kind, with inputs in the arena, outside it and streamed, packed weights, windows of one
-    column, whose dilation may have any size, blocks on float32 and blocks that keep a state."""
+    """Sound blocks of every kind, with inputs in the arena, outside it and streamed, packed weights, stages that
+    wait, windows of one column, whose dilation may have any size, blocks on float32 and blocks that keep a state."""
     for number in range(_SEEDS):
         rng = Random(number)
         block = random_block(rng, largest=6)
         encoded = encode(block, plan(block, random_config(rng, block)))
+        yield struct.pack("<B3xI", number % 16, len(encoded.options)) + encoded.options + encoded.constants
+    for number in range(_WAITING_SEEDS):
+        block, config = waiting_block(Random(number))
+        encoded = encode(block, plan(block, config))
         yield struct.pack("<B3xI", number % 16, len(encoded.options)) + encoded.options + encoded.constants
     for number in range(_FLOAT_SEEDS):
         rng = Random(number)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.drawing.host import run_block
 from tests.drawing.random_blocks import BlockMaker, random_block, random_operands
 from tests.drawing.random_configs import one_tile, random_config
+from tests.drawing.waiting_blocks import waiting_block
 from tests.drawing.witness import array_source, check, check_random, plan, reference, run
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.cost.schedule.tile_order import window_pointers
@@ -42,6 +43,12 @@ def test_random_blocks(library: HostLibrary, rng: Random) -> None:
 def test_many_seeds(library: HostLibrary, first: int) -> None:
     for seed in range(first, first + 400):
         check_random(library, Random(seed))
+
+
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(st.randoms(use_true_random=False))
+def test_stages_that_wait_for_other_branches(library: HostLibrary, rng: Random) -> None:
+    check(library, *waiting_block(rng), rng)
 
 
 # ---- Shapes that random blocks seldom have ----

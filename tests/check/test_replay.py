@@ -11,6 +11,7 @@ import pytest
 from tests.drawing.plain_pull import PlainPull
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import random_config
+from tests.drawing.waiting_blocks import waiting_block
 from tflite_fuse.check.block.options import Options, read_options
 from tflite_fuse.check.block.regions import block_program
 from tflite_fuse.check.block.replay import ScheduleProof, replay
@@ -112,6 +113,20 @@ def test_a_stage_that_runs_ahead_or_no_longer_does_is_found() -> None:
             found += bool(other.problems)
             seen += 1
         assert any("ahead" in problem for problem in run(changed(options, "stages", s, runs_ahead=2)).problems)
+    assert found > seen / 4
+
+
+def test_a_stage_that_waits_or_no_longer_does_is_found() -> None:
+    found = seen = 0
+    for seed in range(60):
+        block, config = waiting_block(random.Random(seed))
+        options = read_options(encode(block, schedule(block, config)).options)
+        assert not run(options).problems
+        for s, stage in enumerate(options.stages):
+            if stage.waits_for:
+                found += bool(run(changed(options, "stages", s, waits_for=0)).problems)
+                seen += 1
+            assert run(changed(options, "stages", s, waits_for=stage.output + 1)).problems
     assert found > seen / 4
 
 

@@ -96,6 +96,8 @@ class PlainPull:
             for source in stage.inputs:
                 if source in self.writer:
                     self._demand(source, self._needed(stage, source, row, column, run)[1])
+            if stage.waits_for >= 0:
+                self._demand(stage.waits_for, at + run)
             self._note(tensor, at + run)
             self.produced[tensor] += run
             self.pixels[tensor] += run

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.ir.block import Block, Stage, StageKind, Storage
+from tflite_fuse.cost.schedule.early_branches import with_early_branches
+from tflite_fuse.cost.schedule.schedule import Schedule
+from tflite_fuse.ir.block import Block, BlockConfig, Stage, StageKind, Storage
 
 
 def block_of(graph: PricedProgram, first: int, last: int, moved: Storage = Storage.INPUT) -> Block:
@@ -65,3 +67,8 @@ def _used(stages: list[Stage]) -> list[int]:
 def _leaves(graph: PricedProgram, tensor: int, last: int) -> bool:
     readers = graph.consumers[tensor]
     return tensor in graph.outputs or not readers or readers[-1] > last
+
+
+def scheduled(block: Block, config: BlockConfig) -> Schedule:
+    """The schedule with which a block is made: with those branches early that shrink its scratch."""
+    return with_early_branches(block, config)[1]

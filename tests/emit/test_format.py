@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.emit.test_encode import encoded, small_block
+from tflite_fuse.check.block.trace import schedule_alone
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.emit.options import read_options, sealed, write_options
 from tflite_fuse.emit.structs import FIELDS, LATER, LAYOUTS, StageDesc, TensorDesc
@@ -83,6 +84,18 @@ def test_a_stage_that_runs_ahead_in_a_way_nobody_knows_is_refused() -> None:
     assert "out of range" in message(options)
 
 
+@pytest.mark.parametrize("awaited", [1, 2, 255])
+def test_a_stage_that_waits_for_what_no_earlier_stage_writes_is_refused(awaited: int) -> None:
+    data = encoded(small_block())
+    found = read_options(data.options)
+    stages = (found.stages[0]._replace(waits_for=awaited), *found.stages[1:])
+    options = write_options(found._replace(stages=stages), data.constants)
+    with pytest.raises(BlockError, match=r"waits for a tensor that no earlier|names a tensor that does not exist"):
+        decode(options, data.constants)
+    assert "out of range" in message(options)
+    assert schedule_alone(read_options(options)).problems
+
+
 @pytest.mark.parametrize("desc", [TensorDesc, StageDesc])
 def test_bytes_of_structs_that_nothing_fills_yet_are_refused(desc: type[TensorDesc | StageDesc]) -> None:
     options = encoded(small_block()).options
@@ -90,7 +103,7 @@ def test_bytes_of_structs_that_nothing_fills_yet_are_refused(desc: type[TensorDe
     row = found.tensors[0] if desc is TensorDesc else found.stages[0]
     start = options.index(LAYOUTS[desc].pack(*row))
     positions = unused_bytes(desc)
-    assert len(positions) == {TensorDesc: 4, StageDesc: 10}[desc]
+    assert len(positions) == {TensorDesc: 4, StageDesc: 9}[desc]
     for at in positions:
         changed = sealed(options[: start + at] + b"\1" + options[start + at + 1 :], encoded(small_block()).constants)
         with pytest.raises(BlockError, match=f"A {desc.__name__} of the fused block has a field"):

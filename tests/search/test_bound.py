@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
-from tests.drawing.weightless import block_of
+from tests.drawing.weightless import block_of, scheduled
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor
 from tflite_fuse.cost.estimate.growing_block import Pricing
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.ir.axes import AxisWindow
 from tflite_fuse.ir.block import BlockConfig, StageKind, Storage
 from tflite_fuse.ir.tail_shares import TailShares
@@ -53,7 +52,7 @@ def least_of_all(graph: PricedProgram, moved: bool = False) -> int:
         for first, _, config in steps_ending_at(graph, last, moved):
             head, tail = residency.outside(first, last), graph.tail.of_operator(last)
             if config is not None:
-                exact = schedule(block_of(graph, first, last, Storage.SCRATCH if moved else Storage.INPUT), config)
+                exact = scheduled(block_of(graph, first, last, Storage.SCRATCH if moved else Storage.INPUT), config)
                 dying = sum(
                     round_up(sizes[t], 16)
                     for t in range(len(sizes))

@@ -15,10 +15,10 @@ from scripts.zoo.architectures import build_architecture
 from scripts.zoo.builder import ModelBuilder
 from tests.builders import random_models
 from tests.drawing.cut_dag import cut_dag
+from tests.drawing.weightless import scheduled
 from tests.told import told
 from tflite_fuse.cost.estimate.block_costs import block_costs
 from tflite_fuse.cost.priced_program import graph_from_layers
-from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.program import program_of
@@ -76,7 +76,7 @@ def check_offered_blocks(model: Model, chunk: int, most: int = 40, branches: boo
     for first, last, options, index in Random(0).sample(offered, min(most, len(offered))):
         config = BlockConfig(int(options.tile_height[index]), int(options.tile_width[index]), chunk)
         extraction = extract(model, range(first, last + 1))
-        exact = schedule(extraction.block, config)
+        exact = scheduled(extraction.block, config)
         assert options.work[index] >= exact.macs
         if not branches:
             assert options.work[index] == exact.macs

@@ -152,7 +152,8 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
     inputs = options.stage_inputs[max(0, desc.first_input) :][: desc.input_count]
     if desc.first_input < 0 or len(inputs) != desc.input_count:
         raise BlockError(f"Stage {index} of the fused block reads beyond the list of inputs.")
-    if not all(0 <= number < len(tensors) for number in (desc.output, *inputs)):
+    awaited = (desc.waits_for - 1,) if desc.waits_for else ()
+    if not all(0 <= number < len(tensors) for number in (desc.output, *inputs, *awaited)):
         raise BlockError(f"Stage {index} of the fused block names a tensor that does not exist.")
     kind = KINDS[StageKind(desc.kind)]
     if not kind.inputs[0] <= len(inputs) <= kind.inputs[1]:
@@ -162,6 +163,7 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
         kind=kind.number,
         inputs=inputs,
         output=desc.output,
+        waits_for=desc.waits_for - 1,
         kernel_size=(desc.kernel_height, desc.kernel_width),
         stride=(desc.stride_height, desc.stride_width),
         dilation=(1, 1) if kind.window is Window.SPREAD else apart,

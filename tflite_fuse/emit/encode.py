@@ -137,6 +137,7 @@ def _describe_stage(
         output=stage.output,
         first_input=first,
         input_count=len(stage.inputs),
+        waits_for=stage.waits_for + 1,
         kernel_height=stage.kernel_size[0],
         kernel_width=stage.kernel_size[1],
         stride_height=stage.stride[0],

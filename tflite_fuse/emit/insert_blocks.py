@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from tflite_fuse.cost.schedule.early_branches import with_early_branches
 from tflite_fuse.cost.schedule.tiles import Tiles, split_block
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import executed_macs, operands_of
@@ -322,8 +323,10 @@ class BlockMaker:
                 block = with_copies(found.extraction.block, apart.keys() & set(found.extraction.block.inputs))
                 found = replace(found, extraction=replace(found.extraction, block=block))
             numbers = {position: self._numbers[tensor] for position, tensor in found.outside.items()}
-            block = found.extraction.block
-            self._made[key] = found, BlockPlan(block, _within(choice.config, block), numbers, apart)
+            config = _within(choice.config, found.extraction.block)
+            block, _ = with_early_branches(found.extraction.block, config)
+            found = replace(found, extraction=replace(found.extraction, block=block))
+            self._made[key] = found, BlockPlan(block, config, numbers, apart)
         return self._made[key]
 
     @staticmethod

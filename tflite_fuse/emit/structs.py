@@ -63,6 +63,7 @@ class StageDesc(NamedTuple):
     first_channel: int = 0
     first_input: int = 0
     input_count: int = 0
+    waits_for: int = 0
     first_row: int = 0
     kernel_height: int = 0
     kernel_width: int = 0
@@ -117,7 +118,7 @@ class OffsetTable(NamedTuple):
 LAYOUTS: dict[type, Struct] = {
     BlockHeader: Struct("<iiiiii"),
     TensorDesc: Struct("<iiiiBBBxBBHiii"),
-    StageDesc: Struct("<BBHBBHiBxHiiiiiiiiiiiBxHiiii"),
+    StageDesc: Struct("<BBHBBHiBBHiiiiiiiiiiiBxHiiii"),
     ChannelEntry: Struct("<iii"),
     AddTable: Struct("<iiiiiii"),
     OffsetTable: Struct("<iiiiii"),

@@ -108,6 +108,8 @@ class Stage:
         requantization: CONV, DEPTHWISE, FULLY_CONNECTED; GLOBAL_AVERAGE from MEAN (one entry).
         pad_value: PAD only: the int8 value outside the input.
         parameters: parameters of its kind, of a type defined by the kind's entry; else None.
+        waits_for: tensor that the stage does not read, −1 for none: before a run, its pixels up to the run's end are
+            computed. It has the output's rows and columns, and an earlier stage writes it.
     """
 
     kind: StageKind
@@ -128,6 +130,7 @@ class Stage:
     requantization: Requantization | None = None
     pad_value: int = 0
     parameters: object | None = None
+    waits_for: int = -1
 
     @property
     def extent(self) -> tuple[int, int]:

@@ -106,11 +106,24 @@ def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
         check.require(found.is_real == reads_real, f"reads {found.name}, of type {found.element_type.name}")
     writes = check.output.is_real if kind.moves or stage.kind is StageKind.SOURCE else kind.writes_real
     check.require(check.output.is_real == writes, f"writes elements of type {check.output.element_type.name}")
+    _check_wait(block, check, made)
     _check_window(check, kind.window)
     low, high = stage.activation_min, stage.activation_max
     check.require(-128 <= low <= high <= 127, f"clamps to {low}...{high}")
     check.require(-128 <= stage.pad_value <= 127, f"pads with {stage.pad_value}")
     kind.check(check)
+
+
+def _check_wait(block: Block, check: StageCheck, made: set[int]) -> None:
+    """Check the tensor that a stage waits for without reading it."""
+    awaited = check.stage.waits_for
+    if awaited < 0:
+        return
+    check.require(awaited in made, "waits for a tensor that no earlier stage computes")
+    found = block.tensors[awaited]
+    check.require(found.storage is Storage.SCRATCH, f"waits for {found.name}, which is no ring in scratch")
+    alike = (found.height, found.width) == (check.output.height, check.output.width)
+    check.require(alike, f"waits for {found.name}, which has other rows or columns")
 
 
 def _check_window(check: StageCheck, window: Window) -> None:

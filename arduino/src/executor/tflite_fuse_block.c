@@ -108,6 +108,20 @@ static int32_t longest_run(const tflite_fuse_block* block, const tflite_fuse_sta
   return stage->longest_run != 0 ? stage->longest_run : block->header->chunk;
 }
 
+/* Returns whether the writer of a tensor must run until all pixels before column `end` of row `last_row` are there, with
+ * its cursor set to the next run. Sets whether that run is the last one. */
+static bool requests(const tflite_fuse_machine* m, int32_t producer, int32_t last_row, int32_t end, bool* is_last) {
+  const tflite_fuse_stage* made_by = &m->block->stages[producer];
+  tflite_fuse_cursor* maker = &m->cursors[producer];
+  if (maker->y > last_row || (maker->y == last_row && maker->x >= end)) {
+    return false;
+  }
+  const int32_t until = maker->y < last_row || made_by->runs_ahead ? maker->x1 : end;
+  maker->count = (uint8_t)tflite_fuse_min(longest_run(m->block, made_by), until - maker->x);
+  *is_last = maker->y == last_row && maker->x + maker->count >= end;
+  return true;
+}
+
 /* Returns the stage that must run before stage s can compute its run, with its cursor set to the run to do; NONE if
  * all pixels are there. Sets whether that run is the last one that stage s waits for. */
 static int32_t lacking(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
@@ -118,24 +132,23 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
   const int32_t* index = &block->stage_inputs[stage->first_input];
   for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
     const tflite_fuse_tensor* input = &block->tensors[*index];
-    if (input->producer == TFLITE_FUSE_NONE) {
-      continue;
-    }
-    tflite_fuse_cursor* maker = &m->cursors[input->producer];
     const int32_t last_row = tflite_fuse_min(view.bottom, input->height) - 1;
     const int32_t end = tflite_fuse_min(view.right, input->width);
-    if (maker->y > last_row || (maker->y == last_row && maker->x >= end)) {
-      continue;
-    }
     const bool sees_padding_alone = view.right <= 0 || view.top > last_row || view.left >= end;
-    if (!sees_padding_alone ||
-        tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output])) {
-      const tflite_fuse_stage* made_by = &block->stages[input->producer];
-      const int32_t until = maker->y < last_row || made_by->runs_ahead ? maker->x1 : end;
-      const int32_t most = longest_run(block, made_by);
-      maker->count = (uint8_t)tflite_fuse_min(most, until - maker->x);
-      *is_last = index + 1 == behind && maker->y == last_row && maker->x + maker->count >= end;
+    if (input->producer != TFLITE_FUSE_NONE &&
+        (!sees_padding_alone ||
+         tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output])) &&
+        requests(m, input->producer, last_row, end, is_last)) {
+      *is_last &= index + 1 == behind && stage->waits_for == 0;
       return input->producer;
+    }
+  }
+  if (stage->waits_for != 0) {
+    const int32_t awaited = block->tensors[stage->waits_for - 1].producer;
+    const tflite_fuse_cursor* maker = &m->cursors[awaited];
+    const int32_t last_row = tflite_fuse_min(cursor->y, maker->y1 - 1);
+    if (requests(m, awaited, last_row, tflite_fuse_min(cursor->x + cursor->count, maker->x1), is_last)) {
+      return awaited;
     }
   }
   return TFLITE_FUSE_NONE;

@@ -272,7 +272,7 @@ typedef struct tflite_fuse_stage {
   uint16_t first_channel;
   int32_t first_input;
   uint8_t input_count;
-  uint8_t reserved_2;
+  uint8_t waits_for;
   uint16_t first_row;
   int32_t kernel_height;
   int32_t kernel_width;
@@ -298,8 +298,7 @@ TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_stage) == 80, "read in place");
 
 /* Whether what nothing fills yet is 0. */
 static inline bool tflite_fuse_stage_is_known(const tflite_fuse_stage* value) {
-  return (value->flags | value->first_channel | value->reserved_2 | value->first_row | value->reserved_3 | value->phase)
-          == 0;
+  return (value->flags | value->first_channel | value->first_row | value->reserved_3 | value->phase) == 0;
 }
 
 /* An entry in the table of CONV, DEPTHWISE, FULLY_CONNECTED, GLOBAL_AVERAGE: from a sum to an output. */

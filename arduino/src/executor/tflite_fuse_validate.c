@@ -54,6 +54,24 @@ static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
 
 static bool is_tail(const tflite_fuse_block* block, int32_t s) { return s >= block->header->spatial_stages; }
 
+/* Returns whether the tensor that a stage waits for without reading it is a ring that an earlier stage writes, of as many
+ * rows and columns as the stage's output; and the block runs in one tile. */
+static bool wait_is_sound(const tflite_fuse_block* block, int32_t s) {
+  const tflite_fuse_stage* stage = &block->stages[s];
+  const tflite_fuse_header* header = block->header;
+  if (stage->waits_for == 0) {
+    return true;
+  }
+  if (is_tail(block, s) || stage->waits_for > block->tensor_count) {
+    return false;
+  }
+  const tflite_fuse_tensor* awaited = &block->tensors[stage->waits_for - 1];
+  const tflite_fuse_tensor *output = &block->tensors[stage->output], *driven = &block->tensors[header->driven];
+  return awaited->storage == TFLITE_FUSE_STORAGE_SCRATCH && awaited->producer < s &&
+         awaited->height == output->height && awaited->width == output->width &&
+         header->tile_height >= driven->height && header->tile_width >= driven->width;
+}
+
 /* Returns whether kind, tensor numbers, clamp and window are in range; relations of tensors are checked elsewhere. */
 static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t stage_input_count) {
   const tflite_fuse_stage* stage = &block->stages[s];
@@ -68,6 +86,9 @@ static bool stage_is_sound(const tflite_fuse_block* block, int32_t s, uint32_t s
     if (!within(input, 0, block->tensor_count - 1) || block->tensors[input].producer >= s) {
       return false;
     }
+  }
+  if (!wait_is_sound(block, s)) {
+    return false;
   }
   const int32_t most = entry->has_window ? TFLITE_FUSE_MAX_WINDOW : 1;
   const int32_t most_padding = entry->has_padding ? TFLITE_FUSE_MAX_WINDOW : 0;

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 import tflite_fuse
 from scripts.fuzzing.differential import random_model
 from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
-from tests.drawing.weightless import block_of
+from tests.drawing.weightless import block_of, scheduled
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
 from tflite_fuse.cost.estimate.growing_block import Pricing
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.axes import strip_sizes
 from tflite_fuse.ir.block import BlockConfig, StageKind, Storage
@@ -38,7 +37,7 @@ def check_all_blocks(graph: PricedProgram, last: int, config: BlockConfig) -> No
         graph, last, lambda driven: ((config.tile_height,), (config.tile_width,)), Pricing((config.chunk,))
     ):
         if costs.usable[0]:
-            exact = schedule(block_of(graph, costs.first, last), config)
+            exact = scheduled(block_of(graph, costs.first, last), config)
             # Readers of one tensor may look at different corners of their common region: nobody asks for all of it.
             inner = (tensor for layer in graph.steps[costs.first : last] for tensor in layer.outputs)
             shared = any(len(graph.consumers[tensor]) > 1 for tensor in inner)
@@ -73,7 +72,7 @@ def test_inverted_residuals_cost_what_the_schedule_does(kernel: int, width: int,
     mixed = maker.window(wide, 16, (kernel, kernel), kind=StageKind.DEPTHWISE)
     maker.join(StageKind.ADD, maker.window(mixed, 8), 0)
     graph, config = maker.graph(), BlockConfig(16, width, chunk)
-    costs, exact = price_block(graph, 0, 3, config), schedule(block_of(graph, 0, 3), config)
+    costs, exact = price_block(graph, 0, 3, config), scheduled(block_of(graph, 0, 3), config)
     assert costs.work[0] == exact.macs
     assert costs.scratch[0] == exact.scratch_bytes
 
@@ -96,11 +95,11 @@ def test_streamed_and_external_inputs_cost_what_the_schedule_does(seed: int) -> 
         if costs.usable[0]:
             storage = Storage.SCRATCH if reads else Storage.INPUT
             block = block_of(graph, costs.first, last, storage)
-            exact = schedule(block, BlockConfig(driven.height, driven.width, chunk))
+            exact = scheduled(block, BlockConfig(driven.height, driven.width, chunk))
             assert costs.work[0] >= exact.macs
             assert costs.scratch[0] >= exact.scratch_bytes
             if reads:
-                external = schedule(block_of(graph, costs.first, last, Storage.EXTERNAL), exact.config)
+                external = scheduled(block_of(graph, costs.first, last, Storage.EXTERNAL), exact.config)
                 resident = price_block(graph, costs.first, last, exact.config)
                 assert resident.work[0] >= external.macs
                 assert resident.scratch[0] >= external.scratch_bytes
@@ -140,7 +139,7 @@ def test_a_skip_read_first_is_held_from_the_start_of_the_tile() -> None:
     mixed = maker.window(maker.window(start, 16), 16, (3, 1), padding=(2, 0, 0, 0), kind=StageKind.DEPTHWISE)
     maker.join(StageKind.ADD, start, maker.window(mixed, 8))
     config = BlockConfig(4, 12, 1)
-    costs, exact = price_block(maker.graph(), 0, 4, config), schedule(block_of(maker.graph(), 0, 4), config)
+    costs, exact = price_block(maker.graph(), 0, 4, config), scheduled(block_of(maker.graph(), 0, 4), config)
     assert costs.scratch[0] == exact.scratch_bytes
     assert exact.capacities[1] == 2 * 12 + 1
 
@@ -151,7 +150,7 @@ def test_a_long_tail_lies_over_the_rings() -> None:
     wide = maker.accumulate(StageKind.FULLY_CONNECTED, pooled, 200)
     maker.accumulate(StageKind.FULLY_CONNECTED, maker.accumulate(StageKind.FULLY_CONNECTED, wide, 100), 3)
     graph, config = maker.graph(), BlockConfig(4, 4, 1)
-    costs, exact = price_block(graph, 0, 4, config), schedule(block_of(graph, 0, 4), config)
+    costs, exact = price_block(graph, 0, 4, config), scheduled(block_of(graph, 0, 4), config)
     assert costs.scratch[0] == exact.scratch_bytes > 300
     assert costs.work[0] == exact.macs == graph.work
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.drawing.plain_pull import PlainPull
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import one_tile, random_config
+from tests.drawing.waiting_blocks import waiting_block
 from tflite_fuse.cost.schedule import tile_order
 from tflite_fuse.cost.schedule.events import Followed
 from tflite_fuse.cost.schedule.schedule import Orders, schedule, schedule_within
@@ -53,6 +54,12 @@ def test_schedule_on_many_seeds(first: int) -> None:
         rng = Random(seed)
         block = random_block(rng, largest=8)
         compare(block, one_tile(random_config(rng, block)))
+
+
+@settings(max_examples=100)
+@given(st.randoms(use_true_random=False))
+def test_stages_that_wait_run_as_the_executor_runs_them(rng: Random) -> None:
+    compare(*waiting_block(rng))
 
 
 @pytest.mark.parametrize("kept", [tile_order.MOST_KEPT, 100])

@@ -206,7 +206,7 @@ def replay(program: BlockProgram) -> ScheduleProof:
     if proof.problems:
         return proof
     rows, columns = spans(program, 0), spans(program, 1)
-    proof.problems += _coverage_problems(program, rows, columns)
+    proof.problems += [*_coverage_problems(program, rows, columns), *_wait_problems(program, rows, columns)]
     needed: dict[int, int] = {}
     last: tuple[Tile, Tape] | None = None
     for tile in tiles(program, rows, columns):
@@ -277,6 +277,25 @@ def _coverage_problems(program: BlockProgram, rows: Axis, columns: Axis) -> Iter
                 yield f"not all steps of tensor {t} are computed, each once"
         if is_source(program, s) and not program.one_tile:
             yield f"several tiles read the source of tensor {t}, which gives each pixel once"
+
+
+def _wait_problems(program: BlockProgram, rows: Axis, columns: Axis) -> Iterator[str]:
+    """Check the tensors that stages wait for without reading them: the executor only runs as far as both go."""
+    for s, stage in enumerate(program.stages):
+        t = stage.waits_for - 1
+        if t < 0:
+            continue
+        if s not in program.spatial or not program.one_tile:
+            yield f"stage {s} waits for tensor {t} outside of a single tile"
+            continue
+        tensor, output = program.tensors[t], program.tensors[stage.output]
+        spans_differ = any(
+            span[t][0] != span[stage.output][0] for axis in (rows, columns) for span in (axis.low, axis.high)
+        )
+        if (tensor.height, tensor.width) != (output.height, output.width) or spans_differ:
+            yield f"stage {s} waits for tensor {t}, of which other pixels are computed"
+        if tensor.storage != Storage.SCRATCH or tensor.producer >= s:
+            yield f"stage {s} waits for tensor {t}, which is no ring of an earlier stage"
 
 
 # ---- Rings ----

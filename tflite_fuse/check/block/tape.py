@@ -141,13 +141,16 @@ def _expand(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> Tape:
     asks = np.flatnonzero(reached > before)
     owner, first, end = cut(before[asks], reached[asks], max(1, tile.extents[output][1]), longest_run(program, s))
     sources = [(n, t) for n, t in enumerate(program.inputs[s]) if program.tensors[t].producer >= 0]
-    each = len(sources) + 1
+    awaited = program.stages[s].waits_for - 1
+    each = len(sources) + (awaited >= 0) + 1
     shape = (len(first), each)
     what, who = np.full(shape, _DEMAND, np.int64), np.empty(shape, np.int64)
     begin, until = np.zeros(shape, np.int64), np.empty(shape, np.int64)
     for column, (number, tensor) in enumerate(sources):
         who[:, column] = tensor
         until[:, column] = seen(program, tile, s, number, first, end)[1]
+    if awaited >= 0:
+        who[:, -2], until[:, -2] = awaited, end
     what[:, -1], who[:, -1], begin[:, -1], until[:, -1] = _COMPUTE, s, first, end
     counts = np.zeros(len(at), np.int64)
     counts[asks] = each * np.bincount(owner, minlength=len(asks))[: len(asks)]

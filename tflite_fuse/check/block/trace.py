@@ -150,6 +150,9 @@ def _form_problems(options: Options) -> Iterator[str]:
         if not all(0 <= t < len(tensors) for t in (stage.output, *inputs)):
             yield f"stage {s} names a tensor that does not exist"
             return
+        if not 0 <= stage.waits_for <= len(tensors):
+            yield f"stage {s} waits for a tensor that does not exist"
+            return
         if any(writers.get(t, -1) >= s for t in inputs):
             yield f"stage {s} reads what is computed later"
         kind = StageKind(stage.kind) if stage.kind in tuple(StageKind) else None

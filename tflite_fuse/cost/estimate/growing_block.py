@@ -281,6 +281,12 @@ class GrowingBlock:
             return
         if inside:
             behind, self.scratch = self.scratch, self.scratch + self.rings.bytes(demand)
+            early = self.rings.early(demand) if len(demand.consumers) > 1 else None
+            if early is not None:
+                helps = self.grid.is_whole(self.graph.tensors[self.driven]) & (sum(early) < 0)
+                behind = behind + np.where(helps, early[0], 0)
+                self.scratch = self.scratch + np.where(helps, sum(early), 0)
+            self.rings.keep(index, demand)
             if self.late is not None:
                 self.late.add(index, demand, behind, self.scratch)
             return

@@ -48,6 +48,7 @@ class Rings:
         self._chunks = tuple(chunks.ravel().tolist())
         self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
         self._meets: dict[int, int] = {last: last}
+        self._kept: dict[int, Demand] = {}
 
     def follow(self, layer: int, consumers: Sequence[Consumer]) -> None:
         """Record the readers of a layer's output."""
@@ -67,6 +68,38 @@ class Rings:
         # A ring that is never filled, because all its reads are padding, still has one pixel.
         return ring_bytes(np.maximum(pixels, 1), demand.extent.pixel_bytes)
 
+    def keep(self, layer: int, demand: Demand) -> None:
+        """Record that the output of a layer is kept in a ring."""
+        self._kept[layer] = demand
+
+    def early(self, demand: Demand) -> tuple[IntArray, IntArray] | None:
+        """Return the changes in bytes of (rings behind a tensor's, its own ring) if one of its branches runs early.
+
+        None if no branch can, or it saves nothing. Branches whose stages shift windows are not considered. In one tile
+        (``cost/schedule/early_branches``).
+        """
+        join, best = self._meeting(demand.consumers), None
+        for branch in demand.consumers:
+            end = branch.layer
+            while end != join and self._meets[end] != join:
+                end = self._meets[end]
+            kept = self._kept.get(end)
+            if end == join or kept is None or self.reaches[end] != branch.reaches:
+                continue
+            for first in demand.consumers:
+                made = self._kept.get(first.layer)
+                if made is None or first.layer in (branch.layer, join) or not _are_alike(made.extent, kept.extent):
+                    continue
+                if not all(map(_is_inside, branch.windows, first.windows)):
+                    continue
+                together = tuple(each for each in demand.consumers if each is not branch)
+                waiting = (*kept.consumers, Consumer(first.layer, (PIXEL, PIXEL), first.reaches))
+                behind = self.bytes(kept._replace(consumers=waiting)) - self.bytes(kept)
+                own = self.bytes(demand._replace(consumers=together)) - self.bytes(demand)
+                if (behind + own < 0).any() and (best is None or (behind + own < sum(best)).all()):
+                    best = behind, own
+        return best
+
     def _meeting(self, consumers: Sequence[Consumer]) -> int:
         """Return the layer where the paths through all consumers meet."""
         meeting = consumers[0].layer
@@ -78,6 +111,16 @@ class Rings:
                 else:
                     other = self._meets[other]
         return meeting
+
+
+def _is_inside(window: AxisWindow, other: AxisWindow) -> bool:
+    """Return whether another window of the same output pixel covers a window, along one axis."""
+    alike = (window.stride, window.spread) == (other.stride, other.spread)
+    return alike and window.padding <= other.padding and window.ahead <= other.ahead
+
+
+def _are_alike(one: BlockTensor, other: BlockTensor) -> bool:
+    return (one.height, one.width) == (other.height, other.width)
 
 
 @lru_cache(maxsize=1 << 14)

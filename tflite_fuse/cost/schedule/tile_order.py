@@ -257,7 +257,8 @@ class TileOrder:
         holds = {tensor: moments for tensor, moments in known.holds.items() if tensor != output}
         runs = dict(known.runs)
         needed = _still_needed(known.events, demands, holds, runs)
-        events, new = insert_events(needed, asked.times[owner], len(stage.inputs) + 1)
+        requests = len(stage.inputs) + (stage.waits_for >= 0)
+        events, new = insert_events(needed, asked.times[owner], requests + 1)
         extents = self.tile.extents
         for number, tensor in enumerate(stage.inputs):
             if windows[number] == (PIXEL, PIXEL) and extents[tensor] == extents[output]:
@@ -267,6 +268,11 @@ class TileOrder:
             oldest = np.minimum.accumulate(np.append(first, FAR)[::-1])[::-1]
             demands[tensor] = (*demands.get(tensor, ()), Moments(index, number, end))
             holds[tensor] = (*holds.get(tensor, ()), Moments(index, -1, oldest))
+        if stage.waits_for >= 0:
+            demands[stage.waits_for] = (
+                *demands.get(stage.waits_for, ()),
+                Moments(index, len(stage.inputs), position + count),
+            )
         if output in self.outputs:
             runs[output] = Moments(index, -1, position + count)
         produced = int(asked.ends[-1]) - begins if len(asked.ends) else 0

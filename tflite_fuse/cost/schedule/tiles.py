@@ -97,12 +97,21 @@ class Tiles:
         for stage in split.spatial:
             if remembers(stage, block.tensors) and not self._covers(stage.output):
                 raise BlockError(f"Steps of {block.tensors[stage.output].name} without a reader would be lost.")
+        for stage in split.spatial:
+            if stage.waits_for >= 0 and not self._alike(stage.waits_for, stage.output):
+                name = block.tensors[stage.waits_for].name
+                raise BlockError(f"A stage waits for {name}, of which the block computes other pixels.")
         for index in other_outputs(block, split):
             if not self._covers(index):
                 raise BlockError(
                     f"Output {block.tensors[index].name} would be left with holes in tiles of {config.tile_height} x "
                     f"{config.tile_width}; run the block in one tile."
                 )
+
+    def _alike(self, first: int, second: int) -> bool:
+        """Return whether a single tile computes the same rows and columns of two tensors."""
+        ranges = [(axis.ranges[first], axis.ranges[second]) for axis in (self.rows, self.columns)]
+        return self.one and all(a.low[0] == b.low[0] and a.high[0] == b.high[0] for a, b in ranges)
 
     def _covers(self, index: int) -> bool:
         return self.rows.covers(index) and self.columns.covers(index)

@@ -1,0 +1,92 @@
+"""Branches of a block that run early, where their outputs take less memory than their inputs.
+
+Stages run when their readers pull pixels. Where two paths meet again, the branch with fewer windows runs late: its
+input must be kept until the other path has caught up. If the branch has fewer channels or pixels than its input, as the
+shortcut of a residual block with a stride or one half of a CSP stage, its output takes less memory for the same time.
+The first stage of the other path then waits for the branch: both advance together.
+
+    input -> conv -> conv -> add        late: the input is kept for two windows of rows
+         `-> shortcut --------^         early: the shortcut's pixels are kept for the second one alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tflite_fuse.cost.schedule.schedule import Schedule, schedule
+from tflite_fuse.cost.schedule.tiles import is_one_tile, split_block
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.block import Block, BlockConfig, Stage, Storage
+
+
+def with_early_branches(block: Block, config: BlockConfig) -> tuple[Block, Schedule]:
+    """Return the block with those branches early that shrink its scratch, in bytes, and its schedule.
+
+    Branches are tried one by one, each beside those that helped before. Blocks in several tiles have none.
+
+    Raises:
+        BlockError: the block cannot run under the configuration.
+    """
+    best, planned = block, schedule(block, config)
+    split = split_block(block)
+    if not is_one_tile(block.tensors[split.driven], config) or block.keeps_state:
+        return best, planned
+    tried = set[tuple[int, int]]()
+    while True:
+        waits = next((each for each in _waits(best, len(split.spatial)) if each not in tried), None)
+        if waits is None:
+            return best, planned
+        tried.add(waits)
+        early = _early(best, *waits)
+        try:
+            found = schedule(early, config)
+        except BlockError:  # the block computes other pixels of the two tensors
+            continue
+        if found.scratch_bytes < planned.scratch_bytes:
+            best, planned = early, found
+
+
+def _waits(block: Block, spatial: int) -> Iterator[tuple[int, int]]:
+    """Yield (output of a stage, tensor for which it may wait): both are computed from a tensor that paths share."""
+    stages = block.stages[:spatial]
+    behind = _ancestors(stages)
+    writers = {stage.output: number for number, stage in enumerate(stages)}
+    for stage in stages:
+        for tensor in stage.inputs:
+            others = [behind[writers[each]] for each in stage.inputs if each != tensor and each in writers]
+            if tensor not in writers or block.tensors[tensor].storage is not Storage.SCRATCH or not others:
+                continue
+            branch = behind[writers[tensor]].difference(*others)
+            made = {stages[number].output for number in branch}
+            shared = {each for number in branch for each in stages[number].inputs} - made
+            for number in sorted(set().union(*others) - behind[writers[tensor]]):
+                first = stages[number]
+                if first.waits_for < 0 and shared & set(first.inputs) and _alike(block, first.output, tensor):
+                    yield first.output, tensor
+
+
+def _ancestors(stages: tuple[Stage, ...]) -> list[frozenset[int]]:
+    """Return for each stage its own number and those of all stages that must run before it."""
+    found: list[frozenset[int]] = []
+    writers = {stage.output: number for number, stage in enumerate(stages)}
+    for number, stage in enumerate(stages):
+        needed = (*stage.inputs, stage.waits_for)
+        before = (found[writers[tensor]] for tensor in needed if tensor in writers)
+        found.append(frozenset((number,)).union(*before))
+    return found
+
+
+def _alike(block: Block, first: int, second: int) -> bool:
+    one, other = block.tensors[first], block.tensors[second]
+    return (one.height, one.width) == (other.height, other.width)
+
+
+def _early(block: Block, output: int, awaited: int) -> Block:
+    """Return the block whose stage that writes ``output`` waits for a tensor, with the stages that make it in front."""
+    writers = {stage.output: number for number, stage in enumerate(block.stages)}
+    number, behind = writers[output], _ancestors(block.stages)[writers[awaited]]
+    waiting = replace(block.stages[number], waits_for=awaited)
+    moved = [block.stages[each] for each in sorted(behind) if each > number]
+    others = [stage for at, stage in enumerate(block.stages) if at > number and at not in behind]
+    return replace(block, stages=(*block.stages[:number], *moved, waiting, *others))
