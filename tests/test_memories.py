@@ -53,6 +53,13 @@ def test_less_of_the_fast_memory_takes_more_traffic() -> None:
     assert len(traffic) == 3 and traffic == sorted(traffic) and traffic[0] < traffic[-1]
 
 
+def test_runs_grow_in_each_block_into_what_is_left_of_the_fast_memory() -> None:
+    """Each block by itself: the runs of one pixel, with which tensors are placed, are more than doubled."""
+    model = load_model(tflite_fuse.rewrite(MODEL, memory=memories(4000), verify=False).model)
+    runs = [plan.config.chunk for plan in blocks_in(model).values()]
+    assert slow_tensors(model) is not None and len(runs) > 1 and min(runs) > 2
+
+
 def test_what_fits_the_fast_memory_stays_in_it() -> None:
     result = tflite_fuse.rewrite(MODEL, memory=memories(64_000), verify=False)
     found = result.report.memories

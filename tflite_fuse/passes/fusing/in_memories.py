@@ -17,7 +17,7 @@ from tflite_fuse.ir.block import ElementType
 from tflite_fuse.model.memories import Memories, Region
 from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.fusing.explore import solve
-from tflite_fuse.passes.fusing.own_runs import OwnRuns
+from tflite_fuse.passes.fusing.own_runs import CHUNKS, OwnRuns
 from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.search.front import Front, Point
@@ -45,6 +45,7 @@ def solve_in_memories(start: Start, memories: Memories, goal: Goal) -> Candidate
     except LimitError:
         found = [_taken_back(each, memories) for each in _fitting(start, memories)]
     best = min(found, key=lambda each: (_cycles(each, memories.slow), each.arena))
+    best = _in_longer_runs(best, room)
     return OwnRuns(start.site).with_own_runs(best, room - best.arena)
 
 
@@ -64,13 +65,15 @@ def may_be_slow(graph: PricedProgram) -> frozenset[int]:
 def _fitting(start: Start, memories: Memories) -> Iterator[Candidate]:
     """Yield candidates of least traffic in shares of the fast memory, with all between blocks in the slow one.
 
+    Runs are of one pixel, which leaves most of the fast memory for tensors that return.
+
     Raises:
         LimitError: none does.
     """
     room, slow = memories.fast.nbytes, may_be_slow(start.site.graph)
     costs = memories.slow.read_cycles, memories.slow.write_cycles
     options = replace(
-        start.options, slow=slow, traffic=costs, strips=False, bands=False, target=None, most_compute=None
+        start.options, slow=slow, traffic=costs, strips=False, bands=False, chunks=(1,), target=None, most_compute=None
     )
     front, found = start.site.front(options), dict[Point, Candidate]()
     for share, most in _TRIED.items():
@@ -109,6 +112,19 @@ def _taken_back(best: Candidate, memories: Memories) -> Candidate:
         found = best.site.realise(replace(best.point, slow=slow - {tensor}))
         if found.arena <= memories.fast.nbytes:
             best, slow = found, found.program.slow
+    return best
+
+
+def _in_longer_runs(best: Candidate, room: int) -> Candidate:
+    """Return the candidate with longer runs in each block as far as the fast memory has room while it runs."""
+    for at in sorted(range(len(best.blocks)), key=lambda at: -best.blocks[at].plan.schedule.macs):
+        for chunk in reversed(CHUNKS[1:]):
+            blocks = list(best.point.blocks)
+            blocks[at] = replace(blocks[at], config=replace(blocks[at].config, chunk=chunk))
+            found = best.site.realise(replace(best.point, blocks=tuple(blocks)))
+            if found.arena <= room and found.instructions < best.instructions:
+                best = found
+                break
     return best
 
 
