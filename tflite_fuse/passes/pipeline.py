@@ -14,6 +14,7 @@ from tflite_fuse.passes.fusing.fuse import Fuse, FuseSpelled
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.plan import Plan
+from tflite_fuse.passes.preparing.channels_last import ChannelsLast
 from tflite_fuse.passes.preparing.constant_channels import ConstantChannels
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
@@ -70,8 +71,8 @@ def make_passes(
 
 
 def _tidying() -> tuple[Pass, ...]:
-    """Return passes that normalise: move int8, not float32; straighten chains; sink transposes; own PADs."""
-    return QuantizeFirst(), Straighten(), SinkTranspose(), OwnPads()
+    """Return passes that normalise: int8 moves, channels last, straight chains, sunk transposes, own PADs."""
+    return QuantizeFirst(), ChannelsLast(), Straighten(), SinkTranspose(), OwnPads()
 
 
 def prepared(model: Model, *, states: bool = False) -> Model:

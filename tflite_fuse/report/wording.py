@@ -187,6 +187,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("kept", "channels"): "{count:,} channels seem to be constant and stay: it could not be proven",
     ("kept", "channels not searched"): "constant channels are not looked for: there is {what}, and {most:,} are the "
     "most",
+    ("removed", "transposes around"): "{site} removed: the {inside} operators between them compute with channels last",
     ("removed", "transpose before means"): "{site} removed: the means behind it average over the axes of its input",
     ("removed", "transpose before weights"): "{site} removed: the weights of {readers} are in the order of its input",
     ("kept", "transpose"): "{site} kept: what reads it is neither a chain of int8 means that undoes its order nor "

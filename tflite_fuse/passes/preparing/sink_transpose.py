@@ -81,14 +81,14 @@ class SinkTranspose:
 def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
     """Return the MEANs after which a TRANSPOSE no longer affects the order of bytes; empty without such a point."""
     graph = model.main
-    tensor, layout = (graph.operators[index].outputs or (-1,))[0], _layout(model, index)
+    tensor, layout = (graph.operators[index].outputs or (-1,))[0], layout_of(model, index)
     if layout is None:
         return ()
     type_ = graph.tensors[tensor].type
     means: list[_Mean] = []
     for reader in _readers(model, tensor):
         mean = graph.operators[reader]
-        listed = _constant(model, (mean.inputs or ())[1:2])
+        listed = constant_numbers(model, (mean.inputs or ())[1:2])
         output = (mean.outputs or (-1,))[0]
         if operator_name(model, mean) != "MEAN" or listed is None or graph.tensors[output].type != type_:
             return ()
@@ -111,11 +111,11 @@ def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
     return ()
 
 
-def _layout(model: Model, index: int) -> Axes | None:
+def layout_of(model: Model, index: int) -> Axes | None:
     """Return the permutation of a TRANSPOSE with equal quantization of input and output, or None."""
     operator = model.main.operators[index]
     source, tensor = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
-    layout = _constant(model, (operator.inputs or ())[1:2])
+    layout = constant_numbers(model, (operator.inputs or ())[1:2])
     if layout is None or sorted(layout) != list(range(len(source.dims))) or not _alike(source, tensor):
         return None
     return layout if tensor.dims == tuple(source.dims[axis] for axis in layout) else None
@@ -142,7 +142,8 @@ def _alike(source: Tensor, output: Tensor) -> bool:
     return (a.scale, a.zero_point) == (b.scale, b.zero_point) and bool(a.scale)
 
 
-def _constant(model: Model, operand: Sequence[int]) -> Axes | None:
+def constant_numbers(model: Model, operand: Sequence[int]) -> Axes | None:
+    """Return the int32 numbers of a constant operand; None if it is none or left out."""
     if not operand or operand[0] < 0:
         return None
     tensor = model.main.tensors[operand[0]]
@@ -155,7 +156,7 @@ def _constant(model: Model, operand: Sequence[int]) -> Axes | None:
 def _dense_behind(model: Model, index: int) -> Axes:
     """Return the FULLY_CONNECTEDs that read all values of a TRANSPOSE as one row; empty if it has other readers."""
     graph = model.main
-    if _layout(model, index) is None:
+    if layout_of(model, index) is None:
         return ()
     found: list[int] = []
     waiting = [(graph.operators[index].outputs or (-1,))[0]]
@@ -195,7 +196,7 @@ def _is_dense(model: Model, operator: Operator) -> bool:
 
 def _with_weights_moved(model: Model, index: int, dense: Axes) -> Model:
     """Return the model without the TRANSPOSE ``index``; its readers read its input, with reordered weights."""
-    transpose, layout = model.main.operators[index], _layout(model, index)
+    transpose, layout = model.main.operators[index], layout_of(model, index)
     source, moved = (transpose.inputs or (-1,))[0], (transpose.outputs or (-1,))[0]
     dims = model.main.tensors[source].dims
     order = np.arange(prod(dims)).reshape(dims).transpose(layout or ()).ravel()

@@ -1,7 +1,10 @@
-"""MEANs and FULLY_CONNECTEDs behind a TRANSPOSE, applied to the tensor that was transposed.
+"""MEANs, FULLY_CONNECTEDs and others behind a TRANSPOSE, applied to the tensor that was transposed.
 
     MEAN(TRANSPOSE(x, permutation), axes)  =  TRANSPOSE'(MEAN(x, permutation[axes]))
     FULLY_CONNECTED(TRANSPOSE(x), W)  =  FULLY_CONNECTED(x, W')    where the columns of W' are in the order of x
+
+    RELU(TRANSPOSE(x))                    =  TRANSPOSE(RELU(x))    and so for all operators that go value by value, pads
+                                                               and joins
 
 TRANSPOSE' is the rest of the permutation on the remaining axes. An int8 MEAN sums in int32 and rounds once, so the
 order of summation does not matter; on float32 the axes of a MEAN must keep their order. As soon as TRANSPOSE' only
@@ -16,12 +19,23 @@ from math import prod
 
 import numpy as np
 
+from tflite_fuse.check.original import functions, reals
 from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
+
+_BY_VALUE = frozenset({*functions.RULES, *reals.RULES, "DEQUANTIZE", "PRELU", "QUANTIZE"})
+_DTYPES: dict[int, str] = {TensorType.INT8: "i1", TensorType.FLOAT32: "<f4"}
+
+Order = tuple[int, ...]
+
+Known = dict[int, tuple[int, Order]]
+"""By moved tensor: the tensor with its values in another order, and for each axis the one it is there."""
 
 
 def add_untransposed(original: Original) -> None:
-    """Add to the original its MEANs and FULLY_CONNECTEDs without the TRANSPOSEs in front of them."""
+    """Add to the original its operators without the TRANSPOSEs in front of them."""
+    known: Known = {}
     for step in tuple(original.steps):
         if step.name == "TRANSPOSE" and len(step.outputs) == 1:
             source, order = step.operand(0), original.numbers(step.operand(1))
@@ -29,7 +43,79 @@ def add_untransposed(original: Original) -> None:
             moves = bool(order) and sorted(order) == list(range(len(dims)))
             moves = moves and original.tensors[step.outputs[0]].dims == tuple(dims[axis] for axis in order)
             if moves and _alike(original, source, step.outputs[0]):
-                _follow(original, step.outputs[0], source, order)
+                _follow_all(original, known, (step.outputs[0], source, order))
+
+
+def _follow_all(original: Original, known: Known, first: tuple[int, int, Order]) -> None:
+    """Continue from a moved tensor, and from those that operators make of it value by value."""
+    waiting = [first]
+    while waiting:
+        moved, plain, order = waiting.pop()
+        known[moved] = plain, order
+        _follow(original, moved, plain, order)
+        for step in original.readers(moved):
+            if len(step.outputs) != 1 or moved not in step.inputs or step.outputs[0] in known:
+                continue
+            if step.name == "TRANSPOSE":
+                again = original.numbers(step.operand(1))
+                restored = sorted(again) == list(range(len(order))) and [order[axis] for axis in again] == sorted(order)
+                if restored and _alike(original, moved, step.outputs[0]):
+                    original.unite(plain, step.outputs[0])
+            elif (result := _add_turned(original, step, known, order)) is not None:
+                waiting.append((step.outputs[0], result, order))
+
+
+def _add_turned(original: Original, step: Step, known: Known, order: Order) -> int | None:
+    """Add an operator on the tensors before the TRANSPOSEs; None if it depends on the order of axes.
+
+    Returns:
+        Its output, whose axes are in that order.
+    """
+    output, back = original.tensors[step.outputs[0]], np.argsort(order)
+    computed = [tensor for tensor in step.inputs if tensor >= 0 and not original.content(tensor)]
+    same = all(tensor in known and known[tensor][1] == order for tensor in computed)
+    whole = all(original.stands_for(tensor) is not None for tensor in (*computed, step.outputs[0]))
+    if len(output.dims) != len(order) or min(step.inputs) < 0 or not computed or not same or not whole:
+        return None
+    operands, options = [known[t][0] if t in computed else t for t in step.inputs], step.operator.builtin_options
+    if step.name in _BY_VALUE:
+        for place, tensor in enumerate(step.inputs):
+            turned = operands[place] if tensor in computed else _turned_constant(original, tensor, order)
+            if turned is None or (tensor in computed and original.tensors[tensor].dims != output.dims):
+                return None
+            operands[place] = turned
+    elif step.name in ("PAD", "PADV2"):
+        amounts = original.numbers(step.operand(1))
+        one = all(original.tensors[tensor].dims in ((), (1,)) for tensor in step.inputs[2:])
+        if computed != [step.inputs[0]] or len(amounts) != 2 * len(order) or not one:
+            return None
+        operands[1] = original.add_numbers(np.reshape(amounts, (-1, 2))[back])
+    elif step.name == "CONCATENATION":
+        axis = step.number("axis")
+        if len(computed) != len(step.inputs) or not -len(order) <= axis < len(order):
+            return None
+        options = make_options("ConcatenationOptions", **{**step.options, "axis": order[axis]})
+    else:
+        return None
+    dims = tuple(output.dims[axis] for axis in back)
+    result = original.add_tensor(replace(output, shape=dims, shape_signature=None))
+    operator = replace(step.operator, inputs=tuple(operands), outputs=(result,), builtin_options=options)
+    original.add_step(Step(step.label, step.name, operator, step.code))
+    return result
+
+
+def _turned_constant(original: Original, tensor: int, order: Order) -> int | None:
+    """Return a constant with its axes in the order before a TRANSPOSE; None if that is unknown."""
+    found, content = original.tensors[tensor], original.content(tensor)
+    if prod(found.dims) == 1:
+        return tensor
+    scales = 0 if found.quantization is None else len(found.quantization.scale or ())
+    sized = found.type in _DTYPES and len(content) == prod(found.dims) * np.dtype(_DTYPES[found.type]).itemsize
+    if not sized or scales > 1 or found.sparsity is not None or len(found.dims) > len(order):
+        return None
+    dims = (1,) * (len(order) - len(found.dims)) + found.dims
+    turned = np.frombuffer(content, _DTYPES[found.type]).reshape(dims).transpose(np.argsort(order))
+    return original.add_tensor(replace(found, shape=turned.shape), turned.tobytes())
 
 
 def _alike(original: Original, a: int, b: int) -> bool:

@@ -1,0 +1,210 @@
+"""Removal of TRANSPOSEs around operators that compute alike in any order of the axes.
+
+    TRANSPOSE'(RELU(TRANSPOSE(x)))  =  RELU(x)    if TRANSPOSE' restores the order of the axes
+
+Converters of channels-first models put a TRANSPOSE before and behind each convolution and leave the operators between
+two convolutions channels-first: activations, sums, pads, joins. The tensors of such a group are connected by these
+operators alone, and only TRANSPOSEs lead into the group and out of it. Its operators then run with channels last, and
+the TRANSPOSEs are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.model.edit import add_buffer, add_int32, add_tensor, prune, replace_main
+from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
+from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.notes import Note, note
+from tflite_fuse.ops.kinds.lookup import FUNCTIONS
+from tflite_fuse.ops.kinds.real import OF_ONE, OF_TWO
+from tflite_fuse.ops.lowering.lower import readers_of
+from tflite_fuse.ops.lowering.operands import is_constant
+from tflite_fuse.passes.base import PassResult
+from tflite_fuse.passes.preparing.sink_transpose import Axes, constant_numbers, layout_of
+
+_BY_VALUE = frozenset({*FUNCTIONS, *OF_ONE, *OF_TWO, "DEQUANTIZE", "PRELU", "QUANTIZE"})
+_PADS = ("PAD", "PADV2")
+_DTYPES: dict[int, str] = {TensorType.INT8: "i1", TensorType.FLOAT32: "<f4"}
+
+
+@dataclass(frozen=True)
+class ChannelsLast:
+    """Remove every group of TRANSPOSEs between which the order of the axes does not matter."""
+
+    name: ClassVar[str] = "channels-last"
+
+    def run(self, model: Model) -> PassResult:
+        """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
+        rewritten, notes = model, list[Note]()
+        while groups := _apart(_groups(rewritten)):
+            for group in groups:
+                labels = [operator_label(rewritten, index) for index in sorted(group.transposes)]
+                notes.append(note("removed", "transposes around", *labels, inside=len(group.inside)))
+            rewritten = _turned(rewritten, groups)
+        if rewritten is model:
+            return PassResult(model, False)
+        return PassResult(prune(remove_plan(rewritten) if has_plan(rewritten) else rewritten), True, tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Operators on transposed tensors.
+
+    Attributes:
+        order: permutation of the TRANSPOSEs into the group.
+        entries, exits: the TRANSPOSEs into it and out of it.
+        inside: its other operators.
+    """
+
+    order: Axes
+    entries: frozenset[int]
+    exits: frozenset[int]
+    inside: frozenset[int]
+
+    @property
+    def transposes(self) -> frozenset[int]:
+        return self.entries | self.exits
+
+
+def _apart(groups: Iterable[_Group]) -> list[_Group]:
+    """Return groups without a TRANSPOSE in common: one that leads out of a group may lead into another."""
+    chosen, used = list[_Group](), set[int]()
+    for group in groups:
+        if not used & group.transposes:
+            chosen.append(group)
+            used |= group.transposes
+    return chosen
+
+
+def _groups(model: Model) -> Iterator[_Group]:
+    transposes = [i for i, operator in enumerate(model.main.operators) if operator_name(model, operator) == "TRANSPOSE"]
+    layouts = {index: layout for index in transposes if (layout := layout_of(model, index)) is not None}
+    readers = readers_of(model)
+    writers = {tensor: i for i, operator in enumerate(model.main.operators) for tensor in operator.outputs or ()}
+    seen = set[int]()
+    for start, order in layouts.items():
+        if start in seen or order == tuple(sorted(order)):
+            continue
+        back = tuple(np.argsort(order).tolist())
+        waiting = [_output(model.main.operators[start])]
+        found: dict[str, set[int]] = {"entries": set(), "exits": set(), "inside": set()}
+        known, sound = set(waiting), True
+        while waiting and sound:
+            tensor = waiting.pop()
+            sound = tensor not in model.main.outputs and tensor in writers
+            for index in dict.fromkeys((writers.get(tensor, -1), *readers.get(tensor, ()))) if sound else ():
+                leads_in = index == writers[tensor]
+                if layouts.get(index) == (order if leads_in else back):
+                    found["entries" if leads_in else "exits"].add(index)
+                    sound &= leads_in or _output(model.main.operators[index]) not in model.main.outputs
+                    continue
+                computed = _computed(model, model.main.operators[index], len(order))
+                sound &= bool(computed)
+                found["inside"].add(index)
+                fresh = {*computed, _output(model.main.operators[index])} - known
+                waiting += fresh
+                known |= fresh
+        seen |= found["entries"]
+        if sound and found["inside"] and found["exits"] and not found["entries"] & found["exits"]:
+            yield _Group(order, **{name: frozenset(indices) for name, indices in found.items()})
+
+
+def _output(operator: Operator) -> int:
+    return (operator.outputs or (-1,))[0]
+
+
+def _computed(model: Model, operator: Operator, rank: int) -> tuple[int, ...]:
+    """Return the inputs of an operator that computes alike in any order of axes, without constants; else nothing."""
+    name, inputs, tensors = operator_name(model, operator), operator.inputs or (), model.main.tensors
+    if len(operator.outputs or ()) != 1 or not inputs or min(inputs) < 0:
+        return ()
+    computed = tuple(tensor for tensor in inputs if not is_constant(model, tensor))
+    constants = [tensor for tensor in inputs if tensor not in computed]
+    dims = tensors[_output(operator)].dims
+    if len(dims) != rank or not all(_is_whole(model, tensor) for tensor in (*computed, _output(operator))):
+        return ()
+    if name in _BY_VALUE:
+        fits = all(tensors[tensor].dims == dims for tensor in computed)
+        return computed if fits and all(_can_turn(model, tensor, rank) for tensor in constants) else ()
+    if name in _PADS:
+        amounts = constant_numbers(model, inputs[1:2])
+        plain = computed == inputs[:1] and amounts is not None and len(amounts) == 2 * rank
+        return computed if plain and all(tensors[tensor].dims in ((), (1,)) for tensor in inputs[2:]) else ()
+    axis = get_options(operator).get("axis", 0)
+    joins = name == "CONCATENATION" and not constants and isinstance(axis, int) and -rank <= axis < rank
+    return computed if joins and all(len(tensors[tensor].dims) == rank for tensor in computed) else ()
+
+
+def _is_whole(model: Model, tensor: int) -> bool:
+    """Return whether a computed tensor has one scale at most, so that its values mean the same in any order."""
+    found = model.main.tensors[tensor]
+    return not found.is_variable and (found.quantization is None or len(found.quantization.scale or ()) <= 1)
+
+
+def _can_turn(model: Model, tensor: int, rank: int) -> bool:
+    """Return whether a constant has a number alone, or values in an order that can be changed."""
+    found = model.main.tensors[tensor]
+    scales = 0 if found.quantization is None else len(found.quantization.scale or ())
+    stored = len(model.buffers[found.buffer].data or b"")
+    sized = found.type in _DTYPES and stored == prod(found.dims) * np.dtype(_DTYPES[found.type]).itemsize
+    return sized and scales <= 1 and found.sparsity is None and len(found.dims) <= rank and not found.is_variable
+
+
+def _turned(model: Model, groups: Sequence[_Group]) -> Model:
+    """Return the model with the groups' operators on tensors in the order before the TRANSPOSEs, without these."""
+    operators, orders = list(model.main.operators), {index: group.order for group in groups for index in group.inside}
+    gone = frozenset[int]().union(*(group.transposes for group in groups))
+    instead = {_output(operators[index]): (operators[index].inputs or ())[0] for index in gone}
+    for index, operator in enumerate(operators):
+        if index in orders:
+            model, operator = _turned_operator(model, operator, orders[index])
+        inputs = list(operator.inputs or ())
+        for place in range(len(inputs)):
+            while inputs[place] in instead:  # a group may follow another
+                inputs[place] = instead[inputs[place]]
+        operators[index] = replace(operator, inputs=tuple(inputs))
+    tensors = list(model.main.tensors)
+    for index, order in orders.items():
+        output = _output(operators[index])
+        dims = tuple(tensors[output].dims[axis] for axis in np.argsort(order))
+        tensors[output] = replace(tensors[output], shape=dims, shape_signature=None)
+    kept = tuple(each for index, each in enumerate(operators) if index not in gone)
+    return replace_main(model, replace(model.main, tensors=tuple(tensors), operators=kept))
+
+
+def _turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Model, Operator]:
+    """Return an operator with its constants and its axis in the order before a TRANSPOSE."""
+    back, inputs, name = tuple(np.argsort(order).tolist()), list(operator.inputs or ()), operator_name(model, operator)
+    if name == "CONCATENATION":
+        axis = get_options(operator).get("axis", 0)
+        assert isinstance(axis, int)
+        options = {**get_options(operator), "axis": order[axis]}
+        return model, replace(operator, builtin_options=make_options("ConcatenationOptions", **options))
+    if name in _PADS:
+        amounts = np.reshape(constant_numbers(model, inputs[1:2]) or (), (-1, 2))[list(back)]
+        model, inputs[1] = add_int32(model, "paddings", amounts.ravel().tolist())
+        model = _with_shape(model, inputs[1], amounts.shape)
+        return model, replace(operator, inputs=tuple(inputs))
+    for place, tensor in enumerate(inputs):
+        found = model.main.tensors[tensor]
+        if is_constant(model, tensor) and prod(found.dims) > 1:
+            dims = (1,) * (len(order) - len(found.dims)) + found.dims
+            values = np.frombuffer(model.buffers[found.buffer].data or b"", _DTYPES[found.type]).reshape(dims)
+            turned = np.ascontiguousarray(values.transpose(back))
+            model, buffer = add_buffer(model, turned.tobytes())
+            model, inputs[place] = add_tensor(model, replace(found, shape=turned.shape, buffer=buffer))
+    return model, replace(operator, inputs=tuple(inputs))
+
+
+def _with_shape(model: Model, tensor: int, shape: tuple[int, ...]) -> Model:
+    tensors = list(model.main.tensors)
+    tensors[tensor] = replace(tensors[tensor], shape=shape)
+    return replace_main(model, replace(model.main, tensors=tuple(tensors)))
