@@ -76,9 +76,7 @@ def limits_file(schema: Schema) -> str:
 def enums_file(schema: Schema) -> str:
     """``block/enums.py``: the enums, as IntEnum."""
     parts = [_python_enum(schema.enums[name]) for name in _ENUMS]
-    return _python_file(
-        schema, "The numbers the options of a fused block have for words", "from enum import IntEnum\n", parts
-    )
+    return _python_file(schema, "Numeric codes in the options of a fused block", "from enum import IntEnum\n", parts)
 
 
 def _python_enum(group: Group) -> str:

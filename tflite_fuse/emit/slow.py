@@ -1,6 +1,6 @@
 """Blocks whose inputs and outputs lie in a slow memory: each pixel is read once, from the first to the last.
 
-Kernels look at a pixel as often as windows and output channels ask for it. So what lies in the slow memory comes in by
+Kernels read a pixel once per window and output channel. So what lies in the slow memory comes in by
 a stage that copies it, run by run, into a ring in the fast one: a PAD that adds nothing. Outputs are written once.
 """
 

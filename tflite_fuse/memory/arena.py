@@ -5,7 +5,7 @@
 
 The head is the height that the runtime's planner reaches: it keeps offsets fixed in the file and places the remaining
 buffers (scratch of its kernels, tensors of other subgraphs) around them. Offsets are therefore compared by the
-resulting head, and no offsets are returned if they do not reduce it. ``Overlap`` carries the permissions of fused
+resulting head, and returned only if it is smaller than without a plan. ``Overlap`` carries the permissions of fused
 blocks to share memory.
 """
 

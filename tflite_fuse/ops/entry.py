@@ -308,7 +308,7 @@ class Kind:
         moves: whether it moves elements of any type, so that its output has its input's type.
         by_value: whether every output value depends only on the values at the same place and channel, everywhere in the
             same way.
-        cuts: whether its padding may be negative: windows then start inside the input and need not reach its end.
+        cuts: whether its padding may be negative: windows may skip rows and columns at the edges of the input.
         sum_bytes: function from its first input to the bytes per output channel of the sums that it keeps while it
             visits all pixels of that input; 0 if it writes pixel by pixel.
         sums_in_order: whether these sums depend on the order of the pixels, so that tiles must be whole rows.

@@ -33,7 +33,7 @@ class Candidate:
         program: the model's program with the point's blocks.
         blocks: the blocks.
         ordered: result of ordering its steps; None without.
-        arena: bytes that must be allocated, including the peak while loading.
+        arena: bytes that must be allocated, the peak while loading included; the head if the tail does not count.
         macs: multiply-accumulates that it executes.
         instructions: prediction from its blocks' exact schedules on the core (a search has only an estimate); operators
             outside blocks count as if the device library ran them.
@@ -93,7 +93,7 @@ class Site:
         target: core whose instructions or cycles the goal limits; None for multiply-accumulates.
         core: core whose instructions or cycles are predicted in any case.
         shapes: for each order, the shapes known from searches.
-        own: work of the file's model, if it is not the fused one, from which dead channels are removed.
+        own: work of the model in the file; None if no pass changed it before fusion.
         tuning: rules of thumb.
         fronts, placed: cached fronts and candidates, which goals share.
     """
@@ -119,7 +119,7 @@ class Site:
 
     @property
     def slack(self) -> int:
-        """Return n if one n-th of the least arena may be spent on speed when the goal has no limit.
+        """Return the divisor n: least arena / n bytes may be spent on speed when the goal has no limit.
 
         Models with streamed inputs have small arenas with short runs. Streams of windows were made to take less time,
         and half of their arena is state, which runs do not affect.

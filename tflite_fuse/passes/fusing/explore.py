@@ -37,7 +37,7 @@ def solve(start: Start, goal: Goal) -> Candidate:
 
 
 def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
-    """Add the candidates worth placing for a goal to a pool, with streamed inputs copied as well where that may win."""
+    """Add the candidates worth placing for a goal to a pool, with copies of streamed inputs if these may need less."""
     objective = objective_for(start.site, goal)
     found = [each for each in pool if each.site is start.site]
     known = len(found)

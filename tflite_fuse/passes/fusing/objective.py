@@ -1,4 +1,4 @@
-"""The objective of a goal: a total order of one model's realised candidates.
+"""The objective of a goal: the rule by which it selects among one model's realised candidates.
 
 Constraints come first, then what is minimised, then slack of RAM that is traded for speed. Candidates have exact needs,
 so the selected candidate is not dominated by another one in the pool.
@@ -17,14 +17,14 @@ from tflite_fuse.tuning import Tuning
 
 @dataclass(frozen=True)
 class Objective:
-    """A total order of the candidates of one model.
+    """Rule for selecting among the candidates of one model.
 
     Attributes:
         max_ram: largest arena in bytes; None for no limit.
         max_compute: largest work, in the unit of ``Candidate.compute``; None for no limit.
         limits_compute: whether the caller set that limit: then no candidate may exceed it for speed.
         own_macs: multiply-accumulates of the file's model.
-        slack: n if one n-th of the least arena may be spent on speed; None for no slack.
+        slack: divisor n: least arena / n bytes may be spent on speed; None for no slack.
         slack_bytes: bytes that may be spent on speed in any case.
         fair: whether the share of instructions saved must be in proportion to the RAM spent.
         tuning: rules of thumb.
@@ -110,7 +110,7 @@ def objective_of(
 
     Args:
         goal: the caller's goal.
-        slack: n if one n-th of an arena may be spent on speed when the goal has no limit.
+        slack: divisor n: arena / n bytes may be spent on speed when the goal has no limit.
         own_macs: multiply-accumulates of the file's model.
         own_compute: its work in the goal's unit.
         tolerance: share by which a limit on compute may be exceeded, because predictions are not more exact.

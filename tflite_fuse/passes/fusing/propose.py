@@ -31,7 +31,7 @@ class Start:
 
     Attributes:
         model: the model in the first of the searched orders.
-        site: site of the model.
+        site: the model with the results of earlier searches.
         options: options of the search.
         front: the front found.
         notes: notes about the orders, and reasons for inputs that stay in the arena.
@@ -185,7 +185,7 @@ def _height(block: InsertedBlock) -> int:
 def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candidate]:
     """Yield the first few points that fit; if none of the first fits, points found by bisection behind them.
 
-    Estimates can be low, and points with more instructions need less RAM.
+    A placement can need more than the sum of its working sets, and points with more instructions need less RAM.
     """
     tuning, fits = site.tuning, 0
     for point in points[: tuning.fast_tried]:
