@@ -213,9 +213,8 @@ class BlockMaker:
         """
         taken = {index for choice in choices for index in choice.operators}
         longer = [self._with_renames(choice, taken) for choice in choices]
-        made = [self._make(choice) for choice in longer]
-        if slow := self._between(slow, longer, made):
-            made = [self._make(choice, slow) for choice in longer]
+        slow = self._between(slow, longer)
+        made = [self._make(choice, slow) for choice in longer]
         states = kept_bytes(
             self.model, [(choice.operators, each) for choice, (each, _) in zip(longer, made, strict=True)]
         )
@@ -297,9 +296,7 @@ class BlockMaker:
                 waiting.append(lowered.output.index)
         return replace(choice, operators=(*choice.operators, *sorted(renames))) if renames else choice
 
-    def _between(
-        self, slow: frozenset[int], choices: Sequence[BlockChoice], made: Sequence[tuple[OutsideExtraction, BlockPlan]]
-    ) -> frozenset[int]:
+    def _between(self, slow: frozenset[int], choices: Sequence[BlockChoice]) -> frozenset[int]:
         """Of some tensors those that blocks alone read and write, and no block reads what it writes."""
         if not slow:
             return slow
@@ -307,17 +304,17 @@ class BlockMaker:
         kept, operands = set[int](), set[int]()
         for index, operator in enumerate(self.model.main.operators):
             kept.update(() if index in inside else (*(operator.inputs or ()), *(operator.outputs or ())))
-        for each, plan in made:
-            found, read = each.extraction, {tensor for stage in plan.block.stages for tensor in stage.inputs}
+        for choice in choices:
+            found = self._extracted(choice).extraction
+            read = {tensor for stage in found.block.stages for tensor in stage.inputs}
             operands.update(found.inputs, found.outputs)
-            kept.update(t for b, t in zip(plan.block.outputs, found.outputs, strict=True) if b in read)
+            kept.update(t for b, t in zip(found.block.outputs, found.outputs, strict=True) if b in read)
         return (slow & operands) - kept
 
     def _make(self, choice: BlockChoice, slow: frozenset[int] = frozenset()) -> tuple[OutsideExtraction, BlockPlan]:
         key = choice.operators, choice.config, slow
         if key not in self._made:
-            extraction = extract(self.model, choice.operators, self.lowerings)
-            found = move_outside(extraction, self.moved, self.mode, choice.config)
+            found = self._extracted(choice)
             apart = self._apart(found.extraction, slow)
             if apart:
                 block = with_copies(found.extraction.block, apart.keys() & set(found.extraction.block.inputs))
@@ -328,6 +325,10 @@ class BlockMaker:
             found = replace(found, extraction=replace(found.extraction, block=block))
             self._made[key] = found, BlockPlan(block, config, numbers, apart)
         return self._made[key]
+
+    def _extracted(self, choice: BlockChoice) -> OutsideExtraction:
+        extraction = extract(self.model, choice.operators, self.lowerings)
+        return move_outside(extraction, self.moved, self.mode, choice.config)
 
     @staticmethod
     def _apart(extraction: Extraction, slow: frozenset[int]) -> dict[int, int]:
