@@ -91,7 +91,7 @@ def test_a_model_the_runtime_cannot_load_is_rewritten_and_called_unverified(tmp_
     done = CliRunner().invoke(app, ["rewrite", str(source), str(out)])
     assert done.exit_code == 0 and out.exists()
     told = done.stdout.splitlines()[3]
-    assert told.startswith("UNVERIFIED: TensorFlow Lite Micro cannot load model A") and "STRANGE" in told
+    assert told.startswith("UNVERIFIED: TensorFlow Lite Micro cannot load the original") and "STRANGE" in told
     report = json.loads(CliRunner().invoke(app, ["rewrite", str(source), str(out), "--json"]).stdout)
     assert report["verified"] is None and "STRANGE" in report["unverified"] and report["blocks"]
     out.unlink()
@@ -135,7 +135,7 @@ def test_blocks_that_litert_s_kernels_differ_from_are_not_refused_for_it(monkeyp
     monkeypatch.setattr("tflite_fuse.runtime.comparing.witnesses.compare", differs)
     report = tflite_fuse.rewrite(dilated(), inputs=6).report
     assert report.second_witness is None and headline(report, "small.tflite", "")[0].endswith("NOT RUN")
-    assert any("LiteRT cannot stand in as a witness: its kernels round differently" in each for each in report.notes)
+    assert any("LiteRT cannot be the second witness: its kernels round differently" in each for each in report.notes)
 
 
 @needs_tflm
@@ -171,9 +171,9 @@ def test_a_rewrite_that_needs_more_is_not_written(monkeypatch: pytest.MonkeyPatc
     result = tflite_fuse.rewrite(data, verify=False)
     report = result.report
     assert result.model == data and report.before == report.after and not report.blocks
-    assert report.unchanged is not None and f"{report.before.arena_bytes:,} as it is" in report.unchanged
+    assert report.unchanged is not None and f"instead of {report.before.arena_bytes:,}" in report.unchanged
     assert "the file is as it was" in report.claim() and report.unverified is None
-    with pytest.raises(LimitError, match=r"would need an arena of .* as it is; the requested inputs"):
+    with pytest.raises(LimitError, match=r"would need an arena of .* instead of .*; the requested inputs"):
         tflite_fuse.rewrite(data, int8_io=True)
 
 

@@ -17,6 +17,7 @@ SAME = {
     "mlperf_tiny_vww96": "mlperf_tiny_vww96_int8",
     "mlperf_tiny_resnet8": "mlperf_tiny_resnet8_int8",
     "mlperf_tiny_dscnn_kws": "mlperf_tiny_dscnn_kws_int8",
+    "mlperf_tiny_autoencoder": "mlperf_tiny_autoencoder_int8",
     "tflm_person_detect": "tflm_person_detect_int8",
     "mcunet_in3": "mcunet_in3_int8",
     "mcunet_vww1": "mcunet_vww1_float_io_int8",

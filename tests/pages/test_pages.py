@@ -173,7 +173,7 @@ def test_one_operator_is_told_as_one() -> None:
     b = ModelBuilder(seed=0)
     data = serialize_model(b.build([b.log_softmax(b.input((1, 10)))]))
     found, html = page_of(data, data)
-    assert found["certificate"]["operators"] == 1 and "operator found as it was." in " ".join(html.split())
+    assert found["certificate"]["operators"] == 1 and "operator unchanged." in " ".join(html.split())
 
 
 def test_a_model_that_is_no_rewrite_is_called_so() -> None:
@@ -234,7 +234,7 @@ def long_model(count: int) -> bytes:
 def test_a_model_too_long_to_be_searched_has_a_page() -> None:
     data = long_model(1100)
     found, html = page_of(data, data)
-    assert found["front"] == [] and "Nothing could be searched" in html
+    assert found["front"] == [] and "No front was searched" in html
     drawn = html.split('aria-label="the arena before"')[1].split("</svg>")[0]
     assert len(found["arena"]["before"]["boxes"]) == MOST_BOXES
     assert drawn.count("z\n") + drawn.count(" z") > 1100  # the picture has all of them

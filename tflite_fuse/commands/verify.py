@@ -50,9 +50,9 @@ def verify(
         if comparison.score is not None:
             say(f"- {comparison.score}")
         if comparison.inside:
-            say(f"- {comparison.inside} tensors between blocks were compared as well")
+            say(f"- {comparison.inside} tensors between blocks were compared, too")
         if comparison.calls:
-            say(f"- two sequences of {comparison.calls} calls, one with a reset, were compared as well")
+            say(f"- two sequences of {comparison.calls} calls, one with a reset, were compared, too")
         if comparison.unconfined:
             say(f"- the runtime ran with rights it does not need: {comparison.unconfined}")
         if comparison.seed is not None:

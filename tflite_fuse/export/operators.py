@@ -77,6 +77,6 @@ def _registration(name: str) -> str:
         return f"ops.{_IRREGULAR[name]}()"
     kind = "custom operator" if name.startswith("CUSTOM:") else "operator"
     raise UsageError(
-        f"the {kind} {name.removeprefix('CUSTOM:')} is none that TensorFlow Lite Micro registers by a method, so no "
-        "resolver can be written for this model; convert it without that operator"
+        f"TensorFlow Lite Micro has no method that registers the {kind} {name.removeprefix('CUSTOM:')}: convert the model "
+        "without it"
     )

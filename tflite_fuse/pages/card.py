@@ -30,9 +30,9 @@ $rows
 - $instructions
 - $proof
 - A fused model needs the operator `TFLITE_FUSE` of [tflite-fuse](https://github.com/tflite-fuse/tflite-fuse) on the
-  device; on a PC `tflite_fuse.litert.interpreter("$after")` runs it, where its input is in the arena.
+  device; on a PC `tflite_fuse.litert.interpreter("$after")` runs it, unless its input is streamed or external.
 
-### Again
+### Reproduce
 
 ```sh
 tflite-fuse rewrite $before $after --metrics metrics.json

@@ -26,7 +26,7 @@ ROWS = (
     ("head_bytes", "head: activations and scratch"),
     ("tail_bytes", "tail: the runtime's own data"),
     ("loading_bytes", "needed while the model loads"),
-    ("state_bytes", "of it state between inferences"),
+    ("state_bytes", "state between inferences"),
     ("peak_bytes", "largest working set"),
     ("file_bytes", "model in flash"),
     ("macs", "multiply-accumulates"),

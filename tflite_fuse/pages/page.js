@@ -76,7 +76,7 @@ function choose(number) {
     `${count(point.ram_bytes)} bytes, ${count(point.instructions)} instructions, ` +
     `${point.compute_factor.toFixed(2)} times those of the original; ` +
     (point.fused.length ? `blocks: ${point.fused.join(", ")}` : "no blocks") +
-    (point.marks.length ? `; the answer to ${point.marks.join(", ")}` : "");
+    (point.marks.length ? `; goal: ${point.marks.join(", ")}` : "");
   const svg = figure.querySelector("svg"), steps = point.arena.steps.length;
   const { left, top, right, bottom, most, least } = axes(svg);
   svg.dataset.axes = [left, top, right, bottom, -1.5, most, Math.max(steps - 0.5, 0.5), least].join(" ");

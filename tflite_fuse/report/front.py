@@ -103,7 +103,7 @@ class FrontReport:
             for row in self.rows
         ]
         sentence = f"{self.model}: the least RAM is {self.claim}"
-        return html_table(sentence, ("the answer to", "RAM (bytes)", self.unit, "F"), rows)
+        return html_table(sentence, ("goal", "RAM (bytes)", self.unit, "F"), rows)
 
     def to_csv(self) -> str:
         """Return CSV with one line per point: ram_bytes, work by its unit, compute_factor, number of blocks, marks."""
@@ -127,7 +127,7 @@ class FrontReport:
         for heading in ("RAM (bytes)", "MACs" if self.target is None else f"{self.unit}, {self.target}", "F"):
             table.add_column(heading, justify="right")
         table.add_column("fused blocks (operators each)")
-        table.add_column("the answer to")
+        table.add_column("goal")
         for row in self.rows:
             blocks = ", ".join(str(count) for _, _, count, _ in row.blocks)
             marks = ", ".join(row.marks)

@@ -55,7 +55,7 @@ def inspection_headline(
         "nothing was rewritten, nothing was run",
     )
     if tried is None:
-        saved = " bytes; what a rewrite brings was left out"
+        saved = " bytes; no rewrite was tried"
     elif tried[0] is None:
         saved, step = " bytes; a rewrite is not possible", _export(found.model, found.runtime)
     elif tried[1] is None:
@@ -86,7 +86,7 @@ def _quantize(records: Sequence[Note]) -> str:
 def int8_lines(records: Sequence[Note]) -> Iterator[str]:
     """Yield the code that quantizes a Keras model if a note offers it."""
     if _quantize(records):
-        yield "- to quantize the model it was converted from, with typical inputs as its representative data set:"
+        yield "- to quantize the source model to int8, with typical inputs as its representative data set:"
         yield from (f"    {line}".rstrip() for line in CODE.splitlines())
 
 

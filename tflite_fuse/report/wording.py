@@ -103,7 +103,7 @@ def _order(note: Note) -> str:
     details = note.details
     proof = "proven to be the least of any order"
     if not details["proven"]:
-        proof = f"no order needs less than {details['bound_bytes']:,} B, but the search for a better one was ended"
+        proof = f"the lower bound is {details['bound_bytes']:,} B, and the search ended without a proof"
     if note.fate == "kept":
         return f"order of operators kept: its peak is {details['peak_bytes']:,} B, {proof}"
     return f"operators reordered: peak {details['peak_before_bytes']:,} B -> {details['peak_bytes']:,} B, {proof}"
@@ -131,7 +131,7 @@ def _straightened(note: Note) -> str:
 
 def _compared(note: Note) -> str:
     inside = note.details["inside"]
-    more = f", comparing {inside} tensors between and in blocks as well" if inside else ""
+    more = f"; {inside} tensors between and in blocks were compared, too" if inside else ""
     return f"run on inputs of seed {note.details['seed']}{more}"
 
 
@@ -153,15 +153,15 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     (
         "offered",
         "full int8",
-    ): "most of the model computes in {kind}, which takes more RAM than int8: it can be quantized "
-    "from the model it was converted from",
+    ): "most of the model computes in {kind}, which needs more RAM than int8; quantize the model "
+    "that it was converted from to int8",
     ("kept", "input in the arena"): "input {tensor} cannot be {mode}: {why}",
-    ("changed", "input copied"): "input {tensor} is copied into the arena, {copied_bytes:,} B: that takes less than "
-    "its rows in a block, or its readers go into none together",
+    ("changed", "input copied"): "input {tensor} is copied into the arena, {copied_bytes:,} B: its rows in a block "
+    "would need more, or no block can hold all its readers",
     # Order and plan.
     ("kept", "order of operators"): _order,
     ("changed", "order of operators"): _order,
-    ("kept", "order of operators by arena"): "order of operators kept: it needs {arena_bytes:,} B, that of least peak "
+    ("kept", "order of operators by arena"): "order of operators kept: it needs {arena_bytes:,} B, the order of least peak "
     "{other_bytes:,} B",
     ("removed", "plan of another order"): "the offline memory plan in the file belonged to the old order and was "
     "dropped",
@@ -180,27 +180,25 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("changed", "border"): "{side} {tensor} is int8 now, q standing for {scale:.9g} * (q - {zero_point}): {site} "
     "removed",
     ("kept", "border"): "{side} {tensor} stays {type}: {why}",
-    ("kept", "all borders"): "int8 inputs and outputs were requested: the model has no others that are float32 or "
+    ("kept", "all borders"): "int8 inputs and outputs were requested, but no other input or output is float32 or "
     "uint8",
-    ("removed", "channels"): "{count:,} of {channels:,} channels are the same for all inputs, or are never read, and "
-    "were left out",
-    ("kept", "channels"): "{count:,} channels seem to be constant and stay: it could not be proven",
-    ("kept", "channels not searched"): "constant channels are not looked for: there is {what}, and {most:,} are the "
-    "most",
+    ("removed", "channels"): "{count:,} of {channels:,} channels are constant or never read and were removed",
+    ("kept", "channels"): "{count:,} channels seem constant but could not be proven so: they stay",
+    ("kept", "channels not searched"): "constant channels were not searched: there is {what}, and the limit is {most:,}",
     ("removed", "transposes around"): "{site} removed: the {inside} operators between them compute with channels last",
     ("removed", "transpose before means"): "{site} removed: the means behind it average over the axes of its input",
     ("removed", "transpose before weights"): "{site} removed: the weights of {readers} are in the order of its input",
-    ("kept", "transpose"): "{site} kept: what reads it is neither a chain of int8 means that undoes its order nor "
-    "FULLY_CONNECTED of all its values",
+    ("kept", "transpose"): "{site} kept: its readers are neither a chain of int8 means that undoes its order nor "
+    "a FULLY_CONNECTED of all its values",
     (
         "changed",
         "own padding",
-    ): "{site} replaced by padding of its own in each of the {readers} convolutions that read it",
+    ): "{site} replaced by padding in each of the {readers} convolutions that read it",
     ("changed", "straightened"): _straightened,
     ("changed", "quantized first"): "{site} moved before {before}, which now copies int8 instead of float32",
-    ("changed", "dilated convolution"): "{site} are the dilated convolution they stand for: TensorFlow Lite Micro "
-    "would {fault}; the result is compared with a model that has this convolution",
-    ("changed", "constants"): lambda note: f"{_listed(note.operators)} replaced by constants: their results are known",
+    ("changed", "dilated convolution"): "{site} replaced by the dilated convolution that they spell out, because "
+    "TensorFlow Lite Micro would {fault}; the result is compared with a model that has this convolution",
+    ("changed", "constants"): lambda note: f"{_listed(note.operators)} replaced by constants: no input changes their results",
     # Streams.
     ("changed", "state"): lambda note: (
         f"{_listed(note.operators)}: earlier steps are kept in rings of fused blocks and no longer copied"
@@ -211,17 +209,17 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ),
     ("changed", "stream"): "a stream that takes {hop} of {window} steps a call and keeps {rings} rings: {macs:,} of "
     "{macs_of_window:,} MACs a call, {factor:.3f}",
-    ("expected", "full window"): "from call {calls} on the window is full; before, and after a reset, it is as if the "
-    "input's zero point had been fed",
+    ("expected", "full window"): "from call {calls} on the window is full; earlier, and after a reset, missing "
+    "steps count as the input's zero point",
     ("kept", "whole window"): "{site} and its readers need the whole window: {why}",
     # Rewriting.
     ("kept", "file"): "left as it is: {why}",
-    ("kept", "file, larger otherwise"): "rewritten, it would need an arena of {arena_bytes:,} bytes, and "
-    "{before_bytes:,} as it is",
+    ("kept", "file, larger otherwise"): "rewritten, it would need an arena of {arena_bytes:,} bytes instead of "
+    "{before_bytes:,}",
     (
         "expected",
         "loading",
-    ): "the model keeps {used_bytes:,} bytes of its arena; it needs {loading_bytes:,} for a moment while it loads",
+    ): "the model uses {used_bytes:,} bytes of its arena after loading, and {loading_bytes:,} while it loads",
     ("limited", "time"): "the time limit of {seconds:g} s ended a search: with more time the arena may be smaller",
     (
         "limited",
@@ -242,24 +240,24 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     (
         "warned",
         "unsound plan",
-    ): "the offline memory plan in the file is unsound, outputs of the model depend on chance: {why}",
+    ): "the offline memory plan in the file is unsound, so outputs of the model may be wrong: {why}",
     ("limited", "first subgraph"): "the table shows the first of {count} subgraphs",
     # Runs.
     ("run", "inputs"): _compared,
-    ("run", "fewer channels"): "of the tensors in blocks {count} lack channels of the original's and were not compared "
-    "alone",
+    ("run", "fewer channels"): "{count} tensors in blocks lack channels of the original and were not compared by "
+    "themselves",
     (
         "run",
         "blocks by reference",
     ): "{run} of {blocks} blocks were run by themselves in the C library on this machine and "
     "gave the bytes of this package's numpy reference; that is not TensorFlow Lite Micro",
-    ("run", "calls"): "run over two sequences of {calls} calls, one with a reset, as well",
+    ("run", "calls"): "run over two sequences of {calls} calls, one with a reset, too",
     ("run", "stream"): "run over two sequences of {calls} calls, seed {seed}, beside the model over the window",
     ("run", "stands for"): "{runtime} gave the same bytes for that model and the rewritten one on {inputs} inputs",
     ("warned", "rights"): "the runtime ran with rights it does not need: {rights}",
-    ("warned", "blocks not run"): "no block was run beside this package's numpy reference: {why}",
+    ("warned", "blocks not run"): "no block was compared with this package's numpy reference: {why}",
     ("warned", "inputs say little"): "{why}",
     ("warned", "runtime refuses"): "{why}",
-    ("warned", "no second witness"): "LiteRT cannot stand in as a witness: {why}",
+    ("warned", "no second witness"): "LiteRT cannot be the second witness: {why}",
 }
 """(fate, reason) → a template over ``details``, ``site`` (``A`` or ``A to B``) and ``operators``, or a function."""

@@ -26,7 +26,7 @@ from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.runtime.streams import make_feed
 
-NAMES = "model A", "model B"
+NAMES = "the original", "the rewritten model"
 
 
 def hear(
