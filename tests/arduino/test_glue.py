@@ -191,11 +191,11 @@ DAMAGE: dict[str, tuple[Callable[[Scenario], Scenario], str]] = {
     "absent scratch": (lambda s: replace(s, outputs=(*s.outputs[:-1], -1)), "the last output must be an int8 tensor"),
     "one input more": (
         lambda s: replace(s, inputs=(s.inputs[0], *s.inputs)),
-        "the options speak of 1 input tensors but the operator has 2",
+        "the options list 1 input tensors, but the operator has 2",
     ),
     "one output more": (
         lambda s: replace(s, outputs=(s.outputs[0], *s.outputs)),
-        r"the options speak of (\d+) output tensors but the operator has (\d+)",
+        r"the options list (\d+) output tensors, but the operator has (\d+)",
     ),
 }
 

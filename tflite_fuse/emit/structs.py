@@ -16,7 +16,7 @@ OLDEST_VERSION = 1
 CHECKED_VERSION = 3
 """First version with a checksum."""
 NONE = -1
-"""Value of an offset or index that is left out."""
+"""Value of an absent offset or index."""
 ALIGNMENT = 16
 """Every section of the constants starts at a multiple of this many bytes."""
 FIELDS = ("version", "header", "tensors", "stages", "stage_inputs", "persistent_bytes", "checksum")
@@ -85,7 +85,7 @@ class StageDesc(NamedTuple):
 
 
 class ChannelEntry(NamedTuple):
-    """An entry in the table of CONV, DEPTHWISE, FULLY_CONNECTED, GLOBAL_AVERAGE: from a sum to an output."""
+    """An entry in the table of CONV, DEPTHWISE, FULLY_CONNECTED and GLOBAL_AVERAGE: requantizes a sum to an output."""
 
     bias: int = 0
     multiplier: int = 0

@@ -77,6 +77,6 @@ def _registration(name: str) -> str:
         return f"ops.{_IRREGULAR[name]}()"
     kind = "custom operator" if name.startswith("CUSTOM:") else "operator"
     raise UsageError(
-        f"TensorFlow Lite Micro has no method that registers the {kind} {name.removeprefix('CUSTOM:')}: convert the model "
-        "without it"
+        f"TensorFlow Lite Micro has no method that registers the {kind} {name.removeprefix('CUSTOM:')}: "
+        "convert the model without it"
     )

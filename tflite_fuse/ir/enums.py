@@ -30,9 +30,9 @@ class StageKind(IntEnum):
     pixel that is combined with each pixel of the other.
     """
     SQUARED_DIFFERENCE = 13
-    """Of two tensors, element by element."""
+    """Squared difference of two tensors, element by element."""
     CHANNELS = 14
-    """Channels of its input in any order, or filled with a constant."""
+    """Copies channels of its input in any order, or fills them with a constant."""
     SCALE = 15
     """Each channel times its factor; values below zero have another factor."""
     OFFSET = 16
@@ -62,11 +62,11 @@ class StageKind(IntEnum):
     LSTM = 28
     """Long short-term memory over pixels as time steps. Its second input is its memory, see PERSISTENT."""
     CONV_SUMS = 29
-    """Sums of products of a convolution, without bias and zero point: each an int32, little-endian, in four channels.
+    """Sums of products of a convolution, without bias and zero point: int32, little-endian, in four channels each.
     Only devices of a split run CONV_SUMS and ADD_SUMS.
     """
     ADD_SUMS = 30
-    """Adds two tensors of CONV_SUMS; with a table as that of CONV, requantizes each sum to one int8 channel."""
+    """Adds two tensors of CONV_SUMS; with a table like that of CONV, requantizes each sum to one int8 channel."""
     GLOBAL_MAX = 31
     """Largest value of each channel over all pixels; the output has one pixel."""
     CHANNEL_MAX = 32
@@ -114,29 +114,28 @@ class Storage(IntEnum):
     EXTERNAL = 3
     """A whole tensor outside the arena (pointer given at run time), read only."""
     PERSISTENT = 4
-    """Output of a STATE stage: a ring of pixels in memory that outlives the run. At `offset` lies a uint32 that gives
-    the slot of pixel (0, 0) in the ring: 0 in a ring that was never used, 0xffffffff in one that was reset,
-    0xfffffffe in one that was filled, from slot 0 on, and no step has ended well, else one more than the slot.
-    Behind it lie `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest ones of the
-    run before, which it does not read, and changes the number when all else is done: a run that fails leaves the
-    state as it was. A block with a state runs in one tile.
-    A PERSISTENT tensor that no stage writes is the memory of an LSTM stage: a pixel of two halves, each of three
-    channels for one of the output's and of even size, behind a uint32 that every run changes that ends well. In
-    each half first the cell states, int16, then the last outputs, int8, less their zero point modulo 256; so zeros
-    are what a reset leaves. A run copies the second half, what the last one left, to the first, changes that step
-    by step, and copies it back when all else is done.
+    """Output of a STATE stage: a ring of pixels in memory that is kept between runs. A uint32 at `offset` gives the
+    slot of pixel (0, 0) in the ring: 0 in an unused ring, 0xffffffff after a reset, 0xfffffffe in a ring that was
+    filled from slot 0 on before any step succeeded, otherwise the slot plus 1. `capacity` pixels follow, all of the
+    tensor. A run overwrites the oldest pixels of the previous run, which it does not read, and changes the number
+    last: a run that fails leaves the state unchanged. A block with a state runs in one tile.
+    A PERSISTENT tensor that no stage writes is the memory of an LSTM stage: a uint32 that each successful run
+    changes, then a pixel of two halves of even size, each with three channels per output channel. A half holds the
+    cell states, int16, then the last outputs, int8, minus their zero point modulo 256, so that a reset stores
+    zeros. A run copies the second half, the result of the previous run, to the first, updates the first step by
+    step, and copies it back last.
     """
 
 
 class ElementType(IntEnum):
-    """Type of a tensor's elements. Stages compute in INT8 or FLOAT32; where they meet the application it may be UINT8.
+    """Type of a tensor's elements. Stages compute in INT8 or FLOAT32; inputs and outputs of a model may be UINT8.
 
-    UINT8 stands for the int8 value of 128 less, and so does its zero point: 0x80 is exclusive-ored to every byte, of an
-    INPUT where it lies before the block runs, of a SOURCE as its pixels arrive, of an OUTPUT when the block has run. An
-    EXTERNAL tensor is never written: its bytes are read as int8, by LOOKUPs whose tables are turned by 128.
-    FLOAT32 is what QUANTIZE and FLOAT stages read, and DEQUANTIZE and FLOAT stages write; PAD and CONCATENATION write
-    the type they read. Elements take four bytes; a FLOAT stage needs them at multiples of 4, the others at any address.
-    INT16 and INT32 are refused: no stage uses them yet.
+    UINT8 represents the int8 value that is 128 smaller, and so does its zero point: the library exclusive-ors each
+    byte with 0x80, of an INPUT in place before the block runs, of a SOURCE when its pixels arrive, of an OUTPUT after
+    the block has run. An EXTERNAL tensor is never written: LOOKUPs with tables rotated by 128 read its bytes as int8.
+    QUANTIZE and FLOAT stages read FLOAT32, DEQUANTIZE and FLOAT stages write it; PAD and CONCATENATION write the type
+    that they read. Elements take four bytes; a FLOAT stage needs them at multiples of 4, other stages at any address.
+    Readers reject INT16 and INT32: no stage uses them yet.
     """
 
     INT8 = 0
@@ -154,17 +153,17 @@ class WeightLayout(IntEnum):
     multiple of 4, as [output channels / 2][values / 4][2 channels][4 values]; weights and table entry of zeros if
     the number of output channels is odd. The window has at most 32 taps; if the number of input channels is no
     multiple of 4, it has at most 160 values, zeros counted, and a row of several taps at most 64.
-    Of all other DEPTHWISE: [channel][pairs of rows][words], a word being columns 0 and 1 (2 and 3, ...) of the
-    upper row and then of the lower row; then, if there is an odd row, its columns; both filled with zeros to whole
+    Packed weights of all other DEPTHWISE: [channel][pairs of rows][words]; a word holds columns 0 and 1 (2 and 3, ...)
+    of the upper row, then of the lower row. The columns of an odd last row follow. Both are padded with zeros to whole
     words. The kernel is 3 x 3, 5 x 5 or 7 x 7, stride_width 1 or 2, dilation_width 1, depth_multiplier 1;
     pad_offset is given.
     """
 
     PLAIN = 0
-    """As documented in StageDesc. All other kinds have it, too."""
+    """As documented in StageDesc; the layout of all other kinds."""
     PACKED_DOWN = 1
     """Packed weights; the third number of every table entry is -1 - shift, 0...22, and the sum with its bias lies
-    within +-2^30; kernels scale in one go.
+    within +-2^30; kernels scale in one step.
     """
     PACKED = 2
     """Packed weights; table as documented in StageDesc."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 MAX_STAGES = 255
 MAX_TENSORS = 255
 MAX_OPERAND = 255
-"""Largest number of an operand, and most inputs of a stage."""
+"""Largest number of an operand, and largest number of inputs of a stage."""
 MAX_CHUNK = 255
 MAX_EXTENT = 65535
 """Most rows and columns of a tensor or tile."""
@@ -19,7 +19,7 @@ MAX_POSITION = 1073741824
 MAX_TAPS = 1048576
 """Most pixels one window may span: kernel rows times columns."""
 MAX_AVERAGED = 8388608
-"""Most pixels of a global average: the sum of as many int8 fits int32."""
+"""Most pixels of a global average: the sum of that many int8 fits int32."""
 MAX_BYTES = 2147483647
 """Largest tensor, constants and scratch."""
 MAX_ADD_SHIFT = 20

@@ -161,8 +161,10 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     # Order and plan.
     ("kept", "order of operators"): _order,
     ("changed", "order of operators"): _order,
-    ("kept", "order of operators by arena"): "order of operators kept: it needs {arena_bytes:,} B, the order of least peak "
-    "{other_bytes:,} B",
+    (
+        "kept",
+        "order of operators by arena",
+    ): "order of operators kept: it needs {arena_bytes:,} B, the order of least peak {other_bytes:,} B",
     ("removed", "plan of another order"): "the offline memory plan in the file belonged to the old order and was "
     "dropped",
     ("planned", "smaller head"): _planned,
@@ -180,11 +182,11 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("changed", "border"): "{side} {tensor} is int8 now, q standing for {scale:.9g} * (q - {zero_point}): {site} "
     "removed",
     ("kept", "border"): "{side} {tensor} stays {type}: {why}",
-    ("kept", "all borders"): "int8 inputs and outputs were requested, but no other input or output is float32 or "
-    "uint8",
+    ("kept", "all borders"): "int8 inputs and outputs were requested, but no other input or output is float32 or uint8",
     ("removed", "channels"): "{count:,} of {channels:,} channels are constant or never read and were removed",
     ("kept", "channels"): "{count:,} channels seem constant but could not be proven so: they stay",
-    ("kept", "channels not searched"): "constant channels were not searched: there is {what}, and the limit is {most:,}",
+    ("kept", "channels not searched"): "constant channels were not searched: there is {what}, and the limit is "
+    "{most:,}",
     ("removed", "transposes around"): "{site} removed: the {inside} operators between them compute with channels last",
     ("removed", "transpose before means"): "{site} removed: the means behind it average over the axes of its input",
     ("removed", "transpose before weights"): "{site} removed: the weights of {readers} are in the order of its input",
@@ -198,7 +200,9 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("changed", "quantized first"): "{site} moved before {before}, which now copies int8 instead of float32",
     ("changed", "dilated convolution"): "{site} replaced by the dilated convolution that they spell out, because "
     "TensorFlow Lite Micro would {fault}; the result is compared with a model that has this convolution",
-    ("changed", "constants"): lambda note: f"{_listed(note.operators)} replaced by constants: no input changes their results",
+    ("changed", "constants"): lambda note: (
+        f"{_listed(note.operators)} replaced by constants: no input changes their results"
+    ),
     # Streams.
     ("changed", "state"): lambda note: (
         f"{_listed(note.operators)}: earlier steps are kept in rings of fused blocks and no longer copied"

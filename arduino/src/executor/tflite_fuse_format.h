@@ -16,7 +16,7 @@
 
 #define TFLITE_FUSE_IDENTIFIER "TFFB"
 
-/* Numbers of the format itself. Like Limits no file has such a table: the defaults are what it is for. */
+/* Constants of the format. No file holds this table or Limits: they define constants by their defaults. */
 enum {
   /* Version that the encoder writes. */
   TFLITE_FUSE_VERSION = 3,
@@ -24,7 +24,7 @@ enum {
   TFLITE_FUSE_OLDEST_VERSION = 1,
   /* First version with a checksum. */
   TFLITE_FUSE_CHECKED_VERSION = 3,
-  /* Value of an offset or index that is left out. */
+  /* Value of an absent offset or index. */
   TFLITE_FUSE_NONE = -1,
   /* Every section of the constants starts at a multiple of this many bytes. */
   TFLITE_FUSE_ALIGNMENT = 16
@@ -34,7 +34,7 @@ enum {
 enum {
   TFLITE_FUSE_MAX_STAGES = 255,
   TFLITE_FUSE_MAX_TENSORS = 255,
-  /* Largest number of an operand, and most inputs of a stage. */
+  /* Largest number of an operand, and largest number of inputs of a stage. */
   TFLITE_FUSE_MAX_OPERAND = 255,
   TFLITE_FUSE_MAX_CHUNK = 255,
   /* Most rows and columns of a tensor or tile. */
@@ -45,7 +45,7 @@ enum {
   TFLITE_FUSE_MAX_POSITION = 1073741824,
   /* Most pixels one window may span: kernel rows times columns. */
   TFLITE_FUSE_MAX_TAPS = 1048576,
-  /* Most pixels of a global average: the sum of as many int8 fits int32. */
+  /* Most pixels of a global average: the sum of that many int8 fits int32. */
   TFLITE_FUSE_MAX_AVERAGED = 8388608,
   /* Largest tensor, constants and scratch. */
   TFLITE_FUSE_MAX_BYTES = 2147483647,
@@ -102,9 +102,9 @@ enum tflite_fuse_kind {
   /* Product of two tensors, element by element. Here, in ADD and in SQUARED_DIFFERENCE one tensor may be a single
    * pixel that is combined with each pixel of the other. */
   TFLITE_FUSE_KIND_MULTIPLY = 12,
-  /* Of two tensors, element by element. */
+  /* Squared difference of two tensors, element by element. */
   TFLITE_FUSE_KIND_SQUARED_DIFFERENCE = 13,
-  /* Channels of its input in any order, or filled with a constant. */
+  /* Copies channels of its input in any order, or fills them with a constant. */
   TFLITE_FUSE_KIND_CHANNELS = 14,
   /* Each channel times its factor; values below zero have another factor. */
   TFLITE_FUSE_KIND_SCALE = 15,
@@ -134,10 +134,10 @@ enum tflite_fuse_kind {
   TFLITE_FUSE_KIND_SOFTMAX = 27,
   /* Long short-term memory over pixels as time steps. Its second input is its memory, see PERSISTENT. */
   TFLITE_FUSE_KIND_LSTM = 28,
-  /* Sums of products of a convolution, without bias and zero point: each an int32, little-endian, in four channels.
+  /* Sums of products of a convolution, without bias and zero point: int32, little-endian, in four channels each.
    * Only devices of a split run CONV_SUMS and ADD_SUMS. */
   TFLITE_FUSE_KIND_CONV_SUMS = 29,
-  /* Adds two tensors of CONV_SUMS; with a table as that of CONV, requantizes each sum to one int8 channel. */
+  /* Adds two tensors of CONV_SUMS; with a table like that of CONV, requantizes each sum to one int8 channel. */
   TFLITE_FUSE_KIND_ADD_SUMS = 30,
   /* Largest value of each channel over all pixels; the output has one pixel. */
   TFLITE_FUSE_KIND_GLOBAL_MAX = 31,
@@ -184,21 +184,20 @@ enum tflite_fuse_storage {
   TFLITE_FUSE_STORAGE_OUTPUT = 2,
   /* A whole tensor outside the arena (pointer given at run time), read only. */
   TFLITE_FUSE_STORAGE_EXTERNAL = 3,
-  /* Output of a STATE stage: a ring of pixels in memory that outlives the run. At `offset` lies a uint32 that gives
-   * the slot of pixel (0, 0) in the ring: 0 in a ring that was never used, 0xffffffff in one that was reset,
-   * 0xfffffffe in one that was filled, from slot 0 on, and no step has ended well, else one more than the slot.
-   * Behind it lie `capacity` pixels, all of the tensor's. A run writes the new pixels over the oldest ones of the
-   * run before, which it does not read, and changes the number when all else is done: a run that fails leaves the
-   * state as it was. A block with a state runs in one tile.
-   * A PERSISTENT tensor that no stage writes is the memory of an LSTM stage: a pixel of two halves, each of three
-   * channels for one of the output's and of even size, behind a uint32 that every run changes that ends well. In
-   * each half first the cell states, int16, then the last outputs, int8, less their zero point modulo 256; so zeros
-   * are what a reset leaves. A run copies the second half, what the last one left, to the first, changes that step
-   * by step, and copies it back when all else is done. */
+  /* Output of a STATE stage: a ring of pixels in memory that is kept between runs. A uint32 at `offset` gives the
+   * slot of pixel (0, 0) in the ring: 0 in an unused ring, 0xffffffff after a reset, 0xfffffffe in a ring that was
+   * filled from slot 0 on before any step succeeded, otherwise the slot plus 1. `capacity` pixels follow, all of the
+   * tensor. A run overwrites the oldest pixels of the previous run, which it does not read, and changes the number
+   * last: a run that fails leaves the state unchanged. A block with a state runs in one tile.
+   * A PERSISTENT tensor that no stage writes is the memory of an LSTM stage: a uint32 that each successful run
+   * changes, then a pixel of two halves of even size, each with three channels per output channel. A half holds the
+   * cell states, int16, then the last outputs, int8, minus their zero point modulo 256, so that a reset stores
+   * zeros. A run copies the second half, the result of the previous run, to the first, updates the first step by
+   * step, and copies it back last. */
   TFLITE_FUSE_STORAGE_PERSISTENT = 4
 };
 
-/* Type of a tensor's elements. Stages compute in INT8 or FLOAT32; where they meet the application it may be UINT8. */
+/* Type of a tensor's elements. Stages compute in INT8 or FLOAT32; inputs and outputs of a model may be UINT8. */
 enum tflite_fuse_element {
   TFLITE_FUSE_ELEMENT_INT8 = 0,
   TFLITE_FUSE_ELEMENT_UINT8 = 1,
@@ -209,10 +208,10 @@ enum tflite_fuse_element {
 
 /* How the weights and the table of a CONV, DEPTHWISE or FULLY_CONNECTED stage are laid out. */
 enum tflite_fuse_layout {
-  /* As documented in StageDesc. All other kinds have it, too. */
+  /* As documented in StageDesc; the layout of all other kinds. */
   TFLITE_FUSE_LAYOUT_PLAIN = 0,
   /* Packed weights; the third number of every table entry is -1 - shift, 0...22, and the sum with its bias lies
-   * within +-2^30; kernels scale in one go. */
+   * within +-2^30; kernels scale in one step. */
   TFLITE_FUSE_LAYOUT_PACKED_DOWN = 1,
   /* Packed weights; table as documented in StageDesc. */
   TFLITE_FUSE_LAYOUT_PACKED = 2,
@@ -301,7 +300,7 @@ static inline bool tflite_fuse_stage_is_known(const tflite_fuse_stage* value) {
   return (value->flags | value->first_channel | value->first_row | value->reserved_3 | value->phase) == 0;
 }
 
-/* An entry in the table of CONV, DEPTHWISE, FULLY_CONNECTED, GLOBAL_AVERAGE: from a sum to an output. */
+/* An entry in the table of CONV, DEPTHWISE, FULLY_CONNECTED and GLOBAL_AVERAGE: requantizes a sum to an output. */
 typedef struct tflite_fuse_channel {
   int32_t bias;
   int32_t multiplier;

@@ -237,11 +237,11 @@ TFLITE_FUSE_RARE const char* tflite_fuse_message(tflite_fuse_status status) {
     case TFLITE_FUSE_BAD_BUFFER:
       return "the options are truncated, misaligned or no fused block";
     case TFLITE_FUSE_DAMAGED:
-      return "the options or constants are damaged: their checksum is another";
+      return "the options or constants are damaged: their checksum differs";
     case TFLITE_FUSE_CONTRACTED:
       return "float32: compile the library with -ffp-contract=off";
     case TFLITE_FUSE_WRONG_ROWS:
-      return "the application's row kernels compute other bytes than the library's";
+      return "the application's row kernels compute bytes that differ from the library's";
     case TFLITE_FUSE_BAD_VERSION:
       return "the options are of another version: rewrite the model with the tflite-fuse of this library";
     case TFLITE_FUSE_BAD_HEADER:
@@ -257,9 +257,9 @@ TFLITE_FUSE_RARE const char* tflite_fuse_message(tflite_fuse_status status) {
     case TFLITE_FUSE_BAD_CONSTANTS:
       return "the constants are misaligned, too short for a stage, or out of range";
     case TFLITE_FUSE_TOO_MUCH_WORK:
-      return "the options ask for more work than TFLITE_FUSE_MAX_WORK";
+      return "the block needs more work than TFLITE_FUSE_MAX_WORK";
     case TFLITE_FUSE_BAD_MEMORY:
-      return "the arena, scratch or state memory is missing, too small or misaligned, or scratch overlaps another";
+      return "the arena, scratch or state memory is missing, too small, misaligned or overlapping";
     case TFLITE_FUSE_SOURCE_FAILED:
       return "the source of the input reported an error";
     default:

@@ -131,7 +131,7 @@ void* Init(TfLiteContext* context, const char*, size_t) {
 
 TfLiteStatus CheckCount(TfLiteContext* context, const char* kind, int32_t expected, int found) {
   if (expected != found) {
-    TFLITE_FUSE_LOG(context, "the options speak of %d %s tensors but the operator has %d", static_cast<int>(expected),
+    TFLITE_FUSE_LOG(context, "the options list %d %s tensors, but the operator has %d", static_cast<int>(expected),
                     kind, found);
     (void)context;
     return kTfLiteError;

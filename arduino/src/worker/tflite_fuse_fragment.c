@@ -208,17 +208,17 @@ static tflite_fuse_status check_step(const tflite_fuse_worker* worker, uint32_t 
 TFLITE_FUSE_RARE const char* tflite_fuse_worker_message(tflite_fuse_status status) {
   switch (status) {
     case TFLITE_FUSE_BAD_FRAGMENT:
-      return "the fragment is truncated, misaligned or none";
+      return "the fragment is truncated, misaligned or not a fragment";
     case TFLITE_FUSE_BAD_PLACE:
-      return "the fragment places something outside the buffer, or over what is needed";
+      return "the fragment places data outside the buffer or over live data";
     case TFLITE_FUSE_BAD_STEP:
       return "a step of the fragment is out of range";
     case TFLITE_FUSE_NO_OPERATOR:
       return "the fragment holds an operator that only a coordinator in Python runs";
     case TFLITE_FUSE_WRONG_CALL:
-      return "the worker was asked for something else than what comes next";
+      return "the request does not match the worker's next step";
     case TFLITE_FUSE_BAD_MESSAGE:
-      return "a message has another size than the plan says";
+      return "the size of a message differs from the plan";
     default:
       return tflite_fuse_message(status);
   }

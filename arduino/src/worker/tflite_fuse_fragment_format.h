@@ -14,28 +14,28 @@
 #define TFLITE_FUSE_ASSERT(condition, reason) extern int tflite_fuse_asserted
 #endif
 
-/* Numbers of fragments themselves. */
+/* Constants of the format of fragments. */
 enum {
   /* The letters TFFR. */
   TFLITE_FUSE_MAGIC = 1380337236,
   TFLITE_FUSE_FRAGMENT_VERSION = 1,
   /* Every section, and all options and constants, start at a multiple of this many bytes. */
   TFLITE_FUSE_FRAGMENT_ALIGNMENT = 16,
-  /* Workers a plan has at most. */
+  /* Largest number of workers of a plan. */
   TFLITE_FUSE_MAX_WORKERS = 1024
 };
 
-/* What a step does. */
+/* Kind of a step. */
 enum tflite_fuse_step_kind {
-  /* Sends bytes to a peer, in messages of 1,400 B and one with the rest. */
+  /* Sends bytes to a peer, in messages of 1,400 B and one with the remainder. */
   TFLITE_FUSE_STEP_SEND = 1,
-  /* Receives them. */
+  /* Receives bytes from a peer, in the same messages. */
   TFLITE_FUSE_STEP_RECEIVE = 2,
   /* Copies bytes inside the buffer. */
   TFLITE_FUSE_STEP_COPY = 3,
   /* Runs a fused block. */
   TFLITE_FUSE_STEP_BLOCK = 4,
-  /* Runs an operator that no fused block holds: only the coordinator in Python can. */
+  /* Runs an operator that no fused block holds: only a coordinator in Python can. */
   TFLITE_FUSE_STEP_OPERATOR = 5
 };
 
@@ -65,7 +65,7 @@ typedef struct tflite_fuse_fragment_header {
 
 TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_fragment_header) == 72, "read in place");
 
-/* Something to do. Fields that its kind does not name are 0. */
+/* One step. Fields without a meaning for its kind are 0. */
 typedef struct tflite_fuse_fragment_step {
   uint8_t kind;
   uint8_t reserved_0;
@@ -84,7 +84,7 @@ static inline bool tflite_fuse_fragment_step_is_known(const tflite_fuse_fragment
   return (value->reserved_0) == 0;
 }
 
-/* Bytes of a box of a tensor: row by row, in each column by column, `run` bytes that follow each other. */
+/* Bytes of a box of a tensor: row by row, and in each row column by column, `run` adjacent bytes. */
 typedef struct tflite_fuse_fragment_view {
   uint32_t offset;
   uint32_t rows;

@@ -160,7 +160,7 @@ DAMAGE: dict[str, tuple[Callable[[s.Model], s.Model], str]] = {
     "absent input": (lambda m: with_block(m, inputs=(-1, (block_of(m).inputs or ())[-1])), "input 0 must be"),
     "one input more": (
         lambda m: with_block(m, inputs=((block_of(m).inputs or ())[0], *(block_of(m).inputs or ()))),
-        "the options speak of 1 input tensors but the operator has 2",
+        "the options list 1 input tensors, but the operator has 2",
     ),
 }
 

@@ -66,10 +66,10 @@ def test_half_a_fragment_is_refused_on_both_sides(length: int) -> None:
 
 HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "another version": (lambda f: with_header(f, version=2), "another version"),
-    "a device that is not there": (lambda f: with_header(f, device=7), "truncated, misaligned or none"),
-    "too many workers": (lambda f: with_header(f, workers=5000), "truncated, misaligned or none"),
-    "steps outside": (lambda f: with_header(f, steps=len(f) - 4), "truncated, misaligned or none"),
-    "steps without end": (lambda f: with_header(f, step_count=2**32 - 1), "truncated, misaligned or none"),
+    "a device that is not there": (lambda f: with_header(f, device=7), "truncated, misaligned or not a fragment"),
+    "too many workers": (lambda f: with_header(f, workers=5000), "truncated, misaligned or not a fragment"),
+    "steps outside": (lambda f: with_header(f, steps=len(f) - 4), "truncated, misaligned or not a fragment"),
+    "steps without end": (lambda f: with_header(f, step_count=2**32 - 1), "truncated, misaligned or not a fragment"),
     "a smaller buffer": (lambda f: with_header(f, buffer_bytes=16), "outside the buffer"),
     "a view far away": (lambda f: with_view(f, 0, offset=2**32 - 1), "outside the buffer"),
     "a view of too many rows": (lambda f: with_view(f, 0, rows=2**31, row_stride=2**31), "outside the buffer"),
@@ -81,7 +81,7 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a kind that is none": (lambda f: with_step(f, StepKind.COPY, lambda s: s._replace(kind=9)), "a step"),
     "a copy over itself": (
         lambda f: with_view(f, copied(f) + 1, **decode(f).views[copied(f)]._asdict()),
-        "over what is needed",
+        "over live data",
     ),
     "a copy of other bytes": (lambda f: with_step(f, StepKind.COPY, lambda s: s._replace(bytes=s.bytes + 1)), "a step"),
     "views that are not there": (
@@ -106,7 +106,7 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     ),
     "scratch over an operand": (
         lambda f: with_step(f, StepKind.BLOCK, lambda s: s._replace(scratch=decode(f).operands[s.first] // 8 * 8)),
-        "over what is needed",
+        "over live data",
     ),
     "scratch askew": (
         lambda f: with_step(f, StepKind.BLOCK, lambda s: s._replace(scratch=s.scratch + 4)),

@@ -93,7 +93,7 @@ static bool is_state(const tflm_eval_tensor* tensor, int64_t bytes) {
 }
 
 static int refuse_count(const char* kind, int32_t expected, int found) {
-  tflm.print("TFLITE_FUSE: the options speak of %d %s tensors but the operator has %d", expected, kind, found);
+  tflm.print("TFLITE_FUSE: the options list %d %s tensors, but the operator has %d", expected, kind, found);
   return TFLM_ERROR;
 }
 

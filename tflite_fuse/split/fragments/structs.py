@@ -15,22 +15,22 @@ FRAGMENT_VERSION = 1
 FRAGMENT_ALIGNMENT = 16
 """Every section, and all options and constants, start at a multiple of this many bytes."""
 MAX_WORKERS = 1024
-"""Workers a plan has at most."""
+"""Largest number of workers of a plan."""
 
 
 class StepKind(IntEnum):
-    """What a step does."""
+    """Kind of a step."""
 
     SEND = 1
-    """Sends bytes to a peer, in messages of 1,400 B and one with the rest."""
+    """Sends bytes to a peer, in messages of 1,400 B and one with the remainder."""
     RECEIVE = 2
-    """Receives them."""
+    """Receives bytes from a peer, in the same messages."""
     COPY = 3
     """Copies bytes inside the buffer."""
     BLOCK = 4
     """Runs a fused block."""
     OPERATOR = 5
-    """Runs an operator that no fused block holds: only the coordinator in Python can."""
+    """Runs an operator that no fused block holds: only a coordinator in Python can."""
 
 
 class FragmentHeader(NamedTuple):
@@ -59,7 +59,7 @@ class FragmentHeader(NamedTuple):
 
 
 class FragmentStep(NamedTuple):
-    """Something to do. Fields that its kind does not name are 0."""
+    """One step. Fields without a meaning for its kind are 0."""
 
     kind: int = 0
     peer: int = 0
@@ -71,7 +71,7 @@ class FragmentStep(NamedTuple):
 
 
 class FragmentView(NamedTuple):
-    """Bytes of a box of a tensor: row by row, in each column by column, `run` bytes that follow each other."""
+    """Bytes of a box of a tensor: row by row, and in each row column by column, `run` adjacent bytes."""
 
     offset: int = 0
     rows: int = 0
