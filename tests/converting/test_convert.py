@@ -137,9 +137,25 @@ def test_samples_of_another_shape_are_one_sentence(converters: Path, tmp_path: P
     np.savez(tmp_path / "samples.npz", x=np.zeros(shape))
     done = run("rewrite", converters / "model.onnx", tmp_path / "out.tflite", "--calibrate", tmp_path / "samples.npz")
     found = " x ".join(map(str, shape))
-    said = f"x is {found}, and calibration takes samples of 3 x 12 x 10 or 12 x 10 x 3 behind each other"
+    said = f"x is {found}, and calibration requires (samples, ...) with samples of 3 x 12 x 10 or 12 x 10 x 3"
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "out.tflite").exists()
+
+
+def test_samples_that_are_no_finite_numbers_and_empty_models_are_refused(converters: Path, tmp_path: Path) -> None:
+    samples = tmp_path / "samples.npz"
+    for fill, why in ((np.nan, "x holds NaN or infinity"), ("a", "x holds no numbers")):
+        np.savez(samples, x=np.full((2, 3, 12, 10), fill))
+        with pytest.raises(UsageError, match=why):
+            tflite_fuse.convert(converters / "model.onnx", samples)
+    np.savez(samples)
+    with pytest.raises(UsageError, match="holds no array, and the model's inputs are x"):
+        tflite_fuse.convert(converters / "model.onnx", samples)
+    model = load_model((converters / "model.onnx").read_bytes())
+    bare = replace(model, subgraphs=(replace(model.main, operators=()),))
+    (tmp_path / "empty.onnx").write_bytes(serialize_model(bare))
+    with pytest.raises(ModelError, match=r"empty\.onnx holds no operators"):
+        tflite_fuse.convert(tmp_path / "empty.onnx")
 
 
 def test_a_converter_that_fails_says_at_which_operator(converters: Path, tmp_path: Path) -> None:

@@ -92,6 +92,8 @@ def convert(source: str | os.PathLike[str], calibrate: str | os.PathLike[str] | 
         made = Path(folder, "float.tflite")
         _run(path, converter.package, converter.module, folder, converter.operator, path.resolve(), made)
         model = _signed(load_model(made.read_bytes(), str(path)))
+        if not model.main.operators:
+            raise ModelError(f"{path} holds no operators")
         made.write_bytes(serialize_model(model))
         steps = [f"converted by {_versioned(converter.package)}"]
         if samples is not None:
@@ -186,13 +188,16 @@ def _fitting(model: Model, samples: Mapping[str, Array], least_moved: int, path:
     if len(inputs) == len(samples) == 1:
         samples = dict(zip(inputs, samples.values(), strict=True))
     if samples.keys() != inputs.keys():
-        raise UsageError(f"{path}: holds {', '.join(samples)}, and the model's inputs are {', '.join(inputs)}")
+        found = ", ".join(samples) or "no array"
+        raise UsageError(f"{path}: holds {found}, and the model's inputs are {', '.join(inputs)}")
     return {name: _fitting_one(f"{path}: {name}", samples[name], shape, least_moved) for name, shape in inputs.items()}
 
 
 def _fitting_one(what: str, array: Array, shape: tuple[int, ...], least_moved: int) -> Array:
     if array.dtype.kind not in "fiub" or not array.size:
         raise UsageError(f"{what} holds no numbers")
+    if not np.isfinite(array).all():
+        raise UsageError(f"{what} holds NaN or infinity, which calibration cannot use")
     if array.ndim == len(shape):
         ways = [np.moveaxis(array, 1, -1) if array.ndim > 2 else array, array]
         for way in ways if array.ndim >= least_moved else ways[::-1]:
@@ -202,4 +207,4 @@ def _fitting_one(what: str, array: Array, shape: tuple[int, ...], least_moved: i
     first = " x ".join(map(str, (shape[-1], *shape[1:-1])))
     either = f"{first} or {last}" if len(shape) >= least_moved and first != last else last
     found = " x ".join(map(str, array.shape))
-    raise UsageError(f"{what} is {found}, and calibration takes samples of {either} behind each other")
+    raise UsageError(f"{what} is {found}, and calibration requires (samples, ...) with samples of {either}")
