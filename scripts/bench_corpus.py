@@ -68,16 +68,16 @@ class Row:
 
     @property
     def gain_streamed(self) -> float | None:
-        """Before over after with streamed inputs."""
+        """Return the arena before over the arena after with streamed inputs."""
         return None if self.report is None or not self.streamed else self.report.before.arena_bytes / self.streamed
 
     @property
     def ratio(self) -> float | None:
-        """Before over after."""
+        """Return the first number over the second."""
         return None if self.report is None else self.report.before.arena_bytes / self.report.after.arena_bytes
 
     def cells(self) -> tuple[str, ...]:
-        """For the table."""
+        """Return the cells of a row of the table."""
         report, ratio = self.report, self.ratio
         if report is None or ratio is None:
             return (self.name, *("-",) * 6, f"{self.seconds:.0f}", self.reason)
@@ -108,7 +108,7 @@ def _at_most(seconds: int) -> Iterator[None]:
 
 
 def measured_within(seconds: int, path: Path, name: str, inputs: int, time_limit: float | None) -> Row:
-    """As ``measured``; a model that takes longer is a row that says so."""
+    """Return the row of ``measured``, or a row that names the time limit."""
     began = monotonic()
     try:
         with _at_most(seconds):
@@ -119,7 +119,7 @@ def measured_within(seconds: int, path: Path, name: str, inputs: int, time_limit
 
 
 def measured(path: Path, name: str, inputs: int, time_limit: float | None) -> Row:
-    """One model, rewritten twice."""
+    """Return the row of one model, rewritten with inputs in the arena and streamed."""
     try:
         report = tflite_fuse.rewrite(path, inputs=inputs, time_limit=time_limit).report
         model = load_model(path)
@@ -170,7 +170,7 @@ def _why(report: Report) -> str:
 
 
 def table(rows: list[Row]) -> Iterator[str]:
-    """As Markdown, with the mean."""
+    """Yield the lines of a Markdown table of the rows and their mean."""
     yield "| model | before | after | streamed | ratio | exact | ceiling | seconds | why not more |"
     yield "|---|--:|--:|--:|--:|---|--:|--:|---|"
     for row in rows:
@@ -208,7 +208,7 @@ def _reasons(rows: list[Row]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Entry point."""
+    """Measure all models and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--inputs", type=int, default=4, help="to verify every model on")

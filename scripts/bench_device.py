@@ -85,7 +85,7 @@ class Run:
 
 
 def measure(path: Path, targets: Sequence[Target], inputs: int, flags: str) -> Iterator[Run]:
-    """Run one model on several targets, its inputs one behind the other."""
+    """Yield the counts of one model on several targets."""
     model = load_model(path)
     core = model if find_variables(model) else fusable_core(model)
     samples = generate_inputs(core, inputs)
@@ -115,7 +115,7 @@ def on_core(target: Target, model: bytes, samples: Sequence[Sequence[Any]], flag
 
 
 def known_as(target: Target) -> PredictedTarget:
-    """The target as users call it."""
+    """Return the name of a target on the command line."""
     return next(known for known in PredictedTarget if known.core == target.name)
 
 
@@ -128,13 +128,13 @@ def in_streams(model: bytes, target: PredictedTarget) -> bytes | None:
 
 
 def library_bytes(targets: Sequence[Target], flags: str) -> dict[str, int]:
-    """Code and constants of the whole library for each target."""
+    """Return the bytes of code and constants of the whole library for each target."""
     with tempfile.TemporaryDirectory() as name:
         return {target.name: sum(library_size(target, Path(name), flags).values()) for target in targets}
 
 
 def as_table(target: str, runs: Sequence[Run]) -> Table:
-    """All models on one target, with what else was counted there."""
+    """Return a table of all models on one target, with the counts of peers."""
     peers = PEERS.get(target, {})
     names = list(dict.fromkeys(name for run in runs for name in peers.get(run.model, {})))
     table = Table(title=f"{target}: millions of instructions per inference", title_justify="left")
@@ -156,7 +156,7 @@ def as_table(target: str, runs: Sequence[Run]) -> Table:
 
 
 def as_markdown(runs: Sequence[Run]) -> str:
-    """The README's table: the targets peers were counted on."""
+    """Return the README's table of the targets on which peers were counted."""
     lines = [
         "| million instructions per inference | Cortex-M7 | TFLM + CMSIS-NN | RISC-V (rv32imc) | TFLM + ESP-NN "
         "| input streamed: M7, rv32imc |",
@@ -178,7 +178,7 @@ def _times(run: Run | None) -> str:
 
 
 def chosen_targets(names: Sequence[str]) -> list[Target]:
-    """The targets of that name, all without one.
+    """Return the targets of a name, all targets for None.
 
     Raises:
         UsageError: one is unknown, or this machine has no tools for it.
@@ -194,7 +194,7 @@ def chosen_targets(names: Sequence[str]) -> list[Target]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; returns the exit code."""
+    """Measure and print the counts; return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[1], formatter_class=argparse.RawTextHelpFormatter
     )

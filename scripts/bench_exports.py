@@ -75,7 +75,7 @@ def exports(name: str, model: bytes, folder: Path) -> Iterator[Exported]:
 
 
 def try_folder(name: str, original: Path, rewritten: bytes, folder: Path, targets: Sequence[Target]) -> Iterator[Tried]:
-    """Run a folder of plain C on every core."""
+    """Run a folder of plain C on each core."""
     samples = generate_inputs(load_model(original), 1)
     wanted = [
         [np.asarray(output).tobytes() for output in outputs]
@@ -116,7 +116,7 @@ def as_markdown(found: Sequence[Exported], tried: Sequence[Tried]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Export, run and print; returns the exit code."""
+    """Export, run and print; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file")
     parser.add_argument("--target", action="append", default=[], metavar="NAME", help="an emulated core; default all")

@@ -26,7 +26,7 @@ WORKERS = range(1, 9)
 
 
 def main() -> int:
-    """Run all; the exit code."""
+    """Run all faults; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inferences", type=int, default=1000, help="shared out over 1 to 8 workers")
     parser.add_argument("--seed", type=int, default=0)

@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
     @property
     def ratios(self) -> tuple[float, float]:
-        """Times smaller, resident and at best streamed."""
+        """Return the factors by which the arena shrinks, resident and streamed."""
         return self.before / self.resident, self.before / (self.streamed or self.resident)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 
 def row(path: Path, inputs: int = 16) -> Row:
-    """The arenas of a model's float32 twin, compared on so many inputs.
+    """Return the arenas in bytes of a model's float32 twin, compared on a number of inputs.
 
     Raises:
         VerificationError: a rewritten twin was not compared.
@@ -73,7 +73,7 @@ def row(path: Path, inputs: int = 16) -> Row:
 
 
 def sentence(rows: Sequence[Row]) -> str:
-    """What the README says of all of them."""
+    """Return the README's sentence about all twins."""
     ranges, means = [], []
     for place in (0, 1):
         ratios = [each.ratios[place] for each in rows]
@@ -85,7 +85,7 @@ def sentence(rows: Sequence[Row]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a table; with --write put it into the pages. Returns the exit code."""
+    """Print a table, or write it into the pages with --write; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="an int8 .tflite file")
     parser.add_argument("--write", action="store_true", help=f"replace the table in {PAGE.name} and the README's line")

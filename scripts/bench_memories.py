@@ -53,20 +53,20 @@ NETWORKS: dict[str, Callable[[], bytes]] = {
 
 
 def memories(fast: int) -> Memories:
-    """A fast memory of so many bytes and a slow one of 8 MiB."""
+    """Return a fast memory of a number of bytes and a slow one of 8 MiB."""
     costs = {"read_cycles_per_byte": CYCLES, "write_cycles_per_byte": CYCLES}
     return memories_of({"region": [{"name": "fast", "size": fast}, {"name": "slow", "size": "8MiB", **costs}]})
 
 
 def in_memories(data: bytes, fast: int) -> tuple[bytes, MemoryReport]:
-    """A model rewritten for a fast memory, and what it takes of both."""
+    """Return a model rewritten for a fast memory of a number of bytes, and its use of both memories."""
     result = tflite_fuse.rewrite(data, memory=memories(fast), verify=False)
     assert result.report.memories is not None
     return result.model, result.report.memories
 
 
 def row(name: str) -> str:
-    """One line of the first table."""
+    """Return one line of the first table."""
     data = NETWORKS[name]()
     alone = tflite_fuse.rewrite(data, verify=False).report
     model, found = in_memories(data, FAST)
@@ -82,7 +82,7 @@ def row(name: str) -> str:
 
 
 def peer_row(model: str, theirs: int) -> str:
-    """One line of the second table."""
+    """Return one line of the second table."""
     data = (SHARED / "models" / f"{SAME[model]}.tflite").read_bytes()
     alone = tflite_fuse.rewrite(data, verify=False, int8_io=True).report.after.arena_bytes
     return f"| {model} | {theirs:,} | {alone:,} | {_halved(data, alone)} |"
@@ -99,14 +99,14 @@ def _halved(data: bytes, alone: int) -> str:
 
 
 def peers() -> dict[str, int]:
-    """Published sums of fast and slow memory, by model."""
+    """Return the published sums of fast and slow memory in bytes, by model."""
     with (SHARED / "facts" / "peers_ram.csv").open(newline="") as lines:
         rows = [each for each in csv.DictReader(lines) if each["what_is_counted"] == "fast + slow"]
     return {each["model"]: int(each["ram_bytes"]) for each in rows if each["model"] in SAME}
 
 
 def main() -> None:
-    """Print the tables; with --write put them into the page."""
+    """Print the tables, or write them into the page with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help=f"replace the tables in {PAGE.name}")
     parser.add_argument("names", nargs="*", metavar="NAME")

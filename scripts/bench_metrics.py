@@ -14,7 +14,7 @@ NAMES = ("arena_bytes", "macs", "instructions", "file_bytes")
 
 
 def main(paths: list[str]) -> None:
-    """One row per model, then how far each number is off on average and at most."""
+    """Print one row per model, then the mean and the largest error of each number."""
     print("| model | operators | CPU s | " + " | ".join(NAMES) + " |\n|---|---:|---:|" + "---:|" * len(NAMES))
     off: dict[str, list[float]] = {name: [] for name in NAMES}
     for path in map(Path, paths):

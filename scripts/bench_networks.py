@@ -39,7 +39,7 @@ NETWORKS: dict[str, Callable[[], Model]] = {
 
 
 def row(name: str, model: Model, inputs: int) -> str:
-    """One line of the table, compared on so many inputs."""
+    """Return one line of the table, compared on a number of inputs."""
     data = serialize_model(model)
     many: dict[str, Any] = {"verify": inputs > 0, "inputs": inputs or 1}
     resident = tflite_fuse.rewrite(data, **many).report
@@ -54,7 +54,7 @@ def row(name: str, model: Model, inputs: int) -> str:
 
 
 def main() -> None:
-    """Print the table; with --write put it into the page of questions."""
+    """Print the table, or write it into the page of questions with --write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=4)
     parser.add_argument("--write", action="store_true", help=f"replace the table in {PAGE.name}")

@@ -48,7 +48,7 @@ class Row:
 
 
 def branches(count: int, length: int, seed: int) -> Program:
-    """Chains of random sizes from one input, joined by a last operator."""
+    """Return a graph of chains of random sizes from one input, joined by a last operator."""
     generator = random.Random(seed)
     sizes = [generator.randrange(1, 1000) for _ in range(count * length + 2)]
     ops: list[Step] = []
@@ -62,7 +62,7 @@ def branches(count: int, length: int, seed: int) -> Program:
 
 
 def equal_branches(count: int) -> Program:
-    """Chains of two operators with the same sizes each, so that exchanging two of them changes nothing."""
+    """Return a graph of chains of two operators with equal sizes, in which two chains can be exchanged."""
     ops = []
     for branch in range(count):
         ops += [Step(f"wide_{branch}", (0,), (1 + 2 * branch,))]
@@ -73,7 +73,7 @@ def equal_branches(count: int) -> Program:
 
 
 def graphs(data: Path) -> Iterator[tuple[str, Program]]:
-    """All graphs with their names."""
+    """Yield all graphs by name."""
     for path in sorted((data / "graphs").glob("*.json")):
         yield path.stem, read_graph(path)
     for path in sorted((data / "models").glob("*.tflite")):
@@ -93,7 +93,7 @@ NO_RULES = "none left"
 
 
 def measure(name: str, graph: Program, time_limit: float, without: str = "") -> Row:
-    """Search one graph's order, with one rule switched off, or all."""
+    """Search the order of one graph with one rule, or all rules, switched off."""
     off = RULES if without == NO_RULES else (without,) if without else ()
     rules = OrderRules(**dict.fromkeys(off, False))
     found = minimal_peak_order(graph, Budget(seconds=time_limit), rules=rules)
@@ -111,7 +111,7 @@ def measure(name: str, graph: Program, time_limit: float, without: str = "") -> 
 
 
 def run(data: Path, only: str, time_limit: float, ablation: bool) -> Iterator[Row]:
-    """All rows, each as soon as it is known."""
+    """Yield each row when it is measured."""
     for name, graph in graphs(data):
         if only not in name:
             continue
@@ -122,7 +122,7 @@ def run(data: Path, only: str, time_limit: float, ablation: bool) -> Iterator[Ro
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """The rows as a table on standard output."""
+    """Print the rows as a table."""
     table = Table("graph", "operators", "without", "default B", "reached B", "proven", "seconds", "states")
     for row in rows:
         proven = "optimal" if row.optimal else f">= {row.lower_bound:,}"
@@ -134,7 +134,7 @@ def print_table(rows: Sequence[Row]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark; returns the exit code."""
+    """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description="Benchmark of the operator order search.")
     shared = Path(__file__).resolve().parents[2] / "shared"
     parser.add_argument(

@@ -48,7 +48,7 @@ REAL_RUNS_ONLY = ("frontier", "ablation")
 
 
 def as_text(result: Mapping[str, Any]) -> str:
-    """A table for people."""
+    """Return a table for a terminal."""
     lines = [f"## {result['paper']}", "", f"Accounting: {result['accounting']}", ""]
     for claim in result.get("claims", ()):
         lines.append(f"their claim: {claim['claim']}: {claim['value']}")
@@ -74,7 +74,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark. Returns the exit code."""
+    """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description="Published numbers beside ours, on the same accounting.")
     parser.add_argument("--paper", choices=PAPERS, help="only this one (default: all)")
     parser.add_argument("--json", action="store_true", help="one JSON object (a list of them without --paper)")

@@ -36,7 +36,7 @@ OPERATORS = 72
 
 
 def timed(arguments: Sequence[Any]) -> tuple[float, float, int]:
-    """Seconds by the clock, seconds of CPU and the largest resident memory of a command of this package, in bytes."""
+    """Return seconds of the clock, seconds of CPU and peak resident bytes of a command of this package."""
     command = [sys.executable, "-m", "tflite_fuse", *map(str, arguments)]
     start = time.perf_counter()
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -49,7 +49,7 @@ def timed(arguments: Sequence[Any]) -> tuple[float, float, int]:
 
 
 def report(folder: Path, work: Path, count: int) -> None:
-    """The largest model's page."""
+    """Time the page of the largest model."""
     largest = max(folder.glob("*.tflite"), key=lambda path: path.stat().st_size, default=None)
     if largest is None:
         raise SystemExit(f"{folder} has no .tflite in it: name a folder with --data")
@@ -63,7 +63,7 @@ def report(folder: Path, work: Path, count: int) -> None:
 
 
 def metrics() -> None:
-    """An estimate of a network of so many operators."""
+    """Time an estimate of a network of a number of operators."""
     found = (inverted_residual_network(size=96, blocks=blocks) for blocks in range(8, 40))
     small = next(found)
     model = next(each for each in found if len(each.main.operators) >= OPERATORS)
@@ -75,7 +75,7 @@ def metrics() -> None:
 
 
 def sweep(count: int, work: Path, dask: bool) -> None:
-    """So many small models by one process, by two, and by clusters."""
+    """Time the sweep of small models by one process, two processes and clusters."""
     everything, few = work / "models", work / "few"
     for folder, models in ((everything, count), (few, count // 4)):
         folder.mkdir()
@@ -102,7 +102,7 @@ def sweep(count: int, work: Path, dask: bool) -> None:
 
 @contextmanager
 def dask_cluster() -> Iterator[str]:
-    """The address of a cluster of two workers in a process of its own."""
+    """Yield the address of a cluster of two workers in another process."""
     code = (
         "import sys\nfrom distributed import LocalCluster\nif __name__ == '__main__':\n"
         "    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:\n"

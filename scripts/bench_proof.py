@@ -38,7 +38,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 
 
 def rewritten(folder: Path) -> Iterator[tuple[str, Model, Model, Certificate]]:
-    """Every model in every way it can be rewritten, where that leaves it with blocks."""
+    """Yield each model under each set of options that leaves it with blocks."""
     for path in sorted(folder.glob("*.tflite")):
         for way in WAYS:
             try:
@@ -59,7 +59,7 @@ def rewritten(folder: Path) -> Iterator[tuple[str, Model, Model, Certificate]]:
 
 
 def main() -> None:
-    """Prints a table of what was caught by kind of change."""
+    """Print a table of the changes found, by kind of change."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, required=True, help="folder of .tflite files")
     parser.add_argument("--mutants", type=int, default=2000)

@@ -31,13 +31,13 @@ MODELS = (
 
 
 def rewrite(path: Path, inputs: int, **options: object) -> Report:
-    """The report of a rewrite, verified on so many inputs where TFLM can load the model at all."""
+    """Return the report of a rewrite, verified on a number of inputs where TFLM loads the model."""
     verify = None if inputs else False
     return tflite_fuse.rewrite(path, inputs=inputs or 1, verify=verify, **options).report  # type: ignore[arg-type]
 
 
 def streamed(path: Path, inputs: int) -> str:
-    """The arena when the input is handed out row by row, or a dash where it cannot be."""
+    """Return the arena in bytes with a streamed input, or a dash where no input can be streamed."""
     try:
         return f"{rewrite(path, inputs, input_mode='streamed').after.arena_bytes:,}"
     except LimitError:
@@ -45,7 +45,7 @@ def streamed(path: Path, inputs: int) -> str:
 
 
 def row(path: Path, inputs: int) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     plain = rewrite(path, inputs, passes=("reorder", "plan"))
     fused = rewrite(path, inputs)
     proof = f"{fused.verified.inputs} inputs" if fused.verified else "not loadable by TFLM"
@@ -56,7 +56,7 @@ def row(path: Path, inputs: int) -> str:
 
 
 def main() -> None:
-    """Print the table; with --write put it into README.md."""
+    """Print the table, or write it into README.md with --write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="*", type=Path, help="models to measure")
     parser.add_argument("--inputs", type=int, default=16, help="inputs to verify each row on")

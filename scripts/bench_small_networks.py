@@ -45,7 +45,7 @@ Choose = Callable[[int, int], int]
 
 
 def small_network(choose: Choose) -> Model:
-    """A network of one of the zoo's families, all its sizes drawn."""
+    """Return a network of one of the zoo's families with random sizes."""
     family, seed = choose(0, 4), choose(0, 1 << 16)
     if family == 0:
         return networks.inverted_residual_network(
@@ -63,7 +63,7 @@ def small_network(choose: Choose) -> Model:
 
 
 def tiny_network(choose: Choose) -> Model:
-    """Three to eight operators that read any earlier result; those nothing reads are outputs."""
+    """Return three to eight operators on random earlier results; unread results are outputs."""
     b = ModelBuilder(choose(0, 1 << 16))
     side = choose(8, 28)
     made: list[Ref] = [b.input((1, side, side, choose(1, 4)))]
@@ -155,7 +155,7 @@ class Case:
 
 
 def cases(model: Model) -> Iterator[Case]:
-    """Yield what rewrite finds for a small network and what there is; nothing where no input can be streamed."""
+    """Yield the arena of a rewrite and the least arena of a small network, in bytes."""
     data = serialize_model(model)
     model = load_model(data)
     for mode in ("resident", "streamed"):

@@ -42,7 +42,7 @@ RATE = 12_500.0
 
 
 def devices(mhz: Sequence[float], delays: Sequence[float], direct: bool, latency: float = 0.0) -> Cluster:
-    """Teensy-like workers; ``delays`` in ms occupy their links for every message."""
+    """Return Teensy-like workers; ``delays`` in ms occupy their links for each message."""
     workers = tuple(
         Device(f"w{index}", Target.CORTEX_M7, each, link=Link(RATE, latency, 0.0, delay))
         for index, (each, delay) in enumerate(zip(mhz, delays, strict=True))
@@ -53,13 +53,13 @@ def devices(mhz: Sequence[float], delays: Sequence[float], direct: bool, latency
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The rows of a published table."""
+    """Return the rows of a published table."""
     with path.open(encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 
 
 def k1_by_frequency(facts: Path) -> Callable[[float], float]:
-    """Kilobytes of output per million cycles, between the measured frequencies linearly."""
+    """Return kilobytes of output per million cycles, interpolated between the measured frequencies."""
     found: dict[float, list[float]] = {}
     for row in rows_of(facts / "split_inference_table1_k1.csv"):
         found.setdefault(float(row["frequency_mhz"]), []).append(float(row["k1_kb_per_mcycle"]))
@@ -68,7 +68,7 @@ def k1_by_frequency(facts: Path) -> Callable[[float], float]:
 
 
 def published_seconds(plan: Plan, cluster: Cluster, k1: Callable[[float], float]) -> tuple[float, float]:
-    """Seconds of a plan whose work follows the published rate of output, and of the busiest worker's computing."""
+    """Return the seconds of a plan at the published rate of output, and the busiest worker's computing."""
 
     def seconds(_: int, task: Task) -> float:
         mhz = cluster.workers[task.worker].mhz
@@ -80,7 +80,7 @@ def published_seconds(plan: Plan, cluster: Cluster, k1: Callable[[float], float]
 
 
 def scheme(network: Network) -> None:
-    """Bytes, the busiest layer and RAM of the published scheme."""
+    """Print traffic in bytes, the busiest layer and RAM in bytes of the published scheme."""
     plan = paper_plan(network, [1.0] * 3, "")
     busiest = max(plan.phases, key=lambda phase: phase.moved)
     print(f"three workers, even: {plan.moved:,} B moved (published 4,210,000)")
@@ -91,7 +91,7 @@ def scheme(network: Network) -> None:
 
 
 def ratings(network: Network, facts: Path) -> None:
-    """Table II: seconds by how ratings are chosen."""
+    """Print Table II: seconds by the choice of ratings."""
     k1 = k1_by_frequency(facts)
     kc = travelling_share(paper_plan(network, [1.0] * 3, ""), network)
     print(f"{'case':>4} {'even':>8} {'by freq.':>8} {'rated':>8}   published: even, by frequency, rated")
@@ -113,7 +113,7 @@ def same_order(ours: Sequence[float], theirs: Sequence[float]) -> bool:
 
 
 def scaling(network: Network, facts: Path) -> None:
-    """Figures 9 and 12: bytes, computing and RAM over the number of workers."""
+    """Print Figures 9 and 12: bytes, computing and RAM over the number of workers."""
     k1 = k1_by_frequency(facts)
     known = {int(row["workers"]): row for row in rows_of(facts / "split_inference_scaling.csv")}
     print("workers  bytes moved  computing      time  RAM per worker   published: time, of it computing")
@@ -133,7 +133,7 @@ Case = tuple[str, int, int | None, int]
 
 
 def search(path: Path) -> None:
-    """What the search finds for equal workers, joined directly or not, 0.2 ms per message."""
+    """Print the plans found for equal workers, joined directly or not, at 0.2 ms per message."""
     small: list[Case] = [(objective, 3, 1_500_000, 0) for objective in ("traffic", "time")]
     show(build_architecture_file(path), [*small, *(("time", count, None, 0) for count in range(1, 9))])
     print("through the coordinator alone")
@@ -141,13 +141,13 @@ def search(path: Path) -> None:
 
 
 def memory(path: Path) -> None:
-    """The same where memory is what counts, or throughput."""
+    """Print the plans found for the least memory and the highest throughput."""
     cases: list[Case] = [("ram", 3, None, 1), ("ram", 8, None, 1), ("time", 8, 600_000, 1), ("throughput", 3, None, 0)]
     show(build_architecture_file(path), cases)
 
 
 def show(model: Model, cases: Sequence[Case], direct: bool = True) -> None:
-    """A row for each. ``direct``: whether workers reach each other without the coordinator."""
+    """Print a row for each plan; ``direct``: workers are joined without the coordinator."""
     print("objective  workers  flash each      moved       time  of one     period   RAM most   flash most")
     for objective, count, flash, verify in cases:
         cluster = devices([600.0] * count, [0.0] * count, direct, 0.2)
@@ -160,7 +160,7 @@ def show(model: Model, cases: Sequence[Case], direct: bool = True) -> None:
 
 
 def figures(found: Split) -> str:
-    """The rest of a row."""
+    """Return the figures of a row."""
     timeline, used = found.timeline, [each for each in found.needs if each.by_phase]
     ram, flash = max(each.ram_bytes for each in used), max(each.flash_bytes for each in used)
     proved = ""
@@ -173,7 +173,7 @@ def figures(found: Split) -> str:
 
 
 def boards() -> None:
-    """Three workers of 64 KB and 1 MB, a model of 2.5 MB."""
+    """Print the plans of a model of 2.5 MB for three workers of 64 KB of RAM and 1 MB of flash."""
     builder = ModelBuilder(1)
     x = builder.conv(builder.input((1, 40, 40, 3)), 16, 3, 1, "SAME", "RELU6")
     x = builder.conv(builder.depthwise(x, 3, 2, "SAME", "RELU6"), 24, 1, 1, "SAME", "RELU6")
@@ -187,7 +187,7 @@ def boards() -> None:
 
 
 def many(path: Path, count: int = 120) -> None:
-    """A plan for many workers: how long it takes to make one."""
+    """Time the search of a plan for many workers."""
     model = build_architecture_file(path)
     cluster = devices([600.0] * count, [0.0] * count, True, 0.2)
     began = time.monotonic(), time.process_time()
@@ -197,7 +197,7 @@ def many(path: Path, count: int = 120) -> None:
 
 
 def heterogeneous(path: Path, network: Network, facts: Path) -> None:
-    """The cases of Table II with the device library's work, all through the coordinator."""
+    """Print the cases of Table II with the device library's work, all through the coordinator."""
     model, accountant = build_architecture_file(path), Accountant(network)
     ratios = []
     for row in rows_of(facts / "split_inference_table2.csv"):
@@ -218,7 +218,7 @@ def heterogeneous(path: Path, network: Network, facts: Path) -> None:
 
 
 def main() -> None:
-    """Parse arguments, print parts."""
+    """Parse arguments and print the parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("architecture", type=Path)
     parser.add_argument("facts", type=Path)

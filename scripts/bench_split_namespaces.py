@@ -46,7 +46,7 @@ class MissingError(Exception):
 
 
 def tell(*words: object) -> None:
-    """Run a command. Raises MissingError: it cannot be run, or is not allowed."""
+    """Run a command. Raises MissingError where it cannot be run or is not permitted."""
     try:
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     except OSError as error:
@@ -65,11 +65,11 @@ class Network:
         self.spaces = [f"tfn{self._id}-{number}" for number in range(count)]
 
     def address(self, number: int) -> str:
-        """Of a worker; −1 is the coordinator's."""
+        """Return the address of a worker, of the coordinator for -1."""
         return f"198.18.{self._id % 250}.{number + 2}"
 
     def open(self) -> None:
-        """Raises MissingError."""
+        """Create the namespaces and links. Raises MissingError."""
         self._make(("ip", "link", "del", self.bridge), "ip", "link", "add", self.bridge, "type", "bridge")
         tell("ip", "addr", "add", f"{self.address(COORDINATOR)}/24", "dev", self.bridge)
         tell("ip", "link", "set", self.bridge, "up")
@@ -99,7 +99,7 @@ class Network:
 
 @contextmanager
 def workers(network: Network, program: Path, found: Deployment, folder: Path) -> Iterator[dict[int, Contact]]:
-    """Each in its namespace."""
+    """Start each worker in a network namespace."""
     started: list[subprocess.Popen[str]] = []
     contacts = {}
     try:
@@ -136,7 +136,7 @@ async def run(
 
 
 def busiest(found: Deployment, kilobytes_per_second: int) -> float:
-    """Seconds the frames of one inference occupy the link that has most of them, one way."""
+    """Return the seconds for which the frames of one inference occupy the busiest link, one way."""
     lanes: dict[tuple[str, int], int] = {}
     for each in simulated(found).messages:
         for lane in (("send", each.source), ("receive", each.target)):
@@ -146,7 +146,7 @@ def busiest(found: Deployment, kilobytes_per_second: int) -> float:
 
 
 def main() -> int:
-    """Run with each number of workers; the exit code."""
+    """Run with each number of workers; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("architecture", type=Path)
     parser.add_argument("--workers", default="1,3")

@@ -31,7 +31,7 @@ MOST_CUTS, MOST_WAYS = 6, 4000
 
 
 def cluster(rng: Random) -> Cluster:
-    """2 to 4 workers, equal or not, joined directly or by the coordinator."""
+    """Return 2 to 4 random workers, equal or not, joined directly or by the coordinator."""
     count, speeds = rng.choice([2, 3, 3, 4]), [60.0, 150.0, 600.0]
     link = Link(rng.choice([1000.0, 12_500.0]), rng.choice([0.0, 0.05, 0.2]))
     equal = rng.choice(speeds) if rng.random() < 0.5 else None
@@ -43,7 +43,7 @@ def cluster(rng: Random) -> Cluster:
 
 
 def ratio(number: int) -> float | None:
-    """What the search finds over the quickest way; None where there are too many ways."""
+    """Return the time of the search's plan over that of the fastest plan; None where there are too many plans."""
     rng = Random(f"every way {number}")
     model, devices = random_network(rng), cluster(rng)
     network = network_of(model)
@@ -63,7 +63,7 @@ def ratio(number: int) -> float | None:
 
 
 def main() -> None:
-    """Print a line for each network, then how many and how far."""
+    """Print a line for each network, then the number and size of misses."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=int, default=60, help="how many to draw")
     parser.add_argument("--first", type=int, default=0, help="number of the first of them")

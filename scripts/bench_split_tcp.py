@@ -69,21 +69,21 @@ async def run(found: Deployment, contacts: dict[int, Contact], samples: list[obj
 
 
 def worker_program(folder: Path) -> Path:
-    """A worker in C as a process."""
+    """Return the path of a worker in C, built for this machine."""
     own = [PROGRAMS / "worker.c", PROGRAMS / "mac.c", PROGRAMS / "host.c", *library_sources()]
     build([compiler("gcc"), "-std=c11", "-O2", f"-I{library_directory()}", *own, "-o", folder / "worker", "-lm"])
     return folder / "worker"
 
 
 def deployed(model: Model, workers: int) -> Deployment:
-    """The plan for the least time."""
+    """Return the plan for the least time."""
     split = split_model(model, equal(workers), SplitOptions())
     fragments = encode_plan(split.network, split.plan, Accountant(split.network).parts)
     return Deployment(split.network, split.plan, split.cluster, fragments)
 
 
 def main() -> int:
-    """Run with each number of workers; the exit code."""
+    """Run with each number of workers; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("architecture", type=Path)
     parser.add_argument("--workers", default="1,3,8")

@@ -28,7 +28,7 @@ MODELS = ("mlperf_tiny_vww96_int8", "mlperf_tiny_resnet8_int8", "mlperf_tiny_dsc
 
 
 def run(path: Path, target: Target, flags: str) -> Report:
-    """One inference of a model on a target."""
+    """Run one inference of a model on a target."""
     core = fusable_core(load_model(path))
     program = program_of(load_model(tflite_fuse.rewrite(serialize_model(core), verify=False).model))
     with tempfile.TemporaryDirectory() as name:

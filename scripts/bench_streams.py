@@ -32,7 +32,7 @@ CORES = ("cortex-m4", "cortex-m7", "rv32imc", "xtensa-lx106")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print; returns the exit code."""
+    """Measure and print; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file that keeps variables")
     parser.add_argument("--steps", type=int, default=1000, help="steps to compare (default 1000)")

@@ -83,7 +83,7 @@ class Row:
 
 
 def runs(data: Path) -> Iterator[tuple[str, Run]]:
-    """The set, each with its name."""
+    """Yield the models and options of the set by name."""
     files = [SAMPLE, *(path for name in SHARED if (path := data / f"{name}.tflite").exists())]
     contents = [(path.stem, path.read_bytes()) for path in files]
     contents += [(f"network {seed}", serialize_model(small_network(Random(seed).randint))) for seed in SEEDS]
@@ -130,7 +130,7 @@ def _splitting(model: Model, options: SplitOptions) -> Run:
 
 
 def measured(run: Run, tuning: Tuning) -> Figure:
-    """What a run takes. A goal that cannot be reached counts as no arena."""
+    """Return the arena in bytes and the work of a run; an unreachable goal has no arena."""
     begin = time.process_time()
     try:
         arena, instructions = run(tuning)
@@ -140,7 +140,7 @@ def measured(run: Run, tuning: Tuning) -> Figure:
 
 
 def bench(data: Path, only: str, model: str) -> Iterator[Row]:
-    """A row for each rule and model, the models of a rule together."""
+    """Yield a row for each rule and model, grouped by rule."""
     chosen = [(name, run) for name, run in runs(data) if model in name]
     on = {name: measured(run, TUNING) for name, run in chosen}
     for field in fields(Tuning):
@@ -158,7 +158,7 @@ def _change(pairs: Sequence[tuple[float, float]]) -> str:
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """A line for each rule on standard output."""
+    """Print a line for each rule."""
     table = Table("rule off", "of", "arena", "instructions", "CPU", "worst")
     for field in fields(Tuning):
         some = [row for row in rows if row.field == field.name]
@@ -178,7 +178,7 @@ def print_table(rows: Sequence[Row]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark; returns the exit code."""
+    """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description="What each rule of thumb buys.")
     shared = Path(__file__).resolve().parents[2] / "shared"
     parser.add_argument(

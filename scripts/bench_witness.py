@@ -28,7 +28,7 @@ from tflite_fuse.runtime.inputs import generate_inputs
 
 
 def score(path: Path, count: int, weights: int, seed: int) -> tuple[int, MutationScore]:
-    """How many tensors are compared beside the outputs, and what running it says."""
+    """Return the number of tensors compared beside the outputs, and the mutation score."""
     model, after = load_model(path), load_model(api.rewrite(path, verify=False).model)
     certificate = validate(model, after)
     tensors = watched((model, after), certificate).first
@@ -37,7 +37,7 @@ def score(path: Path, count: int, weights: int, seed: int) -> tuple[int, Mutatio
 
 
 def main() -> None:
-    """Prints a row per model."""
+    """Print a row per model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, nargs="+", required=True, help="files, or folders of them")
     parser.add_argument("--inputs", type=int, default=256)

@@ -40,7 +40,7 @@ _STEEPEST = 4 * 255
 
 
 def stripes_model() -> s.Model:
-    """int8 [1, 64, 64, 1] to int8 [1, 4]: how strong stripes of each direction are."""
+    """Return a model, int8 [1, 64, 64, 1] to int8 [1, 4]: the strength of stripes in each direction."""
     edges = 8 * np.array([*_FILTERS, *_FILTERS], np.int8)[..., None]
     edges[4:] *= -1
     pairs = 100 * np.concatenate([np.eye(4, dtype=np.int8)] * 2, axis=1)
@@ -66,19 +66,19 @@ def stripes_model() -> s.Model:
 
 
 def activation(name: str, shape: tuple[int, ...], scale: float, zero_point: int) -> s.Tensor:
-    """An int8 tensor in the arena."""
+    """Return an int8 tensor in the arena."""
     return s.Tensor(shape, TensorType.INT8, 0, name, s.Quantization(scale=(scale,), zero_point=(zero_point,)))
 
 
 def constant(name: str, values: npt.NDArray[np.integer], buffer: int, scale: float | None = None) -> s.Tensor:
-    """A tensor of a model file: its values are in that buffer."""
+    """Return a tensor whose values are in a buffer of the file."""
     kind = TensorType.INT8 if values.dtype == np.int8 else TensorType.INT32
     quantization = None if scale is None else s.Quantization(scale=(scale,), zero_point=(0,))
     return s.Tensor(values.shape, kind, buffer, name, quantization)
 
 
 def code(name: str) -> s.OperatorCode:
-    """An operator of the runtime."""
+    """Return the operator code of a builtin operator."""
     number = BUILTIN_CODES[name]
     return s.OperatorCode(min(number, 127), None, 1, number)
 
@@ -94,7 +94,7 @@ def write_c(result: tflite_fuse.Result, name: str, folder: Path) -> None:
 
 
 def write_example(folder: Path) -> tflite_fuse.Result:
-    """Write ``model.h`` and ``model.c`` into a folder; returns what the rewrite did."""
+    """Write ``model.h`` and ``model.c`` into a folder; return the report of the rewrite."""
     result = tflite_fuse.rewrite(serialize_model(stripes_model()), input_mode="streamed")
     write_c(result, "stripes", folder)
     return result

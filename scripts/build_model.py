@@ -36,7 +36,7 @@ def _model(options: argparse.Namespace) -> Model:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build one model. Returns the exit code: 0 done, 2 bad input."""
+    """Build one model; return the exit code: 0, or 2 for bad input."""
     parser = argparse.ArgumentParser(description="Build an int8 .tflite model with random weights from a layer list.")
     parser.add_argument("architecture", metavar="ARCH.json", type=Path, help="layer list; with --float32 also a model")
     parser.add_argument("output", metavar="OUT.tflite", type=Path, help="model to write")

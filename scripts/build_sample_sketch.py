@@ -69,7 +69,7 @@ const int8_t picture[PICTURE_BYTES] = {{
 
 
 def find_picture() -> npt.NDArray[np.int8]:
-    """The first held-out picture of the wanted class, int8 [1, 128, 128, 3]."""
+    """Return the first held-out picture of a class, int8 [1, 128, 128, 3]."""
     images, labels = shapes.pictures(60)
     number = int(np.flatnonzero(labels == shapes.CLASSES.index(WANTED))[0])
     return shapes.quantized(images[number : number + 1])

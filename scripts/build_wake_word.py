@@ -32,7 +32,7 @@ _RISING = np.repeat(3 * np.eye(3, dtype=np.int8) - 1, 2, axis=0)
 
 
 def sweep_model() -> s.Model:
-    """int8 [1, 16, 8, 1] to int8 [1, 1]: the probability of a rising tone, in 256ths above -128."""
+    """Return a model, int8 [1, 16, 8, 1] to int8 [1, 1]: the probability of a rising tone in 256ths, minus 128."""
     edges = 30 * np.stack([_RISING, np.fliplr(_RISING)])[..., None]
     least = np.array([-2 * 255 * 30] * 2, np.int32)  # what is less steep does not count
     found = STEPS - 5, BANDS - 2
@@ -61,7 +61,7 @@ def sweep_model() -> s.Model:
 
 
 def write_example(folder: Path) -> tflite_fuse.Result:
-    """Write ``model.h`` and ``model.c`` into a folder; returns what the rewrite did."""
+    """Write ``model.h`` and ``model.c`` into a folder; return the report of the rewrite."""
     result = tflite_fuse.rewrite(serialize_model(sweep_model()), stream_time=1)
     write_c(result, "sweep", folder)
     return result

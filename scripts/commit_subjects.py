@@ -24,7 +24,7 @@ _MACHINE_PATH = re.compile(r"(?:^|[\s'\"(])/(?:home|root|tmp|work|Users|mnt)/")
 
 
 def complaints(message: str) -> Iterator[str]:
-    """What is wrong with one commit message."""
+    """Yield the violations of one commit message."""
     subject = message.partition("\n")[0]
     if len(subject.split()) < 3:
         yield "a subject of fewer than three words"
@@ -37,7 +37,7 @@ def complaints(message: str) -> Iterator[str]:
 
 
 def messages(revisions: str) -> dict[str, str]:
-    """Every commit's message by its short name."""
+    """Return the messages of all commits by short name."""
     git = ["git", "-C", str(ROOT), "log", "--format=%h%n%B%x00", revisions]
     done = subprocess.run(git, capture_output=True, text=True)
     if done.returncode:
@@ -47,7 +47,7 @@ def messages(revisions: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Print what is wrong; returns the exit code."""
+    """Print the violations; return the exit code."""
     found = messages(sys.argv[1] if len(sys.argv) > 1 else f"{SINCE}..HEAD")
     lines = [
         f"{name} {what}: {text.partition(chr(10))[0]}" for name, text in found.items() for what in complaints(text)

@@ -24,22 +24,22 @@ Row = Mapping[str, Any]
 
 
 def kilobytes(value: float | None) -> str:
-    """Bytes as the papers print them, in thousands."""
+    """Return bytes in thousands with one decimal, as in the papers."""
     return "-" if value is None else f"{value / 1000:.1f}"
 
 
 def factor(value: float | None) -> str:
-    """With two places."""
+    """Return a factor with two decimals."""
     return "-" if value is None else f"{value:.2f}"
 
 
 def whole(value: float | None) -> str:
-    """With its thousands apart."""
+    """Return a number with separators of thousands."""
     return "-" if value is None else f"{value:,.0f}"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """In Markdown; the first ``left`` columns are words. Columns without a figure are left out."""
+    """Return a Markdown table; the first ``left`` columns are words, and columns without a figure are omitted."""
     cells = [tuple(row) for row in rows]
     kept = [at for at in range(len(heads)) if at < left or any(row[at] != "-" for row in cells)]
     heads, rows = [heads[at] for at in kept], [[row[at] for at in kept] for row in cells]
@@ -48,7 +48,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) ->
 
 
 def msf_cnn(rows: Sequence[Row]) -> str:
-    """Table 1."""
+    """Return Table 1 of msf-CNN."""
     heads = ("network", "constraint", "their kB", "their F", "our search, kB", "F", "our run: head kB", "arena kB", "F")
     return table(
         heads,
@@ -75,7 +75,7 @@ def _solved(row: Row, whose: str, *sizes: str) -> tuple[str, ...]:
 
 
 def msf_cnn_least(rows: Sequence[Row]) -> str:
-    """Table 3."""
+    """Return Table 3 of msf-CNN."""
     systems = ("vanilla", "MCUNetV2", "StreamNet", "msf-CNN")
     return table(
         ("network", *(f"{system} kB" for system in systems), "ours kB", "our F"),
@@ -92,7 +92,7 @@ def msf_cnn_least(rows: Sequence[Row]) -> str:
 
 
 def msf_cnn_boards(rows: Sequence[Row]) -> str:
-    """Tables 2 and 4."""
+    """Return Tables 2 and 4 of msf-CNN."""
     heads = ("network", "board", "core", "board's kB", "their kB", "their ms", "their time x", "our kB", "fits")
     heads += ("million instructions", "our ms, estimated", "instructions x", "instructions x in their kB")
     return table(
@@ -120,7 +120,7 @@ def msf_cnn_boards(rows: Sequence[Row]) -> str:
 
 
 def msf_cnn_time(rows: Sequence[Row]) -> str:
-    """Table 6."""
+    """Return Table 6 of msf-CNN."""
     heads = ("network", "constraint", "their kB", "their time", "our kB", "our instructions")
     return table(
         heads,
@@ -140,7 +140,7 @@ def msf_cnn_time(rows: Sequence[Row]) -> str:
 
 
 def streamnet(rows: Sequence[Row]) -> str:
-    """Table 1: memory."""
+    """Return Table 1 of StreamNet: memory."""
     modes = ("resident", "streamed", "external")
     heads = ("network", "image kB", "MCUNetV2 kB", "StreamNet-2D kB", "MCUNetV2's time / 2-D's")
     heads += tuple(f"ours, {mode}: head" for mode in modes)
@@ -166,7 +166,7 @@ SCHEMES = {"mcunetv2": "patches", "sn1d": "1-D", "sn2d": "2-D"}
 
 
 def streamnet_work(rows: Sequence[Row]) -> str:
-    """Table 2."""
+    """Return Table 2 of StreamNet."""
     heads = ["network", "their n / split", *(f"their MMAC, {name}" for name in SCHEMES.values())]
     heads += [f"counted, {name}" for name in SCHEMES.values()]
     heads += [f"our {name}: {what}" for name in SCHEMES.values() for what in ("kB", "n / split", "work x")]
@@ -193,7 +193,7 @@ def _scheme(row: Row, key: str) -> tuple[str, str, str]:
 
 
 def streamnet_time(rows: Sequence[Row]) -> str:
-    """Table 3."""
+    """Return Table 3 of StreamNet."""
     heads = ["network", *(f"their time / 2-D, {name}" for name in SCHEMES.values())]
     heads += [f"our {name}: {what}" for name in SCHEMES.values() for what in ("kB", "instructions x")]
     heads += ["chosen", "auto in that RAM: instructions x"]
@@ -220,7 +220,7 @@ def streamnet_time(rows: Sequence[Row]) -> str:
 
 
 def fused_layer(rows: Sequence[Row]) -> str:
-    """Figure 3."""
+    """Return Figure 3 of the fused-layer paper."""
     heads = ("network", "input", "tiles", "unfused kB", "their Algorithm 1: kB", "MACs x", "their scheme here: kB")
     heads += ("MACs x", "instructions x", "our search: kB", "MACs x", "instructions x", "in 512 kB")
     heads += ("run, their scheme: kB", "run, our search: kB")
@@ -256,7 +256,7 @@ def _fitting(row: Row) -> str:
 
 
 def frontier(rows: Sequence[Row]) -> str:
-    """Whole arenas of public models."""
+    """Return the whole arenas of public models."""
     modes = ("resident", "streamed", "external")
     return table(
         ("model, F at most 1.1", *(f"arena, {mode}" for mode in modes)),
@@ -265,7 +265,7 @@ def frontier(rows: Sequence[Row]) -> str:
 
 
 def order(rows: Sequence[Row]) -> str:
-    """Peaks of orders."""
+    """Return the peaks of orders."""
     heads = ("graph", "operators", "peak in the order given", "least peak", "no order needs less than")
     kept = (row for row in rows if not row["without"] and row["default_peak"] != row["peak"] and "_" in row["graph"])
     return table(
@@ -282,7 +282,7 @@ def order(rows: Sequence[Row]) -> str:
 
 
 def peers_ram(rows: Sequence[Row]) -> str:
-    """What other engines need."""
+    """Return the RAM of other engines beside ours."""
     heads = ("network", "system", "what it counts", "source", "theirs", "TFLM's arena", "ours", "and input streamed")
     return table(
         heads,
@@ -304,7 +304,7 @@ def peers_ram(rows: Sequence[Row]) -> str:
 
 
 def peers_cycles(rows: Sequence[Row]) -> str:
-    """What other engines take."""
+    """Return the cycles of other engines beside our instructions."""
     heads = ("network", "core", "system", "source", "their million cycles", "our million instructions")
 
     def millions(value: float | None) -> str:
@@ -346,7 +346,7 @@ ALSO = {"streamnet-work": ("streamnet-time",)}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write what the files have."""
+    """Write the tables for which the files hold results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=Path)
     for path in parser.parse_args(arguments).results:

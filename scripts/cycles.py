@@ -82,7 +82,7 @@ class Row:
 
 
 def of_model(path: Path, target: Target) -> Row:
-    """What a model takes, rewritten by default for a core."""
+    """Return the cycles of a model after the default rewrite for a core."""
     core = fusable_core(load_model(path))
     rewritten = tflite_fuse.rewrite(serialize_model(core), target=known_as(target).value, verify=False).model
     program = program_of(load_model(rewritten))
@@ -92,7 +92,7 @@ def of_model(path: Path, target: Target) -> Row:
 
 
 def of_elf(elf: Path, target: Target, mark: str) -> Iterator[Row]:
-    """What each part of a program takes, from one call of a function to the next."""
+    """Yield the cycles of a program between calls of a function."""
     for number, each in enumerate(of_program(target, elf, mark)):
         yield _row(target.name, f"part {number}", [each])
 
@@ -110,7 +110,7 @@ def _row(target: str, what: str, counted: Sequence[Counted]) -> Row:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """For a terminal."""
+    """Return a table for a terminal."""
     lines = [f"{'core':12} {'model':32} {'instructions':>14} {'cycles':>14} = core + branches + memory"]
     for row in rows:
         parts = f"{row.core:,.0f} + {row.branches:,.0f} + {row.memory:,.0f}"
@@ -119,7 +119,7 @@ def as_table(rows: Sequence[Row]) -> str:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """The README's table: cycles beside those of TFLM with CMSIS-NN."""
+    """Return the README's table of cycles beside those of TFLM with CMSIS-NN."""
     lines = ["| million cycles per inference, modelled | this library | TFLM + CMSIS-NN | model's error |"]
     lines.append("|---|---:|---:|---|")
     for row in rows:
@@ -131,7 +131,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def pairs_as_markdown() -> str:
-    """What the models say beside what was published, and the error of each core."""
+    """Return modelled beside published cycles, and the error of each core."""
     lines = [
         "| core | chip | engine | model | million instructions | million cycles, modelled | measured | error |",
         "|---|---|---|---|---:|---:|---:|---:|",
@@ -150,7 +150,7 @@ def pairs_as_markdown() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Count and print; returns the exit code."""
+    """Count and print; return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[1], formatter_class=argparse.RawTextHelpFormatter
     )

@@ -18,7 +18,7 @@ PICTURES = 120
 
 
 def accuracy(model: bytes, count: int) -> tuple[float, bytes]:
-    """Share of held-out pictures the model gets right in TFLM, and all its output bytes."""
+    """Return the share of held-out pictures classified correctly in TFLM, and all output bytes."""
     images, labels = shapes.pictures(count)
     outputs = tflm.run(model, [[image[None]] for image in shapes.quantized(images)]).outputs
     scores = np.concatenate([first[0] for first in outputs])
@@ -26,7 +26,7 @@ def accuracy(model: bytes, count: int) -> tuple[float, bytes]:
 
 
 def main() -> None:
-    """Rewrite, prove, compare."""
+    """Rewrite the sample model, verify it and compare accuracies."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pictures", type=int, default=PICTURES, help="held-out pictures to classify")
     pictures = parser.parse_args().pictures

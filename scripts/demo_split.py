@@ -38,7 +38,7 @@ LINK = '[[link]]\nbetween = ["left", "middle", "right"]\n'
 
 
 def tflite_fuse(*arguments: object, expect: int = 0) -> None:
-    """A command as a user types it. Raises SystemExit: it ends otherwise than expected."""
+    """Run a command of the package. Raises SystemExit for another exit code than expected."""
     words = [str(each) for each in arguments]
     print(f"\n$ tflite-fuse {' '.join(words)}", flush=True)
     code = subprocess.run([sys.executable, "-m", "tflite_fuse", *words], check=False).returncode
@@ -51,7 +51,7 @@ Worker = tuple[str, subprocess.Popen[bytes]]
 
 
 def start(folder: Path, name: str, stack: contextlib.ExitStack) -> Worker:
-    """A worker process."""
+    """Start a worker process."""
     command = [sys.executable, "-m", "tflite_fuse", "cluster", "worker", str(folder), name]
     process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
     stack.callback(process.kill)
@@ -63,7 +63,7 @@ def start(folder: Path, name: str, stack: contextlib.ExitStack) -> Worker:
 
 
 def start_board(folder: Path, name: str, stack: contextlib.ExitStack) -> Worker:
-    """An emulated board, flashed with the worker's fragment."""
+    """Start an emulated board with the worker's fragment."""
     fragment = (folder / "fragments" / f"{NAMES.index(name)}.fragment").read_bytes()
     address, process = started(fragment, Path(tempfile.mkdtemp(dir=folder.parent)), stack)
     wait_for(address, process)
@@ -71,12 +71,12 @@ def start_board(folder: Path, name: str, stack: contextlib.ExitStack) -> Worker:
 
 
 def places(workers: Sequence[Worker]) -> list[str]:
-    """Where they listen, as options."""
+    """Return the addresses of the workers as options."""
     return [text for address, _ in workers for text in ("--at", address)]
 
 
 def main() -> None:
-    """Split, start, run, compare; then without one of them."""
+    """Split, start, run and compare; then repeat without one worker."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("--on", choices=("boards", "processes"))

@@ -43,7 +43,7 @@ def draw_tiles(folder: Path) -> None:
 
 
 def main() -> None:
-    """Draw them all."""
+    """Draw all pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
     folder = parser.parse_args().folder

@@ -27,7 +27,7 @@ TIMEOUT = 1800
 
 
 def build(folder: Path, target: Target, flags: str, elf: Path) -> str:
-    """Compile a folder; what the compiler complains of, empty if nothing stops it."""
+    """Compile a folder; return the compiler's errors, empty if it succeeds."""
     sources = sorted(folder.glob("*.c"))
     start = [HERE / name for name in target.sources]
     if target.name.startswith("cortex"):
@@ -45,7 +45,7 @@ def build(folder: Path, target: Target, flags: str, elf: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compile and run. Returns the exit code."""
+    """Compile and run; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="what export --format c wrote")
     parser.add_argument("--target", choices=RUNNING, default=RUNNING[0], help=f"the core (default {RUNNING[0]})")

@@ -106,7 +106,7 @@ class Measured:
 
 
 def programs(name: str, model: Model, fewer: bool = False) -> Iterator[Program]:
-    """The model rewritten, and in one block per operator."""
+    """Yield the rewritten model, and the model with one block per operator."""
     core = fusable_core(model)
     data = serialize_model(core)
     ways, runs = (_FEWER_WAYS, _FEWER_RUNS) if fewer else (_WAYS, _RUNS)
@@ -150,7 +150,7 @@ def measure(program: Program, target: Target, cycles: bool = False) -> Measured:
 def fit_costs(
     counts: Sequence[Mapping[str, int]], instructions: Sequence[int], known: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, float]:
-    """Costs ≥ 0 that make the relative errors least, in the sense of least squares.
+    """Return costs of 0 or more that minimize the squares of relative errors.
 
     Args:
         counts: of blocks that were run.
@@ -173,7 +173,7 @@ def fit_costs(
 
 
 def fitted(runs: Sequence[Measured], known: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
-    """Costs from all blocks of these runs."""
+    """Return costs fitted to all blocks of some runs."""
     rows = [row for run in runs for row in run.counts]
     return fit_costs(rows, [count for run in runs for count in run.instructions], known)
 
@@ -190,7 +190,7 @@ def left_out(runs: Sequence[Measured], known: Mapping[str, float] = MappingProxy
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fit and print; returns the exit code."""
+    """Fit and print; return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__.split("\n\n")[1], formatter_class=argparse.RawTextHelpFormatter
     )

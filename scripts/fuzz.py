@@ -124,7 +124,7 @@ def _in_turns(names: list[str], seconds: float) -> list[str]:
 
 
 def main() -> int:
-    """Run what is asked for; the exit code."""
+    """Run the requested fuzzers; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="FUZZER", help=", ".join(FUZZERS))
     parser.add_argument("--seconds", type=float, default=60.0, help="for all together")

@@ -9,12 +9,12 @@ README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 def part(name: str, page: Path = README) -> str:
-    """What stands between the marks of a part. Raises ValueError where they are missing."""
+    """Return the text between the marks of a part. Raises ValueError without marks."""
     return _find(name, page)[2]
 
 
 def write_part(name: str, text: str, page: Path = README) -> None:
-    """Replace what stands between the marks of a part. Raises ValueError where they are missing."""
+    """Replace the text between the marks of a part. Raises ValueError without marks."""
     start, end = _find(name, page).span(2)
     whole = page.read_text(encoding="utf-8")
     page.write_text(f"{whole[:start]}{text}{whole[end:]}", encoding="utf-8")

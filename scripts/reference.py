@@ -32,7 +32,7 @@ EXIT_CODES = {"LimitError": 1, "VerificationError": 1}
 
 
 def pages() -> dict[str, str]:
-    """Every page by its file name."""
+    """Return all pages by file name."""
     return {
         "operators.md": operators(),
         "commands.md": commands(),
@@ -46,7 +46,7 @@ def pages() -> dict[str, str]:
 
 
 def operators() -> str:
-    """What stages compute: TFLite's operators on int8 by the kind they become, and the kinds by number."""
+    """Return the page of operators: TFLite's int8 operators by kind of stage, and the kinds by number."""
     by_kind: dict[str, list[str]] = {}
     for name in sorted(LOWERINGS):
         if not name.startswith("CUSTOM:"):
@@ -78,7 +78,7 @@ def operators() -> str:
 
 
 def commands() -> str:
-    """Every command, its arguments and options, in the words of its help."""
+    """Return the page of commands with arguments and options, from their help."""
     group: Any = typer.main.get_command(app)
     lines = [
         "# Commands",
@@ -119,7 +119,7 @@ def _option(option: Any) -> str:
 
 
 def python() -> str:
-    """A page for Sphinx's autodoc: what the package exports."""
+    """Return the page of the public Python API for Sphinx's autodoc."""
     functions = [name for name in tflite_fuse.__all__ if inspect.isfunction(getattr(tflite_fuse, name))]
     classes = [name for name in tflite_fuse.__all__ if inspect.isclass(getattr(tflite_fuse, name))]
     lines = ["# Python", "", "Everything here is in the package `tflite_fuse`.", ""]
@@ -139,7 +139,7 @@ def _indented(text: str) -> str:
 
 
 def schemas() -> str:
-    """Every JSON schema: what it is of, and its fields."""
+    """Return the page of JSON schemas and their fields."""
     lines = [
         "# JSON objects",
         "",

@@ -44,7 +44,7 @@ TARGETS = (Target.CORTEX_M7, Target.CORTEX_M4, Target.GENERIC)
 
 
 def big_end() -> Model:
-    """Most of the weights in two fully connected layers."""
+    """Return a network with most weights in two fully connected layers."""
     builder = ModelBuilder(1)
     x = builder.conv(builder.input((1, 32, 32, 3)), 16, 3, 2, "SAME", "RELU6")
     x = builder.max_pool(builder.conv(x, 24, 3, 2, "SAME", "RELU6"), 2, 2, "VALID", "NONE")
@@ -53,14 +53,14 @@ def big_end() -> Model:
 
 
 def equal(count: int) -> Cluster:
-    """Teensy-like workers, each joined to each."""
+    """Return Teensy-like workers, each joined to each."""
     workers = tuple(Device(f"w{index}", Target.CORTEX_M7, 600.0, link=LINK) for index in range(count))
     pairs = frozenset((a, b) for b in range(count) for a in range(b))
     return Cluster(workers, Device("computer", Target.GENERIC, 1000.0, link=LINK), pairs)
 
 
 def unequal(rng: Random) -> Cluster:
-    """1 to 8 workers of several speeds, links and amounts of memory."""
+    """Return 1 to 8 workers of several speeds, links and amounts of memory."""
     count = rng.randrange(1, 9)
     limited = rng.random() < 0.4
     workers = []
@@ -74,7 +74,7 @@ def unequal(rng: Random) -> Cluster:
 
 
 def random_network(rng: Random) -> Model:
-    """A few layers over a small image, some joined, one or two outputs."""
+    """Return a network of a few layers on a small image, some joined, with one or two outputs."""
     builder = ModelBuilder(rng.randrange(1000))
     known: list[Ref] = [builder.input((1, rng.randrange(3, 24), rng.randrange(3, 24), rng.choice([1, 3, 4])))]
     for _ in range(rng.randrange(2, 9)):
@@ -125,7 +125,7 @@ def _layer(builder: ModelBuilder, rng: Random, known: list[Ref]) -> Ref:
 
 
 def cases(chosen: argparse.Namespace) -> Iterator[tuple[str, Model, Cluster, SplitOptions]]:
-    """What to split."""
+    """Yield the networks and clusters."""
     if chosen.random:
         for number in range(chosen.first, chosen.first + chosen.random):
             rng = Random(f"{chosen.seed} {number}")
@@ -150,7 +150,7 @@ def cases(chosen: argparse.Namespace) -> Iterator[tuple[str, Model, Cluster, Spl
 
 
 def main() -> int:
-    """Split all; the exit code."""
+    """Split all cases; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", help=f"files, or {', '.join(NAMED)}")
     parser.add_argument("--workers", default="1,2,3,4,5,6,7,8")

@@ -84,7 +84,7 @@ def cell(x: Tensor, filters: int) -> Tensor:
 
 
 def network() -> Any:
-    """The Keras model: 128x128x3 in, probabilities of the classes out."""
+    """Return the Keras model: 128 x 128 x 3 to probabilities of the classes."""
     inputs = layers.Input((shapes.SIZE, shapes.SIZE, 3), name="picture")
     x = convolution(inputs, STEM, 3, 2)
     x = inverted_residual(x, STEM, 12)
@@ -112,7 +112,7 @@ def train(model: Any, epochs: int, per_epoch: int, batch: int = 32) -> None:
 
 
 def convert(model: Any) -> bytes:
-    """Int8 inside and at both ends, by the standard converter."""
+    """Convert to int8, inside and at both ends, with the standard converter."""
     images, _ = shapes.pictures(CALIBRATION_PICTURES, CALIBRATION_SEED)
     # The whole range of a pixel appears, so that the input's scale is 1/255 and its zero point −128.
     images[0, 0, 0], images[0, 0, 1] = 0, 255
@@ -136,7 +136,7 @@ def _with_batch_of_one(model: Any) -> tuple[Tensor, Tensor]:
 
 
 def accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float:
-    """Share of pictures the int8 model puts into their class, by TensorFlow Lite."""
+    """Return the share of pictures that the int8 model classifies correctly in TensorFlow Lite."""
     interpreter = tf.lite.Interpreter(model_content=model)
     interpreter.allocate_tensors()
     source, target = interpreter.get_input_details()[0], interpreter.get_output_details()[0]
@@ -151,7 +151,7 @@ def accuracy(model: bytes, images: np.ndarray, labels: np.ndarray) -> float:
 
 
 def main() -> None:
-    """Train, convert, measure, write."""
+    """Train, convert, measure and write."""
     parser = argparse.ArgumentParser(description="Train and convert the sample model that ships with the package.")
     parser.add_argument("output", nargs="?", type=Path, default=SAMPLE_MODEL, metavar="OUT.tflite")
     parser.add_argument("--epochs", type=int, default=7)

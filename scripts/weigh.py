@@ -12,7 +12,7 @@ from importlib import metadata
 
 
 def installed(name: str, seen: set[str]) -> Iterator[str]:
-    """A distribution and all that it requires, without extras."""
+    """Yield a distribution and its requirements, without extras."""
     key = re.sub(r"[-_.]+", "-", name).lower()
     if key in seen:
         return
@@ -28,7 +28,7 @@ def installed(name: str, seen: set[str]) -> Iterator[str]:
 
 
 def weights(name: str) -> tuple[int, int]:
-    """Bytes of a distribution's sources and libraries, and of its bytecode."""
+    """Return the bytes of a distribution's sources and libraries, and of its bytecode."""
     plain = compiled = 0
     for file in metadata.files(name) or ():
         path = file.locate()
@@ -41,7 +41,7 @@ def weights(name: str) -> tuple[int, int]:
 
 
 def main() -> None:
-    """One line for each distribution, the heaviest first, and the sum."""
+    """Print one line per distribution, the heaviest first, and the sum."""
     found = sorted(((*weights(name), name) for name in installed("tflite-fuse", set())), reverse=True)
     for plain, compiled, name in found:
         if plain + compiled >= 100_000:

@@ -105,7 +105,7 @@ class _Node:
 
 
 def read_schema(name: str) -> Schema:
-    """A schema as ``flatc`` understands it. Raises CalledProcessError if it does not."""
+    """Return a schema as parsed by ``flatc``. Raises CalledProcessError if it does not parse."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["flatc", "--binary", "--schema", "--bfbs-comments", "-o", folder, str(SCHEMAS / f"{name}.fbs")]
         subprocess.run(command, check=True, capture_output=True)

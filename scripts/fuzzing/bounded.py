@@ -57,7 +57,7 @@ class _OutOfTime(BaseException):
 
 
 def run_cases(case: Case, numbers: range, budget: Budget) -> Iterator[Outcome]:
-    """Outcomes of the cases, in order; a case that takes its process along does not end the run."""
+    """Yield the outcomes of the cases in order; a case that ends its process does not end the run."""
     case.warm()
     todo = list(numbers)
     while todo:

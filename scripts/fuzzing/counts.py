@@ -32,12 +32,12 @@ GOALS = {
 
 
 def load() -> dict[str, Any]:
-    """Name of each fuzzer → ``next``, the number of its next case, and ``outcomes``, how often each came."""
+    """Return for each fuzzer ``next``, the number of its next case, and ``outcomes``, counts by outcome."""
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
 def add(name: str, following: int, outcomes: Counter[str]) -> None:
-    """Add a run's outcomes; ``following`` is the number of the next case."""
+    """Add the outcomes of a run; ``following`` is the number of the next case."""
     counts = load()
     total = Counter(counts.get(name, {}).get("outcomes", {})) + outcomes
     counts[name] = {"next": following, "outcomes": dict(sorted(total.items()))}
@@ -45,12 +45,12 @@ def add(name: str, following: int, outcomes: Counter[str]) -> None:
 
 
 def missing(name: str) -> int:
-    """Cases until a fuzzer has had as many as promised."""
+    """Return the number of cases that a fuzzer lacks to its promised count."""
     return max(0, GOALS[name] - sum(load().get(name, {}).get("outcomes", {}).values()))
 
 
 def report() -> str:
-    """The table of all counts, as Markdown."""
+    """Return the table of all counts as Markdown."""
     lines = ["| fuzzer | cases | of | outcomes |", "|---|---:|---:|---|"]
     for name, found in sorted(load().items()):
         outcomes = found["outcomes"]

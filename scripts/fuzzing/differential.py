@@ -40,7 +40,7 @@ def _small_network(rng: Random) -> Model:
 
 
 def random_model(number: int) -> bytes:
-    """The file of a case."""
+    """Return the file of a case."""
     rng = Random(number)
     kind = rng.random()
     if kind < 0.2:
@@ -53,7 +53,7 @@ def random_model(number: int) -> bytes:
 
 
 def random_options(rng: Random) -> dict[str, Any]:
-    """Any combination that a user may ask for."""
+    """Return a random combination of options."""
     goals = (None, None, Goal(least_ram=True), Goal(max_compute=1.0 + rng.random()))
     return {
         "goal": rng.choice(goals),

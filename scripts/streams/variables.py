@@ -57,7 +57,7 @@ class Result:
 
 
 def measure(path: Path, targets: Sequence[Target], steps: int) -> Result:
-    """Rewrites a model and compares. Raises TfliteFuseError."""
+    """Rewrite a model and compare both over time. Raises TfliteFuseError."""
     data = path.read_bytes()
     model, done = load_model(data), tflite_fuse.rewrite(data, verify=False)
     rewritten = load_model(done.model)
@@ -86,7 +86,7 @@ def measure(path: Path, targets: Sequence[Target], steps: int) -> Result:
 
 
 def answers(data: bytes, steps: Sequence[Sequence[npt.NDArray[Any]]]) -> list[list[bytes]]:
-    """What a model answers to each step; the runtime is reset before the one in the middle."""
+    """Return the outputs of a model for each step; the runtime is reset before the middle step."""
     with tflm.session(data) as loaded:
         found = [loaded.infer(arrays, (), reset=step == len(steps) // 2) for step, arrays in enumerate(steps)]
     return [[np.asarray(array).tobytes() for array in arrays] for arrays in found]

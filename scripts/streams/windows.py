@@ -72,7 +72,7 @@ def cases() -> Iterator[tuple[str, Model, int]]:
 
 
 def measure(name: str, model: Model, hop: int, targets: Sequence[Target], windows: int) -> Result:
-    """Makes a stream of a model and compares. Raises TfliteFuseError."""
+    """Make a stream of a model and compare both. Raises TfliteFuseError."""
     data = serialize_model(model)
     fused, done = tflite_fuse.rewrite(data, verify=False), tflite_fuse.rewrite(data, stream_time=hop, verify=False)
     told, stream = done.report.stream, load_model(done.model)
@@ -131,7 +131,7 @@ def as_table(results: Sequence[Result], targets: Sequence[Target]) -> Table:
 
 
 def as_markdown(results: Sequence[Result]) -> str:
-    """The table of docs/streaming.md."""
+    """Return the first table of docs/streaming.md."""
     lines = [
         "| model | hop | MACs a window | of the windowed | state | arena, windowed | fused as a window | stream |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
@@ -144,7 +144,7 @@ def as_markdown(results: Sequence[Result]) -> str:
 
 
 def counts_as_markdown(results: Sequence[Result], steps: Mapping[str, Mapping[str, int | None]]) -> str:
-    """The second table of docs/streaming.md.
+    """Return the second table of docs/streaming.md.
 
     Args:
         results: windows as streams.

@@ -53,13 +53,13 @@ class Interval:
 
     @property
     def instructions(self) -> int:
-        """Instructions that were executed, those whose condition was false included."""
+        """Return the number of executed instructions, including those with a false condition."""
         return sum(place[1] * count for (_, place), count in self.times.items())
 
 
 @cache
 def plugin() -> Path:
-    """The plugin, compiled for this machine."""
+    """Return the path of the plugin, compiled for this machine."""
     library = Path(_built.name) / "executions.so"
     command = ["gcc", "-std=c11", "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE)]
     subprocess.run(command, check=True, capture_output=True, text=True)
@@ -67,7 +67,7 @@ def plugin() -> Path:
 
 
 def symbol(elf: Path, prefix: str, name: str) -> int:
-    """The address of a function. Raises ValueError."""
+    """Return the address of a function. Raises ValueError."""
     listing = subprocess.run([f"{prefix}nm", str(elf)], check=True, capture_output=True, text=True).stdout
     for line in listing.splitlines():
         if line.split()[-1] == name:
@@ -107,7 +107,7 @@ def intervals(
 
 
 def read(text: str) -> list[Interval]:
-    """The intervals of the plugin's file."""
+    """Return the intervals in the plugin's file."""
     found: list[Interval] = []
     for line in text.splitlines():
         word, *rest = line.split()

@@ -100,7 +100,7 @@ _NO_RESULT = re.compile(r"(cmp|cmn|tst|teq|vcmp|vcmpe|vpt|vctp)")
 
 
 def disassemble(elf: Path, prefix: str) -> dict[int, Instruction]:
-    """The instructions of a program by address.
+    """Return the instructions of a program by address.
 
     Args:
         elf: the program.
@@ -126,7 +126,7 @@ def plain(name: str, operands: str) -> Instruction:
 
 
 def arm(name: str, operands: str) -> Instruction:
-    """An instruction of Armv7-M or Armv8.1-M.
+    """Return an instruction of Armv7-M or Armv8.1-M.
 
     Args:
         name: as ``objdump`` writes it, ``smlad`` or ``bne.n``.
@@ -237,7 +237,7 @@ _RISCV_REGISTER = re.compile(r"\b(zero|ra|sp|gp|tp|t[0-6]|s\d+|a[0-7])\b")
 
 
 def riscv(name: str, operands: str) -> Instruction:
-    """An instruction of rv32imc."""
+    """Return an instruction of rv32imc."""
     named = _RISCV_REGISTER.findall(operands)
     everything = frozenset(named) - {"zero"}
     if re.match(r"(b(eq|ne|lt|ge|ltu|geu|gt|le|gtu|leu)z?)$", name):

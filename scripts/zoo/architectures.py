@@ -28,7 +28,7 @@ Layer = Mapping[str, Any]
 
 
 def load_architecture(path: str | Path) -> dict[str, Any]:
-    """Read a layer list.
+    """Return the layer list of a file.
 
     Raises:
         UsageError: the file cannot be read.
@@ -57,7 +57,7 @@ def build_architecture_file(path: str | Path, seed: int = 0) -> Model:
 
 
 def build_architecture(architecture: Mapping[str, Any], seed: int = 0) -> Model:
-    """The int8 model of a layer list, with random weights.
+    """Return the int8 model of a layer list with random weights.
 
     Raises:
         ModelError: naming the layer whose operator is unknown or whose shapes or numbers do not fit.

@@ -26,7 +26,7 @@ _ACTIVATIONS = {"NONE": (0, None), "RELU": (1, None), "RELU6": (3, 6.0)}
 
 
 def pair_of(value: Size, what: str) -> Pair:
-    """One number or (rows, columns) as a pair of positive numbers."""
+    """Return one number or (rows, columns) as a pair of positive numbers."""
     pair = (value, value) if isinstance(value, int) else value
     if len(pair) != 2 or min(pair) < 1:
         raise UsageError(f"{what} must be one or two positive numbers, not {value!r}")
@@ -34,14 +34,14 @@ def pair_of(value: Size, what: str) -> Pair:
 
 
 def pads_of(pads: Sequence[int]) -> Pads:
-    """Four numbers of pixels that are not negative."""
+    """Return four non-negative numbers of pixels."""
     if len(pads) != 4 or min(pads) < 0:
         raise UsageError(f"padding must be four numbers that are not negative, not {pads!r}")
     return pads[0], pads[1], pads[2], pads[3]
 
 
 def need_affordable(elements: int, limit: int = MOST_ELEMENTS) -> None:
-    """Refuse what no microcontroller runs and this machine would choke on.
+    """Reject networks that are too large for a microcontroller and for this machine.
 
     Raises:
         ModelError: naming the limit.
@@ -51,14 +51,14 @@ def need_affordable(elements: int, limit: int = MOST_ELEMENTS) -> None:
 
 
 def activation_code(activation: str) -> int:
-    """The file's number of a fused activation: NONE, RELU or RELU6."""
+    """Return the file's number of a fused activation: NONE, RELU or RELU6."""
     if activation not in _ACTIVATIONS:
         raise UsageError(f"activation {activation!r} is none of {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[activation][0]
 
 
 def activate(values: FloatArray, activation: str) -> FloatArray:
-    """Values after a fused activation."""
+    """Return values after a fused activation."""
     if activation_code(activation) == 0:
         return values
     return np.clip(values, 0.0, _ACTIVATIONS[activation][1])
@@ -71,7 +71,7 @@ def int32_constant(name: str, values: int | Sequence[int] | Sequence[Sequence[in
 
 
 def window_options(window: Window, activation: str) -> dict[str, int]:
-    """What the options of both convolutions have in common."""
+    """Return the options that both convolutions share."""
     return {
         "stride_h": window.stride[0],
         "stride_w": window.stride[1],

@@ -47,7 +47,7 @@ class Recorder:
         return assemble(self._recording, [ref.index for ref in outputs] or last, description)
 
     def samples(self, x: Ref) -> FloatArray:
-        """What the calibration images give in a tensor, float32, images along the first axis."""
+        """Return the values of the calibration images in a tensor, float32, images along the first axis."""
         return self._values(x, x.type).copy()
 
     def _values(self, x: Ref, type: TensorType = TensorType.INT8) -> FloatArray:

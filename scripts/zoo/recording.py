@@ -99,18 +99,18 @@ class Recording:
     group: list[int] = field(default_factory=list)
 
     def root(self, index: int) -> int:
-        """The activation that stands for the group of ``index``."""
+        """Return the activation that represents the group of ``index``."""
         while self.group[index] != index:
             self.group[index] = self.group[self.group[index]]
             index = self.group[index]
         return index
 
     def share_scale(self, first: int, second: int) -> None:
-        """From now on both activations (and whoever shares with them) have the same scale and zero point."""
+        """Give both activations, and all that share with them, one scale and zero point."""
         self.group[self.root(second)] = self.root(first)
 
     def parameters(self) -> list[ActivationParameters]:
-        """Scale and zero point of every activation.
+        """Return scale and zero point of each activation.
 
         Raises:
             ModelError: an output whose scale the runtime dictates shares its scale with something outside its range.
@@ -147,7 +147,7 @@ class _Assembler:
         self._placed: dict[int, int] = {}
 
     def activation(self, index: int) -> int:
-        """Tensor index of an activation, created at its first use."""
+        """Return the tensor index of an activation, created at its first use."""
         if index not in self._placed:
             activation = self._recording.activations[index]
             quantization = None
@@ -167,7 +167,7 @@ class _Assembler:
         return self._placed[index]
 
     def constant(self, constant: Constant) -> int:
-        """Tensor index of a new constant with a buffer of its own."""
+        """Return the tensor index of a new constant with its own buffer."""
         quantization = None
         if constant.scales:
             quantization = Quantization(
@@ -189,7 +189,7 @@ class _Assembler:
         return len(self.tensors) - 1
 
     def bias(self, bias: Bias) -> int:
-        """Tensor index of int32 biases on the scale of their input and weights."""
+        """Return the tensor index of int32 biases with the scale of their input and weights."""
         scale = self._parameters[bias.input].scale
         values = quantize_bias(bias.weights, scale)
         scales = np.float32(scale) * bias.weights.scales
@@ -198,7 +198,7 @@ class _Assembler:
         )
 
     def operand(self, operand: Operand) -> int:
-        """Tensor index of any operator input."""
+        """Return the tensor index of an operator input."""
         if isinstance(operand, Constant):
             return self.constant(operand)
         if isinstance(operand, Bias):
@@ -218,7 +218,7 @@ class _Assembler:
 
 
 def assemble(recording: Recording, outputs: Sequence[int], description: str) -> Model:
-    """The recorded graph as a model with one subgraph, operators in the order they were recorded.
+    """Return the recorded graph as a model with one subgraph, operators in recorded order.
 
     Raises:
         ModelError: see ``Recording.parameters``.
