@@ -43,7 +43,7 @@ def test_the_readme_says_what_was_measured(tmp_path: Path) -> None:
     found = export_model(fused(), tmp_path / "model", "c").flash
     assert found.library_bytes is not None and 5_000 < found.library_bytes < 30_000
     text = (tmp_path / "model" / "README.md").read_text()
-    assert f"Flash: {found.sentence()}. That was measured when this was written" in text
+    assert f"Flash: {found.sentence()}. The library was measured at export" in text
     assert f" {found.library_bytes:,} for the library at -Os on a Cortex-M4" in text
 
 

@@ -123,7 +123,7 @@ class Certificate:
         if self.findings:
             more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
             return f"not proven equal: {self.findings[0]}{more}"
-        ran = "kernels not run" if not tested else f"kernels tested on {tested} inputs"
+        ran = "kernels not run" if not tested else f"kernels tested on {tested} {'input' if tested == 1 else 'inputs'}"
         return f"constants, options and schedule proven equal; {ran}"
 
 

@@ -68,7 +68,8 @@ def _outcome(comparison: Comparison) -> str:
     certificate = comparison.certificate
     if comparison.not_run is not None and certificate is not None:
         return f"{certificate.sentence()}: {comparison.not_run}"
-    same = f"same bytes on {comparison.inputs} inputs ({comparison.runtime} {comparison.version})"
+    plural = "input" if comparison.inputs == 1 else "inputs"
+    same = f"same bytes on {comparison.inputs} {plural} ({comparison.runtime} {comparison.version})"
     if certificate is None:
         return f"{same}; nothing is proven, as no rewrite made one of the other: more inputs may tell them apart"
     return f"{same}; {certificate.sentence(comparison.inputs)}"

@@ -112,7 +112,7 @@ def readme(
 def _flash(format: str, flash: Flash) -> str:
     text = f"{flash.sentence()}."
     if flash.library_bytes:
-        text += " That was measured when this was written: what a linker keeps that collects sections."
+        text += " The library was measured at export, after the linker removed unused sections."
     return f"{text} The file that registers the operator, and the runtime, come on top." if format in _PLACES else text
 
 
