@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tflite_fuse
-from scripts.zoo import networks
+from scripts.zoo import ModelBuilder, networks
 from tests.test_cli import validate as validate_json
 from tflite_fuse.check import validate
 from tflite_fuse.cli import app
@@ -23,6 +23,7 @@ from tflite_fuse.memory.regions import memories_of
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.model.memories import MEMORIES_METADATA, Memories, slow_tensors, slow_tensors_entry
+from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.runtime import litert, tflm
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -117,6 +118,44 @@ def test_places_in_metadata_and_blocks_are_compared() -> None:
     assert any("arena of 16 bytes" in each.what for each in certificate.findings)
     with pytest.raises(ModelError, match="is damaged"):
         slow_tensors(set_metadata(model, MEMORIES_METADATA, b'{"version": 1, "tensors": [[0, 8]]}'))
+
+
+def branching() -> bytes:
+    """A map with an output of its own besides the rest of the network."""
+    b = ModelBuilder(seed=0)
+    x = b.conv(b.conv(b.conv(b.input((1, 48, 48, 3)), 8, 3, 2), 16, 3), 8, 3)
+    y = b.conv(b.conv(x, 16, 3, 2), 16, 3)
+    return serialize_model(b.build([b.logistic(b.conv(x, 4)), b.logistic(b.conv(y, 4))]))
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_a_block_copies_out_a_tensor_that_it_reads_itself() -> None:
+    """So a tensor that two blocks read is written once and read once from the slow memory."""
+    result = tflite_fuse.rewrite(branching(), memory=memories(4000), verify=True, inputs=4)
+    model, found = load_model(result.model), result.report.memories
+    slow, graph = slow_tensors(model), model.main
+    assert found is not None and slow is not None
+    assert result.report.verified is not None and result.report.verified.bit_exact
+    sizes = {tensor: tensor_nbytes(graph.tensors[tensor]) for tensor in slow.offsets}
+    assert found.read_bytes == sum(size for tensor, size in sizes.items() if tensor not in graph.outputs)
+    assert found.written_bytes == sum(size for tensor, size in sizes.items() if tensor not in graph.inputs)
+    copied = [
+        tensor
+        for plan in blocks_in(model).values()
+        for tensor in plan.slow
+        if any(stage.waits_for == tensor for stage in plan.block.stages)
+    ]
+    assert copied
+
+
+def test_a_project_for_esp_idf_switches_its_psram_on(tmp_path: Path) -> None:
+    """Otherwise the second array would lie in SRAM, without a word."""
+    for name, size in (("two", 4000), ("one", 64_000)):
+        path = tmp_path / f"{name}.tflite"
+        path.write_bytes(tflite_fuse.rewrite(MODEL, memory=memories(size), verify=False).model)
+        typed = ["export", path, tmp_path / name, "--format", "esp-idf"]
+        assert CliRunner().invoke(app, [*map(str, typed)]).exit_code == 0
+        assert ("CONFIG_SPIRAM=y" in (tmp_path / name / "sdkconfig.defaults").read_text()) == (name == "two")
 
 
 def test_blocks_carry_the_places_of_the_metadata() -> None:

@@ -21,7 +21,14 @@ from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import executed_macs, operands_of
 from tflite_fuse.emit.options import described
 from tflite_fuse.emit.outside import OutsideExtraction, input_name, lowerings_for, move_outside
-from tflite_fuse.emit.slow import slow_places, with_copies, with_places, with_slow_tensors
+from tflite_fuse.emit.slow import (
+    can_copy_out,
+    slow_places,
+    with_copies,
+    with_copies_out,
+    with_places,
+    with_slow_tensors,
+)
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig
 from tflite_fuse.ir.program import CUSTOM_CODE, FUSED_OPERATOR, Program, Step, arena_tensors, program_of
@@ -297,7 +304,7 @@ class BlockMaker:
         return replace(choice, operators=(*choice.operators, *sorted(renames))) if renames else choice
 
     def _between(self, slow: frozenset[int], choices: Sequence[BlockChoice]) -> frozenset[int]:
-        """Of some tensors those that blocks alone read and write, and no block reads what it writes."""
+        """Of some tensors those that blocks alone read and write; a block that reads what it writes can copy it out."""
         if not slow:
             return slow
         inside = {index for choice in choices for index in choice.operators}
@@ -308,7 +315,8 @@ class BlockMaker:
             found = self._extracted(choice).extraction
             read = {tensor for stage in found.block.stages for tensor in stage.inputs}
             operands.update(found.inputs, found.outputs)
-            kept.update(t for b, t in zip(found.block.outputs, found.outputs, strict=True) if b in read)
+            ends = zip(found.block.outputs, found.outputs, strict=True)
+            kept.update(t for b, t in ends if b in read and not can_copy_out(found.block, b))
         return (slow & operands) - kept
 
     def _make(self, choice: BlockChoice, slow: frozenset[int] = frozenset()) -> tuple[OutsideExtraction, BlockPlan]:
@@ -317,7 +325,8 @@ class BlockMaker:
             found = self._extracted(choice)
             apart = self._apart(found.extraction, slow)
             if apart:
-                block = with_copies(found.extraction.block, apart.keys() & set(found.extraction.block.inputs))
+                block = with_copies_out(found.extraction.block, apart)
+                block = with_copies(block, apart.keys() & set(block.inputs))
                 found = replace(found, extraction=replace(found.extraction, block=block))
             numbers = {position: self._numbers[tensor] for position, tensor in found.outside.items()}
             config = _within(choice.config, found.extraction.block)

@@ -1,7 +1,8 @@
 """Blocks whose inputs and outputs lie in a slow memory: each pixel is read once, from the first to the last.
 
 Kernels read a pixel once per window and output channel. So what lies in the slow memory comes in by
-a stage that copies it, run by run, into a ring in the fast one: a PAD that adds nothing. Outputs are written once.
+a stage that copies it, run by run, into a ring in the fast one: a PAD that adds nothing. Outputs are written once. An
+output that the block reads itself goes into a ring, from which such a stage copies it out before a reader goes on.
 """
 
 from __future__ import annotations
@@ -35,6 +36,36 @@ class Traffic:
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(self.read + other.read, self.written + other.written)
+
+
+def can_copy_out(block: Block, output: int) -> bool:
+    """Return whether a stage reads an output and advances with it, so that it can wait for a copy."""
+    return _first_alike(block, output) is not None
+
+
+def _first_alike(block: Block, output: int) -> int | None:
+    extent = block.tensors[output].height, block.tensors[output].width
+    for number, stage in enumerate(block.stages):
+        made = block.tensors[stage.output]
+        if output in stage.inputs and stage.waits_for < 0 and (made.height, made.width) == extent:
+            return number
+    return None
+
+
+def with_copies_out(block: Block, slow: Collection[int]) -> Block:
+    """Return a block with those of its slow outputs that it reads in rings, copied out before a reader goes on."""
+    for output in sorted(set(slow) & set(block.outputs)):
+        waiting = _first_alike(block, output)
+        if waiting is None:
+            continue
+        ring, stages = len(block.tensors), list[Stage]()
+        for number, stage in enumerate(block.stages):
+            inputs = tuple(ring if tensor == output else tensor for tensor in stage.inputs)
+            made = replace(stage, inputs=inputs, waits_for=output if number == waiting else stage.waits_for)
+            stages.append(replace(made, output=ring) if stage.output == output else made)
+            stages += [Stage(StageKind.PAD, (ring,), output)] if stage.output == output else []
+        block = replace(block, tensors=(*block.tensors, _ring(block.tensors[output])), stages=tuple(stages))
+    return block
 
 
 def with_copies(block: Block, inputs: Collection[int]) -> Block:

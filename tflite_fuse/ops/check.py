@@ -121,7 +121,8 @@ def _check_wait(block: Block, check: StageCheck, made: set[int]) -> None:
         return
     check.require(awaited in made, "waits for a tensor that no earlier stage computes")
     found = block.tensors[awaited]
-    check.require(found.storage is Storage.SCRATCH, f"waits for {found.name}, which is no ring in scratch")
+    made_here = found.storage in (Storage.SCRATCH, Storage.OUTPUT)
+    check.require(made_here, f"waits for {found.name}, which is no ring and no output")
     alike = (found.height, found.width) == (check.output.height, check.output.width)
     check.require(alike, f"waits for {found.name}, which has other rows or columns")
 

@@ -54,8 +54,8 @@ static bool tensor_is_sound(const tflite_fuse_block* block, int32_t index) {
 
 static bool is_tail(const tflite_fuse_block* block, int32_t s) { return s >= block->header->spatial_stages; }
 
-/* Returns whether the tensor that a stage waits for without reading it is a ring that an earlier stage writes, of as many
- * rows and columns as the stage's output; and the block runs in one tile. */
+/* Returns whether the tensor that a stage waits for without reading it is a ring or an output that an earlier stage
+ * writes, of as many rows and columns as the stage's output; and the block runs in one tile. */
 static bool wait_is_sound(const tflite_fuse_block* block, int32_t s) {
   const tflite_fuse_stage* stage = &block->stages[s];
   const tflite_fuse_header* header = block->header;
@@ -67,7 +67,9 @@ static bool wait_is_sound(const tflite_fuse_block* block, int32_t s) {
   }
   const tflite_fuse_tensor* awaited = &block->tensors[stage->waits_for - 1];
   const tflite_fuse_tensor *output = &block->tensors[stage->output], *driven = &block->tensors[header->driven];
-  return awaited->storage == TFLITE_FUSE_STORAGE_SCRATCH && awaited->producer < s &&
+  const bool is_made =
+      awaited->storage == TFLITE_FUSE_STORAGE_SCRATCH || awaited->storage == TFLITE_FUSE_STORAGE_OUTPUT;
+  return is_made && awaited->producer != TFLITE_FUSE_NONE && awaited->producer < s &&
          awaited->height == output->height && awaited->width == output->width &&
          header->tile_height >= driven->height && header->tile_width >= driven->width;
 }

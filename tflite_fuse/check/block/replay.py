@@ -294,8 +294,8 @@ def _wait_problems(program: BlockProgram, rows: Axis, columns: Axis) -> Iterator
         )
         if (tensor.height, tensor.width) != (output.height, output.width) or spans_differ:
             yield f"stage {s} waits for tensor {t}, of which other pixels are computed"
-        if tensor.storage != Storage.SCRATCH or tensor.producer >= s:
-            yield f"stage {s} waits for tensor {t}, which is no ring of an earlier stage"
+        if tensor.storage not in (Storage.SCRATCH, Storage.OUTPUT) or not 0 <= tensor.producer < s:
+            yield f"stage {s} waits for tensor {t}, which is no ring or output of an earlier stage"
 
 
 # ---- Rings ----

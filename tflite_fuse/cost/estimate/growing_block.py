@@ -290,9 +290,17 @@ class GrowingBlock:
             if self.late is not None:
                 self.late.add(index, demand, behind, self.scratch)
             return
-        # What lies in the slow memory is not read again where it is made.
-        away = self.graph.steps[index].outputs[0] in self.pricing.slow
-        self.usable = self.usable & self._is_whole(demand) & (not away)
+        self.usable = self.usable & self._is_whole(demand)
+        if self.graph.steps[index].outputs[0] in self.pricing.slow:
+            self._copy_out(demand)
+
+    def _copy_out(self, demand: Demand) -> None:
+        """Keep a tensor in a ring and copy it to the slow memory, if a reader can wait for the copy."""
+        made = [self.graph.tensors[self.graph.steps[each.layer].outputs[0]] for each in demand.consumers]
+        alike = any((each.height, each.width) == (demand.extent.height, demand.extent.width) for each in made)
+        self.usable = self.usable & self.grid.is_whole(self.graph.tensors[self.driven]) & alike
+        self.scratch = self.scratch + self.rings.bytes(demand)
+        self.stages += 1
 
     def _is_whole(self, demand: Demand) -> npt.NDArray[np.bool_]:
         """Return the tilings under which the demand covers the whole tensor."""

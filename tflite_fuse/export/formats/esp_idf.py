@@ -61,6 +61,11 @@ CONFIG_COMPILER_OPTIMIZATION_PERF=y
 CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192
 """
 
+_SECOND_MEMORY = """\
+CONFIG_SPIRAM=y
+CONFIG_SPIRAM_ALLOW_BSS_SEG_EXTERNAL_MEMORY=y
+"""
+
 
 def files(model: TflmModel, directory: Path) -> Files:
     """Return the project's files.
@@ -72,7 +77,7 @@ def files(model: TflmModel, directory: Path) -> Files:
     name = re.sub(r"[^A-Za-z0-9_]", "_", directory.resolve().name) or "model"
     return {
         "CMakeLists.txt": _PROJECT.substitute(name=name),
-        "sdkconfig.defaults": _DEFAULTS,
+        "sdkconfig.defaults": _DEFAULTS + (_SECOND_MEMORY if model.memory else ""),
         "main/CMakeLists.txt": _COMPONENT,
         "main/idf_component.yml": _MANIFEST,
         "main/main.cpp": _MAIN.substitute(
