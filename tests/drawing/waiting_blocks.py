@@ -20,7 +20,7 @@ def waiting_block(rng: Random) -> tuple[Block, BlockConfig]:
         _part_and_meet(maker)
     if rng.random() < 0.3:
         maker.tail()
-    block = maker.finish(extra_outputs=False)
+    block = maker.finish(extra_outputs=rng.random() < 0.3)
     config = one_tile(random_config(rng, block))
     try:
         schedule(block, config)

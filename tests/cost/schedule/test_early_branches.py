@@ -66,6 +66,19 @@ def test_a_branch_with_more_channels_than_its_input_stays_late(channels: int, mo
     assert with_early_branches(block, WHOLE) == (block, schedule(block, WHOLE))
 
 
+@pytest.mark.parametrize("rows, columns", [(6, 0), (0, 6), (3, 5)])
+def test_where_other_pixels_are_computed_no_branch_is_expected_to_be_early(rows: int, columns: int) -> None:
+    maker = GraphMaker(16, 16, 3)
+    start = maker.window(0, 32)
+    main = maker.window(maker.window(maker.window(start, 8), 8, (3, 3)), 8, (3, 3))
+    joined = maker.join(StageKind.CONCATENATION, main, maker.window(start, 8))
+    maker.window(joined, 4, padding=(-rows, 0, -columns, 0))
+    graph = maker.graph()
+    early, found = with_early_branches(block_of(graph, 0, 6), WHOLE)
+    assert all(stage.waits_for < 0 for stage in early.stages)
+    assert price_block(graph, 0, 6, WHOLE).scratch[0] >= found.scratch_bytes
+
+
 def test_blocks_in_tiles_have_none() -> None:
     block, config = block_of(shortcut(2, 16, 32), 0, 4), BlockConfig(65535, 4, 1)
     assert with_early_branches(block, config) == (block, schedule(block, config))

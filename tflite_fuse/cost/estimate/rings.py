@@ -88,7 +88,7 @@ class Rings:
                 continue
             for first in demand.consumers:
                 made = self._kept.get(first.layer)
-                if made is None or first.layer in (branch.layer, join) or not _are_alike(made.extent, kept.extent):
+                if made is None or first.layer in (branch.layer, join) or not self._are_alike(made, kept):
                     continue
                 if not all(map(_is_inside, branch.windows, first.windows)):
                     continue
@@ -99,6 +99,13 @@ class Rings:
                 if (behind + own < 0).any() and (best is None or (behind + own < sum(best)).all()):
                     best = behind, own
         return best
+
+    def _are_alike(self, one: Demand, other: Demand) -> bool:
+        """Return whether the largest tile needs the same rows and columns of two tensors of one extent."""
+        axes = (one.rows, other.rows, self.grid.heights), (one.columns, other.columns, self.grid.widths)
+        largest = ((a, b, tilings.first[tilings.sizes.argmax()]) for a, b, tilings in axes)
+        alike = all(a.low[at] == b.low[at] and a.high[at] == b.high[at] for a, b, at in largest)
+        return alike and (one.extent.height, one.extent.width) == (other.extent.height, other.extent.width)
 
     def _meeting(self, consumers: Sequence[Consumer]) -> int:
         """Return the layer where the paths through all consumers meet."""
@@ -117,10 +124,6 @@ def _is_inside(window: AxisWindow, other: AxisWindow) -> bool:
     """Return whether another window of the same output pixel covers a window, along one axis."""
     alike = (window.stride, window.spread) == (other.stride, other.spread)
     return alike and window.padding <= other.padding and window.ahead <= other.ahead
-
-
-def _are_alike(one: BlockTensor, other: BlockTensor) -> bool:
-    return (one.height, one.width) == (other.height, other.width)
 
 
 @lru_cache(maxsize=1 << 14)
