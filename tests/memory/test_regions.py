@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.memory.regions import memories_of, read_limit, read_memories
+from tflite_fuse.memory.regions import memories_of, read_memories
 from tflite_fuse.model.memories import Memories, Region
+from tflite_fuse.passes.goal import read_limit
 
 FAST, SLOW = {"name": "sram", "size": "64kB"}, {"name": "psram", "size": "8MiB"}
 

@@ -21,7 +21,6 @@ from typing import Any
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import only, read_toml, size_of
 from tflite_fuse.model.memories import Memories, Region
-from tflite_fuse.units import parse_bytes
 
 _KEYS = ("name", "size", "address", "read_cycles_per_byte", "write_cycles_per_byte")
 _DEAREST = 1e6
@@ -40,10 +39,8 @@ def read_memories(path: str | Path) -> Memories:
         raise UsageError(text if text.startswith(str(path)) else f"{path}: {text}") from error
 
 
-def read_limit(text: str) -> int | Memories:
-    """Return the bytes of ``64kB``, or the fast and the slow memory of ``fast=64kB,slow=2MB``. Raises UsageError."""
-    if "=" not in text:
-        return parse_bytes(text)
+def named_sizes(text: str) -> Memories:
+    """Return the fast and the slow memory of ``fast=64kB,slow=2MB``. Raises UsageError."""
     tables = [dict(zip(("name", "size"), map(str.strip, part.split("=", 1)), strict=False)) for part in text.split(",")]
     if len(tables) != 2:
         raise UsageError(f"{text!r} is not two memories: write the fast one first, like fast=64kB,slow=2MB")

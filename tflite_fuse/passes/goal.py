@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.memory.regions import read_limit
 from tflite_fuse.passes.declared import described, option, require_fields
+from tflite_fuse.units import parse_bytes
+
+if TYPE_CHECKING:
+    from tflite_fuse.model.memories import Memories
 
 MOST_COMPUTE = 1_000_000
 """Largest compute factor: larger ones limit nothing, because no block computes every pixel a million times."""
@@ -14,6 +18,15 @@ MOST_COMPUTE = 1_000_000
 
 PANEL = "Goal"
 """Heading of the goal's options in help."""
+
+
+def read_limit(text: str) -> int | Memories:
+    """Return the bytes of ``64kB``, or the fast and the slow memory of ``fast=64kB,slow=2MB``. Raises UsageError."""
+    if "=" not in text:
+        return parse_bytes(text)
+    from tflite_fuse.memory.regions import named_sizes  # reads models: not loaded with the package
+
+    return named_sizes(text)
 
 
 @described

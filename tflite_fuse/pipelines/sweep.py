@@ -16,10 +16,9 @@ from typing import Any
 
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.files import lock_alone, nearest, only, read_file, read_toml, size_of
-from tflite_fuse.memory.regions import read_limit
 from tflite_fuse.model.file import load_model
 from tflite_fuse.passes.declared import Declared, declared, fits, said
-from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.goal import Goal, read_limit
 from tflite_fuse.passes.options import MetricsOptions
 from tflite_fuse.pipelines.metrics import model_metrics
 from tflite_fuse.report.notebook import printable
