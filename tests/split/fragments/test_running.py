@@ -108,9 +108,9 @@ def test_a_worker_does_what_comes_next_and_nothing_else() -> None:
     event = worker.next()
     assert (event.kind, event.peer, event.sequence) == (RECEIVE, -1, 0)
     for call in (worker.payload, worker.sent, worker.compute):
-        with pytest.raises(BlockError, match="what comes next"):
+        with pytest.raises(BlockError, match="does not match the worker's next step"):
             call()
-    with pytest.raises(BlockError, match="another size"):
+    with pytest.raises(BlockError, match="differs from the plan"):
         worker.received(bytes(event.nbytes + 1))
     assert worker.next() == event
     with pytest.raises(BlockError, match="no output 0"):
