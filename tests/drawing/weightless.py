@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.early_branches import with_early_branches
-from tflite_fuse.cost.schedule.schedule import Schedule
+from tflite_fuse.cost.schedule.schedule import Schedule, schedule
 from tflite_fuse.ir.block import Block, BlockConfig, Stage, StageKind, Storage
 
 
@@ -69,6 +69,12 @@ def _leaves(graph: PricedProgram, tensor: int, last: int) -> bool:
     return tensor in graph.outputs or not readers or readers[-1] > last
 
 
+def early(block: Block, config: BlockConfig) -> tuple[Block, Schedule]:
+    """The block as it is made, with those branches early that shrink its scratch, and its schedule."""
+    made = with_early_branches(block, config)
+    return made, schedule(made, config)
+
+
 def scheduled(block: Block, config: BlockConfig) -> Schedule:
-    """The schedule with which a block is made: with those branches early that shrink its scratch."""
-    return with_early_branches(block, config)[1]
+    """The schedule with which a block is made."""
+    return early(block, config)[1]

@@ -330,7 +330,7 @@ class BlockMaker:
                 found = replace(found, extraction=replace(found.extraction, block=block))
             numbers = {position: self._numbers[tensor] for position, tensor in found.outside.items()}
             config = _within(choice.config, found.extraction.block)
-            block, _ = with_early_branches(found.extraction.block, config)
+            block = with_early_branches(found.extraction.block, config)
             found = replace(found, extraction=replace(found.extraction, block=block))
             self._made[key] = found, BlockPlan(block, config, numbers, apart)
         return self._made[key]

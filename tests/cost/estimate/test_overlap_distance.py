@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
-from tests.drawing.weightless import block_of, operands, scheduled
+from tests.drawing.weightless import block_of, early, operands, scheduled
 from tflite_fuse.cost.estimate.block_costs import block_costs, price_block
 from tflite_fuse.cost.estimate.growing_block import BlockCosts, Pricing
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.cost.schedule.early_branches import with_early_branches
 from tflite_fuse.emit.block_plan import scratch_distances
 from tflite_fuse.ir.block import BlockConfig, StageKind
 from tflite_fuse.units import round_up
@@ -29,7 +28,7 @@ def shared_by_schedule(
     """The most bytes one input of a block may share with its driven output, or one of the network with scratch."""
     tensors = operands(graph, first, last)
     extent = graph.tensors[driven]
-    block, planned = with_early_branches(block_of(graph, first, last), config)
+    block, planned = early(block_of(graph, first, last), config)
     overlaps = planned.overlaps
     best = 0
     for source, distance in scratch_distances(block, planned).items():

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drawing.small_graphs import GraphMaker, random_graph
-from tests.drawing.weightless import block_of
+from tests.drawing.weightless import block_of, early
 from tflite_fuse.cost.estimate.block_costs import price_block
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.cost.schedule.early_branches import with_early_branches
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, StageKind, Storage
@@ -44,9 +43,9 @@ def partial(channels: int) -> PricedProgram:
 def test_a_shortcut_is_kept_in_place_of_its_input(stride: int, channels: int, more: int) -> None:
     graph = shortcut(stride, channels, more)
     block = block_of(graph, 0, 4)
-    early, found = with_early_branches(block, WHOLE)
+    made, found = early(block, WHOLE)
     first, width = block.stages[1].output, 16 // stride
-    waiting = [stage.output for stage in early.stages if stage.waits_for >= 0]
+    waiting = [stage.output for stage in made.stages if stage.waits_for >= 0]
     assert waiting == [first]
     assert found.capacities[block.stages[0].output] == 2 * 16 + 3
     assert found.capacities[block.stages[3].output] == width + 2
@@ -55,15 +54,15 @@ def test_a_shortcut_is_kept_in_place_of_its_input(stride: int, channels: int, mo
 
 def test_half_of_the_channels_is_kept_in_place_of_all() -> None:
     graph = partial(32)
-    early, found = with_early_branches(block_of(graph, 0, 5), WHOLE)
-    assert any(stage.waits_for >= 0 for stage in early.stages)
+    made, found = early(block_of(graph, 0, 5), WHOLE)
+    assert any(stage.waits_for >= 0 for stage in made.stages)
     assert price_block(graph, 0, 5, WHOLE).scratch[0] == found.scratch_bytes
 
 
 @pytest.mark.parametrize("channels, more", [(8, 64), (4, 32)])
 def test_a_branch_with_more_channels_than_its_input_stays_late(channels: int, more: int) -> None:
     block = block_of(shortcut(1, channels, more), 0, 4)
-    assert with_early_branches(block, WHOLE) == (block, schedule(block, WHOLE))
+    assert early(block, WHOLE) == (block, schedule(block, WHOLE))
 
 
 @pytest.mark.parametrize("rows, columns", [(6, 0), (0, 6), (3, 5)])
@@ -74,14 +73,14 @@ def test_where_other_pixels_are_computed_no_branch_is_expected_to_be_early(rows:
     joined = maker.join(StageKind.CONCATENATION, main, maker.window(start, 8))
     maker.window(joined, 4, padding=(-rows, 0, -columns, 0))
     graph = maker.graph()
-    early, found = with_early_branches(block_of(graph, 0, 6), WHOLE)
-    assert all(stage.waits_for < 0 for stage in early.stages)
+    made, found = early(block_of(graph, 0, 6), WHOLE)
+    assert all(stage.waits_for < 0 for stage in made.stages)
     assert price_block(graph, 0, 6, WHOLE).scratch[0] >= found.scratch_bytes
 
 
 def test_blocks_in_tiles_have_none() -> None:
     block, config = block_of(shortcut(2, 16, 32), 0, 4), BlockConfig(65535, 4, 1)
-    assert with_early_branches(block, config) == (block, schedule(block, config))
+    assert early(block, config) == (block, schedule(block, config))
 
 
 def ways(block: Block) -> list[Block]:
@@ -111,7 +110,7 @@ def ways(block: Block) -> list[Block]:
 def test_no_other_waits_need_less(graph: PricedProgram) -> None:
     block = block_of(graph, 0, 4)
     least = min(schedule(each, WHOLE).scratch_bytes for each in ways(block))
-    assert with_early_branches(block, WHOLE)[1].scratch_bytes == least
+    assert early(block, WHOLE)[1].scratch_bytes == least
 
 
 @settings(max_examples=100)
@@ -125,5 +124,5 @@ def test_they_never_need_more(seed: int, chunk: int) -> None:
         before = schedule(block, replace(WHOLE, chunk=chunk))
     except (BlockError, IndexError, KeyError, ValueError):
         return
-    early, found = with_early_branches(block, replace(WHOLE, chunk=chunk))
-    assert early == block if found == before else found.scratch_bytes < before.scratch_bytes
+    made, found = early(block, replace(WHOLE, chunk=chunk))
+    assert made == block if found == before else found.scratch_bytes < before.scratch_bytes

@@ -14,37 +14,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tflite_fuse.cost.schedule.schedule import Schedule, schedule
+from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.cost.schedule.tiles import is_one_tile, split_block
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, Stage, Storage
 
 
-def with_early_branches(block: Block, config: BlockConfig) -> tuple[Block, Schedule]:
-    """Return the block with those branches early that shrink its scratch, in bytes, and its schedule.
+def with_early_branches(block: Block, config: BlockConfig) -> Block:
+    """Return the block with those branches early that shrink its scratch, in bytes.
 
     Branches are tried one by one, each beside those that helped before. Blocks in several tiles have none.
 
     Raises:
         BlockError: the block cannot run under the configuration.
     """
-    best, planned = block, schedule(block, config)
     split = split_block(block)
     if not is_one_tile(block.tensors[split.driven], config) or block.keeps_state:
-        return best, planned
-    tried = set[tuple[int, int]]()
-    while True:
-        waits = next((each for each in _waits(best, len(split.spatial)) if each not in tried), None)
-        if waits is None:
-            return best, planned
+        return block
+    best, least, tried = block, -1, set[tuple[int, int]]()
+    while waits := next((each for each in _waits(best, len(split.spatial)) if each not in tried), None):
+        least = schedule(best, config).scratch_bytes if least < 0 else least
         tried.add(waits)
         early = _early(best, *waits)
         try:
-            found = schedule(early, config)
+            scratch = schedule(early, config).scratch_bytes
         except BlockError:  # the block computes other pixels of the two tensors
             continue
-        if found.scratch_bytes < planned.scratch_bytes:
-            best, planned = early, found
+        if scratch < least:
+            best, least = early, scratch
+    return best
 
 
 def _waits(block: Block, spatial: int) -> Iterator[tuple[int, int]]:
