@@ -123,26 +123,40 @@ static tflite_fuse_verdict introduce(tflite_fuse_coordinator* coordinator, const
   return tell(coordinator, session, TFLITE_FUSE_PEERS, (uint32_t)dial->to, (uint16_t)bytes, milliseconds);
 }
 
-/* Connects to all workers, then lets them connect to each other. */
-static tflite_fuse_verdict connect_all(tflite_fuse_coordinator* coordinator, uint32_t milliseconds) {
+/* Waits until each worker has all its connections with others, or, if `own_only`, its complete one with this device. */
+static tflite_fuse_verdict wait_for_workers(tflite_fuse_coordinator* coordinator, bool own_only, uint32_t milliseconds) {
   tflite_fuse_node* node = &coordinator->node;
   tflite_fuse_verdict found = good();
   tflite_fuse_message_head head;
-  for (uint16_t i = 0; i < node->session_count && found.fault == TFLITE_FUSE_LINK_OK; ++i) {
-    found = call(coordinator, i, milliseconds);
-  }
-  for (uint16_t i = 0; i < coordinator->dial_count && found.fault == TFLITE_FUSE_LINK_OK; ++i) {
-    found = introduce(coordinator, &coordinator->dials[i], milliseconds);
-  }
   for (int is_answer = 0; is_answer < 2; ++is_answer) {
     for (uint16_t i = 0; i < node->session_count && found.fault == TFLITE_FUSE_LINK_OK; ++i) {
       tflite_fuse_session* session = &node->sessions[i];
       const uint32_t count = dials_of(coordinator, session->peer);
       if (count != 0) {
         found = is_answer ? hear(coordinator, session, TFLITE_FUSE_READY, &head, milliseconds)
-                          : tell(coordinator, session, TFLITE_FUSE_READY, count, 0, milliseconds);
+                          : tell(coordinator, session, TFLITE_FUSE_READY, own_only ? 0 : count, 0, milliseconds);
       }
     }
+  }
+  return found;
+}
+
+/* Connects to all workers, then lets them connect to each other. */
+static tflite_fuse_verdict connect_all(tflite_fuse_coordinator* coordinator, uint32_t milliseconds) {
+  tflite_fuse_node* node = &coordinator->node;
+  tflite_fuse_verdict found = good();
+  for (uint16_t i = 0; i < node->session_count && found.fault == TFLITE_FUSE_LINK_OK; ++i) {
+    found = call(coordinator, i, milliseconds);
+  }
+  if (found.fault == TFLITE_FUSE_LINK_OK) {
+    /* A worker refuses others before its handshake with the coordinator is complete. */
+    found = wait_for_workers(coordinator, true, milliseconds);
+  }
+  for (uint16_t i = 0; i < coordinator->dial_count && found.fault == TFLITE_FUSE_LINK_OK; ++i) {
+    found = introduce(coordinator, &coordinator->dials[i], milliseconds);
+  }
+  if (found.fault == TFLITE_FUSE_LINK_OK) {
+    found = wait_for_workers(coordinator, false, milliseconds);
   }
   coordinator->is_connected = found.fault == TFLITE_FUSE_LINK_OK;
   node->inference = 0;

@@ -19,7 +19,17 @@ from tflite_fuse.errors import ClusterError, UsageError
 from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.keys import read_key
-from tflite_fuse.split.cluster.link.messages import TAG_BYTES, Fault, Frame, Kind, Message, checked, decode, encode
+from tflite_fuse.split.cluster.link.messages import (
+    KEYED,
+    TAG_BYTES,
+    Fault,
+    Frame,
+    Kind,
+    Message,
+    checked,
+    decode,
+    encode,
+)
 from tflite_fuse.split.cluster.link.streams import connect
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
 from tflite_fuse.split.cluster.running.status import ask_all
@@ -120,6 +130,41 @@ def test_what_a_stranger_makes_of_messages_is_noticed(what: str) -> None:
             await devices.infer(cases.samples()[0][0])
 
     asyncio.run(meddled(meddling(what), then))
+
+
+class Dawdler(Proxy):
+    """Hands on the coordinator's signed HELLO late."""
+
+    async def _changed(self, fault: str, frame: bytes) -> list[bytes]:
+        found = decode(frame)
+        assert found is not None
+        message = found.message
+        if message.kind == Kind.HELLO and message.sender == COORDINATOR and not message.item & KEYED:
+            await asyncio.sleep(0.3)
+        return [frame]
+
+
+async def dawdled(contacts: dict[int, Contact]) -> None:
+    """An inference in which a worker is dialled while the coordinator's handshake with it is on its way."""
+    _, dialled = min(cases.deployment().dials)
+    proxy = Dawdler(contacts[dialled].address)
+    devices = coordinator(cases.elsewhere(contacts, dialled, await proxy.listen()), KEY)
+    inputs, wanted = cases.samples()[0]
+    assert same(await devices.infer(inputs), wanted)
+    devices.close()
+    proxy.close()
+
+
+@needs_tflm
+def test_workers_meet_only_after_the_handshake_of_the_coordinator(keyed_program: Path, tmp_path: Path) -> None:
+    async def run() -> None:
+        _, contacts = await cases.start(cases.deployment(), key=KEY)
+        await dawdled(contacts)
+
+    asyncio.run(run())
+    (tmp_path / "key").write_bytes(KEY)
+    with processes(keyed_program, cases.deployment(), tmp_path, tmp_path / "key") as (contacts, _):
+        asyncio.run(dawdled(contacts))
 
 
 @needs_tflm

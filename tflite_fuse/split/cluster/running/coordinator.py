@@ -180,13 +180,11 @@ class Coordinator:
             found = await _all(self._open(device) for device in self._workers)
             self._peers = dict(found)
             joined = sorted({device for pair in self._dials for device in pair})
+            await self._ready(dict.fromkeys(joined, 0))  # a worker refuses others before its handshake is complete
             for dialler, other in self._dials:
                 address = self._workers[other].address.encode()
                 await self._to(dialler, self._connection(dialler).send(Kind.PEERS, item=other, payload=address))
-            for device in joined:
-                count = sum(device in pair for pair in self._dials)
-                await self._to(device, self._connection(device).send(Kind.READY, item=count))
-            await _all(self._ready(device) for device in joined)
+            await self._ready({device: sum(device in pair for pair in self._dials) for device in joined})
         except BaseException:
             self.close()
             raise
@@ -223,7 +221,13 @@ class Coordinator:
         self._tell(device, int.from_bytes(message.payload, "little") / 1e6)
         return True
 
-    async def _ready(self, device: int) -> None:
+    async def _ready(self, peers: Mapping[int, int]) -> None:
+        """Wait until each worker has that many connections with others. Raises LinkError."""
+        for device, count in peers.items():
+            await self._to(device, self._connection(device).send(Kind.READY, item=count))
+        await _all(self._is_ready(device) for device in peers)
+
+    async def _is_ready(self, device: int) -> None:
         message = await self._to(device, in_time(self._peers[device].next(), self.timeout))
         if message.kind != Kind.READY:
             raise LinkError(Fault.ORDER, device)
