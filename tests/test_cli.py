@@ -199,6 +199,40 @@ def test_a_dash_is_no_place_to_write_to(model: Path, monkeypatch: pytest.MonkeyP
     assert [path.name for path in model.parent.iterdir()] == ["in.tflite"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("rewrite in.tflite folder", "folder: cannot be written"),
+        ("rewrite in.tflite missing/out.tflite", "missing/out.tflite: cannot be written"),
+        ("rewrite in.tflite missing.tflite -o out", "missing.tflite: cannot be read"),
+        ("rewrite in.tflite other.tflite -o in.tflite", "in.tflite: is a file"),
+        ("rewrite in.tflite out.tflite --board nano33ble --target esp32c3", "the core of nano33ble is cortex-m4"),
+        ("rewrite in.tflite out.tflite --max-ram 64kB --least-ram", "drop one of the two"),
+        ("inspect other.onnx", "`tflite-fuse rewrite` converts it"),
+        ("inspect other.keras", "TFLiteConverter"),
+        ("export folder out --format c", "folder: is a folder without a plan"),
+        ("check missing.tflite --max-ram 64kB", "missing.tflite: cannot be read"),
+        ("check in.tflite folder --max-ram 64kB", "folder: cannot be read"),
+        ("check in.tflite --max-ram 64kB --json --markdown", "exclude each other"),
+        ("boards add", "takes one file"),
+        ("cluster status folder", "model.tflite: cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_sentence_before_any_work(
+    model: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, told: str
+) -> None:
+    folder = model.parent
+    (folder / "folder").mkdir()
+    for name in ("other.onnx", "other.keras", "other.tflite"):
+        (folder / name).write_bytes(b"PK\3\4 of another kind")
+    before = sorted(folder.rglob("*"))
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(tflite_fuse, "rewrite", None)
+    done = CliRunner().invoke(app, arguments.split())
+    assert done.exit_code == 2 and told in done.stderr and not done.stdout, done
+    assert len(done.stderr.splitlines()) == 1 and sorted(folder.rglob("*")) == before
+
+
 def test_the_input_is_only_replaced_on_request(model: Path) -> None:
     before = model.read_bytes()
     refused = run("rewrite", model, model, "--no-verify")

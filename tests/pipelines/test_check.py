@@ -68,6 +68,8 @@ def test_a_board_gives_the_limits_and_a_broken_model_fails_alone(model: Path, tm
     validate(document, "check")
     assert code == 1 and [row["fits"] for row in document["models"]] == [False, True]
     assert document["max_ram"] == 196_608 and document["models"][0]["error"]
+    told = run(broken, "--max-ram", "1kB")[1]
+    assert f"not read: {broken}: not a TensorFlow Lite model" in told and "too large" not in told
 
 
 @pytest.mark.parametrize(

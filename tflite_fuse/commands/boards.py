@@ -22,7 +22,7 @@ def boards(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[WORD]...",
+            metavar="WORD",
             help="List boards that have these words; or `add RESULTS.jsonl`: store the lines that a benchmark printed.",
         ),
     ] = None,
@@ -41,7 +41,9 @@ def boards(
     `boards add RESULTS.jsonl` checks the lines that a project of `export --benchmark` printed; later predictions of
     time use them.
     """
-    if words and words[0] == "add" and len(words) == 2:
+    if words and words[0] == "add":
+        if len(words) != 2:
+            raise UsageError("`boards add` takes one file: boards add RESULTS.jsonl")
         _add(Path(words[1]), model or (), [read_board(path) for path in board or ()], as_json=as_json)
         return
     if model or board:

@@ -18,6 +18,7 @@ from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.files import read_file
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.report.notebook import printable
 from tflite_fuse.units import parse_bytes
@@ -32,7 +33,7 @@ _HEADS = ("model", "arena", "limit", "flash", "limit", "")
 
 @answers_errors
 def check(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help=".tflite files.", show_default=False)],
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL", help=".tflite files.", show_default=False)],
     max_ram: Annotated[str | None, typer.Option(help="Largest arena of each model, like 64kB.")] = None,
     max_flash: Annotated[str | None, typer.Option(help="Largest file of each model, like 1MB.")] = None,
     board: BoardName = None,
@@ -48,9 +49,14 @@ def check(
 ) -> None:
     """Fail if a model exceeds its limits: for continuous integration and hooks before a commit."""
     runtime_named(runtime)  # refuses other words
+    if markdown and as_json:
+        raise UsageError("--json and --markdown exclude each other")
     ram, flash = _limits(max_ram, max_flash, board, reserve)
     core = Target.GENERIC if board is None else find_board(board).target
     asked = {"runtime": runtime, "target": core.value} if rewritten else {"runtime": runtime}
+    for model in models:
+        if model.is_dir() or not model.exists():
+            read_file(model)  # a mistake in the command, not in a model
     rows = []
     with Status("checking", as_json) as progress:
         for number, model in enumerate(models):
@@ -85,15 +91,20 @@ def _headline(rows: Sequence[Row], within: str, runtime: str, *, rewritten: bool
     """Return five lines: number of fitting models, RAM to allocate, models that do not fit, the checks, the next
     step."""
     over = [row for row in rows if not row["fits"]]
+    kinds = {
+        "too large": [row for row in over if row["error"] is None],
+        "not read": [row for row in over if row["error"] is not None],
+    }
     arenas, files = ([int(str(row[name])) for row in rows if row[name] is not None] for name in _SIZES)
-    most = f"{max(arenas):,} bytes" if arenas else "nothing"
     fit = fit_sentence(max(arenas, default=0), max(files, default=0))
     if over:
-        more = f" and {len(over) - _MOST_NAMED} more" if len(over) > _MOST_NAMED else ""
-        fit = f"too large: {'; '.join(map(_told, over[:_MOST_NAMED]))}{more}"
+        fit = "; ".join(f"{kind}: {_named(found)}" for kind, found in kinds.items() if found)
     return (
         _first(rows, within),
-        f"allocate a tensor arena of {most} for {runtime_named(runtime)}" + ("" if len(rows) == 1 else ", the largest"),
+        f"allocate a tensor arena of {max(arenas):,} bytes for {runtime_named(runtime)}"
+        + ("" if len(rows) == 1 else ", the largest")
+        if arenas
+        else "no arena is known",
         fit,
         "rewritten: proven, not run" if rewritten else "as they are: not rewritten, not run",
         f"next: {_step(over, rewritten=rewritten)} (--verbose prints a table of all models)",
@@ -127,9 +138,14 @@ def _within(ram: int | None, flash: int | None, board: str | None) -> str:
     return ("" if board is None else f"{board}: ") + " and ".join(limits)
 
 
+def _named(rows: Sequence[Row]) -> str:
+    more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
+    return f"{'; '.join(map(_told, rows[:_MOST_NAMED]))}{more}"
+
+
 def _told(row: Row) -> str:
     if row["error"] is not None:
-        return f"{printable(str(row['model']))} (not read: {printable(str(row['error']))})"
+        return printable(str(row["error"]))
     sizes = f"arena {row['arena_bytes']:,} bytes, flash {row['file_bytes']:,}"
     return f"{printable(str(row['model']))} ({sizes})"
 

@@ -159,7 +159,9 @@ def _sweep_table(points: Sequence[Point]) -> Table:
     return table
 
 
-cluster = typer.Typer(help="Run a split model on its workers.", no_args_is_help=True, add_completion=False)
+cluster = typer.Typer(
+    help="Run a split model on its workers.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
 cluster.command()(simulate)
 
 SCHEMA = "tflite-fuse/cluster-run/1"
@@ -191,8 +193,8 @@ def run(
 ) -> None:
     """Run inferences with the workers."""
     require_writable(output)
-    key = _key(key_file)
     deployment = read_deployment(folder)
+    key = _key(key_file)
     samples = load_inputs(data, deployment.network.model)
     if output is not None and output.suffix == ".npy" and len(deployment.network.outputs) > 1:
         raise UsageError(f"{output}: the model has {len(deployment.network.outputs)} outputs; write an .npz")
@@ -229,8 +231,8 @@ def status(
     as_json: JsonFlag = False,
 ) -> None:
     """Request the state of every worker. Exit code 1 if one does not reply as it should."""
-    key = _key(key_file)
     deployment = read_deployment(folder)
+    key = _key(key_file)
     contacts = _contacts(deployment, at)
     answers = asyncio.run(ask_all(deployment.number, contacts, timeout, key))
     if as_json:
@@ -250,8 +252,8 @@ def worker(
     key_file: KeyFile = None,
 ) -> None:
     """Run a worker of the plan on this machine, until interrupted."""
-    key = _key(key_file)
     deployment = read_deployment(folder)
+    key = _key(key_file)
     device = deployment.worker(name)
     host, port = parse_address(listen, "--listen")
     process = Worker(deployment.machine(device), deployment.number, device, deployment.peers(device), key)

@@ -62,6 +62,8 @@ def export(
     """
     refuse_dash(directory)
     if model.is_dir():
+        if not (model / "plan.json").exists():
+            raise UsageError(f"{model}: is a folder without a plan; give a .tflite or what `tflite-fuse split` wrote")
         if benchmark is not None:
             raise UsageError("a benchmark is of one model, and this is a split: leave out --benchmark")
         _export_split(model, directory, kind, force=force, runtime=kernels or tflm, key_file=key_file, as_json=as_json)

@@ -24,7 +24,7 @@ def report(
     model: ModelPath,
     rewritten: Annotated[
         Path | None,
-        typer.Argument(metavar="[REWRITTEN]", help="Rewritten model. Default: rewrite it now.", show_default=False),
+        typer.Argument(metavar="REWRITTEN", help="Rewritten model. Default: rewrite it now.", show_default=False),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("report.html"),
     card: Annotated[

@@ -26,8 +26,11 @@ from tflite_fuse.commands.arguments import (
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.converting.convert import CONVERTERS
+from tflite_fuse.cost.instructions import Target
+from tflite_fuse.cost.targets import read_target
 from tflite_fuse.errors import LimitError, UsageError
-from tflite_fuse.files import require_apart, require_writable, write_atomically
+from tflite_fuse.export.folder import require_usable
+from tflite_fuse.files import read_file, require_apart, require_writable, write_atomically
 from tflite_fuse.memory.tflm.runtimes import runtime_named
 from tflite_fuse.memory.tflm.shared import shared_arena
 from tflite_fuse.model.memories import Memories
@@ -53,7 +56,7 @@ def rewrite(
     ],
     more: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[IN]...", help="With -o further models.", show_default=False),
+        typer.Argument(metavar="IN", help="With -o further models.", show_default=False),
     ] = None,
     folder: Annotated[
         Path | None,
@@ -114,13 +117,16 @@ def rewrite(
         raise UsageError(f"{out}: is the input itself; give another path, or --force to replace it")
     require_apart((out, metrics, keep))
     require_apart((metrics, keep), (source, config, calibrate))
-    require_writable(metrics)
-    require_writable(keep)
+    for path in (out, metrics, keep):
+        require_writable(path)
     if source.suffix.lower() not in CONVERTERS and (calibrate or keep):
         raise UsageError(f"{source}: is not converted, which --calibrate and --converted are for")
     chosen = None if board is None else find_board(board)
     options = _limited(options, chosen, reserve)
-    if chosen is not None and options["target"] == "generic":
+    if chosen is not None and chosen.target is not Target.GENERIC:
+        if read_target(options["target"]).target not in (Target.GENERIC, chosen.target):
+            core = chosen.target.value
+            raise UsageError(f"the core of {chosen.name} is {core}: leave out --target {options['target']}")
         options["target"] = chosen.target.value
     with Status("rewriting", as_json) as progress:
         converted = tflite_fuse.convert(source, calibrate) if source.suffix.lower() in CONVERTERS else None
@@ -173,6 +179,10 @@ def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any],
     taken = next((target for source, target in zip(sources, targets, strict=True) if _same_file(source, target)), None)
     if taken is not None and not force:
         raise UsageError(f"{taken}: is one of the inputs; give another folder, or --force to replace it")
+    require_usable(folder, force=True)
+    for source in sources:
+        if not source.exists():
+            read_file(source)  # reports it before the others are rewritten
     reports, models = list[Report](), list[Model]()
     with Status("rewriting", False) as progress:
         results = [tflite_fuse.rewrite(source, **options, progress=progress) for source in sources]

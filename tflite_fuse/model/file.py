@@ -137,6 +137,13 @@ IDENTIFIER = b"TFL3"
 _ZIP_ENTRY = b"PK\x03\x04"
 
 
+_CONVERTED_BY = (
+    dict.fromkeys((".onnx", ".pt2"), "`tflite-fuse rewrite` converts it to one")
+    | dict.fromkeys((".h5", ".keras", ".pb"), "tensorflow's TFLiteConverter converts it to one")
+    | dict.fromkeys((".pt", ".pth"), "torch.export.save writes a .pt2, which `tflite-fuse rewrite` converts to one")
+)
+"""Ways to a .tflite from files that others write, by the ends of their names."""
+
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview
 """A path, or the bytes of a file."""
 
@@ -166,7 +173,8 @@ def _parse(data: bytes, name: str) -> Model:
     if not data:
         raise ModelError(f"{name}: the file is empty")
     if len(data) < 12 or data[4:8] != IDENTIFIER:
-        raise ModelError(f"{name}: not a TensorFlow Lite model (no TFL3 identifier at byte 4)")
+        reason = _CONVERTED_BY.get(Path(name).suffix.lower(), "no TFL3 identifier at byte 4")
+        raise ModelError(f"{name}: not a TensorFlow Lite model ({reason})")
     try:
         reader = Reader(data, read_options)
         model = reader.table(Model, reader.target(0))

@@ -60,7 +60,7 @@ class Goal:
     def __post_init__(self) -> None:
         require_fields(self)
         if self.least_ram and (self.max_ram is not None or self.max_compute is not None):
-            raise UsageError("least_ram excludes max_ram and max_compute: drop one of them")
+            raise UsageError("the least RAM at any compute excludes a limit of RAM or compute: drop one of the two")
         if self.max_ram is not None and self.max_ram < 0:
             raise UsageError(f"an arena has 0 bytes or more, not {self.max_ram:,}: give max_ram a size like 65536")
         if self.max_compute is not None and not 0 < self.max_compute <= MOST_COMPUTE:
