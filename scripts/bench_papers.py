@@ -96,6 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TfliteFuseError, json.JSONDecodeError, KeyError) as error:
         print(f"bench_papers.py: {error}", file=sys.stderr)
         return 2
+    if not any(result["rows"] for result in results):
+        print("bench_papers.py: no published table has such a row; leave out --model or --constraint", file=sys.stderr)
+        return 2
     if options.json:
         print(json.dumps(results[0] if options.paper else results, indent=1))
     else:

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Change single bytes and numbers of fused blocks and count the changes that validation detects.
 
     python scripts/bench_proof.py --models ../shared/models --mutants 2000

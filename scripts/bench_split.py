@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One model over several microcontrollers: the published scheme and the search, beside published figures.
 
-    scripts/bench_split.py ARCH.json FACTS [--part scheme|ratings|scaling|search|memory|heterogeneous|boards|many]
+    scripts/bench_split.py ARCH.json FACTS [--part scheme ratings scaling search memory heterogeneous boards many]
 
 ARCH.json is the layer list of MobileNetV2 at 112x112, FACTS the folder of the published tables. Nothing runs on a
 device: times are those of simulated workers and links, with work from the published rate of output (K1, for the parts
@@ -223,9 +223,14 @@ def main() -> None:
     parser.add_argument("architecture", type=Path)
     parser.add_argument("facts", type=Path)
     parts = ("scheme", "ratings", "scaling", "search", "memory", "heterogeneous", "boards", "many")
-    parser.add_argument("--part", choices=(*parts, "all"), default="all")
+    parser.add_argument("--part", choices=parts, nargs="+", default=parts, help="by default all")
     chosen = parser.parse_args()
-    network = network_of(build_architecture_file(chosen.architecture))
+    if not chosen.facts.is_dir():
+        parser.error(f"{chosen.facts} is no folder of published tables")
+    try:
+        network = network_of(build_architecture_file(chosen.architecture))
+    except TfliteFuseError as error:
+        parser.error(str(error))
     run: dict[str, Callable[[], None]] = {
         "scheme": lambda: scheme(network),
         "ratings": lambda: ratings(network, chosen.facts),
@@ -236,10 +241,9 @@ def main() -> None:
         "boards": boards,
         "many": lambda: many(chosen.architecture),
     }
-    for name in parts:
-        if chosen.part in (name, "all"):
-            print(f"\n== {name}")
-            run[name]()
+    for name in chosen.part:
+        print(f"\n== {name}")
+        run[name]()
 
 
 if __name__ == "__main__":

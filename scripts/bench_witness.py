@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Run rewrites of models beside their originals, and count the changes of single weights that the runs detect.
 
     python scripts/bench_witness.py --models ../shared/models --inputs 256 --weights 60

@@ -350,11 +350,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=Path)
     for path in parser.parse_args(arguments).results:
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+            found = None if path.suffix == ".txt" else json.loads(text)
+        except (OSError, ValueError) as error:
+            parser.error(f"{path} has no results ({error})")
         if path.suffix == ".txt":
             write_part(path.stem, f"```text\n{text.strip()}\n```\n", PAGE)
             continue
-        found = json.loads(text)
         if isinstance(found, list) and "graph" in found[0]:
             write_part("order", f"{order(found)}\n", PAGE)
             continue

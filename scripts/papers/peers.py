@@ -32,6 +32,7 @@ BUILT = {"MobileNetV2 0.35 128x128x3": 128, "MobileNetV2 0.35 224x224x3": 224}
 
 WHY_NOT = {
     "MobileNetV2 0.30 80x80 1000 classes": "its layers are not published",
+    "MobileNetV2-0.25": "trained for CIFAR-10 by its authors, not at hand",
     "sliding windows": "a range over several networks, none of them at hand",
 }
 

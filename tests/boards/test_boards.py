@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tflite_fuse
+from scripts.zoo.networks import inverted_residual_network
 from tests.test_cli import validate
 from tflite_fuse.boards.fit import fit_board
 from tflite_fuse.boards.table import Board, find_board, known_boards
@@ -19,10 +20,13 @@ from tflite_fuse.cost.instructions import PredictedCycles, PredictionError, Targ
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import UsageError
 from tflite_fuse.memory.regions import read_memories
+from tflite_fuse.model import serialize_model
 from tflite_fuse.model.memories import Memories, Region
 from tflite_fuse.passes.goal import Goal
+from tflite_fuse.report.sentences import inspection_headline
 
 OWN = 'name = "mine"\nmhz = 64\nram = "64KiB"\nflash = "1MiB"\n'
+SMALL = serialize_model(inverted_residual_network(size=24, blocks=2))
 
 
 def board(ram: int, flash: int = 1 << 20) -> Board:
@@ -268,6 +272,15 @@ def test_a_quick_inspection_rewrites_nothing_and_names_that_step(
         lines = text.splitlines()
         assert "no rewrite was tried" in lines[0] and len(lines) == 5
         assert lines[-1].startswith(f"next: tflite-fuse rewrite {SAMPLE_MODEL} small.tflite")
+
+
+def test_a_model_that_fits_as_it_is_is_not_said_to_gain_nothing() -> None:
+    """A limit that the file meets asks for the fastest, which may be the file; without a limit RAM counts."""
+    found, report = tflite_fuse.inspect(SMALL), tflite_fuse.rewrite(SMALL, verify=False).report
+    lines = inspection_headline(found, (report, None), "--board nano33ble", "", fits=True)
+    assert lines[0].endswith("it fits as it is, and no rewrite is predicted to be faster")
+    assert "a rewrite was tried" in lines[3] and "to look for less RAM: tflite-fuse rewrite" in lines[4]
+    assert inspection_headline(found, (report, None), "", "")[0].endswith("a rewrite saves nothing")
 
 
 def test_a_rewrite_for_a_board_leaves_the_reserve(tmp_path: Path) -> None:

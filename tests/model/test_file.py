@@ -93,6 +93,7 @@ def test_custom_options_are_aligned() -> None:
         (b"", "empty"),
         (b"hello world, this is text", "not a TensorFlow Lite model"),
         (b"\x10\0\0\0TFL3", "not a TensorFlow Lite model"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n", "git lfs pull"),
         (b"\xff\xff\xff\x7fTFL3" + bytes(20), "past the end"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -70,3 +71,10 @@ def test_captions_of_the_comparison_explain_columns_that_are_there() -> None:
         assert not re.search(r"[a-z]_[a-z]", caption), caption
         for word in ("ratio", "image"):
             assert not re.search(rf"(^|[;.] ){word}:", caption) or word in head, caption
+
+
+def test_scripts_run_as_pages_write_them() -> None:
+    scripts = [path for path in (ROOT / "scripts").glob("*.py") if "__main__" in path.read_text()]
+    assert len(scripts) > 30
+    for path in scripts:
+        assert os.access(path, os.X_OK) and path.read_text().startswith("#!/usr/bin/env python3\n"), path.name

@@ -99,7 +99,7 @@ def inspect(
         print_json(inspection.to_json() | found | ({} if verdict is None else {"board": verdict.to_json()}))
         return
     arena = None if expected.best is None else expected.best.arena_bytes
-    fits = verdict is None or verdict.fitting is not None
+    fits = None if verdict is None else verdict.fitting is not None
     tried = None if quick else (expected.report, arena)
     for line in inspection_headline(inspection, tried, expected.options, expected.fit, fits=fits):
         say(line)

@@ -172,6 +172,8 @@ def load_model(source: Source, name: str | None = None) -> Model:
 def _parse(data: bytes, name: str) -> Model:
     if not data:
         raise ModelError(f"{name}: the file is empty")
+    if data.startswith(b"version https://git-lfs"):
+        raise ModelError(f"{name}: is a pointer of Git LFS; `git lfs pull` fetches the model")
     if len(data) < 12 or data[4:8] != IDENTIFIER:
         reason = _CONVERTED_BY.get(Path(name).suffix.lower(), "no TFL3 identifier at byte 4")
         raise ModelError(f"{name}: not a TensorFlow Lite model ({reason})")

@@ -37,7 +37,7 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
 
 
 def inspection_headline(
-    found: Inspection, tried: tuple[Report | None, int | None] | None, typed: str, fit: str, *, fits: bool = True
+    found: Inspection, tried: tuple[Report | None, int | None] | None, typed: str, fit: str, *, fits: bool | None = None
 ) -> tuple[str, ...]:
     """Return five lines: RAM now and after a rewrite, RAM to allocate, boards, the checks, the next step.
 
@@ -47,7 +47,7 @@ def inspection_headline(
             nothing). None if no rewrite was tried.
         typed: its options.
         fit: clause about boards.
-        fits: whether the named board has the RAM and the flash.
+        fits: whether the named board has the RAM and the flash; None if none is named.
     """
     now = found.figures.arena_bytes
     step, checked = (
@@ -59,11 +59,15 @@ def inspection_headline(
     elif tried[0] is None:
         saved, step = " bytes; a rewrite is not possible", _export(found.model, found.runtime)
     elif tried[1] is None:
+        checked = "a rewrite was tried, nothing was run"
         saved, step = " bytes; a rewrite saves nothing", _export(found.model, found.runtime)
+        if fits:
+            saved = " bytes; it fits as it is, and no rewrite is predicted to be faster"
+            step += f"; to look for less RAM: tflite-fuse rewrite {found.model} small.tflite"
     else:
         saved = f" -> {tried[1]:,} bytes ({change(now, tried[1])}) by a rewrite"
         checked = f"the rewrite: {tried[0].claim()}"
-    if not fits and tried is not None:
+    if fits is False and tried is not None:
         step = "a smaller model, or a board with more memory: `tflite-fuse boards` lists them"
     refused = next((note for note in found.records if note.reason == "runtime refuses"), None)
     return (
