@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 import tflite_fuse
-from scripts.bench_small_networks import small_network
+from scripts.bench_small_networks import small_network, tiny_network
 from tests.conftest import shared_models
 from tflite_fuse import Goal
 from tflite_fuse.model import serialize_model
@@ -63,6 +63,13 @@ def assert_goals_agree(data: bytes, mode: str) -> None:
 @pytest.mark.parametrize("seed", [5002, 5012, 5017, 5097, 6001])
 def test_no_answer_is_beaten_by_that_of_another_goal(seed: int, mode: str) -> None:
     assert_goals_agree(serialize_model(small_network(Random(seed).randint)), mode)
+
+
+@pytest.mark.parametrize("seed", [4, 31])
+def test_the_least_ram_is_within_reach_of_a_limit_of_as_many_bytes(seed: int) -> None:
+    data = serialize_model(tiny_network(Random(seed).randint))
+    least = answer(data, "streamed", Goal(least_ram=True))
+    assert answer(data, "streamed", Goal(max_ram=least.arena)).arena == least.arena
 
 
 @shared_models("mlperf_tiny_dscnn_kws_int8")

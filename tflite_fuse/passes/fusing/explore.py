@@ -31,6 +31,9 @@ def solve(start: Start, goal: Goal) -> Candidate:
         explore(start, each, pool)
     objective = objective_for(start.site, goal)
     chosen = objective.select(pool)
+    if chosen is None and goal.max_ram is not None:  # candidates beyond the limit may lead to one within it
+        explore(start, replace(goal, max_ram=None, least_ram=goal.max_compute is None), pool)
+        chosen = objective.select(pool)
     if chosen is None:
         raise _not_reached(start, goal, objective, pool)
     return chosen
