@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder, networks
+from scripts.zoo.float_twin import float_twin
 from tests.test_cli import validate as validate_json
 from tflite_fuse.check import validate
 from tflite_fuse.cli import app
@@ -120,11 +121,13 @@ def test_places_in_metadata_and_blocks_are_compared() -> None:
         slow_tensors(set_metadata(model, MEMORIES_METADATA, b'{"version": 1, "tensors": [[0, 8]]}'))
 
 
-def branching() -> bytes:
-    """A map with an output of its own besides the rest of the network."""
+def branching(unread: bool = False) -> bytes:
+    """A map with an output of its own besides the rest of the network, of which an operator may have no reader."""
     b = ModelBuilder(seed=0)
     x = b.conv(b.conv(b.conv(b.input((1, 48, 48, 3)), 8, 3, 2), 16, 3), 8, 3)
     y = b.conv(b.conv(x, 16, 3, 2), 16, 3)
+    if unread:
+        b.max_pool(y, 2, 2)
     return serialize_model(b.build([b.logistic(b.conv(x, 4)), b.logistic(b.conv(y, 4))]))
 
 
@@ -146,6 +149,27 @@ def test_a_block_copies_out_a_tensor_that_it_reads_itself() -> None:
         if any(stage.waits_for == tensor for stage in plan.block.stages)
     ]
     assert copied
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_tensors_in_one_place_of_the_slow_memory_are_compared_one_by_one() -> None:
+    """At the end a later tensor lies there; float32 blocks have no inner tensors to compare and keep their form."""
+    b = ModelBuilder(seed=0)
+    x = b.conv(b.input((1, 16, 16, 2)), 4, 3)
+    for _ in range(3):
+        x = b.mul(x, b.logistic(b.conv(b.mean(x, keep_dims=True), 4)))
+    data = serialize_model(float_twin(b.build([x])))
+    result = tflite_fuse.rewrite(data, memory=memories(4000), verify=True, inputs=4)
+    slow, verified = slow_tensors(load_model(result.model)), result.report.verified
+    assert slow is not None and len(set(slow.offsets.values())) < len(slow.offsets)
+    assert verified is not None and verified.bit_exact
+
+
+def test_an_operator_without_readers_reads_the_fast_memory() -> None:
+    """No block holds it, so no block could bring what it reads."""
+    result = tflite_fuse.rewrite(branching(unread=True), memory=memories(4500), verify=None, inputs=4)
+    found = result.report.memories
+    assert found is not None and found.tensors and found.fast_bytes <= 4500
 
 
 def test_a_project_for_esp_idf_switches_its_psram_on(tmp_path: Path) -> None:

@@ -489,6 +489,8 @@ def _refuse_beyond_budget(graph: PricedProgram) -> None:
 
 def _why_inside(graph: PricedProgram, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
     """Return the reason why no path leaves these inputs out of the arena."""
+    if not moved:
+        return f"no blocks of the scheme {scheme.value} hold all operators that can run only in blocks"
     names = ", ".join(graph.tensors[tensor].name for tensor in moved)
     readers = sorted({reader for tensor in moved for reader in graph.consumers[tensor]})
     what, which = ("inputs", "one") if len(moved) > 1 else ("input", "it")

@@ -51,11 +51,13 @@ def solve_in_memories(start: Start, memories: Memories, goal: Goal) -> Candidate
 
 def may_be_slow(graph: PricedProgram) -> frozenset[int]:
     """Return the tensors of more than a pixel that blocks alone read and write, in a type that is not converted."""
-    found = set[int]()
+    found, used = set[int](), {*graph.outputs, *(tensor for step in graph.steps for tensor in step.inputs)}
     for tensor, size in enumerate(graph.sizes):
         extent, readers, writer = graph.tensors[tensor], graph.consumers[tensor], graph.producer[tensor]
         users = (*readers, *((writer,) if writer >= 0 else ()))
-        in_blocks = all(graph.steps[index].fusable for index in users) and bool(readers or tensor in graph.outputs)
+        steps = [graph.steps[index] for index in users]
+        # Nothing of an operator whose results no operator reads is in a block.
+        in_blocks = all(each.fusable and used.intersection(each.outputs) for each in steps) and tensor in used
         kept = tensor in graph.inputs and tensor in graph.outputs
         if size == extent.nbytes > 0 and extent.pixels > 1 and in_blocks and not kept:
             found.add(tensor) if extent.element_type is not ElementType.UINT8 else None

@@ -57,7 +57,7 @@ def watched(models: tuple[Model, Model], certificate: Certificate | None) -> Wat
     if certificate is None:
         return nothing
     found = dict(_at_borders(models, certificate))
-    opened = remove_plan(models[1])
+    opened = _in_one_memory(remove_plan(models[1]))
     with suppress(ModelError):
         opened, inner = _opened(models[0], opened, certificate)
         found = {**dict(inner), **found}
@@ -70,6 +70,15 @@ def exposed(model: Model, tensors: Sequence[int]) -> bytes:
     """Return the file of the model with more outputs, without its arena plan, which would overwrite them."""
     model = remove_plan(model)
     return serialize_model(replace_main(model, replace(model.main, outputs=(*model.main.outputs, *tensors))))
+
+
+def _in_one_memory(model: Model) -> Model:
+    """Return the model with all tensors in the arena: an output elsewhere is not read."""
+    operators = list(model.main.operators)
+    for index, plan in blocks_in(model).items():
+        if plan.slow:
+            operators[index] = replace(operators[index], custom_options=replace(plan, slow={}).encoded.options)
+    return replace_operators(model, operators)
 
 
 def _at_borders(models: tuple[Model, Model], certificate: Certificate) -> Iterable[tuple[int, int]]:
