@@ -56,6 +56,13 @@ def test_at_least_a_third_is_random_and_all_differ(count: int) -> None:
     assert len(busy) >= max(1, count // 3)
 
 
+@pytest.mark.parametrize(("side", "most"), [(5, 1 << 23), (4096, 256)])
+def test_more_inputs_than_memory_holds_are_refused_before_one_is_made(side: int, most: int) -> None:
+    model = model_of(int8("image", (1, side, side, 1)))
+    with pytest.raises(UsageError, match=f"{10**12:,} inputs of this model .*: compare at most {most:,}$"):
+        generate_inputs(model, 10**12)
+
+
 def test_random_inputs_use_the_whole_range() -> None:
     for (image,) in generate_inputs(model_of(int8("image", (1, 32, 32, 3))), 16)[9:]:
         assert image.min() < -120

@@ -183,6 +183,8 @@ def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any],
     for source in sources:
         if not source.exists():
             read_file(source)  # reports it before the others are rewritten
+    for target in targets if folder.exists() else ():
+        require_writable(target)
     reports, models = list[Report](), list[Model]()
     with Status("rewriting", False) as progress:
         results = [tflite_fuse.rewrite(source, **options, progress=progress) for source in sources]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,9 @@ Array = npt.NDArray[Any]
 Field = npt.NDArray[np.float64]
 
 _LARGEST_INPUT = 1 << 28
+_MOST_BYTES = 16 * _LARGEST_INPUT
+_LEAST_ARRAY = 512
+"""Bytes that the smallest array takes in Python."""
 _NUMPY_TYPES: dict[int, type[np.generic]] = {
     TensorType.FLOAT32: np.float32,
     TensorType.FLOAT16: np.float16,
@@ -155,11 +158,14 @@ def generate_inputs(model: Model, count: int = 16, seed: int = 0) -> list[list[A
 
     Raises:
         ModelError: the model has an input that cannot be generated.
-        UsageError: count is below 1.
+        UsageError: count is below 1, or the inputs do not fit 4 GiB.
     """
     if count < 1:
         raise UsageError(f"at least 1 input is needed to compare models, not {count}")
     specs = input_specs(model)
+    most = _MOST_BYTES // max(1, sum(max(_LEAST_ARRAY, prod(spec.shape) * spec.dtype.itemsize) for spec in specs))
+    if count > most:
+        raise UsageError(f"{count:,} inputs of this model do not fit 4 GiB: compare at most {most:,}")
     randomness = np.random.default_rng(seed)
     edges = _EDGES[: min(len(_EDGES), count - ceil(count / 3))]
     random = [_RANDOM[index % len(_RANDOM)] for index in range(count - len(edges))]

@@ -113,5 +113,12 @@ def test_models_are_rewritten_into_a_folder_with_one_arena(models: list[Path], t
     assert not (tmp_path / "again").exists()
 
 
+def test_none_is_written_where_one_of_them_cannot_be(models: list[Path], tmp_path: Path) -> None:
+    (tmp_path / models[-1].name).mkdir()
+    done = CliRunner().invoke(app, ["rewrite", *map(str, models), "-o", str(tmp_path), "--no-verify"])
+    assert done.exit_code == 2 and "cannot be written (it is no regular file)" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [models[-1].name]
+
+
 if __name__ == "__main__":
     print(least_arena(sys.argv[1:]))
