@@ -9,10 +9,17 @@ from random import Random
 import tflite_fuse
 from scripts.zoo import ModelBuilder
 from scripts.zoo.float_twin import float_twin
-from scripts.zoo.networks import branching_network, inverted_residual_network, one_dimensional_network, pyramid_network
+from scripts.zoo.networks import (
+    branching_network,
+    inverted_residual_network,
+    one_dimensional_network,
+    pyramid_network,
+    temporal_network,
+)
 from tests.builders import random_graph
 from tests.model.rich_model import rich_model
 from tflite_fuse.data import SAMPLE_MODEL
+from tflite_fuse.memory.regions import named_sizes
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.options import make_options
@@ -62,6 +69,13 @@ def control_model() -> s.Model:
     return s.Model(3, codes, graphs, "", (s.Buffer(),))
 
 
+def cell_of_two_paths() -> s.Model:
+    """A residual block whose shortcut has a stride: its block runs the shortcut early."""
+    b = ModelBuilder(seed=4)
+    x = b.conv(b.input((1, 12, 12, 2)), 8, 3)
+    return b.build([b.add(b.conv(b.conv(x, 4, 3, 2), 4, 3), b.conv(x, 4, 1, 2))])
+
+
 def _rewritten(model: s.Model, **options: object) -> bytes:
     return tflite_fuse.rewrite(serialize_model(model), verify=False, **options).model  # type: ignore[arg-type]
 
@@ -79,6 +93,9 @@ SEEDS: dict[str, Callable[[], bytes]] = {
     "variables": lambda: serialize_model(random_graph(Random(8).randint, 6, variables=True)),
     "fused": lambda: _rewritten(kinds_model()),
     "fused_overlap": lambda: _rewritten(one_dimensional_network(16, 4, 2)),
+    "early_branch": lambda: _rewritten(cell_of_two_paths()),
+    "two_memories": lambda: _rewritten(inverted_residual_network(16, 4, 2, 2, 4), memory=named_sizes("a=1000,b=9kB")),
+    "stream": lambda: _rewritten(temporal_network((1, 2), 3, 4), stream_time=1),
     "float32": lambda: serialize_model(float_twin(kinds_model())),
     "float32_fused": lambda: _rewritten(float_twin(kinds_model())),
     "streamed": lambda: _rewritten(branching_network(8, 2, 2), input_mode="streamed"),
