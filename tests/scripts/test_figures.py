@@ -28,6 +28,8 @@ def test_what_networks_of_usual_kinds_gain_is_what_the_page_of_questions_says(na
 def test_what_models_take_of_two_memories_is_what_the_page_says() -> None:
     if not (SHARED / "models" / "mcunet_in3_int8.tflite").exists():
         pytest.skip("no public models beside the project")
+    if TARGETS["cortex-m7"].missing():
+        pytest.skip("no compiler or emulator of the core")
     line, model = bench_memories.row("MCUNet in3, 176 x 176"), "mlperf_tiny_dscnn_kws"
     assert line in part("memories", bench_memories.PAGE).splitlines(), "run scripts/bench_memories.py --write"
     peer = bench_memories.peer_row(model, bench_memories.peers()[model])
