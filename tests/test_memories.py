@@ -62,6 +62,42 @@ def test_runs_grow_in_each_block_into_what_is_left_of_the_fast_memory() -> None:
     assert slow_tensors(model) is not None and len(runs) > 1 and min(runs) > 2
 
 
+@pytest.mark.parametrize("model", ["blocks in a row", "branches"])
+def test_each_point_of_a_front_is_what_rewrite_reaches_with_the_same_limit(model: str) -> None:
+    """More of the fast memory takes less traffic, from the least that suffices to one that holds the whole model."""
+    data = MODEL if model == "blocks in a row" else branching()
+    rows = tflite_fuse.pareto(data, memory=memories(64_000)).rows
+    found = [row.memories for row in rows if row.memories is not None]
+    assert len(found) == len(rows) > 3 and found[0].tensors and not found[-1].tensors
+    for each in found:
+        made = tflite_fuse.rewrite(data, memory=memories(each.fast_room), verify=False).report.memories
+        assert made is not None and replace(made, tensors=()) == replace(each, tensors=())
+        assert sorted(made.tensors) == sorted(each.tensors)
+    cycles = [each.cycles for each in found]
+    assert cycles == sorted(set(cycles), reverse=True) and cycles[-1] == 0
+    with pytest.raises(LimitError):
+        tflite_fuse.rewrite(data, memory=memories(found[0].fast_room - 16), verify=False)
+
+
+def test_a_front_ends_at_the_size_of_the_fast_memory() -> None:
+    rows = tflite_fuse.pareto(MODEL, memory=memories(4000)).rows
+    assert rows[-1].memories is not None and rows[-1].memories.tensors and rows[-1].memories.fast_room <= 4000
+    with pytest.raises(LimitError, match=r"the fast memory sram has 1,000 bytes: .* keeps the least arena at"):
+        tflite_fuse.pareto(MODEL, memory=memories(1000))
+    with pytest.raises(LimitError, match=r"the slow memory has 1,024 bytes"):
+        tflite_fuse.pareto(MODEL, memory=memories(2500, slow=1024))
+
+
+def test_what_is_named_as_the_least_arena_suffices() -> None:
+    for data in (MODEL, branching()):
+        with pytest.raises(LimitError) as refused:
+            tflite_fuse.rewrite(data, memory=memories(1000), verify=False)
+        assert refused.value.reached is not None
+        least = int(refused.value.reached)
+        found = tflite_fuse.rewrite(data, memory=memories(least), verify=False).report.memories
+        assert found is not None and found.fast_bytes == least
+
+
 def test_what_fits_the_fast_memory_stays_in_it() -> None:
     result = tflite_fuse.rewrite(MODEL, memory=memories(64_000), verify=False)
     found = result.report.memories
@@ -202,13 +238,18 @@ def test_compute_keeps_a_model_in_the_fast_memory_where_it_is_allowed() -> None:
 
 
 BOARD = 'name = "mine"\nmhz = 100\nram = "4kB"\nflash = "1MB"\n'
+REGIONS = '[[region]]\nname = "sram"\nsize = 4000\n[[region]]\nname = "psram"\nsize = "64kB"\n'
+THIRD = '[[region]]\nname = "sdram"\nsize = "64kB"\n'
 SECOND = '[second]\nname = "psram"\nsize = "64kB"\nread_cycles_per_byte = 6\nwrite_cycles_per_byte = 2\n'
 
 
 def typed(tmp_path: Path, *options: object) -> tuple[int, dict[str, Any], str]:
-    """Exit code, JSON and error of a rewrite of ``MODEL``; ``two.toml`` and ``one.toml`` are boards of 4,000 bytes."""
+    """Exit code, JSON and error of a rewrite of ``MODEL``; ``two.toml`` and ``one.toml`` are boards of 4,000 bytes,
+    ``three.toml`` and ``over.toml`` memories that are none."""
     (tmp_path / "in.tflite").write_bytes(MODEL)
-    for name, text in (("two", BOARD + SECOND), ("one", BOARD)):
+    files = {"two": BOARD + SECOND, "one": BOARD, "three": REGIONS + THIRD}
+    files["over"] = REGIONS.replace("4000", "4000\naddress = 0") + "address = 2000\n"
+    for name, text in files.items():
         (tmp_path / f"{name}.toml").write_text(text)
     paths = ["rewrite", tmp_path / "in.tflite", tmp_path / "out.tflite", "--no-verify", "--json"]
     words = [tmp_path / each if str(each).endswith(".toml") else each for each in options]
@@ -251,6 +292,10 @@ def test_a_board_whose_ram_suffices_needs_no_second_memory(tmp_path: Path) -> No
         (("--board", "two.toml", "--max-ram", "a=3kB,b=1MB"), 2, "mine has 64,000 bytes of psram, not 1,000,000"),
         (("--board", "two.toml", "--max-ram", "a=4kB,b=1kB"), 2, "mine has 3,000 bytes of ram, not 4,000"),
         (("--memory", "none.toml", "--max-ram", "3kB"), 2, r"none\.toml"),
+        (("--memory", "three.toml"), 2, r"three\.toml: two tables \[\[region\]\] are needed, not 3"),
+        (("--memory", "over.toml"), 2, r"over\.toml: the regions sram and psram overlap: sram ends at 0xfa0"),
+        (("--max-ram", "a=1kB,b=2kB,c=3kB"), 2, "is not two memories: write the fast one first"),
+        (("--max-ram", "a=1kB,b=64kB"), 1, "the fast memory a has 1,000 bytes: the block from CONV_2D_1 to CONV_2D_3"),
     ],
 )
 def test_memories_that_a_board_has_not_are_refused_in_a_sentence(
@@ -261,10 +306,27 @@ def test_memories_that_a_board_has_not_are_refused_in_a_sentence(
     assert not (tmp_path / "out.tflite").exists()
 
 
+def test_the_front_is_printed_as_a_table_as_json_and_as_csv(tmp_path: Path) -> None:
+    (tmp_path / "memory.toml").write_text(REGIONS)
+    (tmp_path / "in.tflite").write_bytes(MODEL)
+    command = ["pareto", str(tmp_path / "in.tflite"), "--memory", str(tmp_path / "memory.toml")]
+    texts = [CliRunner().invoke(app, [*command, *more]).stdout for more in ([], ["--json"], ["--csv"])]
+    printed = json.loads(texts[1])
+    validate_json(printed, "front")
+    table = [[int(cell.replace(",", "")) for cell in re.findall(r"\d[\d,]*", line)] for line in texts[0].splitlines()]
+    _, *rows = (line.split(",") for line in texts[2].splitlines())
+    assert len(rows) == len(printed["points"]) > 2
+    for point, row in zip(printed["points"], rows, strict=True):
+        found = point["memories"]
+        numbers = [found[name] for name in ("fast_room", "fast_bytes", "slow_bytes", "read_bytes", "written_bytes")]
+        assert [int(cell) for cell in row[-6:]] == [*numbers, found["cycles"]]
+        assert any(line[:6] == [*numbers, found["cycles"]] for line in table)
+    plotted = CliRunner().invoke(app, [*command, "--plot", str(tmp_path / "front.svg")])
+    assert plotted.exit_code == 2 and "leave it out with --memory" in plotted.stderr
+
+
 def test_the_command_takes_a_file(tmp_path: Path) -> None:
-    (tmp_path / "memory.toml").write_text(
-        '[[region]]\nname = "sram"\nsize = 4000\n[[region]]\nname = "psram"\nsize = "64kB"\n'
-    )
+    (tmp_path / "memory.toml").write_text(REGIONS)
     (tmp_path / "in.tflite").write_bytes(MODEL)
     typed = ["rewrite", tmp_path / "in.tflite", tmp_path / "out.tflite", "--memory", tmp_path / "memory.toml"]
     found = CliRunner().invoke(app, [*map(str, typed), "--no-verify", "--json"])

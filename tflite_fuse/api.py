@@ -131,17 +131,21 @@ def pareto(source: Source, options: FuseOptions) -> FrontReport:
     RAM is the arena to allocate, as ``rewrite`` places it, including states that are kept from call to call. Compute
     factors relate to the model as it is; for a stream, to the model over its window.
 
+    With ``memory``, the front is of bytes of the fast memory, up to its size, against traffic with the slow one. Each
+    point is what ``rewrite`` reaches with a fast memory of ``row.memories.fast_room`` bytes.
+
     Args:
         source: path or bytes of a .tflite file.
         {options}
 
     Raises:
         ModelError, UsageError: the model or the scheme cannot be used.
-        LimitError: no input can leave the arena, or the model cannot be a stream.
+        LimitError: no input can leave the arena, the model cannot be a stream, or a memory is too small.
     """
     from tflite_fuse.rewriting.trades import trades
 
-    return trades(load_model(source), replace(options, goal=Goal(least_ram=True)), _name(source) or "model")
+    goal = Goal(least_ram=True) if options.memory is None else None
+    return trades(load_model(source), replace(options, goal=goal), _name(source) or "model")
 
 
 @takes(MetricsOptions)

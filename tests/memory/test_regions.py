@@ -28,8 +28,8 @@ def test_a_file_names_a_fast_and_a_slow_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("regions", "said"),
     [
-        ([FAST], "two tables"),
-        ([FAST, SLOW, SLOW], "two tables"),
+        ([FAST], r"two tables \[\[region\]\] are needed, not 1: first the fast memory, then the slow"),
+        ([FAST, SLOW, SLOW], r"two tables \[\[region\]\] are needed, not 3"),
         ([FAST, FAST], "both regions are named 'sram'"),
         ([FAST, {"name": "psram"}], "region 2 has no 'size'"),
         ([{"size": 1}, SLOW], "region 1 has no 'name'"),
@@ -76,7 +76,7 @@ def test_regions_that_only_touch_do_not_overlap() -> None:
 def test_errors_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "memory.toml"
     path.write_text("[[region]]\n")
-    with pytest.raises(UsageError, match=r"memory\.toml: it has two tables"):
+    with pytest.raises(UsageError, match=r"memory\.toml: two tables"):
         read_memories(path)
     with pytest.raises(UsageError, match=r"missing\.toml"):
         read_memories(tmp_path / "missing.toml")

@@ -51,8 +51,11 @@ def memories_of(document: Mapping[str, Any]) -> Memories:
     """Return the memories of a parsed file. Raises UsageError."""
     only(document, ("region",), "the file")
     tables = document.get("region", ())
-    if not isinstance(tables, list) or len(tables) != 2 or not all(isinstance(table, dict) for table in tables):
-        raise UsageError("it has two tables [[region]]: first the fast memory, then the slow one")
+    tables = tables if isinstance(tables, list) and all(isinstance(table, dict) for table in tables) else ()
+    if len(tables) != 2:
+        raise UsageError(
+            f"two tables [[region]] are needed, not {len(tables)}: first the fast memory, then the slow one"
+        )
     fast, slow = (region_of(table, f"region {number}") for number, table in enumerate(tables, start=1))
     if fast.name == slow.name:
         raise UsageError(f"both regions are named {fast.name!r}")

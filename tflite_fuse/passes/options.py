@@ -231,7 +231,7 @@ class FuseOptions:
         "A TOML file of the device's fast and slow memory: the arena fits the first; where that is too small without "
         "recompute, or with that of max_compute, tensors between blocks lie in the second",
         panel=_CORE,
-        of=_REWRITE,
+        of=_FRONT,
         read=read_memories,
         shown="FILE",
     )

@@ -9,12 +9,17 @@ from tflite_fuse.claim import Claim
 from tflite_fuse.cost.instructions import PredictionError
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.report.notebook import html_table
+from tflite_fuse.report.report import MemoryReport
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
 FRONT_SCHEMA = "tflite-fuse/front/1"
+
+_NUMBERS = {name: name for name in ("fast_room", "fast_bytes", "slow_bytes", "read_bytes", "written_bytes")}
+_NUMBERS |= {"cycles": "traffic_cycles"}
+_HEADINGS = ("fast memory", "arena", "slow", "read", "written", "cycles of traffic", "a kB more saves")
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class FrontRow:
         compute_factor: ``work`` over that of the model in the file.
         blocks: for each fused block its first and last operator, number of operators and strip width.
         marks: goals that this point meets best, such as ``least RAM``.
+        memories: use of a fast and a slow memory, if they were given; its ``fast_room`` is the limit of this point.
     """
 
     ram_bytes: int
@@ -34,17 +40,18 @@ class FrontRow:
     compute_factor: float
     blocks: tuple[tuple[str, str, int, int], ...]
     marks: tuple[str, ...]
+    memories: MemoryReport | None = None
 
 
 @dataclass(frozen=True)
 class FrontReport:
-    """All points of a model, RAM ascending.
+    """All points of a model, RAM ascending: of RAM against compute, or with two memories of fast RAM against traffic.
 
     Attributes:
         model: its name.
         unfused_ram_bytes, unfused_work: of the model without blocks.
         rows: the points.
-        claim: the proven bound on the point of least RAM.
+        claim: the proven bound on the point of least RAM; None with two memories.
         target: the core whose predicted instructions or cycles are counted; None: multiply-accumulates.
         error: prediction error of the target; None without a target.
         state_bytes: part of the least RAM that outlives a run; for other points it can be a few bytes more.
@@ -57,7 +64,7 @@ class FrontReport:
     unfused_ram_bytes: int
     unfused_work: int
     rows: tuple[FrontRow, ...]
-    claim: Claim
+    claim: Claim | None
     target: str | None = None
     error: PredictionError | None = None
     state_bytes: int = 0
@@ -76,7 +83,7 @@ class FrontReport:
         return {
             "schema": FRONT_SCHEMA,
             "model": self.model,
-            "optimal": asdict(self.claim),
+            "optimal": None if self.claim is None else asdict(self.claim),
             "runtime": self.runtime,
             "target": self.target,
             "prediction_error": None if self.error is None else asdict(self.error),
@@ -93,6 +100,7 @@ class FrontReport:
                     ],
                     "marks": list(row.marks),
                 }
+                | ({} if row.memories is None else {"memories": asdict(row.memories)})
                 for row in self.rows
             ],
         }
@@ -102,14 +110,34 @@ class FrontReport:
             (", ".join(row.marks), f"{row.ram_bytes:,}", f"{row.work:,}", f"{row.compute_factor:.3f}")
             for row in self.rows
         ]
+        if self.rows[0].memories is not None:
+            return html_table(self.model, (*_HEADINGS, self.unit), self._in_memories())
         sentence = f"{self.model}: the least RAM is {self.claim}"
         return html_table(sentence, ("goal", "RAM (bytes)", self.unit, "F"), rows)
 
+    def _in_memories(self) -> list[tuple[str, ...]]:
+        """Return the cells of the table of two memories. Savings are those since the row before."""
+        found, before = list[tuple[str, ...]](), None
+        for row in self.rows:
+            assert row.memories is not None
+            now = row.memories
+            saves = "-" if before is None else f"{before.saves_per_kb(now):,.0f}"
+            numbers = (now.fast_room, now.fast_bytes, now.slow_bytes, now.read_bytes, now.written_bytes, now.cycles)
+            found.append((*(f"{number:,}" for number in numbers), saves, f"{row.work:,}"))
+            before = now
+        return found
+
     def to_csv(self) -> str:
-        """Return CSV with one line per point: ram_bytes, work by its unit, compute_factor, number of blocks, marks."""
-        lines = [f"ram_bytes,{self.unit},compute_factor,blocks,marks"]
+        """Return CSV with one line per point: ram_bytes, work by its unit, compute_factor, number of blocks, marks.
+
+        With two memories, ``fast_room``, ``fast_bytes``, ``slow_bytes``, ``read_bytes``, ``written_bytes`` and
+        ``traffic_cycles`` follow.
+        """
+        names = _NUMBERS if self.rows[0].memories is not None else {}
+        lines = [",".join(("ram_bytes", self.unit, "compute_factor,blocks,marks", *names.values()))]
         lines += [
             f"{row.ram_bytes},{row.work},{row.compute_factor:.6f},{len(row.blocks)},{'; '.join(row.marks)}"
+            + "".join(f",{getattr(row.memories, name)}" for name in names)
             for row in self.rows
         ]
         return "\n".join(lines) + "\n"
@@ -118,6 +146,8 @@ class FrontReport:
         """Return a table for a terminal."""
         from rich.table import Table
 
+        if self.rows[0].memories is not None:
+            return self._table_in_memories(self.rows[0].memories)
         caption = f"RAM is the arena to allocate for {runtime_named(self.runtime)}. The least RAM is {self.claim}."
         caption += (
             f"\n{self.state_bytes:,} bytes of the least RAM are kept from run to run." if self.state_bytes else ""
@@ -139,4 +169,19 @@ class FrontReport:
                 marks,
                 style="bold" if row.marks else None,
             )
+        return table
+
+    def _table_in_memories(self, named: MemoryReport) -> Table:
+        from rich.table import Table
+
+        caption = (
+            f"Bytes of {named.fast} for {runtime_named(self.runtime)}, and of {named.slow} that an inference reads and "
+            f"writes.\nEach row is what rewrite makes for so much {named.fast}. Cycles that a kB more saves are those "
+            "since the row above."
+        )
+        table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
+        for heading in (*_HEADINGS, self.unit):
+            table.add_column(heading, justify="right")
+        for cells in self._in_memories():
+            table.add_row(*cells)
         return table

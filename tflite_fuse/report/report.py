@@ -218,6 +218,10 @@ class MemoryReport:
     written_bytes: int
     cycles: int
 
+    def saves_per_kb(self, other: MemoryReport) -> float:
+        """Return the cycles of traffic that another use with a larger fast memory saves for each 1,000 bytes more."""
+        return (self.cycles - other.cycles) / (other.fast_room - self.fast_room) * 1000
+
     def __str__(self) -> str:
         taken = f"{self.fast}: {self.fast_bytes:,} of {self.fast_room:,} bytes, {self.slow}: {self.slow_bytes:,}"
         if not self.tensors:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tflite_fuse.cost.instructions import LONGEST, Target, block_instructions, in_instructions
 from tflite_fuse.emit.in_model import block_overlaps, blocks_in, executed_macs, outside_reads
+from tflite_fuse.emit.slow import Traffic, traffic_of
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError, TfliteFuseError
 from tflite_fuse.ir.liveness import bytes_before_start, covered_bytes, working_sets
 from tflite_fuse.ir.program import program_of
@@ -15,13 +16,14 @@ from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.apart import arenas_apart
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
+from tflite_fuse.model.memories import Memories, slow_bytes, slow_tensors
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.report.inspection import Inspection, OperatorRow
-from tflite_fuse.report.report import Figures, outside_notes
+from tflite_fuse.report.report import Figures, MemoryReport, outside_notes
 from tflite_fuse.runtime import tflm
 from tflite_fuse.search.from_model import graph_from_model
 
@@ -34,6 +36,25 @@ def measured_head(data: bytes) -> int | None:
         return tflm.measure(data).head_bytes
     except (ModelError, RuntimeUnavailableError):
         return None
+
+
+def memory_report(rewritten: Model, arena_bytes: int, memories: Memories) -> MemoryReport:
+    """Return what a rewritten model takes of a fast memory, in which its arena lies, and of a slow one."""
+    found = slow_tensors(rewritten)
+    offsets = {} if found is None else found.offsets
+    traffic = sum(map(traffic_of, blocks_in(rewritten).values()), Traffic())
+    return MemoryReport(
+        fast=memories.fast.name,
+        slow=memories.slow.name,
+        fast_bytes=arena_bytes,
+        slow_bytes=slow_bytes(rewritten),
+        fast_room=memories.fast.nbytes,
+        slow_room=memories.slow.nbytes,
+        tensors=tuple(rewritten.main.tensors[each].name or "" for each in offsets),
+        read_bytes=traffic.read,
+        written_bytes=traffic.written,
+        cycles=round(traffic.read * memories.slow.read_cycles + traffic.written * memories.slow.write_cycles),
+    )
 
 
 def refusal(data: bytes) -> str | None:

@@ -9,9 +9,8 @@ from zlib import crc32
 
 from tflite_fuse.check import Certificate, validate
 from tflite_fuse.claim import Claim
-from tflite_fuse.emit.in_model import block_overlaps, blocks_in, outside_reads, with_plans
+from tflite_fuse.emit.in_model import block_overlaps, outside_reads, with_plans
 from tflite_fuse.emit.insert_blocks import InsertedBlock
-from tflite_fuse.emit.slow import Traffic, traffic_of
 from tflite_fuse.errors import LimitError, VerificationError
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import Budget
@@ -19,7 +18,7 @@ from tflite_fuse.memory.checker import plan_fault, why_untouchable
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import serialize_model
-from tflite_fuse.model.memories import Memories, slow_bytes, slow_tensors
+from tflite_fuse.model.memories import Memories
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
@@ -36,7 +35,6 @@ from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.report.report import (
     BlockReport,
     Figures,
-    MemoryReport,
     Proven,
     Report,
     StreamReport,
@@ -44,7 +42,7 @@ from tflite_fuse.report.report import (
     outside_notes,
 )
 from tflite_fuse.report.wording import sentence, sentences_of
-from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head
+from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head, memory_report
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
 from tflite_fuse.rewriting.quantized import quantization_offer
 from tflite_fuse.runtime import tflm
@@ -290,7 +288,7 @@ def _report(
         prediction=None if fused is None else fused.prediction,
         stream=None if made.streamed is None else _about_stream(made.streamed, made.model, before, after),
         runtime=runtime,
-        memories=None if memories is None else _about_memories(made.model, after, memories),
+        memories=None if memories is None else memory_report(made.model, after.arena_bytes, memories),
     )
 
 
@@ -344,24 +342,6 @@ def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: 
         tail_bytes=after.tail_bytes - state,
         macs_of_window=before.macs,
         macs_of_call=after.macs,
-    )
-
-
-def _about_memories(rewritten: Model, after: Figures, memories: Memories) -> MemoryReport:
-    found = slow_tensors(rewritten)
-    offsets = {} if found is None else found.offsets
-    traffic = sum(map(traffic_of, blocks_in(rewritten).values()), Traffic())
-    return MemoryReport(
-        fast=memories.fast.name,
-        slow=memories.slow.name,
-        fast_bytes=after.arena_bytes,
-        slow_bytes=slow_bytes(rewritten),
-        fast_room=memories.fast.nbytes,
-        slow_room=memories.slow.nbytes,
-        tensors=tuple(rewritten.main.tensors[each].name or "" for each in offsets),
-        read_bytes=traffic.read,
-        written_bytes=traffic.written,
-        cycles=round(traffic.read * memories.slow.read_cycles + traffic.written * memories.slow.write_cycles),
     )
 
 

@@ -1,22 +1,29 @@
-"""The Pareto front of RAM and work as a report, with the points that meet common goals marked."""
+"""The Pareto front of RAM and work, or of a fast memory and traffic with a slow one, as a report."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from tflite_fuse.cost.instructions import Core, Cycles, prediction_error
+from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.emit.in_model import block_overlaps
+from tflite_fuse.emit.insert_blocks import BlockMaker
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.memories import Memories
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.passes.fusing.fuse import Fuse
+from tflite_fuse.passes.fusing.in_memories import front_in_memories
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.report.front import FrontReport, FrontRow
+from tflite_fuse.rewriting.figures import memory_report
 from tflite_fuse.rewriting.placed_front import (
     FACTORS,
     PlacedFront,
@@ -36,6 +43,8 @@ def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
         options: of fusing; their goal is ignored.
         name: of the model.
     """
+    if options.memory is not None:
+        return _in_memories(model, options, options.memory, name)
     return _trades(model, options, name)[0]
 
 
@@ -48,12 +57,44 @@ def trades_as_written(model: Model, options: FuseOptions, name: str) -> tuple[Fr
 
 
 def _trades(model: Model, options: FuseOptions, name: str) -> tuple[FrontReport, PlacedFront]:
-    model = remove_plan(model)
-    model = Int8Borders().run(model).model if options.int8_io else model
-    meant = model if options.stream is None else to_stream(model, options.stream).model
+    model = _without_plan(model, options)
+    meant = _as_stream(model, options)
     found = placed_front(prepared(meant, states=options.scheme is Scheme.AUTO), options, meant)
     as_it_is = as_it_was(model, options) if keeps_states(found) else None
     return replace(front_report(name, found, options.counted, as_it_is), runtime=options.runtime), found
+
+
+def _without_plan(model: Model, options: FuseOptions) -> Model:
+    model = remove_plan(model)
+    return Int8Borders().run(model).model if options.int8_io else model
+
+
+def _as_stream(model: Model, options: FuseOptions) -> Model:
+    return model if options.stream is None else to_stream(model, options.stream).model
+
+
+def _in_memories(model: Model, options: FuseOptions, memories: Memories, name: str) -> FrontReport:
+    """Return the front of bytes in the fast memory against traffic with the slow one, then work."""
+    meant = _as_stream(_without_plan(model, options), options)
+    start = Fuse(options, given=meant).start(prepared(meant, states=True))
+    site, core = start.site, None if options.cost is WorkUnit.MACS else options.core
+    unfused = site.own_macs if core is None else site.own_instructions
+    rows, best = list[FrontRow](), (inf, inf)
+    for room, point in front_in_memories(start, memories):
+        emitted = site.maker.emit(point.program, point.blocks)
+        within = replace(memories, fast=replace(memories.fast, nbytes=room))
+        counted = replace(point, compute=point.macs if core is None else point.instructions)
+        marks = () if point.program.slow else (f"nothing in {memories.slow.name}",)
+        row, used = _front_row(counted, unfused, marks), memory_report(emitted, point.arena, within)
+        if (used.cycles, row.work) < best:
+            rows.append(replace(row, memories=used))
+            best = used.cycles, row.work
+    resident = replace(site, maker=BlockMaker(start.model), fronts={}, placed={})
+    plain = resident.realise(start.front.unfused).arena
+    report = FrontReport(name, plain, unfused, tuple(rows), None, runtime=options.runtime)
+    if core is None:
+        return report
+    return replace(report, target=core.value, error=prediction_error(core), in_cycles=isinstance(core, Cycles))
 
 
 def front_report(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tflite_fuse.cost.priced_program import PricedProgram
+from tflite_fuse.emit.slow import slow_places
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.block import ElementType
 from tflite_fuse.model.memories import Memories, Region
@@ -19,8 +20,14 @@ from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.fusing.explore import solve
 from tflite_fuse.passes.fusing.own_runs import CHUNKS, OwnRuns
 from tflite_fuse.passes.fusing.propose import Start
-from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.search.front import Front, Point
+
+_NO_MORE = 1.0
+"""Compute factor allowed where the caller sets none: nothing is computed twice."""
+
+STEPS = 8
+"""Number of equal steps from the least fast memory to the largest useful one; a front has a point for each end."""
 
 _TRIED = {1.0: 3, 0.75: 2, 0.5: 2}
 """How many ways to cut a model that take such a share of the fast memory are looked at more closely: what they leave
@@ -39,7 +46,7 @@ def solve_in_memories(start: Start, memories: Memories, goal: Goal) -> Candidate
         LimitError: none does; which block is in the way, and how much it needs.
     """
     room = memories.fast.nbytes
-    alone = Goal(max_ram=room, max_compute=1.0 if goal.is_default else goal.max_compute)
+    alone = Goal(max_ram=room, max_compute=_NO_MORE if goal.is_default else goal.max_compute)
     try:
         return solve(start, alone)
     except LimitError:
@@ -47,6 +54,38 @@ def solve_in_memories(start: Start, memories: Memories, goal: Goal) -> Candidate
     best = min(found, key=lambda each: (_cycles(each, memories.slow), each.arena))
     best = _in_longer_runs(best, room)
     return OwnRuns(start.site).with_own_runs(best, room - best.arena)
+
+
+def front_in_memories(start: Start, memories: Memories) -> list[tuple[int, Candidate]]:
+    """Return bytes of a fast memory, ascending, with what ``solve_in_memories`` returns for each.
+
+    Sizes reach from the least that suffices to the one of ``memories``, or to one that holds the whole model. A size
+    is left out if the slow memory is too small for the tensors that do not fit it.
+
+    Args:
+        start: the model and the front of its blocks.
+        memories: of the device.
+
+    Raises:
+        LimitError: no size suffices; which block is in the way and how much it needs, or what the slow memory lacks.
+    """
+    least = _least(start, _slow_front(start, memories))
+    if least.arena > memories.fast.nbytes:
+        raise _too_small(least, memories.fast)
+    most = min(memories.fast.nbytes, solve(start, Goal(max_compute=_NO_MORE)).arena)
+    found, why = list[tuple[int, Candidate]](), LimitError()
+    for room in sorted({least.arena + (most - least.arena) * step // STEPS for step in range(STEPS + 1)}):
+        within = replace(memories, fast=replace(memories.fast, nbytes=room))
+        best = solve_in_memories(start, within, NOTHING_RECOMPUTED)
+        try:
+            slow_places(best.program, memories.slow.nbytes)
+        except LimitError as error:
+            why = error
+            continue
+        found.append((room, best))
+    if not found:
+        raise why
+    return found
 
 
 def may_be_slow(graph: PricedProgram) -> frozenset[int]:
@@ -72,32 +111,47 @@ def _fitting(start: Start, memories: Memories) -> Iterator[Candidate]:
     Raises:
         LimitError: none does.
     """
-    room, slow = memories.fast.nbytes, may_be_slow(start.site.graph)
-    costs = memories.slow.read_cycles, memories.slow.write_cycles
-    options = replace(
-        start.options, slow=slow, traffic=costs, strips=False, bands=False, chunks=(1,), target=None, most_compute=None
-    )
-    front, found = start.site.front(options), dict[Point, Candidate]()
+    room, front, found = memories.fast.nbytes, _slow_front(start, memories), dict[Point, Candidate]()
     for share, most in _TRIED.items():
         fits = 0
         for point in reversed(front.points):
             if fits < most and point.ram_bytes <= room * share * (1 + start.site.tuning.near):
-                found[point] = start.site.realise(replace(point, slow=slow))
+                found[point] = _all_slow(start, point)
                 fits += found[point].arena <= room * share
     fitting = [each for each in found.values() if each.arena <= room]
     if not fitting:
-        raise _too_small(front, memories.fast)
+        fitting = [_least(start, front)]
+        if fitting[0].arena > room:
+            raise _too_small(fitting[0], memories.fast)
     yield from fitting
 
 
-def _too_small(front: Front, fast: Region) -> LimitError:
-    point: Point = front.points[0]
-    names = [front.graph.steps[index].name for index in point.largest]
+def _slow_front(start: Start, memories: Memories) -> Front:
+    """Return the front of fast bytes against work and traffic, with all between blocks in the slow memory."""
+    slow, costs = may_be_slow(start.site.graph), (memories.slow.read_cycles, memories.slow.write_cycles)
+    options = replace(
+        start.options, slow=slow, traffic=costs, strips=False, bands=False, chunks=(1,), target=None, most_compute=None
+    )
+    return start.site.front(options)
+
+
+def _all_slow(start: Start, point: Point) -> Candidate:
+    return start.site.realise(replace(point, slow=may_be_slow(start.site.graph)))
+
+
+def _least(start: Start, front: Front) -> Candidate:
+    """Return the candidate of the least arena; the first points of the front are placed."""
+    points = front.points[: start.site.tuning.placed_first]
+    return min((_all_slow(start, point) for point in points), key=lambda each: each.arena)
+
+
+def _too_small(least: Candidate, fast: Region) -> LimitError:
+    names = [least.site.graph.steps[index].name for index in least.point.largest]
     what = f"the block from {names[0]} to {names[-1]}" if len(names) > 1 else f"{names[0]}"
     return LimitError(
-        f"the fast memory {fast.name} has {fast.nbytes:,} bytes: {what} keeps the least arena at {point.ram_bytes:,}",
+        f"the fast memory {fast.name} has {fast.nbytes:,} bytes: {what} keeps the least arena at {least.arena:,}",
         limit=fast.nbytes,
-        reached=point.ram_bytes,
+        reached=least.arena,
         operator=names[0],
     )
 
