@@ -16,6 +16,7 @@ import tflite_fuse
 from scripts.zoo import ModelBuilder, networks
 from scripts.zoo.float_twin import float_twin
 from tests.test_cli import validate as validate_json
+from tflite_fuse.boards.table import known_boards
 from tflite_fuse.check import validate
 from tflite_fuse.cli import app
 from tflite_fuse.emit.in_model import blocks_in
@@ -216,6 +217,7 @@ def test_a_project_for_esp_idf_switches_its_psram_on(tmp_path: Path) -> None:
         typed = ["export", path, tmp_path / name, "--format", "esp-idf"]
         assert CliRunner().invoke(app, [*map(str, typed)]).exit_code == 0
         assert ("CONFIG_SPIRAM=y" in (tmp_path / name / "sdkconfig.defaults").read_text()) == (name == "two")
+        assert ("bytes of a second memory" in (tmp_path / name / "README.md").read_text()) == (name == "two")
 
 
 def test_blocks_carry_the_places_of_the_metadata() -> None:
@@ -273,6 +275,15 @@ def test_a_board_has_a_second_memory_where_its_ram_is_too_small(tmp_path: Path) 
     code, printed, _ = typed(tmp_path, "--board", "two.toml", "--max-ram", "fast=2500,slow=50kB")
     found = printed["memories"]
     assert code == 0 and (found["fast_room"], found["slow"], found["slow_room"]) == (2500, "psram", 50_000)
+
+
+def test_boards_without_a_second_memory_are_not_named_for_a_model_that_needs_one(tmp_path: Path) -> None:
+    (tmp_path / "in.tflite").write_bytes(MODEL)
+    typed = ["rewrite", tmp_path / "in.tflite", tmp_path / "out.tflite", "--no-verify", "--max-ram", "a=4kB,b=300kB"]
+    fit = CliRunner().invoke(app, [*map(str, typed)]).stdout.splitlines()[2]
+    known = [board for board in known_boards() if board.second is not None]
+    assert fit.startswith(f"fits {len(known)} of {len(known_boards())} known boards")
+    assert re.search("and [0-9,]+ bytes of their second memory, the smallest are", fit)
 
 
 def test_a_board_whose_ram_suffices_needs_no_second_memory(tmp_path: Path) -> None:

@@ -263,13 +263,16 @@ def forecast_of(verdict: BoardVerdict) -> Forecast:
     return Forecast(best, limit if best is None else last.options or "", verdict.report, verdict.sentence())
 
 
-def fitting_boards(arena_bytes: int, file_bytes: int, reserve_bytes: int | None = None) -> tuple[Board, ...]:
+def fitting_boards(
+    arena_bytes: int, file_bytes: int, reserve_bytes: int | None = None, second_bytes: int = 0
+) -> tuple[Board, ...]:
     """Return the known boards that have the RAM and the flash, those of least RAM first.
 
     Args:
         arena_bytes: bytes of the tensor arena.
         file_bytes: bytes of the model in flash.
         reserve_bytes: bytes of RAM for everything but the arena; None for ``default_reserve`` of each board.
+        second_bytes: bytes of a second memory.
     """
 
     def kept(board: Board) -> int:
@@ -278,16 +281,25 @@ def fitting_boards(arena_bytes: int, file_bytes: int, reserve_bytes: int | None 
     fitting = (
         board
         for board in known_boards()
-        if arena_bytes <= board.ram_bytes - kept(board) and file_bytes <= board.flash_bytes
+        if arena_bytes <= board.ram_bytes - kept(board)
+        and file_bytes <= board.flash_bytes
+        and second_bytes <= (0 if board.second is None else board.second.nbytes)
     )
     return tuple(sorted(fitting, key=lambda board: (board.ram_bytes, board.name)))
 
 
 def fit_sentence(
-    arena_bytes: int, file_bytes: int, board: Board | None = None, reserve_bytes: int | None = None
+    arena_bytes: int,
+    file_bytes: int,
+    board: Board | None = None,
+    reserve_bytes: int | None = None,
+    second_bytes: int = 0,
 ) -> str:
-    """Return whether a board has the RAM and the flash, or how many known boards have them and which are smallest."""
-    fitting = fitting_boards(arena_bytes, file_bytes, reserve_bytes)
+    """Return whether a board has the RAM and the flash, or how many known boards have them and which are smallest.
+
+    Args: as those of ``fitting_boards``.
+    """
+    fitting = fitting_boards(arena_bytes, file_bytes, reserve_bytes, second_bytes)
     if board is not None:
         kept = default_reserve(board) if reserve_bytes is None else reserve_bytes
         fits = arena_bytes <= board.ram_bytes - kept and file_bytes <= board.flash_bytes
@@ -296,9 +308,10 @@ def fit_sentence(
     if not fitting:
         return f"fits none of the {len(known_boards())} known boards"
     named = ", ".join(each.name for each in fitting[:3])
+    second = f", and {second_bytes:,} bytes of their second memory" if second_bytes else ""
     return (
-        f"fits {len(fitting)} of {len(known_boards())} known boards with a quarter of their RAM reserved, the smallest "
-        f"are {named}"
+        f"fits {len(fitting)} of {len(known_boards())} known boards with a quarter of their RAM reserved{second}, the "
+        f"smallest are {named}"
     )
 
 

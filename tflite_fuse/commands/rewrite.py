@@ -154,7 +154,9 @@ def rewrite(
         print_json(result.report.to_json() | made | ({} if time is None else {"time": time.to_json()}))
         return
     kept = None if chosen is None else reserved(chosen, reserve)
-    fit = fit_sentence(result.report.after.arena_bytes, result.report.after.file_bytes, chosen, kept)
+    after, memories = result.report.after, result.report.memories
+    second = 0 if memories is None else memories.slow_bytes
+    fit = fit_sentence(after.arena_bytes, after.file_bytes, chosen, kept, second)
     if converted is not None:
         say(f"{source}: {'; '.join(converted.steps)}")
     for line in headline(result.report, str(out), fit if time is None else f"{fit}; one inference takes {time}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.runtimes import Runtime, runtime_for
 from tflite_fuse.model.edit import remove_metadata
 from tflite_fuse.model.file import load_model, read_source, serialize_model
+from tflite_fuse.model.memories import slow_bytes
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.witness import WITNESS_METADATA
@@ -138,6 +140,7 @@ def export_model(
     else:
         found = replace(_tflm_model(read, runtime), two_arenas=two_arenas)
         content = _with_tflm(found, read.model, target, format)
+    content = replace(content, notes=(*content.notes, *_about_second_memory(slow_bytes(read.model), format)))
     files = library.with_parts(content.files, parts_of(content.blocks))
     flash = measured(files, format, content.model_bytes)
     folder = target.resolve().name
@@ -150,6 +153,18 @@ def export_model(
         about = readme(format, read.title, folder, content.arena_bytes, flash, content.notes, content.outputs)
     written = write_folder(target, {"README.md": about, **files}, force=force)
     return Export(written, content.arena_bytes, flash, content.notes)
+
+
+def _about_second_memory(nbytes: int, format: str) -> Iterator[str]:
+    if nbytes:
+        yield (
+            f"tensors between blocks take {nbytes:,} bytes of a second memory, the array second_memory; the macro "
+            "MODEL_MEMORY_SECTION says where it lies"
+        )
+        if format == "esp-idf":
+            yield "sdkconfig.defaults switches PSRAM on; PSRAM with eight lines needs CONFIG_SPIRAM_MODE_OCT=y, too"
+        if format in _WITHOUT_TFLM:
+            yield "an input or output with a macro such as MODEL_INPUT_0_MEMORY_OFFSET lies in second_memory"
 
 
 @dataclass(frozen=True)
