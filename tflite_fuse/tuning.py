@@ -83,6 +83,7 @@ class Tuning:
     run_gain: float = rule(
         1 / 200, off=0.0, unit="share of instructions", trades="time for blocks whose longer runs save little"
     )
+    in_own_runs: int = rule(3, off=0, unit="candidates", trades="time for fewer instructions in the same RAM")
     runs_followed: int = rule(
         4_000_000, off=0, unit="runs of stages", trades="time for fewer instructions; the largest models take a sixth"
     )

@@ -63,8 +63,7 @@ def _explore(start: Start, objective: Objective, goal: Goal, pool: list[Candidat
         pool += joined(start, least)
         least = objective.least(pool) or least
     pool += faster(start, objective, least)
-    chosen = objective.select(pool) or least
-    pool += own_runs_of(OwnRuns(start.site), start, objective, (chosen, least))
+    pool += own_runs_of(OwnRuns(start.site), start, objective, [*objective.favourites(pool), least])
 
 
 def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:

@@ -41,12 +41,24 @@ class Objective:
 
     def select(self, pool: Collection[Candidate]) -> Candidate | None:
         """Return the best candidate, or None if none keeps the constraints."""
+        found = self._acceptable(pool)
+        return self._fast(self._fairly(found)) if found else None
+
+    def favourites(self, pool: Collection[Candidate]) -> list[Candidate]:
+        """Return the best candidate first, then those of fewest instructions in the RAM that may be used."""
+        found = self._acceptable(pool)
+        fast = sorted(found, key=lambda each: (each.instructions, each.arena))[: self.tuning.in_own_runs]
+        best = self._fast(self._fairly(found)) if found else None
+        return [] if best is None else [best, *(each for each in fast if each is not best)]
+
+    def _acceptable(self, pool: Collection[Candidate]) -> Sequence[Candidate]:
+        """Return the candidates that keep the constraints or use slack that may be used."""
         least = self.least(pool)
         if least is None:
-            return None
+            return ()
         ceiling = self.ceiling(least.arena)
         roomy = [each for each in pool if each.arena <= ceiling and self._may_compute(each, least)]
-        return self._fast(self._fairly(self._recomputing_for_much(roomy, least)))
+        return self._recomputing_for_much(roomy, least)
 
     def least(self, pool: Collection[Candidate]) -> Candidate | None:
         """Return the best candidate before slack is spent, or None if none keeps the constraints."""

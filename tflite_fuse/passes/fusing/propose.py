@@ -131,13 +131,19 @@ def faster(start: Start, objective: Objective, least: Candidate) -> Iterator[Can
             yield found
 
 
-def in_own_runs(own: OwnRuns, start: Start, objective: Objective, found: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates with individual run lengths, in the same RAM and up to the objective's ceiling."""
-    chosen, least = found
-    yield own.with_own_runs(chosen)
+def in_own_runs(own: OwnRuns, start: Start, objective: Objective, found: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Yield candidates with individual run lengths, in the same RAM and up to the objective's ceiling.
+
+    Args:
+        own: the search of run lengths.
+        start: the start that the candidates were found from.
+        objective: rule of the selection.
+        found: the candidates; the last one has the least arena.
+    """
+    yield own.with_own_runs(found[0])
     if start.options.scheme is Scheme.AUTO:
-        limit = objective.ceiling(least.arena)
-        for each in (chosen, least):
+        limit = objective.ceiling(found[-1].arena)
+        for each in found:
             if each.site is start.site and limit - each.arena > limit * objective.tuning.worth:
                 yield own.with_own_runs(each, limit - each.arena)
 
