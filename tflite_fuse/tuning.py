@@ -73,7 +73,7 @@ class Tuning:
         1 / 10, off=0.0, unit="share of instructions", trades="what recompute must save where it was not allowed"
     )
     # Which points of the estimated fronts are placed (passes/fusing/propose).
-    placed_first: int = rule(4, off=1, unit="points", trades="time for arenas that estimates hide")
+    placed_first: int = rule(4, off=1, unit="points", trades="time for arenas and run lengths that estimates hide")
     near: float = rule(
         1 / 16, off=0.0, unit="share above a limit", trades="time for points whose estimate exceeds a limit"
     )
@@ -83,7 +83,6 @@ class Tuning:
     run_gain: float = rule(
         1 / 200, off=0.0, unit="share of instructions", trades="time for blocks whose longer runs save little"
     )
-    in_own_runs: int = rule(3, off=0, unit="candidates", trades="time for fewer instructions in the same RAM")
     runs_followed: int = rule(
         4_000_000, off=0, unit="runs of stages", trades="time for fewer instructions; the largest models take a sixth"
     )

@@ -350,9 +350,9 @@ class FuseOptions:
 
     @property
     def core(self) -> Core:
-        """Return the core whose instructions or cycles are minimised with free RAM."""
+        """Return the core whose cycles are minimised with free RAM; its instructions without a timing model."""
         target = Target(self.target)
-        return Cycles(target) if self.cost is WorkUnit.CYCLES else target
+        return Cycles(target) if target.has_cycles and self.cost is not WorkUnit.INSTRUCTIONS else target
 
     @property
     def wanted(self) -> Goal:

@@ -148,7 +148,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     "its operators one by one in the same library; predictions were {error}",
     ("expected", "16-bit weights"): "16-bit weights take {flash_bytes:,} B more flash than 8-bit ones; they save time "
     "on cores with the DSP extension (Cortex-M4, M7, M33 ...) and cost time on others",
-    ("offered", "more RAM"): "{more_bytes:,} B more would save {saved:.0%} of the expected instructions: "
+    ("offered", "more RAM"): "{more_bytes:,} B more would save {saved:.0%} of the expected {unit}: "
     "--max-ram {max_ram_bytes}",
     (
         "offered",

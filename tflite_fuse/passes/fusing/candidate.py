@@ -35,8 +35,8 @@ class Candidate:
         ordered: result of ordering its steps; None without.
         arena: bytes that must be allocated, the peak while loading included; the head if the tail does not count.
         macs: multiply-accumulates that it executes.
-        instructions: prediction from its blocks' exact schedules on the core (a search has only an estimate); operators
-            outside blocks count as if the device library ran them.
+        instructions: prediction from its blocks' exact schedules on the core (a search has only an estimate), in cycles
+            where the core has a timing model; operators outside blocks count as if the device library ran them.
         compute: ``macs`` or ``instructions``, whichever the goal limits.
     """
 

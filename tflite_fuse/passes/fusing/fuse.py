@@ -121,7 +121,7 @@ class Fuse:
                 after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, ordered=ordered
             )
         expected = _prediction(start.site, chosen)
-        notes += (_expectation(expected), *_faster(faster_with_more(start.site, chosen), chosen))
+        notes += (_expectation(expected), *_faster(start.site, chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
         notes += tuple(_about_weights(chosen, WeightForm(self.options.weights)))
         model, point = start.site.maker.emit(chosen.program, chosen.blocks), chosen.point
@@ -246,11 +246,11 @@ def _about_weights(chosen: Candidate, form: WeightForm) -> Iterator[Note]:
         yield note("expected", "16-bit weights", flash_bytes=more)
 
 
-def _faster(found: Candidate | None, chosen: Candidate) -> Iterator[Note]:
-    if found is not None:
+def _faster(site: Site, chosen: Candidate) -> Iterator[Note]:
+    if (found := faster_with_more(site, chosen)) is not None:
         saved = 1 - found.instructions / chosen.instructions
-        more = found.arena - chosen.arena
-        yield note("offered", "more RAM", more_bytes=more, saved=saved, max_ram_bytes=found.arena)
+        more, unit = found.arena - chosen.arena, "cycles" if isinstance(site.core, Cycles) else "instructions"
+        yield note("offered", "more RAM", more_bytes=more, saved=saved, unit=unit, max_ram_bytes=found.arena)
 
 
 def _done(model: Model, chosen: Candidate) -> Iterator[Note]:

@@ -47,7 +47,7 @@ class Objective:
     def favourites(self, pool: Collection[Candidate]) -> list[Candidate]:
         """Return the best candidate first, then those of fewest instructions in the RAM that may be used."""
         found = self._acceptable(pool)
-        fast = sorted(found, key=lambda each: (each.instructions, each.arena))[: self.tuning.in_own_runs]
+        fast = sorted(found, key=lambda each: (each.instructions, each.arena))[: self.tuning.placed_first]
         best = self._fast(self._fairly(found)) if found else None
         return [] if best is None else [best, *(each for each in fast if each is not best)]
 
