@@ -94,7 +94,7 @@ class _TooLongError(Exception):
 
 @contextmanager
 def _at_most(seconds: int) -> Iterator[None]:
-    """Raises _TooLongError in what takes longer."""
+    """Raise _TooLongError in what takes longer."""
 
     def stop(*_: object) -> None:
         raise _TooLongError
@@ -146,7 +146,7 @@ def _counts(model: Model, report: Report) -> bool:
 
 
 def _outside(model: Model) -> dict[tuple[str, str], int]:
-    """Of the operators no block can hold, by kind and by reason without the names of tensors."""
+    """Count the operators no block can hold, by kind and by reason without the names of tensors."""
     most: dict[tuple[str, str], int] = {}
     for operator, reason in zip(model.main.operators, fusability(model), strict=True):
         if reason is not None:
@@ -160,7 +160,7 @@ _NO_GAIN = "fusing does not pay"
 
 
 def _why(report: Report) -> str:
-    """The reason most operators outside blocks have, or why the file is unchanged."""
+    """Return the reason most operators outside blocks have, or why the file is unchanged."""
     if report.unchanged is not None:
         return report.unchanged
     unfused = [each.details for each in report.records if each.fate == "not fused"]
@@ -195,7 +195,7 @@ def table(rows: list[Row]) -> Iterator[str]:
 
 
 def _reasons(rows: list[Row]) -> Iterator[str]:
-    """What keeps operators out of blocks, most models first."""
+    """Return what keeps operators out of blocks, most models first."""
     keys = Counter(key for row in rows for key in row.outside)
     if not keys:
         return

@@ -108,7 +108,7 @@ def measure(path: Path, targets: Sequence[Target], inputs: int, flags: str) -> I
 
 
 def on_core(target: Target, model: bytes, samples: Sequence[Sequence[Any]], flags: str) -> Report:
-    """What a rewritten model does on an emulated core."""
+    """Return the counts of a rewritten model on an emulated core."""
     program = program_of(load_model(model))
     with tempfile.TemporaryDirectory() as name:
         return execute(target, build(target, program, samples, Path(name), flags), program)
@@ -120,7 +120,7 @@ def known_as(target: Target) -> PredictedTarget:
 
 
 def in_streams(model: bytes, target: PredictedTarget) -> bytes | None:
-    """The model rewritten for a streamed input; None if it has none that can be."""
+    """Return the model rewritten for a streamed input; None if it has none that can be."""
     try:
         return tflite_fuse.rewrite(model, input_mode="streamed", target=target.value, verify=False).model
     except TfliteFuseError:

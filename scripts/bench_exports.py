@@ -66,7 +66,7 @@ class Tried:
 
 
 def exports(name: str, model: bytes, folder: Path) -> Iterator[Exported]:
-    """The model in every format, each in a folder of that name."""
+    """Export the model in every format, each into a folder of that name."""
     for format in SHOWN:
         try:
             yield Exported(name, format, export_model(model, folder / format, format).arena_bytes)
@@ -97,7 +97,7 @@ def try_folder(name: str, original: Path, rewritten: bytes, folder: Path, target
 
 
 def as_markdown(found: Sequence[Exported], tried: Sequence[Tried]) -> str:
-    """Arenas by format, and the cores that plain C was run on: all of them only where it was all of them."""
+    """Return arenas by format, and the cores that plain C was run on: all of them only where it was all of them."""
     names = ["c", *(format for format in SHOWN if format != "c")]
     heads = ["plain C", *(f"{format}: {runtime_for(format)}" for format in names[1:])]
     lines = [

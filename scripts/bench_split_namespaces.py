@@ -125,7 +125,7 @@ def workers(network: Network, program: Path, found: Deployment, folder: Path) ->
 async def run(
     found: Deployment, contacts: dict[int, Contact], samples: list[list[object]]
 ) -> tuple[list[bytes], float]:
-    """The first output of each sample, and seconds of one of them, the first one's connections left out."""
+    """Return the first output of each sample, and seconds of one of them, the first one's connections left out."""
     coordinator = Coordinator(found.coordinator(), found.number, contacts, found.dials, 300.0)
     outputs = [(await coordinator.infer(as_bytes(samples[0])))[0].tobytes()]
     began = time.monotonic()

@@ -56,7 +56,7 @@ class Counting(Proxy):
 
 
 async def run(found: Deployment, contacts: dict[int, Contact], samples: list[object]) -> tuple[list[bytes], list[int]]:
-    """The first output of each sample, and messages, payload and frames of one inference."""
+    """Return the first output of each sample, and messages, payload and frames of one inference."""
     proxies = {device: Counting(contact.address) for device, contact in contacts.items()}
     between = {device: Contact(contacts[device].name, await proxy.listen()) for device, proxy in proxies.items()}
     devices = Coordinator(found.coordinator(), found.number, between, found.dials, 300.0)

@@ -119,7 +119,7 @@ def _planning(graph: Program) -> Run:
 
 
 def _splitting(model: Model, options: SplitOptions) -> Run:
-    """RAM of the worker that needs most, and predicted nanoseconds in the place of instructions."""
+    """Return RAM of the worker that needs most, and predicted nanoseconds in the place of instructions."""
 
     def run(tuning: Tuning) -> tuple[int, float]:
         found = split_model(model, equal(3), replace(options, tuning=tuning))
@@ -150,7 +150,7 @@ def bench(data: Path, only: str, model: str) -> Iterator[Row]:
 
 
 def _change(pairs: Sequence[tuple[float, float]]) -> str:
-    """The most any grows, the most any shrinks, and how many do either, in percent of what there is with the rule."""
+    """Return the most any grows and shrinks, and how many do either, in percent of what there is with the rule."""
     changes = [100 * (off - on) / on for off, on in pairs if on and off != on]
     if not changes:
         return "same"

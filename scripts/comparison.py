@@ -67,7 +67,7 @@ def msf_cnn(rows: Sequence[Row]) -> str:
 
 
 def _solved(row: Row, whose: str, *sizes: str) -> tuple[str, ...]:
-    """Sizes and the compute factor of an answer, of which there may be none."""
+    """Return sizes and the compute factor of an answer, of which there may be none."""
     found = [row.get(f"{whose}_{size}") for size in sizes]
     if f"{whose}_{sizes[0]}" in row and found[0] is None:
         return "no solution", *["-"] * len(sizes)

@@ -193,7 +193,7 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _targets(names: Sequence[str]) -> list[Target]:
-    """Raises UsageError: one has no timing model, or this machine has no tools for it."""
+    """Return the targets. Raises UsageError: one has no timing model, or this machine has no tools for it."""
     for name in names:
         if name not in CHIPS:
             raise UsageError(f"{name} has no timing model: choose from {', '.join(CHIPS)}")

@@ -22,7 +22,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 
 
 def draw_tiles(folder: Path) -> None:
-    """The arena of a MobileNetV2-like network: layer by layer, in 4 x 4 tiles as published, and by default."""
+    """Return the arena of a MobileNetV2-like network: layer by layer, in 4 x 4 tiles as published, and by default."""
     data = serialize_model(build_architecture(mobilenet_v2_like(128)))
     tiled = tflite_fuse.rewrite(
         data,

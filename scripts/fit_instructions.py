@@ -123,7 +123,7 @@ def programs(name: str, model: Model, fewer: bool = False) -> Iterator[Program]:
 
 
 def _apart(core: Model, chunk: int) -> bytes:
-    """Every operator a block of its own, in runs of ``chunk`` pixels."""
+    """Return a model with every operator as a block of its own, in runs of ``chunk`` pixels."""
     apart = serialize_model(core)
     together: list[int] = []
     for index in reversed(range(len(core.main.operators))):
@@ -179,7 +179,7 @@ def fitted(runs: Sequence[Measured], known: Mapping[str, float] = MappingProxyTy
 
 
 def left_out(runs: Sequence[Measured], known: Mapping[str, float] = MappingProxyType({})) -> list[tuple[str, int, int]]:
-    """(model, instructions, what the others' costs predict) of every rewritten model."""
+    """Return (model, instructions, what the others' costs predict) of every rewritten model."""
     found = []
     for run in runs:
         if run.program.way:
@@ -271,7 +271,7 @@ def _generated() -> dict[str, Model]:
 
 
 def _generated_new() -> dict[str, Model]:
-    """Networks of the kinds of stages that came last: their counts are fitted with ``--new``."""
+    """Return networks of the kinds of stages that came last: their counts are fitted with ``--new``."""
     found = {
         "residuals": networks.inverted_residual_network(size=16, blocks=2),
         "cells": networks.cell_network(size=16),
@@ -286,7 +286,7 @@ def _generated_new() -> dict[str, Model]:
 
 
 def _in_proportion(target: str, runs: Sequence[Measured]) -> dict[str, float]:
-    """Cycles per count of what no program does: its instructions, times cycles per instruction of what programs do."""
+    """Return cycles per count of no program: its instructions, times cycles per instruction of the programs."""
     rows, known = [row for run in runs for row in run.counts], _known_costs(COSTS_FILE, target)
     seen = {name for row in rows for name, count in row.items() if count}
     ratio = sum(sum(run.instructions) for run in runs) / sum(predicted_instructions(row, known) for row in rows)

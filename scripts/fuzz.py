@@ -97,7 +97,7 @@ FUZZERS: dict[str, Run] = {
 
 
 def _once(name: str, seconds: float, first: int | None) -> list[str]:
-    """One fuzzer for so many seconds; what must not be. Counted unless ``first`` says where to begin."""
+    """Run one fuzzer for so many seconds; return the defects. ``first`` says where to begin."""
     start = first if first is not None else counts.load().get(name, {}).get("next", 0)
     following, outcomes, bad = FUZZERS[name](start, seconds)
     print(f"{name}: cases {start:,} to {following - 1:,}: {dict(sorted(outcomes.items()))}", flush=True)
@@ -109,7 +109,7 @@ def _once(name: str, seconds: float, first: int | None) -> list[str]:
 
 
 def _in_turns(names: list[str], seconds: float) -> list[str]:
-    """Those short of their goal one after the other, until none is or the time is over."""
+    """Run those short of their goal one after the other, until none is or the time is over."""
     end, bad, unable = time.monotonic() + seconds, list[str](), set[str]()
     while time.monotonic() < end:
         short = [name for name in names if counts.missing(name) and name not in unable]

@@ -44,7 +44,7 @@ _FRAGMENT_STRUCTS = {
 
 
 def _docstring(doc: str, indent: str = "") -> str:
-    """A docstring of one paragraph or more, as the schema breaks its lines."""
+    """Return a docstring of one paragraph or more, as the schema breaks its lines."""
     lines = doc.splitlines()
     close = "" if len(lines) == 1 else f"\n{indent}"
     return indent + '"""' + f"\n{indent}".join(lines) + close + '"""'
@@ -68,13 +68,13 @@ def _paragraph(doc: str) -> str:
 
 
 def limits_file(schema: Schema) -> str:
-    """``block/limits.py``: the constants of the table Limits."""
+    """Return ``block/limits.py``: the constants of the table Limits."""
     group = schema.tables["Limits"]
     return _python_file(schema, _paragraph(group.doc).rstrip("."), "", _assignments(group)) + "\n"
 
 
 def enums_file(schema: Schema) -> str:
-    """``block/enums.py``: the enums, as IntEnum."""
+    """Return ``block/enums.py``: the enums, as IntEnum."""
     parts = [_python_enum(schema.enums[name]) for name in _ENUMS]
     return _python_file(schema, "Numeric codes in the options of a fused block", "from enum import IntEnum\n", parts)
 
@@ -87,7 +87,7 @@ def _python_enum(group: Group) -> str:
 
 
 def structs_file(schema: Schema) -> str:
-    """``emit/structs.py``: the structs, their layouts, and the numbers of the format itself."""
+    """Return ``emit/structs.py``: the structs, their layouts, and the numbers of the format itself."""
     fields = schema.tables["FusedBlock"].constants
     parts = [
         f'IDENTIFIER = b"{schema.identifier}"',
@@ -107,7 +107,7 @@ def structs_file(schema: Schema) -> str:
 
 
 def fragment_file(schema: Schema) -> str:
-    """``fragments/structs.py``: the same of fragments."""
+    """Return ``fragments/structs.py``: the same of fragments."""
     parts = [*_assignments(schema.tables["FragmentFormat"]), "", _python_enum(schema.enums["StepKind"])]
     parts += _python_structs(schema, _FRAGMENT_STRUCTS)
     imports = "from enum import IntEnum\nfrom struct import Struct\nfrom typing import NamedTuple\n"
@@ -127,7 +127,7 @@ def _python_tuple(names: list[str]) -> str:
 
 
 def _letters(group: Group) -> str:
-    """The layout for Python's struct module."""
+    """Return the layout for Python's struct module."""
     letters = ("x" * calcsize(f.letter) if f.reserved else f.letter for f in group.fields)
     return "".join(letters)
 
@@ -158,7 +158,7 @@ _ASSERT = """\
 
 
 def header_file(schema: Schema) -> str:
-    """``tflite_fuse_format.h``: enums, constants and structs."""
+    """Return ``tflite_fuse_format.h``: enums, constants and structs."""
     parts = [
         f"/* {schema.origin}, which documents every field. Do not edit. */",
         "#ifndef TFLITE_FUSE_FORMAT_H_\n#define TFLITE_FUSE_FORMAT_H_\n",
@@ -175,7 +175,7 @@ def header_file(schema: Schema) -> str:
 
 
 def fragment_header_file(schema: Schema) -> str:
-    """``tflite_fuse_fragment_format.h``: the same of fragments."""
+    """Return ``tflite_fuse_fragment_format.h``: the same of fragments."""
     parts = [
         f"/* {schema.origin}, which documents every field. Do not edit. */",
         "#ifndef TFLITE_FUSE_FRAGMENT_FORMAT_H_\n#define TFLITE_FUSE_FRAGMENT_FORMAT_H_\n",
@@ -200,7 +200,7 @@ def _c_enum(group: Group, tag: str, prefix: str) -> str:
 
 
 def _c_struct(group: Group, name: str) -> str:
-    """The struct, that it has no gaps, and whether what nothing fills yet is 0."""
+    """Return the struct, and assertions that it has no gaps and that unused bytes are 0."""
     fields = "".join(f"  {field.c_type} {field.name};\n" for field in group.fields)
     size = calcsize("<" + "".join(field.letter for field in group.fields))
     text = f"{_comment(group.doc)}typedef struct {name} {{\n{fields}}} {name};\n\n"

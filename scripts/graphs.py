@@ -11,7 +11,7 @@ from tflite_fuse.ir.program import Program, Step
 
 
 def read_graph(path: Path) -> Program:
-    """A graph from JSON: ``ops`` (name, inputs, outputs), ``tensors`` (bytes by name), ``inputs``, ``outputs``."""
+    """Read a graph from JSON: ``ops`` (name, inputs, outputs), ``tensors`` (bytes by name), ``inputs``, ``outputs``."""
     try:
         content = json.loads(path.read_text())
         number = {name: index for index, name in enumerate(content["tensors"])}
@@ -26,7 +26,7 @@ def read_graph(path: Path) -> Program:
 
 
 def tangle(count: int, fan_in: int, window: int, seed: int = 0) -> Program:
-    """Operators that each read some of the last ``window`` tensors; far harder than any network."""
+    """Return operators that each read some of the last ``window`` tensors; far harder than any network."""
     generator = random.Random(seed)
     sizes = [100]
     ops = []

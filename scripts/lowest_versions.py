@@ -12,7 +12,7 @@ SETUP = Path(__file__).resolve().parents[1] / "setup.cfg"
 
 
 def requirements() -> Iterator[str]:
-    """Every line that names a library: what the package needs always, then its extras."""
+    """Return every line that names a library: what the package needs always, then its extras."""
     setup = configparser.ConfigParser()
     setup.read(SETUP)
     for text in (setup["options"]["install_requires"], *setup["options.extras_require"].values()):
@@ -20,7 +20,7 @@ def requirements() -> Iterator[str]:
 
 
 def lowest(requirement: str) -> str:
-    """``numpy>=1.24`` as ``numpy==1.24``; what is pinned stays as it is. Raises ValueError where there is no bound."""
+    """Return ``numpy>=1.24`` as ``numpy==1.24``; a pin stays as it is. Raises ValueError without a bound."""
     name, bound = re.fullmatch(r"\s*([\w.-]+)\s*(.*)", requirement).groups()  # type: ignore[union-attr]
     if not bound.startswith((">=", "==")):
         raise ValueError(f"setup.cfg: {name} needs a lowest version")

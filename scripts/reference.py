@@ -95,7 +95,7 @@ def commands() -> str:
 
 
 def _leaves(commands: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Commands and those inside of groups, by what is typed."""
+    """Return commands and those of groups, by their full names."""
     for name, command in commands.items():
         if hasattr(command, "commands"):
             yield from _leaves(command.commands, f"{before}{name} ")
@@ -184,7 +184,7 @@ def _type(field: Mapping[str, Any]) -> str:
 
 
 def _referred(reference: str) -> str:
-    """``urn:tflite-fuse:report:1#/$defs/figures`` in words."""
+    """Return ``urn:tflite-fuse:report:1#/$defs/figures`` in words."""
     file, _, part = reference.partition("#")
     name = file.removeprefix("urn:tflite-fuse:").partition(":")[0]
     return ": ".join(each for each in (name, part.rpartition("/")[2]) if each)
@@ -194,7 +194,7 @@ def _referred(reference: str) -> str:
 
 
 def error_sentences() -> str:
-    """Every sentence that an error of this package can say, what is filled in stands in angle brackets."""
+    """Return every sentence of this package's errors, variable parts in angle brackets."""
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "tflite_fuse").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -222,7 +222,7 @@ def error_sentences() -> str:
 
 
 def _template(node: ast.expr) -> str | None:
-    """The text of an expression with its variable parts in angle brackets; None where it is no text."""
+    """Return the text of an expression with its variable parts in angle brackets; None where it is no text."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -237,7 +237,7 @@ def _template(node: ast.expr) -> str | None:
 
 
 def _named(node: ast.expr) -> str:
-    """What is filled in, in few words: the last name of an expression, or dots."""
+    """Return the words for a variable part: the last name of its expression, or dots."""
     while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
         if isinstance(node, ast.Attribute):
             return node.attr.replace("_", " ").strip()

@@ -41,20 +41,20 @@ CALIBRATION_PICTURES, EVALUATION_PICTURES = 200, 600
 def convolution(
     x: Tensor, filters: int, kernel: int = 1, stride: int = 1, activate: bool = True, name: str | None = None
 ) -> Tensor:
-    """Convolution, batch normalisation and, unless it ends a bottleneck, ReLU6."""
+    """Add convolution, batch normalisation and, unless it ends a bottleneck, ReLU6."""
     x = layers.Conv2D(filters, kernel, stride, "same", use_bias=False, name=name)(x)
     x = layers.BatchNormalization()(x)
     return layers.ReLU(6.0)(x) if activate else x
 
 
 def depthwise(x: Tensor, kernel: int = 3, stride: int = 1, padding: str = "same", name: str | None = None) -> Tensor:
-    """Depthwise convolution, batch normalisation, ReLU6."""
+    """Add depthwise convolution, batch normalisation, ReLU6."""
     x = layers.DepthwiseConv2D(kernel, stride, padding, use_bias=False, name=name)(x)
     return layers.ReLU(6.0)(layers.BatchNormalization()(x))
 
 
 def inverted_residual(x: Tensor, filters: int, expanded: int, stride: int = 1) -> Tensor:
-    """Expand, depthwise, project (MobileNetV2, section 3.3); stride 2 pads all four sides, as PyTorch models do."""
+    """Add expand, depthwise, project (MobileNetV2, section 3.3); stride 2 pads all four sides, as in PyTorch."""
     y = convolution(x, expanded)
     if stride == 1:
         y = depthwise(y)
@@ -65,7 +65,7 @@ def inverted_residual(x: Tensor, filters: int, expanded: int, stride: int = 1) -
 
 
 def cell(x: Tensor, filters: int) -> Tensor:
-    """A pooled branch with many channels and two that widen before they halve the image, joined and squeezed.
+    """Add a pooled branch with many channels and two that widen before they halve the image, joined and squeezed.
 
     The converter orders branches by the names of their layers. Here the pooled branch comes first, and what it computes
     waits, large, until the others are done.
@@ -102,7 +102,7 @@ def network() -> Any:
 
 
 def train(model: Any, epochs: int, per_epoch: int, batch: int = 32) -> None:
-    """Adam with a cosine schedule; every epoch draws new pictures."""
+    """Train with Adam and a cosine schedule; every epoch draws new pictures."""
     steps = epochs * per_epoch // batch
     rate = tf.keras.optimizers.schedules.CosineDecay(4e-3, steps)
     model.compile(tf.keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])

@@ -25,7 +25,7 @@ from tflite_fuse.units import parse_bytes
 
 
 def network(metadata: dict[str, Any]) -> Path:
-    """The int8 network of an impulse, else its first; paths are as the metadata says, or below the input folder.
+    """Return the int8 network of an impulse, else its first; paths are as the metadata says, or below the input folder.
 
     Raises:
         TfliteFuseError: there is none, or it is damaged.
@@ -59,7 +59,7 @@ def build(metadata: dict[str, Any], format: str, max_ram: int | None) -> Path:
 
 
 def main() -> int:
-    """Exit code 1 and one sentence where the network cannot be rewritten or exported."""
+    """Return exit code 1 and one sentence where the network cannot be rewritten or exported."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--metadata", type=Path, required=True, help="deployment-metadata.json")
     parser.add_argument("--format", choices=FORMATS, default="arduino", help="what the project is built with")

@@ -133,7 +133,7 @@ def _enum(found: _Node) -> Group:
 
 
 def _ordered(found: _Node) -> list[_Node]:
-    """Fields as the schema has them: reflection.fbs sorts them by name."""
+    """Return fields as the schema has them: reflection.fbs sorts them by name."""
     return sorted(found.nodes(1), key=lambda field: field.number(2, number_types.Uint16Flags))
 
 

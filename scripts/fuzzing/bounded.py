@@ -69,7 +69,7 @@ def run_cases(case: Case, numbers: range, budget: Budget) -> Iterator[Outcome]:
 
 
 def _of_one_process(case: Case, numbers: list[int], budget: Budget) -> Iterator[Outcome]:
-    """Outcomes of the cases one process gets through, the one that ends it the last."""
+    """Yield outcomes of the cases one process gets through, the one that ends it the last."""
     ours, theirs = get_context("fork").Pipe()
     process = get_context("fork").Process(target=_serve, args=(theirs, case, numbers, budget), daemon=True)
     process.start()
@@ -135,7 +135,7 @@ def _where(error: BaseException) -> str:
 
 
 def _start_watching_memory(budget: Budget) -> int:
-    """Sets the peak back, and a limit that ends the greediest cases in ``MemoryError`` instead of this machine."""
+    """Reset the peak, and set a limit that ends the greediest cases in ``MemoryError`` instead of this machine."""
     Path("/proc/self/clear_refs").write_text("5")
     sizes = _status()
     resource.setrlimit(resource.RLIMIT_AS, (sizes["VmSize"] + budget.memory + (1 << 28), resource.RLIM_INFINITY))
@@ -147,7 +147,7 @@ def _peak_memory() -> int:
 
 
 def _status() -> dict[str, int]:
-    """Sizes of this process in bytes."""
+    """Return sizes of this process in bytes."""
     status = Path("/proc/self/status").read_text().splitlines()
     lines = [line.split() for line in status if line.startswith("Vm")]
     return {name.rstrip(":"): int(size) * 1024 for name, size, *_ in lines}

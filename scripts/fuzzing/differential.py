@@ -67,7 +67,7 @@ def random_options(rng: Random) -> dict[str, Any]:
 
 
 def _compared(data: bytes) -> str:
-    """How it ended; a difference, as any error but that a goal or scheme is out of reach, is a defect.
+    """Return the outcome; a difference, as any error but that a goal or scheme is out of reach, is a defect.
 
     So is an operator left out of blocks because a block with it could not be proven. What the runtime cannot run is
     proven, and runs in LiteRT where that is possible.

@@ -34,7 +34,7 @@ _LONGEST = 8192
 
 
 def _seeds() -> Iterator[bytes]:
-    """Sound blocks of every kind, with inputs in the arena, outside it and streamed, packed weights, stages that
+    """Return sound blocks of every kind, with inputs in the arena, outside it and streamed, packed weights, stages that
     wait, windows of one column, whose dilation may have any size, blocks on float32 and blocks that keep a state."""
     for number in range(_SEEDS):
         rng = Random(number)
@@ -65,7 +65,7 @@ def _seeds() -> Iterator[bytes]:
 
 
 def _remembering() -> Iterator[tuple[bytes, bytes]]:
-    """Options and constants of the blocks of small streams."""
+    """Return options and constants of the blocks of small streams."""
     for hop in (1, 2, 3):
         for window in (temporal_network((1, 2), 3, 4), keyword_network(25, 6, 4, 1, 2)):
             data = tflite_fuse.rewrite(serialize_model(window), stream_time=hop, verify=False).model

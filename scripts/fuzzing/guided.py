@@ -17,7 +17,7 @@ def _seeds() -> list[bytes]:
 
 
 def run(first: int, seconds: int) -> tuple[int, str]:
-    """Executions done, and what ended them if that was not the time. Arguments as of ``Target.run``."""
+    """Return executions done, and what ended them if that was not the time. Arguments as of ``Target.run``."""
     if importlib.util.find_spec("atheris") is None:
         return 0, "not run: atheris is not installed, or has no build for this Python"
     command = [sys.executable, str(Path(__file__).with_name("guided_target.py")), "-timeout=30", f"-max_len={_LONGEST}"]

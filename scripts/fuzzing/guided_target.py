@@ -22,7 +22,7 @@ with atheris.instrument_imports(include=_COUNTED):
 
 
 def inspect(data: bytes) -> None:
-    """One file, damaged or not."""
+    """Return one file, damaged or not."""
     with contextlib.suppress(TfliteFuseError):
         tflite_fuse.inspect(data)
 

@@ -20,7 +20,7 @@ from tflite_fuse.export import export_model
 
 @functools.cache
 def _models() -> dict[str, tuple[bytes, bytes]]:
-    """What is written first, and what replaces it."""
+    """Return what is written first, and what replaces it."""
     return {"rewrite": (SEEDS["random"](), SEEDS["control"]()), "export": (SEEDS["fused"](), SEEDS["fused_overlap"]())}
 
 
@@ -39,7 +39,7 @@ def _tree(folder: Path) -> dict[str, str]:
 
 @functools.cache
 def _undisturbed(kind: str) -> tuple[Path, dict[str, str], dict[str, str], float]:
-    """A folder with the old result, what is in it, what is in it with the new one, and the processor seconds that took.
+    """Return a folder with the old result, its content, its content with the new one, and the processor seconds.
 
     Moments are drawn from processor time, not from the clock: on a busy machine all of them would be early ones.
     """
@@ -54,7 +54,7 @@ def _undisturbed(kind: str) -> tuple[Path, dict[str, str], dict[str, str], float
 
 
 def _writer(kind: str, target: Path) -> int:
-    """A process that writes the new result."""
+    """Start a process that writes the new result."""
     child = os.fork()
     if child == 0:
         try:
@@ -82,7 +82,7 @@ def _processor_seconds(process: int) -> float:
 
 
 def case(kind: str, number: int, death: signal.Signals) -> str:
-    """One process ended while it replaces an older result; its outcome starts with ``bad`` if it must not be."""
+    """End a process while it replaces an older result; its outcome starts with ``bad`` if it must not be."""
     rng = Random(number)
     start, old, new, seconds = _undisturbed(kind)
     with tempfile.TemporaryDirectory(prefix="tflite-fuse-kill-") as name:

@@ -51,7 +51,7 @@ class Target:
     parts: tuple[str, ...] = ()
 
     def run(self, first: int, seconds: int) -> tuple[int, str]:
-        """Executions done, and what ended them if that was not the time.
+        """Return executions done, and what ended them if that was not the time.
 
         Args:
             first: seed of the mutations.
@@ -66,7 +66,7 @@ class Target:
 
 @functools.cache
 def seeds_folder(seeds: Seeds) -> Path:
-    """A folder with the inputs to begin with, one file each, until this process ends."""
+    """Return a folder of the first inputs, one file each, until this process ends."""
     folder = _folder()
     for number, data in enumerate(seeds()):
         (folder / str(number)).write_bytes(data)
@@ -81,7 +81,7 @@ def _folder() -> Path:
 
 @functools.cache
 def _built(target: Target) -> Path | str:
-    """The program, or why there is none here."""
+    """Return the program, or why there is none here."""
     compiler = next((found for name in _COMPILERS if (found := shutil.which(name))), None)
     if compiler is None:
         return "no clang"
@@ -93,7 +93,7 @@ def _built(target: Target) -> Path | str:
 
 
 def run(name: str, command: Sequence[str], seeds: Path, first: int, seconds: int) -> tuple[int, str]:
-    """Executions done, and what ended them if that was not the time: a file of the working directory tells more.
+    """Return executions done, and what ended them if that was not the time: a file of the working directory tells more.
 
     Args:
         name: of the fuzzer.

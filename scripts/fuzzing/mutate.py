@@ -23,7 +23,7 @@ _LONGEST_VECTOR = 40
 
 
 def mutated(rng: Random, data: bytes, model: s.Model) -> bytes:
-    """A damaged copy of a .tflite file, in its bytes, its parts, or both. ``model`` is what ``data`` holds."""
+    """Return a damaged copy of a .tflite file, in its bytes, its parts, or both. ``model`` is what ``data`` holds."""
     kind = rng.random()
     if kind < 0.35:
         data = _with_other_parts(rng, data, model)
@@ -63,7 +63,7 @@ def _with_other_parts(rng: Random, data: bytes, model: Any) -> bytes:
 
 
 def _resealed(model: Any) -> Any:
-    """The model with checksums of fused blocks that fit, where they can be found."""
+    """Return the model with checksums of fused blocks that fit, where they can be found."""
     with suppress(TypeError, ValueError, IndexError, AttributeError):
         main = model.subgraphs[0]
         operators = list(main.operators)
@@ -77,7 +77,7 @@ def _resealed(model: Any) -> Any:
 
 
 def _changed(rng: Random, item: Any) -> Any:
-    """The same table with one field, at any depth, made different."""
+    """Return the same table with one field, at any depth, made different."""
     names = [field.name for field in fields(item)]
     if isinstance(item, s.Model):
         names += ["subgraphs"] * 12  # most of what matters is there

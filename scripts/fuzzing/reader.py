@@ -20,13 +20,13 @@ _LONGEST_REWRITTEN = 1 << 15
 
 @functools.cache
 def _seeds() -> tuple[tuple[bytes, ...], tuple[float, ...], dict[bytes, Model]]:
-    """The sound files, how often each is drawn (small ones more often, as they are through sooner), their models."""
+    """Return the sound files, the weight of each in the draw (small ones take less time), their models."""
     files = tuple(make() for make in SEEDS.values())
     return files, tuple(len(data) ** -0.5 for data in files), {data: load_model(data) for data in files}
 
 
 def damaged_file(number: int, longest: int | None = None) -> bytes:
-    """The file of a case: of its number alone. ``longest`` is the size of the largest sound one to damage."""
+    """Return the file of a case: of its number alone. ``longest`` is the size of the largest sound one to damage."""
     files, weights, models = _seeds()
     rng = Random(number)
     allowed = [
@@ -45,7 +45,7 @@ def _rewritten(data: bytes) -> str:
 
 
 def _answered(call: Callable[[bytes], object], data: bytes) -> str:
-    """``ok`` or the class of the project's own error."""
+    """Return ``ok`` or the class of the project's own error."""
     with without_runtime():
         try:
             call(data)
@@ -55,7 +55,7 @@ def _answered(call: Callable[[bytes], object], data: bytes) -> str:
 
 
 def _warm() -> None:
-    """Makes the sound files and loads what reading and rewriting them needs."""
+    """Make the sound files and load what reading and rewriting them needs."""
     for data in _seeds()[0]:
         _inspected(data)
     _rewritten(_seeds()[0][-1])

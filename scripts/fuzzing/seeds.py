@@ -38,7 +38,7 @@ def without_runtime() -> Iterator[None]:
 
 
 def kinds_model() -> s.Model:
-    """One operator of every kind the builder has, in a chain with branches."""
+    """Return one operator of every kind the builder has, in a chain with branches."""
     b = ModelBuilder(seed=3)
     x = b.input((1, 12, 10, 4))
     y = b.depthwise(b.conv(b.pad(x, (1, 1, 1, 0)), 8, kernel=3), kernel=3, stride=2)
@@ -50,7 +50,7 @@ def kinds_model() -> s.Model:
 
 
 def control_model() -> s.Model:
-    """IF, WHILE and CALL_ONCE over small subgraphs."""
+    """Return IF, WHILE and CALL_ONCE over small subgraphs."""
     names = ("IF", "WHILE", "CALL_ONCE", "RESHAPE")
     codes = tuple(s.OperatorCode(min(BUILTIN_CODES[n], 127), None, 1, BUILTIN_CODES[n]) for n in names)
 

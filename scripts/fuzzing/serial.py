@@ -19,7 +19,7 @@ def _seeds() -> Iterator[bytes]:
 
 
 def _seed(rng: Random) -> bytes:
-    """A worker that is called, gets packets and answers, with a little garbage in between."""
+    """Draw a conversation of a worker that is called, gets packets and answers, with a little garbage in between."""
     content = bytearray([12]) + _packet(PacketKind.OPEN, 0, bytes([48])) + bytes([_ACCEPT | 8])
     for number in range(1, rng.randrange(2, 8)):
         if rng.random() < 0.3:

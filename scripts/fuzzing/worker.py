@@ -9,7 +9,7 @@ _LONGEST = 65536
 
 
 def _seeds() -> list[bytes]:
-    """Sound fragments: of cut layers, of blocks by rows, of sums over input channels, and coordinators'."""
+    """Return sound fragments: of cut layers, of blocks by rows, of sums over input channels, and coordinators'."""
     found = [data for strategy in ("paper", "time", "ram") for data in fragments(strategy).workers]
     return [*found, *with_sums().workers, fragments().coordinator, without_operators()[1].coordinator]
 

@@ -43,7 +43,7 @@ TABLE_6_BOARD = "nucleo_f767zi"
 
 
 def msf_cnn_least(data: Data) -> dict[str, Any]:
-    """Table 3: the least RAM of four systems and ours, each in the accounting of its column."""
+    """Return table 3: the least RAM of four systems and ours, each in the accounting of its column."""
     entries = {entry["system"]: entry for entry in data.facts("msf_cnn_table3_min_ram")}
     rows = []
     for name, chain in MSF_CHAINS.items():
@@ -63,7 +63,7 @@ def msf_cnn_least(data: Data) -> dict[str, Any]:
 
 
 def msf_cnn_boards(data: Data) -> dict[str, Any]:
-    """Tables 2 and 4: what the least RAM costs on each board."""
+    """Return tables 2 and 4: the cost of the least RAM on each board."""
     found = {board.name: board for board in (*known_boards(), HIFIVE1)}
     (theirs,) = (row for row in data.facts("msf_cnn_table3_min_ram") if row["system"] == "msf-CNN")
     rows: list[Row] = []
@@ -119,7 +119,7 @@ def _on_board(board: Board, target: Target, front: Front, ram: int) -> Row:
 
 
 def _published_ms(data: Data, name: str) -> tuple[float | None, float | None]:
-    """Milliseconds at the least RAM and of the unfused network, on the board of Table 6."""
+    """Return milliseconds at the least RAM and of the unfused network, on the board of Table 6."""
     rows = [row for row in data.facts("msf_cnn_table6_f767zi") if row["model"] == name]
     times = {row["constraint"]: float(row["latency_ms"]) for row in rows}
     return times.get("P1:inf"), times.get("vanilla")

@@ -65,12 +65,12 @@ MODES = {
 
 
 def search(graph: PricedProgram, options: SearchOptions = MODES["resident"]) -> tuple[Front, float]:
-    """The front and the seconds it took."""
+    """Return the front and the seconds it took."""
     start = time.perf_counter()
     front = fusion_front(graph, options)
     return front, time.perf_counter() - start
 
 
 def as_pairs(front: Front) -> list[Row]:
-    """The points of a front for JSON."""
+    """Return the points of a front for JSON."""
     return [{"ram_bytes": point.ram_bytes, "compute_factor": point.compute_factor} for point in front.points]

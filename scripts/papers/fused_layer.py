@@ -32,7 +32,7 @@ SCHEME_COLUMNS = ("ram_bytes", "compute_factor", "instruction_factor", "blocks",
 
 
 def fused_layer(data: Data) -> dict[str, Any]:
-    """Figure 3: memory and latency over the number of tiles, and 320x320 within 512 kB."""
+    """Return figure 3: memory and latency over the number of tiles, and 320x320 within 512 kB."""
     rows = [row for network in _networks(data) for row in _rows(network, data.inputs)]
     return {
         "paper": "fused-layer",
@@ -52,7 +52,7 @@ def fused_layer(data: Data) -> dict[str, Any]:
 
 
 def _networks(data: Data) -> Iterator[dict[str, Any]]:
-    """Both networks at all resolutions; with ``--model`` the one of that name."""
+    """Return both networks at all resolutions; with ``--model`` the one of that name."""
     mcunet = {**data.architecture("mcunet-vww0"), "name": "MCUNet"}
     for side in CLASSES:
         for network in (mobilenet_v2_like(side), at_resolution(mcunet, side)):
@@ -61,7 +61,7 @@ def _networks(data: Data) -> Iterator[dict[str, Any]]:
 
 
 def _rows(network: dict[str, Any], inputs: int) -> Iterator[Row]:
-    """A row per tiling rate."""
+    """Return a row per tiling rate."""
     graph = graph_from_layers(network)
     free, _ = search(graph)
     instructions, _ = search(graph, SearchOptions(target=CORE))
@@ -97,7 +97,7 @@ def _alg1(theirs: Tiled, factor: float, unfused: int) -> Row:
 
 
 def _scheme(graph: PricedProgram, count: int) -> Row:
-    """The published scheme in this package's executor; nothing is fused at 1x1, as in the paper."""
+    """Return the published scheme in this package's executor; nothing is fused at 1x1, as in the paper."""
     if count == 1:
         return dict.fromkeys(f"scheme_{column}" for column in SCHEME_COLUMNS)
     tiles = (count, count)
@@ -109,7 +109,7 @@ def _scheme(graph: PricedProgram, count: int) -> Row:
 
 
 def _runs(network: dict[str, Any], factor: float, inputs: int) -> Row:
-    """Real runs: the scheme and the free search."""
+    """Return real runs: the scheme and the free search."""
     model, tiles = build_architecture(network), (MEASURED_TILES, MEASURED_TILES)
     scheme = HeadOptions(goal=Goal(least_ram=True), scheme=Scheme.INVERTED_RESIDUAL, tiles=tiles, overlap=False)
     free = HeadOptions(goal=Goal(max_compute=factor), overlap=False)

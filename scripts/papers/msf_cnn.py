@@ -24,7 +24,7 @@ MSF_CHAINS = {
 
 
 def msf_cnn(data: Data) -> dict[str, Any]:
-    """Table 1: least RAM under a compute limit (P1) and least compute under a RAM limit (P2), on three chains."""
+    """Return table 1: least RAM under a compute limit (P1), least compute under a RAM limit (P2), on three chains."""
     chains = {name: chain for name, chain in MSF_CHAINS.items() if data.model in (None, name)}
     graphs = {name: data.network(chain).without_network_tensors() for name, chain in chains.items()}
     fronts = {name: search(graph) for name, graph in graphs.items()}
@@ -50,7 +50,7 @@ def msf_cnn(data: Data) -> dict[str, Any]:
 
 
 def _msf_row(entry: Mapping[str, str], front: Front) -> Row:
-    """A published row, and the answer of the search to the question that its constraint asks."""
+    """Return a published row, and the answer of the search to the question that its constraint asks."""
     constraint = entry["constraint"]
     row: Row = {"model": entry["model"], "constraint": constraint, **_theirs(entry)}
     best = front.unfused if constraint == "vanilla" else answer(front, constraint, row["theirs_compute_factor"])
@@ -62,7 +62,7 @@ def _msf_row(entry: Mapping[str, str], front: Front) -> Row:
 
 
 def goal_of(constraint: str, factor: float | None = None) -> Goal:
-    """What a constraint of the paper asks for.
+    """Return the goal that a constraint of the paper states.
 
     Args:
         constraint: ``P1:1.3``, the least RAM at a compute factor of at most 1.3 (``inf``: any); ``P2:64``, the least
@@ -78,7 +78,7 @@ def goal_of(constraint: str, factor: float | None = None) -> Goal:
 
 
 def answer(front: Front, constraint: str, factor: float | None = None) -> Point | None:
-    """The point of a front that a constraint asks for, None without a solution; arguments as for ``goal_of``."""
+    """Return the point of a front that a constraint asks for, None without a solution; arguments as for ``goal_of``."""
     goal = goal_of(constraint, factor)
     try:
         return front.least_ram(goal.max_compute) if goal.max_ram is None else front.least_compute(goal.max_ram)
@@ -87,7 +87,7 @@ def answer(front: Front, constraint: str, factor: float | None = None) -> Point 
 
 
 def _measure_msf(data: Data, rows: Sequence[Row]) -> None:
-    """Adds real runs, the whole arena counted, to all rows but those of the network as it is."""
+    """Add real runs, the whole arena counted, to all rows but those of the network as it is."""
     models = {name: _pooled(data.architecture(MSF_CHAINS[name])) for name in {row["model"] for row in rows}}
     for row in (row for row in rows if row["constraint"] != "vanilla"):
         goal = goal_of(row["constraint"], row["theirs_compute_factor"])
@@ -104,7 +104,7 @@ def _measure_msf(data: Data, rows: Sequence[Row]) -> None:
 
 
 def _pooled(architecture: dict[str, Any]) -> Model:
-    """A chain with global average pooling behind it."""
+    """Return a chain with global average pooling behind it."""
     height, width, _ = architecture["layers"][-1]["out"]
     pool = {"op": "avgpool", "kernel": [height, width]}
     return build_architecture({**architecture, "layers": [*architecture["layers"], pool]})

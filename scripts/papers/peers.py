@@ -41,7 +41,7 @@ CORES = {"cortex-m4": "cortex-m4", "cortex-m7": "cortex-m7", "cortex-m7 (STM32H7
 
 
 def peers_ram(data: Data) -> dict[str, Any]:
-    """Published RAM beside whole arenas after the default rewrite, and with the input streamed."""
+    """Return published RAM beside whole arenas after the default rewrite, and with the input streamed."""
     rows = []
     for entry in data.facts("peers_ram"):
         theirs = int(entry["ram_bytes"]) if entry["ram_bytes"].isdigit() else None
@@ -65,7 +65,7 @@ def peers_ram(data: Data) -> dict[str, Any]:
 
 
 def peers_cycles(data: Data) -> dict[str, Any]:
-    """Published cycles beside predicted instructions after the default rewrite."""
+    """Return published cycles beside predicted instructions after the default rewrite."""
     rows = []
     for entry in data.facts("peers_cycles"):
         model, core = _model(data, entry["model"]), CORES.get(entry["core"])
@@ -98,7 +98,7 @@ def _model(data: Data, name: str) -> bytes | None:
 
 
 def _resized(network: dict[str, Any], side: int) -> dict[str, Any]:
-    """Another resolution, with the classes it has."""
+    """Return another resolution, with the classes it has."""
     (classes,) = {layer["cout"] for layer in network["layers"] if layer["op"] == "fc"}
     return at_resolution(network, side, classes)
 

@@ -23,7 +23,7 @@ AIMS = {
 
 
 def frontier(data: Data) -> dict[str, Any]:
-    """The whole arena of public models, next to what this package sets itself as a limit."""
+    """Return the whole arena of public models, beside the limits that this package sets itself."""
     if not data.inputs:
         raise UsageError("the frontier is made of real runs; give --inputs 1 or more")
     rows = []
@@ -62,7 +62,7 @@ IDEAS = {
 
 
 def ablation(data: Data) -> dict[str, Any]:
-    """What moving the input out, overlap and strips contribute each, on public models."""
+    """Return the gains of moving the input out, of overlap and of strips, on public models."""
     if not data.inputs:
         raise UsageError("the ablation is made of real runs; give --inputs 1 or more")
     rows = []

@@ -33,7 +33,7 @@ Layers = Sequence[Mapping[str, Any]]
 
 
 def streamnet_work(data: Data) -> dict[str, Any]:
-    """Tables 2 and 3: work and time of each scheme at its own least RAM, and of the free search in the RAM chosen."""
+    """Return tables 2 and 3: work and time of each scheme at its least RAM, and of the free search in that RAM."""
     works = {entry["model"]: entry for entry in data.facts("streamnet_table2_mmac")}
     times = {entry["model"]: entry for entry in data.facts("streamnet_table3_latency_ms")}
     rows = []
@@ -82,7 +82,7 @@ def patch_work(layers: Layers, patches: int, split: int, level: int) -> int:
 
 
 def _axis_sums(head: Layers, patches: int, padding: bool) -> list[int]:
-    """Of each layer the rows that all patches of one column need together; maps are square."""
+    """Return the rows of each layer that all patches of one column need together; maps are square."""
     sums = [0] * len(head)
     size = -(-head[-1]["out"][0] // patches)
     for first in range(0, head[-1]["out"][0], size):
@@ -99,7 +99,7 @@ def _axis_sums(head: Layers, patches: int, padding: bool) -> list[int]:
 
 
 def _macs(layer: Mapping[str, Any]) -> int:
-    """Multiply-accumulates per output pixel."""
+    """Return multiply-accumulates per output pixel."""
     if layer["op"] not in ("conv", "pw", "dw", "fc"):
         return 0
     inputs = 1 if layer["op"] == "dw" else layer["in"][2]
@@ -107,7 +107,7 @@ def _macs(layer: Mapping[str, Any]) -> int:
 
 
 def _ours(graph: PricedProgram) -> Row:
-    """The schemes, the one that is chosen, and the free search."""
+    """Return the schemes, the one that is chosen, and the free search."""
     found: Row = {}
     best: dict[str, Point] = {}
     for column, scheme in SCHEMES.items():
@@ -122,7 +122,7 @@ def _ours(graph: PricedProgram) -> Row:
 def _figures(
     graph: PricedProgram, column: str, scheme: Scheme, point: Point, ram: int | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """Of a point: RAM, factors and the parameters of its block; instructions in its RAM, or in ``ram`` bytes."""
+    """Return RAM, factors and block parameters of a point; instructions in its RAM, or in ``ram`` bytes."""
     counted = search(graph, _options(scheme, CORE))[0].least_compute(ram or point.ram_bytes)
     yield f"ours {column}: ram_bytes", point.ram_bytes
     yield f"ours {column}: work factor", point.compute_factor

@@ -13,7 +13,7 @@ from tflite_fuse.passes.options import FuseOptions
 
 
 def streamnet(data: Data) -> dict[str, Any]:
-    """Tables 1 and 2: peak memory and work of StreamNet-2D and MCUNetV2 on ten networks."""
+    """Return tables 1 and 2: peak memory and work of StreamNet-2D and MCUNetV2 on ten networks."""
     rows, seconds = [], {}
     for entry in data.facts("streamnet_table1"):
         graph = data.network(entry["model"])
@@ -48,7 +48,7 @@ def streamnet(data: Data) -> dict[str, Any]:
 
 
 def _streamnet_runs(data: Data, row: Row) -> Row:
-    """Real runs at zero recompute, for the columns in front of what the search says."""
+    """Return real runs at zero recompute, for the columns in front of what the search says."""
     theirs = row["theirs_stream_2d_ram_bytes"]
     found: Row = {"model": row["model"], "image_bytes": row["image_bytes"], "theirs_stream_2d_ram_bytes": theirs}
     model = build_architecture(data.architecture(row["model"]))

@@ -33,7 +33,7 @@ class Tiled:
 
 
 def tile_extents(length: int, tiles: int) -> tuple[int, ...]:
-    """How long the tiles of an axis are: floor(length / tiles), and the last takes the remainder.
+    """Return the lengths of the tiles of an axis: floor(length / tiles), and the last takes the remainder.
 
     10 rows in 4 tiles are 2, 2, 2 and 4. An axis shorter than its number of tiles has tiles of one.
     """
@@ -43,7 +43,7 @@ def tile_extents(length: int, tiles: int) -> tuple[int, ...]:
 
 
 def algorithm_1(graph: PricedProgram, tiles: tuple[int, int]) -> Tiled:
-    """The paper's choice of blocks: all of them, less those that can be left out, from the last to the first.
+    """Return the paper's choice of blocks: all of them, less those that can be left out, from the last to the first.
 
     Args:
         graph: a network.
@@ -61,7 +61,7 @@ def algorithm_1(graph: PricedProgram, tiles: tuple[int, int]) -> Tiled:
 
 
 def evaluate(graph: PricedProgram, blocks: Sequence[Range], tiles: tuple[int, int]) -> Tiled:
-    """Arena and work of a network with exactly these blocks fused."""
+    """Return the arena and the work of a network with exactly these blocks fused."""
     last_of = dict(blocks)
     ram, macs, index = 0, 0, 0
     while index < len(graph.steps):
@@ -73,7 +73,7 @@ def evaluate(graph: PricedProgram, blocks: Sequence[Range], tiles: tuple[int, in
 
 
 def live_bytes(graph: PricedProgram, first: int, last: int) -> int:
-    """Bytes of the tensors outside a block that are live while the layers first … last run as one operator."""
+    """Return bytes of the tensors outside a block that are live while the layers first … last run as one operator."""
     inside = {tensor for layer in graph.steps[first:last] for tensor in layer.outputs}
     return sum(
         size
@@ -85,7 +85,7 @@ def live_bytes(graph: PricedProgram, first: int, last: int) -> int:
 
 
 def tile_costs(graph: PricedProgram, block: Sequence[PricedStep], tiles: tuple[int, int]) -> tuple[int, int]:
-    """Scratch of the largest tile, and multiply-accumulates of all tiles and of what stands beside them."""
+    """Return scratch of the largest tile, and multiply-accumulates of all tiles and of what stands beside them."""
     depthwise = _stage(block, lambda stage: stage.kind is StageKind.DEPTHWISE)
     driven = graph.tensors[depthwise.output]
     rows, columns = tile_extents(driven.height, tiles[0]), tile_extents(driven.width, tiles[1])
@@ -100,7 +100,7 @@ def tile_costs(graph: PricedProgram, block: Sequence[PricedStep], tiles: tuple[i
 def _tile(
     graph: PricedProgram, block: Sequence[PricedStep], depthwise: Stage, tile: tuple[int, int]
 ) -> Iterator[tuple[int, int]]:
-    """Bytes kept and work done per layer for a tile of so many rows and columns of the output."""
+    """Return bytes kept and work done per layer for a tile of so many rows and columns of the output."""
     halo = [tile[axis] * depthwise.stride[axis] + depthwise.extent[axis] - depthwise.stride[axis] for axis in (0, 1)]
     for layer in block:
         if layer.stage is None or layer.stage.kind not in (StageKind.CONV, StageKind.DEPTHWISE):

@@ -21,7 +21,7 @@ BLOCKS = ((16, 1, 1), (24, 6, 2), (32, 6, 2), (64, 6, 2), (64, 6, 1), (96, 6, 1)
 
 
 def mobilenet_v2_like(side: int) -> dict[str, Any]:
-    """The paper's first network for square pictures."""
+    """Return the paper's first network for square pictures."""
     layers: Layers = [_conv("conv", 3, 2, 32)]
     channels = 32
     for width, expansion, stride in BLOCKS:
@@ -38,7 +38,7 @@ def mobilenet_v2_like(side: int) -> dict[str, Any]:
 
 
 def at_resolution(network: Mapping[str, Any], side: int, classes: int | None = None) -> dict[str, Any]:
-    """A layer list for square pictures of another side: extents worked out again, a head for so many classes.
+    """Return a layer list for square pictures of another side: extents worked out again, a head for so many classes.
 
     Pooling at the end covers whatever is left of the picture. ``classes`` are the data set's unless given.
     """
@@ -55,7 +55,7 @@ def at_resolution(network: Mapping[str, Any], side: int, classes: int | None = N
 
 
 def parameters(network: Mapping[str, Any]) -> int:
-    """Weights and biases, batch norm folded."""
+    """Return weights and biases, batch norm folded."""
     return sum(_parameters(layer) for layer in network["layers"])
 
 
@@ -73,7 +73,7 @@ def _conv(op: str, kernel: int, stride: int, cout: int, activation: str = "relu6
 
 
 def _output(layer: Mapping[str, Any], size: Sequence[int]) -> list[int]:
-    """Height, width and channels behind a layer."""
+    """Return height, width and channels behind a layer."""
     if layer["op"] == "add":
         return list(size)
     if layer["op"] in ("avgpool", "fc"):

@@ -20,7 +20,7 @@ CORE = Target.CORTEX_M7
 
 
 def msf_cnn_time(data: Data) -> dict[str, Any]:
-    """Table 6 of msf-CNN: latency over the unfused network's; ours in instructions, in no more RAM than theirs."""
+    """Return table 6 of msf-CNN: latency over the unfused network's; ours in instructions, in at most their RAM."""
     rows: list[Row] = []
     entries = data.facts("msf_cnn_table6_f767zi")
     base = {entry["model"]: float(entry["latency_ms"]) for entry in entries if entry["constraint"] == "vanilla"}

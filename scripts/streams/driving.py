@@ -30,7 +30,7 @@ _SQUASHING = ("DEQUANTIZE", "LOGISTIC", "QUANTIZE", "RESHAPE", "SOFTMAX")
 
 
 def driven_steps(model: Model, count: int, seed: int = 1) -> list[list[Array]]:
-    """``count`` steps for a model: a third of them noise, the others as above."""
+    """Return ``count`` steps for a model: a third of them noise, the others as the module describes."""
     rng, specs = np.random.default_rng(seed), input_specs(model)
     outputs = (*model.main.outputs, _before_squashing(model))
     watched = replace(replace_main(model, replace(model.main, outputs=outputs)), signature_defs=None)
@@ -53,7 +53,7 @@ def driven_steps(model: Model, count: int, seed: int = 1) -> list[list[Array]]:
 
 
 def _before_squashing(model: Model) -> int:
-    """The tensor that the first output is a curve of."""
+    """Return the tensor that the first output is a curve of."""
     tensor = model.main.outputs[0]
     for operator in reversed(model.main.operators):
         if tensor in (operator.outputs or ()) and operator_name(model, operator) in _SQUASHING:
@@ -62,7 +62,7 @@ def _before_squashing(model: Model) -> int:
 
 
 def _changed(values: Array, spec: InputSpec, rng: np.random.Generator) -> Array:
-    """Louder or quieter in up to three spans of time and features."""
+    """Return features that are louder or quieter in up to three spans of time and features."""
     flat = values.reshape(-1, spec.shape[-1]).copy()
     for _ in range(rng.integers(1, 4)):
         begin = [int(rng.integers(0, size)) for size in flat.shape]
@@ -85,12 +85,12 @@ def _steps(sequence: Sequence[Array], specs: Sequence[InputSpec]) -> list[list[A
 
 
 def _split(sequence: Sequence[Array]) -> list[list[Array]]:
-    """Of one array for each input, the arrays of each step."""
+    """Return the arrays of each step, of one array for each input."""
     return [[values[step] for values in sequence] for step in range(len(sequence[0]))]
 
 
 def _run(session: Worker, sequence: Sequence[Array]) -> tuple[float, set[bytes]]:
-    """The most that the watched tensor's first value became, and which outputs there were."""
+    """Return the most that the watched tensor's first value became, and which outputs there were."""
     answers = [session.infer(step, (), reset=number == 0) for number, step in enumerate(_split(sequence))]
     heights = [float(arrays[-1].ravel()[0]) for arrays in answers]
     return max(heights), {b"".join(array.tobytes() for array in arrays[:-1]) for arrays in answers}

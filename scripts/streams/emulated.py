@@ -21,7 +21,7 @@ STEPS = 12
 def instructions_of(
     model: Model, target: Target, steps: Sequence[Sequence[npt.NDArray[Any]]], wanted: Sequence[bytes] | None = None
 ) -> int | None:
-    """Instructions of a step, the mean of the last ones; None where an operator is no block.
+    """Return instructions of a step, the mean of the last ones; None where an operator is no block.
 
     Raises:
         ValueError: a step gives other bytes than were wanted.

@@ -95,14 +95,14 @@ def answers(data: bytes, steps: Sequence[Sequence[npt.NDArray[Any]]]) -> list[li
 def differ(
     before: Sequence[bytes], after: Sequence[bytes], count: int, assigned: Sequence[int], rings: Sequence[Ring]
 ) -> bool:
-    """Whether a step's outputs are others, or a ring is no variable's end."""
+    """Return whether a step's outputs are others, or a ring is no variable's end."""
     held = [before[number] for number in assigned]
     kept = (ring.in_time_order(after) for ring in rings)
     return before[:count] != after[:count] or any(not any(v.endswith(steps) for v in held) for steps in kept)
 
 
 def as_table(results: Sequence[Result], targets: Sequence[Target]) -> Table:
-    """One row each."""
+    """Return a table with one row for each result."""
     table = Table(title="Models that keep variables: arenas in bytes, instructions of a step", title_justify="left")
     names = [target.name for target in targets]
     columns = ("model", "arena before", "after", "ratio", "of it state", "operators", "rings of variables")

@@ -60,7 +60,7 @@ class Result:
 
 
 def cases() -> Iterator[tuple[str, Model, int]]:
-    """Name, model and hop; without models of ``shared`` where there is none."""
+    """Yield name, model and hop; without models of ``shared`` where there is none."""
     wake, padded = (SHARED / f"mlperf_tiny_{name}_int8.tflite" for name in ("wakeword1d", "dscnn_kws"))
     if wake.exists():
         yield wake.stem, load_model(wake), 1
@@ -106,7 +106,7 @@ def _noise(model: Model) -> list[list[npt.NDArray[np.int8]]]:
 
 
 def as_table(results: Sequence[Result], targets: Sequence[Target]) -> Table:
-    """One row each."""
+    """Return a table with one row for each result."""
     table = Table(
         title="Windows as streams: arenas in bytes, instructions of a window fused as one and of a call",
         title_justify="left",

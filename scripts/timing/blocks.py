@@ -40,7 +40,7 @@ def of_program(target: Target, elf: Path, mark: str) -> list[Counted]:
 
 
 def of_blocks(target: Target, elf: Path, blocks: int, runs: int = 1) -> list[Counted]:
-    """What each block takes in the last run of a program that ``tests.device.targets.build`` made.
+    """Return the cost of each block in the last run of a program that ``tests.device.targets.build`` made.
 
     Args:
         blocks: of the program.

@@ -19,7 +19,7 @@ class Core(Protocol):
     """A timing model."""
 
     def cycles(self, before: Sequence[Instruction], these: Sequence[Instruction]) -> float:
-        """Cycles that a block of code takes more when it runs right behind another.
+        """Return cycles that a block of code takes more when it runs right behind another.
 
         Args:
             before: the block that ran before.
@@ -28,11 +28,11 @@ class Core(Protocol):
 
     @property
     def misprediction(self) -> float:
-        """Cycles of a conditional branch that goes where it seldom goes, beyond those of ``cycles``."""
+        """Return cycles of a conditional branch that goes where it seldom goes, beyond those of ``cycles``."""
 
 
 def jumps(before: Sequence[Instruction], these: Sequence[Instruction]) -> bool:
-    """Whether the branch at the end of a block was taken."""
+    """Return whether the branch at the end of a block was taken."""
     return bool(before) and before[-1].end != these[0].address
 
 

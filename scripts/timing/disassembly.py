@@ -121,7 +121,7 @@ def disassemble(elf: Path, prefix: str) -> dict[int, Instruction]:
 
 
 def plain(name: str, operands: str) -> Instruction:
-    """Of a core without a model: nothing but its name."""
+    """Return an instruction of a core without a model: nothing but its name."""
     return Instruction(0, 0, name, Kind.ALU)
 
 
@@ -166,7 +166,7 @@ def arm(name: str, operands: str) -> Instruction:
 
 
 def _conditional(name: str) -> bool:
-    """Whether an IT before it decides; names that end like conditions (``mls``) are none."""
+    """Return whether an IT before it decides; names that end like conditions (``mls``) are none."""
     return (
         re.match(rf"(mov|add|sub|neg|rsb|mvn|orr|and|eor|cmp|vmov|sxt[bh]|uxt[bh]|lsl|lsr|asr)s?({_CONDITIONS})", name)
         is not None
@@ -178,7 +178,7 @@ def _register(name: str) -> str:
 
 
 def _arm_memory(name: str, kind: Kind, operands: str) -> Instruction:
-    """Loads and stores: which registers move, which say where."""
+    """Return which registers a load or store moves, and which hold the address."""
     several = _LIST.search(operands)
     stores = kind in (Kind.STORE, Kind.VECTOR_STORE)
     if several is not None:
@@ -202,7 +202,7 @@ def _arm_memory(name: str, kind: Kind, operands: str) -> Instruction:
 
 
 def _expanded(listed: str) -> list[str]:
-    """Registers of a list such as ``r4-r6, lr``."""
+    """Return registers of a list such as ``r4-r6, lr``."""
     found = []
     for part in listed.split(","):
         first, _, last = part.strip().partition("-")

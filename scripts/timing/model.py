@@ -31,7 +31,7 @@ class Memory:
     caches_ram: bool = True
 
     def cycles(self, misses: Misses) -> float:
-        """What so many misses take."""
+        """Return the cycles of so many misses."""
         return (
             misses.code * self.of_code
             + misses.flash * self.of_flash
@@ -63,7 +63,7 @@ class Cycles:
 
 
 def cycles(interval: Interval, program: Mapping[int, Instruction], core: Core, memory: Memory = NO_WAITS) -> Cycles:
-    """What an interval is expected to take.
+    """Return the expected cycles of an interval.
 
     Args:
         interval: what ran.
@@ -85,7 +85,7 @@ def cycles(interval: Interval, program: Mapping[int, Instruction], core: Core, m
 
 
 def block(program: Mapping[int, Instruction], place: Place) -> list[Instruction]:
-    """The instructions of a block of code."""
+    """Return the instructions of a block of code."""
     found, address = [], place[0]
     for _ in range(place[1]):
         found.append(program.get(address) or Instruction(address, 4, "outside", Kind.ALU))  # the machine's own start
@@ -94,7 +94,7 @@ def block(program: Mapping[int, Instruction], place: Place) -> list[Instruction]
 
 
 def by_address(interval: Interval, program: Mapping[int, Instruction]) -> dict[int, int]:
-    """How often each instruction ran."""
+    """Return how often each instruction ran."""
     found: dict[int, int] = defaultdict(int)
     for (_, here), times in interval.times.items():
         for each in block(program, here):

@@ -48,7 +48,7 @@ def load_architecture(path: str | Path) -> dict[str, Any]:
 
 
 def build_architecture_file(path: str | Path, seed: int = 0) -> Model:
-    """The int8 model of the layer list in a file. Errors are those of the two steps and name the file."""
+    """Return the int8 model of the layer list in a file. Errors are those of the two steps and name the file."""
     architecture = load_architecture(path)
     try:
         return build_architecture(architecture, seed)
@@ -117,7 +117,7 @@ def _operator(builder: ModelBuilder, layer: Layer, x: Ref, outputs: list[Ref]) -
 
 
 def _flat(builder: ModelBuilder, x: Ref) -> Ref:
-    """Classifiers read (1, n): what follows pooling is reshaped first, as converters do."""
+    """Reshape what follows pooling to (1, n) before classifiers, as converters do."""
     if len(x.shape) == 2:
         return x
     count = x.shape[1] * x.shape[2] * x.shape[3]

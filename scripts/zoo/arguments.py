@@ -65,7 +65,7 @@ def activate(values: FloatArray, activation: str) -> FloatArray:
 
 
 def int32_constant(name: str, values: int | Sequence[int] | Sequence[Sequence[int]]) -> Constant:
-    """An unquantized int32 operand, such as axes or a shape; a number becomes a scalar."""
+    """Add an unquantized int32 operand, such as axes or a shape; a number becomes a scalar."""
     array = np.array(values, "<i4")
     return Constant(name, array.shape, TensorType.INT32, array.tobytes())
 

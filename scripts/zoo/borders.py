@@ -13,7 +13,7 @@ from tflite_fuse.model.types import TensorType
 def with_borders(
     model: Model, inputs: TensorType | None = None, outputs: TensorType | None = None, coarser: float = 1.0
 ) -> Model:
-    """The model with inputs and outputs of another type, and a QUANTIZE or DEQUANTIZE between each and the int8 tensor.
+    """Return the model with ends of another type, and a QUANTIZE or DEQUANTIZE between each and the int8 tensor.
 
     Args:
         model: its inputs and outputs are int8.

@@ -64,7 +64,7 @@ class ModelBuilder(WeightedOperators):
         *,
         name: str | None = None,
     ) -> Ref:
-        """AVERAGE_POOL_2D; SAME padding does not count into the mean."""
+        """Add an AVERAGE_POOL_2D; SAME padding does not count into the mean."""
         return self._pool("AVERAGE_POOL_2D", numerics.average_pool, x, (kernel, stride, padding), activation, name)
 
     def max_pool(
@@ -77,11 +77,11 @@ class ModelBuilder(WeightedOperators):
         *,
         name: str | None = None,
     ) -> Ref:
-        """MAX_POOL_2D; SAME padding does not take part."""
+        """Add a MAX_POOL_2D; SAME padding does not take part."""
         return self._pool("MAX_POOL_2D", numerics.max_pool, x, (kernel, stride, padding), activation, name)
 
     def mean(self, x: Ref, axes: Sequence[int] = (1, 2), *, keep_dims: bool = False, name: str | None = None) -> Ref:
-        """MEAN over ``axes`` (not the batch axis)."""
+        """Add a MEAN over ``axes`` (not the batch axis)."""
         if not axes or not all(0 < axis < len(x.shape) for axis in axes):
             raise UsageError(f"mean of a tensor of shape {x.shape} cannot run over axes {tuple(axes)}")
         values = self._values(x).mean(axis=tuple(axes), keepdims=keep_dims)
@@ -89,7 +89,7 @@ class ModelBuilder(WeightedOperators):
         return self._emit("MEAN", (x.index, int32_constant("axes", axes)), values, options, name)
 
     def reshape(self, x: Ref, shape: Shape, *, name: str | None = None) -> Ref:
-        """RESHAPE to a full shape with batch 1."""
+        """Add a RESHAPE to a full shape with batch 1."""
         if not shape or shape[0] != 1 or prod(shape) != prod(x.shape):
             raise ModelError(f"a tensor of shape {x.shape} cannot take the shape {tuple(shape)}")
         values = self._values(x).reshape(self._calibration, *shape[1:])
@@ -99,7 +99,7 @@ class ModelBuilder(WeightedOperators):
         )
 
     def resize(self, x: Ref, size: tuple[int, int], *, bilinear: bool = False, name: str | None = None) -> Ref:
-        """RESIZE_NEAREST_NEIGHBOR or RESIZE_BILINEAR to so many rows and columns."""
+        """Add a RESIZE_NEAREST_NEIGHBOR or RESIZE_BILINEAR to so many rows and columns."""
         self._need_image(x)
         operator = "RESIZE_BILINEAR" if bilinear else "RESIZE_NEAREST_NEIGHBOR"
         options = make_options("ResizeBilinearOptions" if bilinear else "ResizeNearestNeighborOptions")
@@ -107,21 +107,21 @@ class ModelBuilder(WeightedOperators):
         return self._share(x, self._emit(operator, (x.index, int32_constant("size", size)), values, options, name))
 
     def softmax(self, x: Ref, beta: float = 1.0, *, name: str | None = None) -> Ref:
-        """SOFTMAX over the last axis, output scale 1/256, zero point −128."""
+        """Add a SOFTMAX over the last axis, output scale 1/256, zero point −128."""
         options = make_options("SoftmaxOptions", beta=beta)
         return self._fix(self._emit("SOFTMAX", (x.index,), numerics.softmax(self._values(x), beta), options, name))
 
     def log_softmax(self, x: Ref, *, name: str | None = None) -> Ref:
-        """LOG_SOFTMAX over the last axis, output scale 1/16, zero point 127."""
+        """Add a LOG_SOFTMAX over the last axis, output scale 1/16, zero point 127."""
         found = self._emit("LOG_SOFTMAX", (x.index,), numerics.log_softmax(self._values(x)), None, name)
         return self._fix(found, LOG_SOFTMAX_PARAMETERS)
 
     def logistic(self, x: Ref, *, name: str | None = None) -> Ref:
-        """LOGISTIC, output scale 1/256, zero point −128."""
+        """Add a LOGISTIC, output scale 1/256, zero point −128."""
         return self._fix(self._emit("LOGISTIC", (x.index,), numerics.logistic(self._values(x)), None, name))
 
     def hard_swish(self, x: Ref, *, name: str | None = None) -> Ref:
-        """HARD_SWISH: x * relu6(x + 3) / 6."""
+        """Add a HARD_SWISH: x * relu6(x + 3) / 6."""
         values = self._values(x)
         swished = (values * np.clip(values + 3, 0, 6) / 6).astype(np.float32)
         return self._emit("HARD_SWISH", (x.index,), swished, None, name)
@@ -131,7 +131,7 @@ class ModelBuilder(WeightedOperators):
         return self._emit("QUANTIZE", (x.index,), self._values(x, x.type), None, name)
 
     def dequantize(self, x: Ref, *, name: str | None = None) -> Ref:
-        """DEQUANTIZE to float32."""
+        """Add a DEQUANTIZE to float32."""
         return self._emit("DEQUANTIZE", (x.index,), self._values(x), None, name, TensorType.FLOAT32)
 
     def split(self, x: Ref, parts: int, axis: int = 3, *, name: str | None = None) -> list[Ref]:
@@ -156,14 +156,14 @@ class ModelBuilder(WeightedOperators):
         return self._emit("ADD", (a.index, b.index), values, options, name)
 
     def mul(self, a: Ref, b: Ref, activation: str = "NONE", *, name: str | None = None) -> Ref:
-        """MUL, shapes equal or broadcast."""
+        """Add a MUL, shapes equal or broadcast."""
         self._need_broadcast(a, b)
         values = activate(self._values(a) * self._values(b), activation)
         options = make_options("MulOptions", fused_activation_function=activation_code(activation))
         return self._emit("MUL", (a.index, b.index), values, options, name)
 
     def concat(self, parts: Sequence[Ref], axis: int = 3, *, name: str | None = None) -> Ref:
-        """CONCATENATION; all parts take the output's scale, as the reference kernel copies bytes."""
+        """Add a CONCATENATION; all parts take the output's scale, as the reference kernel copies bytes."""
         remainders = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
         if len(remainders) != 1 or not 0 < axis < len(parts[0].shape):
             raise ModelError(f"tensors of shapes {[part.shape for part in parts]} cannot be joined along axis {axis}")
@@ -177,7 +177,7 @@ class ModelBuilder(WeightedOperators):
     # ---- variables, kept from one inference to the next
 
     def variable(self, shape: Shape, *, name: str | None = None) -> Variable:
-        """A VAR_HANDLE to an int8 variable of shape (1, ...) that starts as real zeros."""
+        """Add a VAR_HANDLE to an int8 variable of shape (1, ...) that starts as real zeros."""
         values = np.zeros((self._calibration, *shape[1:]), np.float32)
         name = name or self._name("VAR_HANDLE")
         handle = self._activation(name, np.zeros((1, 1), np.float32), TensorType.RESOURCE)
@@ -187,12 +187,12 @@ class ModelBuilder(WeightedOperators):
         return Variable(handle, tuple(shape), values)
 
     def read_variable(self, variable: Variable, *, name: str | None = None) -> Ref:
-        """READ_VARIABLE: its present content."""
+        """Add a READ_VARIABLE: its present content."""
         content = self._emit("READ_VARIABLE", (variable.handle.index,), variable.values, None, name)
         return self._share(variable.handle, content)
 
     def assign_variable(self, variable: Variable, x: Ref) -> None:
-        """ASSIGN_VARIABLE: an operator with no output. What is read and assigned shares one scale."""
+        """Add an ASSIGN_VARIABLE: an operator with no output. What is read and assigned shares one scale."""
         if x.shape != variable.shape:
             raise ModelError(f"a variable of shape {variable.shape} cannot hold a tensor of shape {x.shape}")
         self._record("ASSIGN_VARIABLE", (variable.handle.index, x.index), [], None)

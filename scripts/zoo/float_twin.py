@@ -17,7 +17,7 @@ _BETWEEN_TYPES = ("QUANTIZE", "DEQUANTIZE")
 
 
 def float_twin(model: Model) -> Model:
-    """The float32 twin of a quantized model: weights and biases are what their integers stand for.
+    """Return the float32 twin of a quantized model: weights and biases are what their integers stand for.
 
     Operators between two scales or types are gone; all others keep their options.
 
@@ -58,7 +58,7 @@ def _dequantized(tensor: Tensor, data: bytes) -> bytes:
 
 
 def _joined(model: Model) -> tuple[tuple[Operator, ...], dict[int, int]]:
-    """Operators without those between types, and for each tensor these write the one they read."""
+    """Return operators without those between types, and for each tensor these write the one they read."""
     instead: dict[int, int] = {}
     kept = list[Operator]()
     for operator in model.main.operators:

@@ -15,7 +15,7 @@ from tflite_fuse.model.schema import Model
 def inverted_residual_network(
     size: int = 32, channels: int = 8, expansion: int = 4, blocks: int = 3, classes: int = 10, seed: int = 0
 ) -> Model:
-    """Stem of stride 2, inverted residual blocks (every second one narrows the image), mean, classifier, softmax.
+    """Return a stem of stride 2, inverted residual blocks (every second one of stride 2), mean, classifier, softmax.
 
     Blocks that keep their shape add their input (MobileNetV2, Sandler et al. 2018, section 3.3).
     """
@@ -29,7 +29,7 @@ def inverted_residual_network(
 def inverted_residual(
     b: ModelBuilder, x: Ref, filters: int, expansion: int, stride: int = 1, kernel: int = 3, padding: str = "SAME"
 ) -> Ref:
-    """Expand, depthwise, project; the input is added where shapes agree."""
+    """Add expand, depthwise, project; the input is added where shapes agree."""
     y = b.conv(x, x.shape[3] * expansion, activation="RELU6")
     y = b.depthwise(y, kernel, stride, padding, "RELU6")
     y = b.conv(y, filters)
@@ -39,7 +39,7 @@ def inverted_residual(
 def one_dimensional_network(
     length: int = 64, channels: int = 8, blocks: int = 3, classes: int = 4, along_rows: bool = False, seed: int = 0
 ) -> Model:
-    """Separable 1-D convolutions of growing dilation over a signal, mean, classifier, softmax.
+    """Return separable 1-D convolutions of growing dilation over a signal, mean, classifier, softmax.
 
     Args:
         length: samples of the signal; it has four channels.
@@ -59,7 +59,7 @@ def one_dimensional_network(
 
 
 def branching_network(size: int = 16, channels: int = 8, branches: int = 3, wide: int = 2, seed: int = 0) -> Model:
-    """A cell whose branches widen before they narrow, written breadth first: the order that needs the most memory.
+    """Return a cell whose branches widen before they narrow, breadth first: the order that needs the most memory.
 
     Run depth first, only one wide tensor is live at a time.
     """
@@ -73,7 +73,7 @@ def branching_network(size: int = 16, channels: int = 8, branches: int = 3, wide
 
 
 def cell_network(size: int = 32, channels: int = 8, cells: int = 2, classes: int = 4, seed: int = 0) -> Model:
-    """Cells of parallel branches, some reading each other's results, concatenated: what architecture search finds.
+    """Return cells of parallel branches, some reading each other's results, concatenated, as in NASNet.
 
     Between the cells the image narrows (NASNet, Zoph et al. 2018, figure 2; SwiftNet, Cheng et al. 2019).
     """
@@ -91,7 +91,7 @@ def cell_network(size: int = 32, channels: int = 8, cells: int = 2, classes: int
 
 
 def gated_network(size: int = 32, channels: int = 8, blocks: int = 2, seed: int = 0) -> Model:
-    """Convolutions whose results are multiplied by their own logistic, or by that of another convolution.
+    """Return convolutions whose results are multiplied by their own logistic, or by that of another convolution.
 
     (SiLU as in YOLOv5; gates as in Gated Linear Units, Dauphin et al. 2017.)
     """
@@ -106,7 +106,7 @@ def gated_network(size: int = 32, channels: int = 8, blocks: int = 2, seed: int 
 
 
 def pyramid_network(size: int = 48, channels: int = 8, seed: int = 0) -> Model:
-    """A backbone with three outputs of falling resolution, each with a head of its own: a detector.
+    """Return a backbone with three outputs of falling resolution, each with a head of its own: a detector.
 
     (Feature Pyramid Networks, Lin et al. 2017; no operator resizes, so that all of it can be fused.)
     """
@@ -121,7 +121,7 @@ def pyramid_network(size: int = 48, channels: int = 8, seed: int = 0) -> Model:
 
 
 def wide_network(size: int = 20, channels: int = 20, classes: int = 4, seed: int = 0) -> Model:
-    """Residual blocks of plain 3 x 3 convolutions that double their channels, with pools; all pixels are classified."""
+    """Return residual blocks of 3 x 3 convolutions that double their channels, with pools; each pixel gets a class."""
     b = ModelBuilder(seed)
     x = b.conv(b.input((1, size, size, 3)), channels, 5, 2, activation="RELU6")
     for _ in range(2):
@@ -141,7 +141,7 @@ def u_network(
     classes: int = 2,
     seed: int = 0,
 ) -> Model:
-    """Two convolutions and a pool per level down, and up again beside what each level began with: segmentation.
+    """Return two convolutions and a pool per level down, and up again beside what each level began with: segmentation.
 
     (U-Net, Ronneberger et al. 2015; with SAME padding, so that nothing is cropped.)
 
@@ -173,7 +173,7 @@ def _two_convolutions(b: ModelBuilder, x: Ref, filters: int) -> Ref:
 
 
 def neck_network(size: int = 64, channels: int = 8, *, bilinear: bool = False, seed: int = 0) -> Model:
-    """A detector whose coarser maps are made larger and joined with the finer ones (as in YOLO's necks)."""
+    """Return a detector whose coarser maps are made larger and joined with the finer ones (as in YOLO's necks)."""
     b = ModelBuilder(seed)
     x = b.conv(b.input((1, size, size, 3)), channels, 3, 2, activation="RELU6")
     maps = []
@@ -208,7 +208,7 @@ def efficient_network(
     classes: int = 10,
     seed: int = 0,
 ) -> Model:
-    """Inverted residuals with squeeze-and-excite and HARD_SWISH, mean, classifier, softmax.
+    """Return inverted residuals with squeeze-and-excite and HARD_SWISH, mean, classifier, softmax.
 
     (EfficientNet, Tan and Le 2019, table 1; Squeeze-and-Excitation Networks, Hu et al. 2018; Searching for MobileNetV3,
     Howard et al. 2019.)
@@ -231,13 +231,13 @@ def efficient_network(
 
 
 def squeeze_excite(b: ModelBuilder, x: Ref, squeezed: int) -> Ref:
-    """Every channel times a factor between 0 and 1 that two layers make of all channels' means."""
+    """Add every channel times a factor between 0 and 1 that two layers make of all channels' means."""
     gate = b.conv(b.mean(x, keep_dims=True), squeezed, activation="RELU")
     return b.mul(x, b.logistic(b.conv(gate, x.shape[3])))
 
 
 def yolo_network(size: int = 224, channels: int = 16, *, classes: int = 1, seed: int = 0) -> Model:
-    """A detector of three scales with SiLU behind every convolution, spatial pyramid pooling and a neck of both ways.
+    """Return a detector of three scales with SiLU convolutions, spatial pyramid pooling and a neck of both ways.
 
     (YOLOv5, version 6, at a third of its depth: its smallest has 16 channels first.)
 
@@ -274,7 +274,7 @@ def _silu(b: ModelBuilder, x: Ref, filters: int, kernel: int = 1, stride: int = 
 
 
 def _partial(b: ModelBuilder, x: Ref, filters: int, depth: int, *, residual: bool = True) -> Ref:
-    """Half of the channels through bottlenecks, the other half past them (CSPNet, Wang et al. 2020)."""
+    """Add half of the channels through bottlenecks, the other half past them (CSPNet, Wang et al. 2020)."""
     y, past = _silu(b, x, filters // 2), _silu(b, x, filters // 2)
     for _ in range(depth):
         z = _silu(b, _silu(b, y, filters // 2), filters // 2, 3)
@@ -283,7 +283,7 @@ def _partial(b: ModelBuilder, x: Ref, filters: int, depth: int, *, residual: boo
 
 
 def _pyramid_pooling(b: ModelBuilder, x: Ref) -> Ref:
-    """A map beside its maxima over windows of growing size."""
+    """Add a map beside its maxima over windows of growing size."""
     maps = [_silu(b, x, x.shape[3] // 2)]
     for _ in range(3):
         maps.append(b.max_pool(maps[-1], 5, 1, "SAME"))
@@ -291,7 +291,7 @@ def _pyramid_pooling(b: ModelBuilder, x: Ref) -> Ref:
 
 
 def mobile_network(size: int = 96, width: float = 0.25, classes: int = 10, seed: int = 0) -> Model:
-    """MobileNetV1 (Howard et al. 2017, table 1): depthwise and pointwise convolutions in turn, softmax at the end."""
+    """Return MobileNetV1 (Howard et al. 2017, table 1): depthwise and pointwise convolutions in turn, softmax."""
     b = ModelBuilder(seed)
     x = b.conv(b.input((1, size, size, 3)), int(32 * width), 3, 2, activation="RELU6")
     separable = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
@@ -303,7 +303,7 @@ def mobile_network(size: int = 96, width: float = 0.25, classes: int = 10, seed:
 def keyword_network(
     steps: int = 49, features: int = 10, channels: int = 64, blocks: int = 4, classes: int = 12, seed: int = 0
 ) -> Model:
-    """Depthwise separable convolutions over a window of features, padded along features and not along time.
+    """Return depthwise separable convolutions over a window of features, padded along features and not along time.
 
     The DS-CNN of Zhang et al. 2017, "Hello Edge", with windows that stay inside the image's rows.
     """
@@ -321,7 +321,7 @@ def keyword_network(
 def temporal_network(
     dilations: Sequence[int] = (1, 2, 4, 8, 1, 2, 4, 8), kernel: int = 3, channels: int = 64, seed: int = 0
 ) -> Model:
-    """A temporal convolutional network: dilated convolutions over just the steps that the last one's output needs."""
+    """Return a temporal convolutional network: dilated convolutions over the steps that the last output needs."""
     b = ModelBuilder(seed)
     x = b.input((1, 1 + (kernel - 1) * sum(dilations), 1, channels))
     for dilation in dilations:

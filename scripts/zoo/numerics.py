@@ -31,11 +31,11 @@ class Window:
 
     @property
     def extent(self) -> Pair:
-        """Rows and columns of input that one output pixel spans."""
+        """Return rows and columns of input that one output pixel spans."""
         return (self.kernel[0] - 1) * self.dilation[0] + 1, (self.kernel[1] - 1) * self.dilation[1] + 1
 
     def output_size(self, height: int, width: int) -> Pair:
-        """Rows and columns of the output; less than 1 where the window does not fit into the padded input."""
+        """Return rows and columns of the output; less than 1 where the window does not fit into the padded input."""
         top, bottom, left, right = self.pads
         rows = (height + top + bottom - self.extent[0]) // self.stride[0] + 1
         columns = (width + left + right - self.extent[1]) // self.stride[1] + 1
@@ -43,21 +43,21 @@ class Window:
 
 
 def same_padding(size: int, extent: int, stride: int) -> Pair:
-    """Padding before and after one axis under TensorFlow's SAME rule: output = ceil(size / stride), odd rest after."""
+    """Return the padding of one axis under TensorFlow's SAME rule: output = ceil(size / stride), odd rest after."""
     output = -(-size // stride)
     total = max((output - 1) * stride + extent - size, 0)
     return total // 2, total - total // 2
 
 
 def same_pads(height: int, width: int, window: Window) -> Pads:
-    """The four paddings of SAME for a window (its own ``pads`` are ignored)."""
+    """Return the four paddings of SAME for a window (its own ``pads`` are ignored)."""
     top, bottom = same_padding(height, window.extent[0], window.stride[0])
     left, right = same_padding(width, window.extent[1], window.stride[1])
     return top, bottom, left, right
 
 
 def pad(x: FloatArray, pads: Pads, value: float = 0.0) -> FloatArray:
-    """Rows and columns of ``value`` around every image."""
+    """Add rows and columns of ``value`` around every image."""
     if pads == NO_PADS:
         return x
     top, bottom, left, right = pads
@@ -65,13 +65,13 @@ def pad(x: FloatArray, pads: Pads, value: float = 0.0) -> FloatArray:
 
 
 def _windows(x: FloatArray, window: Window, fill: float) -> FloatArray:
-    """View of shape [n, rows, columns, channels, kh, kw]: every input pixel under every window."""
+    """Return a view of shape [n, rows, columns, channels, kh, kw]: every input pixel under every window."""
     views = sliding_window_view(pad(x, window.pads, fill), window.extent, axis=(1, 2))
     return views[:, :: window.stride[0], :: window.stride[1], :, :: window.dilation[0], :: window.dilation[1]]
 
 
 def conv2d(x: FloatArray, weights: FloatArray, window: Window) -> FloatArray:
-    """Cross-correlation as one matrix product per image."""
+    """Return the cross-correlation as one matrix product per image."""
     matrix = weights.reshape(weights.shape[0], -1).T
     if window == Window((1, 1)):
         result: FloatArray = x @ matrix
@@ -80,13 +80,13 @@ def conv2d(x: FloatArray, weights: FloatArray, window: Window) -> FloatArray:
 
 
 def _columns(image: FloatArray, window: Window) -> FloatArray:
-    """What lies under the window at each of its positions: [rows, columns, kh · kw · channels]."""
+    """Return the values under the window at each of its positions: [rows, columns, kh · kw · channels]."""
     view = _windows(image, window, 0.0)[0]
     return np.ascontiguousarray(view.transpose(0, 1, 3, 4, 2)).reshape(*view.shape[:2], -1)
 
 
 def transpose_conv2d(x: FloatArray, weights: FloatArray, stride: Pair) -> FloatArray:
-    """Every input pixel into the output pixels its filter reaches, [n, h · stride, w · stride, channels]; SAME."""
+    """Add every input pixel to the output pixels its filter reaches, [n, h · stride, w · stride, channels]; SAME."""
     count, height, width, _ = x.shape
     channels, tall, wide, _ = weights.shape
     down, across = stride
@@ -99,7 +99,7 @@ def transpose_conv2d(x: FloatArray, weights: FloatArray, stride: Pair) -> FloatA
 
 
 def resize(x: FloatArray, size: Pair, bilinear: bool) -> FloatArray:
-    """The nearest pixel above and to the left, or values between four; corners and centres are left alone."""
+    """Return the nearest pixel above and to the left, or values between four; corners and centres are left alone."""
     for axis, length in enumerate(size, 1):
         places = np.arange(length) * x.shape[axis] / length
         low = places.astype(np.intp)
@@ -112,7 +112,7 @@ def resize(x: FloatArray, size: Pair, bilinear: bool) -> FloatArray:
 
 
 def depthwise_conv2d(x: FloatArray, weights: FloatArray, window: Window) -> FloatArray:
-    """Each input channel under its own ``multiplier`` filters, summed tap by tap."""
+    """Return each input channel under its own ``multiplier`` filters, summed tap by tap."""
     rows, columns = window.output_size(x.shape[1], x.shape[2])
     padded = pad(x, window.pads)
     multiplier = weights.shape[3]
@@ -131,7 +131,7 @@ def depthwise_conv2d(x: FloatArray, weights: FloatArray, window: Window) -> Floa
 
 
 def average_pool(x: FloatArray, window: Window) -> FloatArray:
-    """Mean of the pixels inside the image: padding does not count, as in TensorFlow Lite."""
+    """Return the mean of the pixels inside the image: padding does not count, as in TensorFlow Lite."""
     total = _windows(x, window, 0.0).sum(axis=(4, 5))
     count = _windows(np.ones((1, x.shape[1], x.shape[2], 1), np.float32), window, 0.0).sum(axis=(4, 5))
     result: FloatArray = (total / count).astype(np.float32)
@@ -139,33 +139,33 @@ def average_pool(x: FloatArray, window: Window) -> FloatArray:
 
 
 def max_pool(x: FloatArray, window: Window) -> FloatArray:
-    """Largest pixel inside the image."""
+    """Return the largest pixel inside the image."""
     result: FloatArray = _windows(x, window, -np.inf).max(axis=(4, 5))
     return result
 
 
 def softmax(x: FloatArray, beta: float) -> FloatArray:
-    """Over the last axis."""
+    """Return the softmax over the last axis."""
     powers = np.exp(beta * (x - x.max(axis=-1, keepdims=True)))
     result: FloatArray = (powers / powers.sum(axis=-1, keepdims=True)).astype(np.float32)
     return result
 
 
 def log_softmax(x: FloatArray) -> FloatArray:
-    """Over the last axis."""
+    """Return the logarithm of the softmax over the last axis."""
     below = x - x.max(axis=-1, keepdims=True)
     result: FloatArray = (below - np.log(np.exp(below).sum(axis=-1, keepdims=True))).astype(np.float32)
     return result
 
 
 def logistic(x: FloatArray) -> FloatArray:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     result: FloatArray = (1.0 / (1.0 + np.exp(-x))).astype(np.float32)
     return result
 
 
 def calibration_images(shape: tuple[int, ...], count: int, rng: np.random.Generator) -> FloatArray:
-    """``count`` inputs in [-1, 1]: half white noise, half the same noise made coarse, so that both the inputs a
+    """Return ``count`` inputs in [-1, 1]: half white noise, half the same noise made coarse, so that both the inputs a
     verifier draws and the smooth ones a camera gives lie inside the ranges chosen from them.
 
     Args:

@@ -58,20 +58,20 @@ def activation_parameters(low: float, high: float) -> ActivationParameters:
 
 
 def expected_range(samples: FloatArray) -> tuple[float, float]:
-    """Range to expect of more values like these: their own, widened where they are few (a classifier's outputs)."""
+    """Return the expected range of more values like these: their own, widened for few (a classifier's outputs)."""
     low, high = float(samples.min()), float(samples.max())
     margin = min(0.5, 2.0 / samples.size**0.5) * (high - low)
     return low - margin, high + margin
 
 
 def quantize_bias(weights: QuantizedWeights, input_scale: float) -> npt.NDArray[np.int32]:
-    """Int32 biases with scale ``input_scale * weights.scales``."""
+    """Return int32 biases with scale ``input_scale * weights.scales``."""
     scaled = weights.bias.astype(np.float64) / (input_scale * weights.scales.astype(np.float64))
     return np.clip(np.round(scaled), -(2**30), 2**30).astype(np.int32)
 
 
 def _on_grid(weights: FloatArray, channel_axis: int | None) -> tuple[npt.NDArray[np.int8], FloatArray]:
-    """Weights rounded to [-127, 127], and the scale of the tensor (axis None) or of each channel."""
+    """Return weights rounded to [-127, 127], and the scale of the tensor (axis None) or of each channel."""
     axes = None if channel_axis is None else tuple(a for a in range(weights.ndim) if a != channel_axis)
     largest = np.abs(weights).max(axis=axes, keepdims=True)
     scales = np.maximum(largest / 127.0, 1e-9).astype(np.float32)

@@ -30,7 +30,7 @@ class Recorder:
         self._recording = Recording()
 
     def input(self, shape: Shape, *, name: str | None = None, type: TensorType = TensorType.INT8) -> Ref:
-        """A network input of shape (1, ...), int8 or float32, holding reals in [-1, 1]."""
+        """Add a network input of shape (1, ...), int8 or float32, holding reals in [-1, 1]."""
         if not shape or shape[0] != 1 or min(shape) < 1:
             raise UsageError(f"an input needs a shape of positive sizes with batch 1, not {tuple(shape)}")
         need_affordable(prod(shape))
@@ -40,7 +40,7 @@ class Recorder:
         return ref
 
     def build(self, outputs: Sequence[Ref] = (), description: str = "tflite-fuse zoo") -> Model:
-        """The model. ``outputs`` defaults to what the last operator writes; anything else may stay unread."""
+        """Return the model. ``outputs`` defaults to what the last operator writes; anything else may stay unread."""
         if not self._recording.operations:
             raise UsageError("a model needs at least one operator")
         last = self._recording.operations[-1].outputs

@@ -206,7 +206,7 @@ class _Assembler:
         return ABSENT if operand == ABSENT else self.activation(operand)
 
     def operator(self, operation: Operation) -> Operator:
-        """The operator, its tensors and operator code created where they are new."""
+        """Add the operator; its tensors and operator code are created where they are new."""
         if operation.name not in self.names:
             self.names.append(operation.name)
         return Operator(

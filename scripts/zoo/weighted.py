@@ -50,7 +50,7 @@ class WeightedOperators(Recorder):
         bias: bool = True,
         name: str | None = None,
     ) -> Ref:
-        """CONV_2D of (1, h, w, cin) to (1, h', w', filters)."""
+        """Add a CONV_2D of (1, h, w, cin) to (1, h', w', filters)."""
         x, window, mode = self._slide(x, kernel, stride, dilation, padding)
         need_affordable(prod(window.output_size(*x.shape[1:3])) * filters)
         values = self._values(x)
@@ -75,7 +75,7 @@ class WeightedOperators(Recorder):
         bias: bool = True,
         name: str | None = None,
     ) -> Ref:
-        """TRANSPOSE_CONV, SAME, of (1, h, w, cin) to (1, h · stride, w · stride, filters)."""
+        """Add a TRANSPOSE_CONV, SAME, of (1, h, w, cin) to (1, h · stride, w · stride, filters)."""
         self._need_image(x)
         window = Window(pair_of(kernel, "a kernel"), pair_of(stride, "a stride"))
         rows, columns = x.shape[1] * window.stride[0], x.shape[2] * window.stride[1]
@@ -109,7 +109,7 @@ class WeightedOperators(Recorder):
         bias: bool = True,
         name: str | None = None,
     ) -> Ref:
-        """DEPTHWISE_CONV_2D of (1, h, w, c) to (1, h', w', c · multiplier)."""
+        """Add a DEPTHWISE_CONV_2D of (1, h, w, c) to (1, h', w', c · multiplier)."""
         x, window, mode = self._slide(x, kernel, stride, dilation, padding)
         need_affordable(prod(window.output_size(*x.shape[1:3])) * x.shape[3] * multiplier)
         values = self._values(x)
@@ -135,7 +135,7 @@ class WeightedOperators(Recorder):
         bias: bool = True,
         name: str | None = None,
     ) -> Ref:
-        """FULLY_CONNECTED over everything but the batch axis: (1, ...) to (1, units)."""
+        """Add a FULLY_CONNECTED over everything but the batch axis: (1, ...) to (1, units)."""
         values = self._values(x).reshape(self._calibration, -1)
         options = make_options("FullyConnectedOptions", fused_activation_function=activation_code(activation))
         return self._weighted(
@@ -146,7 +146,7 @@ class WeightedOperators(Recorder):
         )
 
     def pad(self, x: Ref, pads: Pads, *, name: str | None = None) -> Ref:
-        """PAD with real 0: ``pads`` rows above, below, columns left, right."""
+        """Add a PAD with real 0: ``pads`` rows above, below, columns left, right."""
         self._need_image(x)
         pads = pads_of(pads)
         paddings = int32_constant("paddings", [(0, 0), pads[:2], pads[2:], (0, 0)])
@@ -161,7 +161,7 @@ class WeightedOperators(Recorder):
         weights: tuple[Shape, int, bool, bool],
         forward: Callable[[FloatArray], FloatArray],
     ) -> Ref:
-        """An operator (kind, options, activation, name) with new weights (shape, channel axis, per channel, bias)."""
+        """Add an operator (kind, options, activation, name) and weights (shape, channel axis, per channel, bias)."""
         kind, options, activation, name = operator
         shape, axis, per_channel, with_bias = weights
         if min(shape) < 1:
@@ -186,7 +186,7 @@ class WeightedOperators(Recorder):
         return output
 
     def _slide(self, x: Ref, kernel: Size, stride: Size, dilation: Size, padding: Padding) -> tuple[Ref, Window, int]:
-        """The tensor to slide over (behind a PAD if needed), the window with its true padding, and SAME or VALID."""
+        """Return the tensor to slide over (behind a PAD if needed), the window with its padding, and SAME or VALID."""
         self._need_image(x)
         bare = Window(pair_of(kernel, "a kernel"), pair_of(stride, "a stride"), pair_of(dilation, "a dilation"))
         height, width = x.shape[1:3]
