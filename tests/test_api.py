@@ -120,7 +120,7 @@ def test_limits_out_of_reach_name_the_nearest_point() -> None:
         tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(max_ram=500))
     with pytest.raises(LimitError, match="cannot be reached"):
         tflite_fuse.rewrite(MODEL, verify=False, goal=Goal(max_compute=0.5))
-    with pytest.raises(UsageError, match="least_ram excludes"):
+    with pytest.raises(UsageError, match="least RAM at any compute excludes"):
         Goal(least_ram=True, max_ram=64_000)
 
 
