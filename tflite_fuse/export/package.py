@@ -247,9 +247,9 @@ def _with_tflm(found: TflmModel, model: Model, target: Path, format: str) -> _Co
             f"{apart.activations + usual.margin:,}; the macros MODEL_PERSISTENT_SECTION and MODEL_ACTIVATIONS_SECTION "
             "say where they lie"
         )
-    notes += [f"on {other.core} it is {other.nbytes:,} bytes" for other in others]
+    notes += [f"on {other.core} the arena is {other.nbytes:,} bytes" for other in others]
     if usual.margin:
-        notes.append(f"{usual.margin:,} bytes of it are a margin, as versions of ESP-NN differ")
+        notes.append(f"{usual.margin:,} bytes of the arena are a margin, as versions of ESP-NN differ")
     if usual.arena.unknown:
         names = ", ".join(usual.arena.unknown)
         notes.append(f"what {names} needs of the arena is not known: the declared size may be too small")
