@@ -36,7 +36,8 @@ extern "C" {
  *     windows[0][ky + (i * stride_width + kx * dilation_width) * kernel_height]. Taps outside the image point to `pad`.
  *     For stages that spread their input out (RESIZE, TRANSPOSE_CONV, DEPTH_TO_SPACE): all pixels under the windows,
  *     rows of `columns` pointers from pixel (first_row, first_column) on; output pixel 0 is (y, x).
- * windows[1]: the second operand of kinds with two, one pointer per output pixel.
+ * windows[1]: the second operand of kinds with two, one pointer per output pixel: to its pixel at the same place, or to
+ *     the first pixel of an operand that each output pixel needs whole.
  * outputs: one pointer per output pixel; a kernel writes output->channels elements to each. */
 typedef struct {
   const tflite_fuse_stage* stage;

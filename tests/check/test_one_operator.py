@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tests.drawing import raw_elementwise
 from tests.drawing import raw_models as raw
+from tests.drawing.steps.attention import matrix_products
 from tests.drawing.steps.gates import gates_in_every_position
 from tests.drawing.steps.recurrent import lstms
 from tests.runtime.fused_models import fuse
@@ -25,6 +26,7 @@ MODELS = st.one_of(
     raw.reductions("MEAN"),
     raw.reductions("REDUCE_MAX"),
     raw.first_largest(),
+    matrix_products(),
     raw.concatenations(),
     st.sampled_from(sorted(raw_elementwise.PAIR_OPTIONS)).flatmap(raw_elementwise.pairs),
     st.sampled_from(raw_elementwise.ELEMENTWISE).flatmap(raw_elementwise.elementwise),

@@ -48,7 +48,7 @@ def test_all_multiply_accumulates_are_counted(kernels: Kernels) -> None:
         plain = sum(
             macs
             for stage, macs in zip(block.stages, plan.stage_macs, strict=True)
-            if stage.kind is StageKind.TRANSPOSE_CONV
+            if stage.kind in (StageKind.TRANSPOSE_CONV, StageKind.MATRIX_PRODUCT)
             or (
                 stage.kind in (StageKind.CONV, StageKind.DEPTHWISE)
                 and not can_pack(stage, block.tensors[stage.inputs[0]], STACK_POINTERS)

@@ -43,10 +43,13 @@ class PlainPull:
                 return number, stage.inputs[0]
         return len(self.block.stages), self.block.stages[-1].output
 
-    def _under(self, stage: Stage, axis: int, span: Span, tensor: int) -> Span:
+    def _under(self, stage: Stage, axis: int, span: Span, number: int) -> Span:
         if span[0] >= span[1]:
             return EMPTY
+        tensor = stage.inputs[number]
         length = (self.block.tensors[tensor].height, self.block.tensors[tensor].width)[axis]
+        if stage.kind is StageKind.MATRIX_PRODUCT and number == 1:
+            return 0, length
         pixels = self.block.tensors[tensor].pixels, self.block.tensors[stage.output].pixels
         if stage.kind in PAIRS and pixels[0] == 1 < pixels[1]:
             return 0, 1
@@ -65,9 +68,9 @@ class PlainPull:
                 self.region[index] = [(0, tensor.height), (0, tensor.width)]
         self.visit = 0
         for stage in reversed(self.block.stages[: self.spatial]):
-            for tensor_index in stage.inputs:
+            for number, tensor_index in enumerate(stage.inputs):
                 for axis in (0, 1):
-                    seen = self._under(stage, axis, self.region[stage.output][axis], tensor_index)
+                    seen = self._under(stage, axis, self.region[stage.output][axis], number)
                     low, high = self.region[tensor_index][axis]
                     self.region[tensor_index][axis] = (min(low, seen[0]), max(high, seen[1]))
         self.produced = dict.fromkeys(self.writer, 0)
@@ -93,19 +96,20 @@ class PlainPull:
             rest = right - left - at % (right - left)
             run = min(self.longest[tensor], rest if tensor in self.ahead else min(rest, upto - at))
             row, column = top + at // (right - left), left + at % (right - left)
-            for source in stage.inputs:
+            for number, source in enumerate(stage.inputs):
                 if source in self.writer:
-                    self._demand(source, self._needed(stage, source, row, column, run)[1])
+                    self._demand(source, self._needed(stage, number, row, column, run)[1])
             if stage.waits_for >= 0:
                 self._demand(stage.waits_for, at + run)
             self._note(tensor, at + run)
             self.produced[tensor] += run
             self.pixels[tensor] += run
 
-    def _needed(self, stage: Stage, source: int, row: int, column: int, run: int) -> tuple[int, int]:
+    def _needed(self, stage: Stage, number: int, row: int, column: int, run: int) -> tuple[int, int]:
         """First position and end of what a run sees of an input; (far, 0) for padding alone."""
-        rows = self._under(stage, 0, (row, row + 1), source)
-        columns = self._under(stage, 1, (column, column + run), source)
+        source = stage.inputs[number]
+        rows = self._under(stage, 0, (row, row + 1), number)
+        columns = self._under(stage, 1, (column, column + run), number)
         if EMPTY in (rows, columns):
             return EMPTY
         (top, _), (left, right) = self.region[source]
@@ -121,12 +125,12 @@ class PlainPull:
             if self.visit < (rows[1] - rows[0]) * (right - left):
                 oldest.append(self.visit)
         for stage in self.block.stages[: self.spatial]:
-            if tensor in stage.inputs:
+            for number in (place for place, source in enumerate(stage.inputs) if source == tensor):
                 (top, bottom), (left, right) = self.region[stage.output]
                 count = max(0, bottom - top) * max(0, right - left)
                 for position in range(self.produced[stage.output], count):
                     row, column = top + position // (right - left), left + position % (right - left)
-                    oldest.append(self._needed(stage, tensor, row, column, 1)[0])
+                    oldest.append(self._needed(stage, number, row, column, 1)[0])
                     if row > top + self.produced[stage.output] // (right - left) + 1:
                         break  # later rows need nothing older
         for stage in self.block.stages[self.spatial :]:

@@ -16,6 +16,7 @@ from tests.drawing.steps.tensors import TensorMaker
 from tflite_fuse.ir.block import Block, Int8Array, Requantization, Stage, StageKind, Storage
 from tflite_fuse.ops.kinds.by_channel import OffsetParameters, ScaleParameters
 from tflite_fuse.ops.kinds.lookup import LookupParameters
+from tflite_fuse.ops.kinds.matrices import MatrixParameters
 from tflite_fuse.ops.kinds.moves import ChannelParameters
 from tflite_fuse.ops.kinds.pairs import AddParameters
 from tflite_fuse.ops.kinds.resize import ResizeParameters, bilinear, nearest, smallest_window
@@ -130,6 +131,27 @@ class BlockMaker(TensorMaker):
         self.newest = newest
         shape = (self.source.height, self.source.width, self.source.channels)
         self.add_stage(Stage(StageKind.MULTIPLY, inputs, -1, requantization=table), shape)
+
+    def attention(self) -> None:
+        """Pixels times a matrix: as many of the newest tensor's as it has channels, or those of a convolution of it."""
+        (height, width, channels), whole = self.extent, self.newest
+        by_column = self.rng.random() < 0.5
+        if self.rng.random() < 0.5:
+            self.windowed()
+        matrix = self.newest
+        count, wide = self.source.pixels, self.source.channels
+        if count > 144:
+            return
+        depth = wide if by_column else count
+        weights = self.weights(depth, 1, 1, channels)
+        table = self.requantization(depth, channels)
+        self.newest = whole
+        projection = Stage(StageKind.CONV, (whole,), -1, weights=weights, bias=self.bias(depth), requantization=table)
+        self.add_stage(projection, (height, width, depth))
+        multiplier, shift = self.rng.randrange(2**30, 2**31), -self.rng.randint(4, 12)
+        parameters = MatrixParameters(0, multiplier, shift, int(by_column))
+        stage = Stage(StageKind.MATRIX_PRODUCT, (self.newest, matrix), -1, parameters=parameters)
+        self.add_stage(stage, (height, width, count if by_column else wide))
 
     def gate(self) -> None:
         """Pixels times the largest of their values."""
@@ -283,7 +305,7 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
     steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme, maker.real_pair]
-    steps += [maker.squares, maker.softmax, maker.gate, maker.first_largest, lambda: draw_sums(maker)]
+    steps += [maker.squares, maker.softmax, maker.gate, maker.first_largest, maker.attention, lambda: draw_sums(maker)]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tflite_fuse.errors import ModelError
-from tflite_fuse.ir.axes import SPOT, AxisWindow, IntArray, Windows, stage_windows
+from tflite_fuse.ir.axes import AxisWindow, IntArray, Windows, stage_windows, whole_windows
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.program import Program, Step
 from tflite_fuse.ir.tail_shares import NO_TAIL, TailShares
@@ -164,8 +164,9 @@ class PricedProgram(Program):
         """Return the windows of a layer that can be a stage on one of its inputs."""
         stage = self.steps[layer].stage
         assert stage is not None
-        output = self.tensors[self.steps[layer].outputs[0]]
-        return (SPOT, SPOT) if KINDS[stage.kind].repeats(self.tensors[tensor], output) else self.windows[layer]
+        output, number = self.tensors[self.steps[layer].outputs[0]], self.steps[layer].inputs.index(tensor)
+        whole = KINDS[stage.kind].needs_all(number, self.tensors[tensor], output)
+        return whole_windows(self.tensors[tensor]) if whole else self.windows[layer]
 
     @cached_property
     def behind_padding(self) -> frozenset[int]:

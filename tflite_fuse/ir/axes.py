@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.ir.block import Stage
+from tflite_fuse.ir.block import BlockTensor, Stage
 from tflite_fuse.units import Count
 
 IntArray = npt.NDArray[np.int64]
@@ -112,11 +112,13 @@ class AxisWindow(NamedTuple):
 PIXEL = AxisWindow(1, 0, 1)
 """Window of a stage that reads the pixel it writes."""
 
-SPOT = AxisWindow(0, 0, 1)
-"""Window of a stage that reads an input's single pixel for every pixel it writes."""
-
 Windows = tuple[AxisWindow, AxisWindow]
 """Windows on rows and columns."""
+
+
+def whole_windows(source: BlockTensor) -> Windows:
+    """Return the windows of a stage that reads all of an input for every pixel it writes."""
+    return AxisWindow(0, 0, source.height), AxisWindow(0, 0, source.width)
 
 
 def stage_windows(stage: Stage) -> Windows:

@@ -100,6 +100,10 @@ class StageKind(IntEnum):
     """Number of the first largest channel of each pixel: an int32, little-endian, in four channels of int8."""
     FLOAT_ARG_MAX = 49
     """The same of float32."""
+    MATRIX_PRODUCT = 50
+    """Product of matrices: each pixel of the first tensor times all pixels of the second, which are rows of a matrix or
+    its columns; or one of several matrices, each for as many pixels of the first tensor.
+    """
 
 
 class Storage(IntEnum):

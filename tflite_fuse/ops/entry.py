@@ -308,6 +308,7 @@ class Kind:
         moves: whether it moves elements of any type, so that its output has its input's type.
         by_value: whether every output value depends only on the values at the same place and channel, everywhere in the
             same way.
+        second_whole: whether every output pixel needs all of its second input.
         cuts: whether its padding may be negative: windows may skip rows and columns at the edges of the input.
         sum_bytes: function from its first input to the bytes per output channel of the sums that it keeps while it
             visits all pixels of that input; 0 if it writes pixel by pixel.
@@ -332,6 +333,7 @@ class Kind:
     writes_real: bool = False
     moves: bool = False
     by_value: bool = False
+    second_whole: bool = False
     cuts: bool = False
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
     sums_in_order: bool = False
@@ -350,8 +352,15 @@ class Kind:
         """Return whether it sums its whole first input before it writes its one pixel."""
         return self.sum_bytes(source) > 0
 
-    def repeats(self, source: BlockTensor, output: BlockTensor) -> bool:
-        """Return whether an input's single pixel is used with every pixel of the other input."""
+    def needs_all(self, number: int, source: BlockTensor, output: BlockTensor) -> bool:
+        """Return whether every output pixel needs all of an input: a matrix, or a single pixel beside a larger input.
+
+        Args:
+            number: position of the input.
+            source, output: the input, and the output.
+        """
+        if self.second_whole:
+            return number == 1
         goes_with_all = (self.by_value and self.inputs[0] > 1) or self.memory_bytes(output) > 0
         return goes_with_all and source.pixels == 1 < output.pixels
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import chain
 
-from tflite_fuse.ir.axes import SPOT, Windows, stage_windows
+from tflite_fuse.ir.axes import Windows, stage_windows, whole_windows
 from tflite_fuse.ir.block import Stage, StageKind
 from tflite_fuse.ops.entry import Kind, Tensors
 from tflite_fuse.ops.floats import elementwise as float_elementwise
@@ -14,13 +14,26 @@ from tflite_fuse.ops.floats import pools as float_pools
 from tflite_fuse.ops.floats import reductions as float_reductions
 from tflite_fuse.ops.floats import resize as float_resize
 from tflite_fuse.ops.floats import weighted as float_weighted
-from tflite_fuse.ops.kinds import arg_max, blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state
+from tflite_fuse.ops.kinds import (
+    arg_max,
+    blocks,
+    by_channel,
+    lookup,
+    matrices,
+    moves,
+    pairs,
+    pools,
+    real,
+    resize,
+    softmax,
+    state,
+)
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView, rename
 from tflite_fuse.ops.weighted import convolutions, lstm, sums
 
 _FLOATS = (arg_max, float_elementwise, float_library, float_pools, float_reductions, float_resize, float_weighted)
 _FAMILIES = (
-    *(blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state),
+    *(blocks, by_channel, lookup, matrices, moves, pairs, pools, real, resize, softmax, state),
     *(convolutions, lstm, sums),
     *_FLOATS,
 )
@@ -61,7 +74,10 @@ def input_windows(stage: Stage, tensors: Tensors) -> tuple[Windows, ...]:
     """Return the windows of a stage on the rows and columns of each of its inputs."""
     kind, usual = KINDS[stage.kind], stage_windows(stage)
     output = tensors[stage.output]
-    return tuple((SPOT, SPOT) if kind.repeats(tensors[index], output) else usual for index in stage.inputs)
+    return tuple(
+        whole_windows(tensors[index]) if kind.needs_all(number, tensors[index], output) else usual
+        for number, index in enumerate(stage.inputs)
+    )
 
 
 def remembers(stage: Stage, tensors: Tensors) -> bool:

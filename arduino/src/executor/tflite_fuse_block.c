@@ -53,6 +53,14 @@ static void widen(tflite_fuse_cursor* cursor, const tflite_fuse_tensor* tensor, 
   }
 }
 
+/* Returns whether every output pixel of a stage needs all of the input whose number is at `index`. */
+static bool needs_all_of(const tflite_fuse_machine* m, const tflite_fuse_stage* stage, const int32_t* index) {
+  const tflite_fuse_block* block = m->block;
+  const int32_t number = (int32_t)(index - &block->stage_inputs[stage->first_input]);
+  return tflite_fuse_needs_all(tflite_fuse_entry_of(stage), number, &block->tensors[*index],
+                               &block->tensors[stage->output]);
+}
+
 /* Finds the region of every stage's output that one tile of the driven tensor needs, from its readers upwards. In a
  * block of one tile the outputs are needed whole. */
 static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
@@ -81,11 +89,11 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
     for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
       const tflite_fuse_tensor* input = &block->tensors[*index];
       if (input->producer != TFLITE_FUSE_NONE) {
-        const span first_row = {0, cursor->y1}, first_column = {0, cursor->x1}; /* empty for an empty region */
-        const bool repeats =
-            tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output]);
-        widen(&m->cursors[input->producer], input, repeats ? first_row : seen_rows,
-              repeats ? first_column : seen_columns);
+        const span all_rows = {0, cursor->y1 == 0 ? 0 : input->height}; /* empty for an empty region */
+        const span all_columns = {0, cursor->x1 == 0 ? 0 : input->width};
+        const bool needs_all = needs_all_of(m, stage, index);
+        widen(&m->cursors[input->producer], input, needs_all ? all_rows : seen_rows,
+              needs_all ? all_columns : seen_columns);
       }
     }
     cursor->x = cursor->x0;
@@ -132,12 +140,11 @@ static int32_t lacking(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
   const int32_t* index = &block->stage_inputs[stage->first_input];
   for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
     const tflite_fuse_tensor* input = &block->tensors[*index];
-    const int32_t last_row = tflite_fuse_min(view.bottom, input->height) - 1;
-    const int32_t end = tflite_fuse_min(view.right, input->width);
-    const bool sees_padding_alone = view.right <= 0 || view.top > last_row || view.left >= end;
-    if (input->producer != TFLITE_FUSE_NONE &&
-        (!sees_padding_alone ||
-         tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, &block->tensors[stage->output])) &&
+    const bool needs_all = needs_all_of(m, stage, index);
+    const int32_t last_row = (needs_all ? input->height : tflite_fuse_min(view.bottom, input->height)) - 1;
+    const int32_t end = needs_all ? input->width : tflite_fuse_min(view.right, input->width);
+    const bool sees_padding_alone = !needs_all && (view.right <= 0 || view.top > last_row || view.left >= end);
+    if (input->producer != TFLITE_FUSE_NONE && !sees_padding_alone &&
         requests(m, input->producer, last_row, end, is_last)) {
       *is_last &= index + 1 == behind && stage->waits_for == 0;
       return input->producer;

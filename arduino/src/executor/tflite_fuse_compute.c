@@ -68,13 +68,14 @@ static int8_t** point_to_slots(int8_t** pointers, int32_t spacing, const ring* r
   return point_on(pointers, spacing, pixel, r->pixel_bytes, count);
 }
 
-/* Writes pointers to the input pixels under the windows of call->count output pixels from (call->y, call->x) on,
+/* Writes pointers to the pixels of input `number` under the windows of call->count output pixels from (call->y, call->x) on,
  * call->columns in each row: row by row, or column by column if several pixels are computed together. */
 static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, tflite_fuse_call* call,
-                                 const tflite_fuse_tensor* input) {
+                                 int32_t number) {
   const tflite_fuse_stage* stage = call->stage;
+  const tflite_fuse_tensor* input = call->inputs[number];
   const ring r = ring_of(m, input);
-  if (tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, call->output)) {
+  if (tflite_fuse_needs_all(tflite_fuse_entry_of(stage), number, input, call->output)) {
     return point_on(pointers, 1, r.pixels, 0, call->columns);
   }
   const tflite_fuse_view view = tflite_fuse_view_of(stage, call->y, call->x, 1);
@@ -144,7 +145,7 @@ static tflite_fuse_call call_of(const tflite_fuse_machine* m, const tflite_fuse_
 static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** outputs, int8_t** window) {
   for (int32_t i = 0; i < call->stage->input_count; ++i) {
     call->inputs[0] = tflite_fuse_input_of(m->block, call->stage, i);
-    point_to_windows(window, m, call, call->inputs[0]);
+    point_to_windows(window, m, call, 0);
     tflite_fuse_entry_of(call->stage)->compute(call);
     for (int32_t pixel = 0; pixel < call->count; ++pixel) {
       outputs[pixel] += tflite_fuse_pixel_bytes(call->inputs[0]);
@@ -178,10 +179,10 @@ static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* 
     compute_each(m, call, table, first);
     return;
   }
-  int8_t** second = point_to_windows(first, m, call, call->inputs[0]);
+  int8_t** second = point_to_windows(first, m, call, 0);
   if (entry->operands > 1) {
     call->windows[1] = (const int8_t* const*)second;
-    point_to_windows(second, m, call, call->inputs[1]);
+    point_to_windows(second, m, call, 1);
   }
   if (m->block->rows == NULL || !computed_by(m->block->rows, call)) {
     entry->compute(call);

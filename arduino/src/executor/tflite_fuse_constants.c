@@ -60,7 +60,7 @@ static bool leaves_axis(const tflite_fuse_axis* axis, int32_t size, int32_t leng
 static bool leaves_image(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                          const tflite_fuse_tensor* output) {
   const tflite_fuse_axis rows = tflite_fuse_rows_of(stage), columns = tflite_fuse_columns_of(stage);
-  return !tflite_fuse_repeats(tflite_fuse_entry_of(stage), input, output) &&
+  return !tflite_fuse_needs_all(tflite_fuse_entry_of(stage), 0, input, output) &&
          (leaves_axis(&rows, output->height, input->height) || leaves_axis(&columns, output->width, input->width));
 }
 

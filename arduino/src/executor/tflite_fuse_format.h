@@ -171,7 +171,10 @@ enum tflite_fuse_kind {
   /* Number of the first largest channel of each pixel: an int32, little-endian, in four channels of int8. */
   TFLITE_FUSE_KIND_ARG_MAX = 48,
   /* The same of float32. */
-  TFLITE_FUSE_KIND_FLOAT_ARG_MAX = 49
+  TFLITE_FUSE_KIND_FLOAT_ARG_MAX = 49,
+  /* Product of matrices: each pixel of the first tensor times all pixels of the second, which are rows of a matrix or
+   * its columns; or one of several matrices, each for as many pixels of the first tensor. */
+  TFLITE_FUSE_KIND_MATRIX_PRODUCT = 50
 };
 
 /* Where a tensor of a block lives. */

@@ -44,6 +44,7 @@ typedef struct {
   bool reads_float;               /* inputs are float32, else int8 */
   bool writes_float;              /* the output is float32, else int8 */
   bool moves;                     /* output and inputs have the same type */
+  bool second_whole;              /* every output pixel needs all of the second input, whose pixels are contiguous */
 
   /* Returns whether its tensors fit together, beyond the above. */
   bool (*fits)(const tflite_fuse_block* block, const tflite_fuse_stage* stage);

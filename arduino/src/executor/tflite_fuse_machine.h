@@ -101,10 +101,12 @@ static inline int32_t tflite_fuse_window_rows(const tflite_fuse_stage* stage) {
 
 static inline int32_t tflite_fuse_pixels(const tflite_fuse_tensor* tensor) { return tensor->height * tensor->width; }
 
-/* Returns whether an input is a single pixel that is combined with every pixel of the other input. */
-static inline bool tflite_fuse_repeats(const tflite_fuse_entry* entry, const tflite_fuse_tensor* input,
-                                       const tflite_fuse_tensor* output) {
-  return entry->operands > 1 && tflite_fuse_pixels(input) == 1 && tflite_fuse_pixels(output) > 1;
+/* Returns whether every output pixel needs all of input `number`: a matrix, or a single pixel beside a larger input. */
+static inline bool tflite_fuse_needs_all(const tflite_fuse_entry* entry, int32_t number,
+                                         const tflite_fuse_tensor* input, const tflite_fuse_tensor* output) {
+  return entry->second_whole
+             ? number == 1
+             : entry->operands > 1 && tflite_fuse_pixels(input) == 1 && tflite_fuse_pixels(output) > 1;
 }
 
 /* Returns the bytes of one pixel: four per element of float32, one of int8 and uint8. */

@@ -135,21 +135,21 @@ static bool types_fit(const tflite_fuse_block* block, const tflite_fuse_stage* s
   return entry->moves || writes == entry->writes_float;
 }
 
-/* Returns whether the inputs have the shape that the kind requires; one of a pair may be a single pixel. */
+/* Returns whether the inputs have the shape that the kind requires; an input that is needed whole has its own. */
 static bool inputs_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage, bool keeps_extent) {
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
-  int32_t repeated = 0;
+  int32_t whole = 0;
   for (int32_t i = 0; i < stage->input_count; ++i) {
     const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, i);
-    const bool repeats = tflite_fuse_repeats(entry, input, output);
-    repeated += repeats;
+    const bool needs_all = tflite_fuse_needs_all(entry, i, input, output);
+    whole += needs_all;
     if ((entry->keeps_channels && input->channels != output->channels) ||
-        (keeps_extent && !repeats && (input->height != output->height || input->width != output->width))) {
+        (keeps_extent && !needs_all && (input->height != output->height || input->width != output->width))) {
       return false;
     }
   }
-  return repeated < 2;
+  return whole < 2;
 }
 
 static bool shapes_fit(const tflite_fuse_block* block, int32_t s) {

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.drawing import raw_elementwise
 from tests.drawing import raw_models as raw
+from tests.drawing.steps.attention import matrix_products
 from tests.drawing.steps.recurrent import lstms
 from tflite_fuse.ir.block import StageKind, Storage
 from tflite_fuse.model import Model, serialize_model
@@ -86,6 +87,12 @@ def test_reductions(model: Model, seed: int) -> None:
 @thorough
 @given(raw.first_largest(), raw.seeds)
 def test_arg_max(model: Model, seed: int) -> None:
+    assert_same_bytes(model, seed)
+
+
+@thorough
+@given(matrix_products(), raw.seeds)
+def test_matrix_products(model: Model, seed: int) -> None:
     assert_same_bytes(model, seed)
 
 

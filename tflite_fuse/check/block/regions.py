@@ -122,16 +122,19 @@ PAIRS = (
 """Kinds of two inputs, one of which may be a single pixel that is combined with all pixels of the other."""
 
 
-def repeats(kind: int, source: TensorDesc, output: TensorDesc) -> bool:
-    """Return whether an input of a stage is a single pixel that is combined with all pixels of the other input."""
+def needs_all(kind: int, number: int, source: TensorDesc, output: TensorDesc) -> bool:
+    """Return whether every output pixel needs all of input ``number``: a matrix, or a single pixel beside an image."""
+    if kind == StageKind.MATRIX_PRODUCT:
+        return number == 1
     goes_with_all = kind in PAIRS or (kind == StageKind.LSTM and source.storage == Storage.PERSISTENT)
     return goes_with_all and source.height * source.width == 1 < output.height * output.width
 
 
-def looks(program: BlockProgram, stage: StageDesc, tensor: int, axis: int) -> tuple[int, int, int, int]:
-    """Return ``reach`` for one input of a stage; (0, 0, 1, 1) for a single pixel that is combined with all others."""
-    if repeats(stage.kind, program.tensors[tensor], program.tensors[stage.output]):
-        return 0, 0, 1, 1
+def looks(program: BlockProgram, s: int, number: int, axis: int) -> tuple[int, int, int, int]:
+    """Return ``reach`` for input ``number`` of stage ``s``; (0, 0, its length, 1) if every pixel needs all of it."""
+    stage, source = program.stages[s], program.tensors[program.inputs[s][number]]
+    if needs_all(stage.kind, number, source, program.tensors[stage.output]):
+        return 0, 0, (source.height, source.width)[axis], 1
     return reach(stage, axis)
 
 
@@ -186,8 +189,8 @@ def spans(program: BlockProgram, axis: int) -> Axis:
     for s in reversed(program.spatial):
         stage = program.stages[s]
         below, above = low[stage.output], high[stage.output]
-        for t in program.inputs[s]:
-            stride, pad, extent, apart = looks(program, stage, t, axis)
+        for number, t in enumerate(program.inputs[s]):
+            stride, pad, extent, apart = looks(program, s, number, axis)
             first = np.maximum(_up(below * stride - pad, apart), 0)
             last = np.minimum(_up((above - 1) * stride - pad + extent, apart), lengths[t])
             seen = (below < above) & (first < last)
@@ -237,8 +240,8 @@ def _kinds(program: BlockProgram, axis: Axis, number: int) -> dict[_Kind, int]:
         origins = []
         for s in program.spatial:
             written, found_here = program.stages[s].output, []
-            for t in program.inputs[s]:
-                stride, pad, _, apart = looks(program, program.stages[s], t, number)
+            for place, t in enumerate(program.inputs[s]):
+                stride, pad, _, apart = looks(program, s, place, number)
                 seen = extents[written] and extents[t]
                 found_here.append(low[written] * stride - pad - low[t] * apart if seen else 0)
             origins.append(tuple(found_here))

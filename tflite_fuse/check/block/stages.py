@@ -19,7 +19,7 @@ from tflite_fuse.check.block.constants import (
     single_weights,
     weight_places,
 )
-from tflite_fuse.check.block.regions import FULLY_CONNECTED, PAIRS, pixel_bytes, reach, repeats
+from tflite_fuse.check.block.regions import FULLY_CONNECTED, PAIRS, needs_all, pixel_bytes, reach
 from tflite_fuse.check.block.tables import expected_table
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.scales import added
@@ -134,7 +134,11 @@ def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference
                 yield Difference("image of an input", wanted, image)
     elif tuple(found) != meaning.images:
         yield Difference("image of the input", meaning.images[0], found[0])
-    wide = [image for image, read in zip(found, view.inputs, strict=True) if not repeats(view.kind, read, view.output)]
+    wide = [
+        image
+        for number, (image, read) in enumerate(zip(found, view.inputs, strict=True))
+        if not needs_all(view.kind, number, read, view.output)
+    ]
     if not wide:
         yield Difference("image of an input", output, found)
         return

@@ -181,7 +181,7 @@ def seen(program: BlockProgram, tile: Tile, s: int, number: int, first: Ints, en
     stage, tensor = program.stages[s], program.inputs[s][number]
     (height, width), (top_0, left_0) = tile.extents[tensor], tile.origins[s][number]
     out_width = max(1, tile.extents[stage.output][1])
-    down, across = looks(program, stage, tensor, 0), looks(program, stage, tensor, 1)
+    down, across = looks(program, s, number, 0), looks(program, s, number, 1)
     (stride_y, _, extent_y, apart_y), (stride_x, _, extent_x, apart_x) = down, across
     above, before = first // out_width * stride_y + top_0, first % out_width * stride_x + left_0
     behind_columns = (end - 1) % out_width * stride_x + left_0 + extent_x

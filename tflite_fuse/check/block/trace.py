@@ -25,6 +25,7 @@ from tflite_fuse.ir.enums import ElementType, StageKind, Storage
 
 _ARITIES = {
     **dict.fromkeys(PAIRS, (2, 2)),
+    StageKind.MATRIX_PRODUCT: (2, 2),
     StageKind.CONCATENATION: (1, 255),
     StageKind.LSTM: (2, 2),
     StageKind.SOURCE: (0, 0),

@@ -80,6 +80,7 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "ADD": operators.sum_of(1),
     "ARG_MAX": operators.first_largest,
     "AVERAGE_POOL_2D": operators.pool(StageKind.AVERAGE_POOL),
+    "BATCH_MATMUL": operators.matrix_product,
     "CONCATENATION": operators.concatenation,
     "CONV_2D": operators.convolution,
     "DEPTHWISE_CONV_2D": operators.depthwise,

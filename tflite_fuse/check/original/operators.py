@@ -255,6 +255,25 @@ def multiply(original: Original, step: Step) -> Meaning | None:
     return replace(found, multiplier=multiplier, shift=shift)
 
 
+def matrix_product(original: Original, step: Step) -> Meaning | None:
+    """Return the stage of a BATCH_MATMUL of two activations, the first of which is not transposed."""
+    if len(step.inputs) != 2 or any(original.activation(tensor) is None for tensor in step.inputs):
+        return None
+    by_column = step.number("adj_y")
+    first, second, output = (original.tensors[tensor].dims for tensor in (*step.inputs, step.outputs[0]))
+    images = _images(original, step, 2)
+    if step.number("adj_x") or not 2 <= min(len(first), len(second)) <= max(len(first), len(second)) <= 5:
+        return None
+    deep, columns = reversed(second[-2:]) if by_column else second[-2:]
+    alike = prod(second[:-2]) == 1 or first[:-2] == second[:-2]
+    if images is None or not alike or first[-1] != deep or output != (*first[:-1], columns):
+        return None
+    one, other, result = _scales(original, step)
+    (multiplier,), (shift,) = split_scale([quotient_ratio(one * other, result)])
+    table = np.array([0, multiplier, shift, bool(by_column)], "<i4").tobytes()
+    return Meaning(step, StageKind.MATRIX_PRODUCT, step.inputs, step.outputs[0], *images, table=table)
+
+
 def pad(original: Original, step: Step) -> Meaning | None:
     """Return the stage of a PAD or PADV2 of rows and columns, or of channels alone."""
     images, amounts = _images(original, step, 1), original.numbers(step.operand(1))

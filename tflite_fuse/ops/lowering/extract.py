@@ -210,9 +210,9 @@ class _Assembly:
         assert lowered.stage is not None
         if lowered.fit is Fit.PIXELS and not KINDS[lowered.stage.kind].accumulates(shapes[0]):
             largest = max(shapes, key=lambda tensor: tensor.pixels)
-            height, width = largest.height, largest.width
-            repeats = KINDS[lowered.stage.kind].repeats
-            wide = [tensor for tensor in shapes if not repeats(tensor, largest)]
+            needs_all = KINDS[lowered.stage.kind].needs_all
+            wide = [tensor for number, tensor in enumerate(shapes) if not needs_all(number, tensor, largest)]
+            height, width = wide[0].height, wide[0].width
             if any((tensor.height, tensor.width) != (height, width) for tensor in wide):
                 raise self.piece.refusal(index, "its inputs were reshaped differently")
         if lowered.stage.kind is StageKind.STATE:
