@@ -154,11 +154,19 @@ class BlockMaker(TensorMaker):
         self.add_stage(stage, (height, width, count if by_column else wide))
 
     def gate(self) -> None:
-        """Pixels times the largest of their values."""
+        """Pixels times the largest of their values, or the difference of both."""
         whole, shape = self.newest, (self.source.height, self.source.width, self.source.channels)
         self.add_stage(Stage(StageKind.CHANNEL_MAX, (whole,), -1), (*shape[:2], 1))
         inputs = self.rng.choice([(whole, self.newest), (self.newest, whole)])
-        self.add_stage(Stage(StageKind.MULTIPLY, inputs, -1, requantization=self.requantization(1, 3)), shape)
+        kind = self.rng.choice([StageKind.MULTIPLY, StageKind.ADD, StageKind.SQUARED_DIFFERENCE])
+        if kind is StageKind.MULTIPLY:
+            stage = Stage(kind, inputs, -1, requantization=self.requantization(1, 3))
+        else:
+            left, least = (20, -22) if kind is StageKind.ADD else (7, -24)
+            multipliers = [self.rng.randrange(2**30, 2**31) for _ in range(3)]
+            numbers = (multipliers[0], -1, multipliers[1], -2, multipliers[2], self.rng.randint(least, -14))
+            stage = Stage(kind, inputs, -1, parameters=AddParameters(left, *numbers))
+        self.add_stage(stage, shape)
 
     def first_largest(self) -> None:
         """Numbers of the largest channels, read as four channels by later stages."""

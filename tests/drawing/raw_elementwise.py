@@ -37,11 +37,11 @@ def pair_options(draw: st.DrawFn, name: str) -> OptionsTable | None:
 
 @st.composite
 def pairs(draw: st.DrawFn, name: str) -> Model:
-    """ADD or MUL of two tensors, of one with itself, with one pixel, or one channel; scales up to 2¹⁸ apart."""
+    """Two tensors, one with itself, with one pixel, or one channel; scales up to 2¹⁸ apart."""
     model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 9), (1, 6, 2), (40,)]))
     scales = activation_scales | float32_between(2**-14, 16.0)
     first = model.tensor(shape, draw(scales), draw(zero_points))
-    thin = [(*shape[:-1], 1)] if name == "MUL" else []
+    thin = [(*shape[:-1], 1)] if name not in ("MAXIMUM", "MINIMUM") else []
     other = draw(st.sampled_from([shape, shape, (*[1] * (len(shape) - 1), shape[-1]), shape[-1:], *thin]))
     second = first if draw(st.integers(0, 4)) == 0 else model.tensor(other, draw(scales), draw(zero_points))
     output = model.tensor(shape, draw(scales), draw(zero_points))

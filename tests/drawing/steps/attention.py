@@ -42,8 +42,29 @@ def dense(model: RawModel, source: int, units: int, rng: np.random.Generator) ->
     return output
 
 
-def attention(tokens: int, channels: int, heads: int = 1, layers: int = 1) -> Model:
-    """Attention over tokens, with the sum of its input behind each layer.
+def normalize(model: RawModel, source: int) -> int:
+    """Append a layer normalization without factors: each token less its mean, times 1 / its deviation; its output."""
+    dims = model.tensors[source].dims
+    axis = model.constant(np.array([len(dims) - 1], np.int32))
+    one = (*dims[:-1], 1)
+    reducing = make_options("ReducerOptions", keep_dims=True)
+    mean, squares, variance = model.tensor(one, 0.125, 5), model.tensor(dims, 2.0, -128), model.tensor(one, 0.5, -128)
+    inverse, centred, output = (
+        model.tensor(one, 2.0**-6, -128),
+        model.tensor(dims, 0.25, 1),
+        model.tensor(dims, 2.0**-5),
+    )
+    model.operator("MEAN", [source, axis], [mean], reducing)
+    model.operator("SQUARED_DIFFERENCE", [source, mean], [squares], None)
+    model.operator("MEAN", [squares, axis], [variance], reducing)
+    model.operator("RSQRT", [variance], [inverse], None)
+    model.operator("SUB", [source, mean], [centred], make_options("SubOptions"))
+    model.operator("MUL", [centred, inverse], [output], make_options("MulOptions"))
+    return output
+
+
+def attention(tokens: int, channels: int, heads: int = 1, layers: int = 1, norms: bool = False) -> Model:
+    """Attention over tokens, with the sum of its input behind each layer, and with ``norms`` a normalization before it.
 
     Several heads are a dimension before the tokens, as exporters that split channels by TRANSPOSE write them.
     """
@@ -51,7 +72,8 @@ def attention(tokens: int, channels: int, heads: int = 1, layers: int = 1) -> Mo
     shape = (1, heads, tokens, channels) if heads > 1 else (1, tokens, channels)
     newest = source = model.tensor(shape, 0.25, 3)
     for _ in range(layers):
-        queries, keys, values = (dense(model, newest, channels, rng) for _ in range(3))
+        read = normalize(model, newest) if norms else newest
+        queries, keys, values = (dense(model, read, channels, rng) for _ in range(3))
         scores = model.tensor((*shape[:-1], tokens), 0.25, 0)
         multiply(model, queries, keys, scores, by_column=True)
         shares = model.tensor((*shape[:-1], tokens), 1 / 256, -128)

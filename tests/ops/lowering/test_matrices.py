@@ -33,6 +33,14 @@ def test_attention_runs_token_by_token(heads: int, mode: str) -> None:
     assert report.after.arena_bytes < heads * 64 * 64
 
 
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_no_operator_of_a_layer_with_a_normalization_stands_outside() -> None:
+    model = attention(tokens=32, channels=16, layers=2, norms=True)
+    report = tflite_fuse.rewrite(serialize_model(model), inputs=4, verify=True).report
+    assert sum(len(block.operators) for block in report.blocks) == len(model.main.operators)
+    assert report.after.arena_bytes < report.before.arena_bytes / 2
+
+
 def two(first: Sequence[int], second: Sequence[int], output: Sequence[int], **transposed: bool) -> Model:
     m = RawModel()
     x, y, z = (m.tensor(shape, 0.5) for shape in (first, second, output))

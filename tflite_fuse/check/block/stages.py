@@ -163,6 +163,7 @@ def _depth(meaning: Meaning) -> int:
 
 def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     """Compare weights, tables and padding; offsets of absent sections must be NONE."""
+    is_thin = any(source.channels != view.output.channels for source in view.inputs)
     try:
         if meaning.weights is not None:
             yield from _weighted(view, meaning)
@@ -174,7 +175,7 @@ def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Differen
             rows = view.constants.take(view.desc.weights_offset, len(meaning.rows), "weights")
             yield from _array_differences("weight", np.frombuffer(meaning.rows, np.int8), rows)
             view.count("weights", len(meaning.rows))
-        elif meaning.kind is StageKind.ADD and view.desc.weights_offset != NONE:
+        elif meaning.kind is StageKind.ADD and view.desc.weights_offset != NONE and not is_thin:
             yield from _multiples(view, meaning)
         else:
             yield from _none("weights offset", view.desc.weights_offset)

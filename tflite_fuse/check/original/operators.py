@@ -222,7 +222,7 @@ def sum_of(sign: int) -> Callable[[Original, Step], Meaning | None]:
         constant = by_channel.constant_operand(original, step)
         if constant is not None:
             return by_channel.add(original, step, constant, sign)
-        found = _pair(original, step, StageKind.ADD, clamps=True)
+        found = _pair(original, step, StageKind.ADD, clamps=True, thin=True)
         if found is None:
             return None
         numbers = addition_numbers(*_scales(original, step))
@@ -233,7 +233,7 @@ def sum_of(sign: int) -> Callable[[Original, Step], Meaning | None]:
 
 def squared_difference(original: Original, step: Step) -> Meaning | None:
     """Return the stage of a SQUARED_DIFFERENCE."""
-    found = _pair(original, step, StageKind.SQUARED_DIFFERENCE)
+    found = _pair(original, step, StageKind.SQUARED_DIFFERENCE, thin=True)
     return found and replace(found, addition=difference_numbers(*_scales(original, step)))
 
 

@@ -1,7 +1,7 @@
 """Kinds that compute value by value from two tensors of one shape, or from a tensor and a single pixel.
 
-ADD, also as SUB with its second operand subtracted; MUL, whose second operand may also have a single channel;
-SQUARED_DIFFERENCE; MAXIMUM and MINIMUM, which compare bytes regardless of their quantization.
+ADD, also as SUB with its second operand subtracted; MUL and SQUARED_DIFFERENCE; one operand of these may have a single
+channel. MAXIMUM and MINIMUM, which compare bytes regardless of their quantization.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tflite_fuse.ops.entry import (
     StoredTables,
     Tables,
     Tensors,
+    by_pixel,
     decode_entries,
     each_value,
     encode_entries,
@@ -124,7 +125,7 @@ def add_parameters(input_scale_0: float, input_scale_1: float, output_scale: flo
 
 def _check_numbers(check: StageCheck, left: int, operand: tuple[int, int], output: int) -> None:
     """Require int32 multipliers, and shifts within these bounds."""
-    check.pair()
+    check.pair(thin=True)
     found = parameters_of(check.stage, AddParameters)
     multipliers = (found.multiplier_0, abs(found.multiplier_1), found.output_multiplier)
     sound = 0 <= found.left_shift <= left and all(0 <= multiplier < 2**31 for multiplier in multipliers)
@@ -177,7 +178,12 @@ def _multiples(
 
 
 def _encode_addition(stage: Stage, tensors: Tensors) -> Tables:
-    """Return the parameters, and in place of weights the numbers that yield the same sums with fewer operations."""
+    """Return the parameters, and in place of weights the numbers that yield the same sums with fewer operations.
+
+    These have a loop for operands of as many channels alone.
+    """
+    if _is_thin(stage, tensors):
+        return ADD_LAYOUT.encode(stage, tensors)
     zero_0, zero_1, zero_out = (tensors[index].zero_point for index in (*stage.inputs, stage.output))
     clamp = stage.activation_min, stage.activation_max
     found = _multiples(parameters_of(stage, AddParameters), (zero_0, zero_1, zero_out), clamp)
@@ -189,7 +195,18 @@ def _lowered_to_add(sign: int) -> Callable[[OperatorView], Lowered]:
         found = add_parameters(first.scale, second.scale, output.scale)
         return Stage(StageKind.ADD, (), -1, parameters=replace(found, multiplier_1=sign * found.multiplier_1))
 
-    return _lowered_by(made, clamps=True)
+    return _lowered_by(made, clamps=True, thin=True)
+
+
+def _is_thin(stage: Stage, tensors: Tensors) -> bool:
+    return any(tensors[source].channels != tensors[stage.output].channels for source in stage.inputs)
+
+
+@by_pixel("sums", "products")
+def _sums(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
+    """Return the counts of a pixel: without multiples, each value is scaled three times."""
+    values, thin = tensors[stage.output].channels, _is_thin(stage, tensors)
+    return values * (not thin), 3 * values * thin
 
 
 ADD = Kind(
@@ -200,7 +217,7 @@ ADD = Kind(
     reference=_add,
     encode_table=_encode_addition,
     decode_table=ADD_LAYOUT.decode,
-    work=each_value({"sums": 1}),
+    work=_sums,
     lowerings={"ADD": _lowered_to_add(1), "SUB": _lowered_to_add(-1)},
     layers=("add",),
 )
@@ -241,7 +258,7 @@ SQUARED_DIFFERENCE = Kind(
     decode_table=ADD_LAYOUT.decode,
     # Three multiplications by a multiplier and shift, each about as expensive as a product.
     work=each_value({"products": 3}),
-    lowerings={"SQUARED_DIFFERENCE": _lowered_by(_difference)},
+    lowerings={"SQUARED_DIFFERENCE": _lowered_by(_difference, thin=True)},
 )
 
 # ---- MULTIPLY ----

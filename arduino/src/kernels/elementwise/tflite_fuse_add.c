@@ -1,4 +1,5 @@
-/* Addition of two tensors of equal shape and different scales, or subtraction. */
+/* Addition of two tensors of different scales, or subtraction: of equal shape, or one with a single channel that goes with
+ * all of the other's. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_packed.h"
@@ -7,10 +8,12 @@
 typedef struct {
   const int8_t* const* pixels;
   int32_t zero_point, multiplier, shift;
+  int32_t step; /* from channel to channel, 0 for a single one */
 } operand;
 
 static operand operand_of(const tflite_fuse_call* call, int32_t number, int32_t multiplier, int32_t shift) {
-  const operand o = {call->windows[number], call->inputs[number]->zero_point, multiplier, shift};
+  const operand o = {call->windows[number], call->inputs[number]->zero_point, multiplier, shift,
+                     call->inputs[number]->channels == call->output->channels};
   return o;
 }
 
@@ -57,8 +60,8 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void add_any(const tflite_fuse_call
   const operand b = operand_of(call, 1, subtracts ? -table.multiplier_1 : table.multiplier_1, table.shift_1);
   for (int32_t i = 0; i < call->count; ++i) {
     for (int32_t c = 0; c < call->output->channels; ++c) {
-      const int32_t first = scale_operand(a.pixels[i][c], &a, table.left_shift);
-      const int32_t second = scale_operand(b.pixels[i][c], &b, table.left_shift);
+      const int32_t first = scale_operand(a.pixels[i][c * a.step], &a, table.left_shift);
+      const int32_t second = scale_operand(b.pixels[i][c * b.step], &b, table.left_shift);
       const int32_t sum = subtracts ? first - second : first + second;
       const int32_t scaled = tflite_fuse_multiply(sum, table.output_multiplier, table.output_shift);
       call->outputs[i][c] = tflite_fuse_fit(scaled, range);
@@ -90,12 +93,19 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
          within(t->shift_1, -31, 0) && within(t->output_shift, -31, 0);
 }
 
+/* Multiples are of operands with as many channels. */
+static bool channels_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  return tflite_fuse_thin_pair_fits(block, stage) &&
+         (stage->weights_offset == TFLITE_FUSE_NONE ||
+          tflite_fuse_input_of(block, stage, 0)->channels == tflite_fuse_input_of(block, stage, 1)->channels);
+}
+
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_add = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,
-    .keeps_channels = true,
     .keeps_extent = true,
+    .fits = channels_fit,
     .weight_bytes = factor_bytes,
     .table_is_sound = table_is_sound,
     .compute = add,

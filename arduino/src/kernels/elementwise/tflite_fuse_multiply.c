@@ -26,19 +26,12 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
   return tflite_fuse_entries_are_sound(stage, table, 1, room);
 }
 
-static bool channels_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
-  const int32_t channels = block->tensors[stage->output].channels;
-  const int32_t first = tflite_fuse_input_of(block, stage, 0)->channels;
-  const int32_t second = tflite_fuse_input_of(block, stage, 1)->channels;
-  return (first == channels && (second == channels || second == 1)) || (first == 1 && second == channels);
-}
-
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_multiply = {
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,
     .keeps_extent = true,
-    .fits = channels_fit,
+    .fits = tflite_fuse_thin_pair_fits,
     .table_is_sound = table_is_sound,
     .compute = multiply,
 };

@@ -1,4 +1,5 @@
-/* The squared difference of two tensors of equal shape, value by value. */
+/* The squared difference of two tensors, value by value: of equal shape, or one with a single channel that goes with all of
+ * the other's. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -9,11 +10,12 @@ static TFLITE_FUSE_RARE void squared_difference(const tflite_fuse_call* call) {
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const int32_t zero_0 = call->inputs[0]->zero_point, zero_1 = call->inputs[1]->zero_point;
   const int32_t channels = call->output->channels, up = 1 << table.left_shift;
+  const int32_t step_0 = call->inputs[0]->channels == channels, step_1 = call->inputs[1]->channels == channels;
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* a = call->windows[0][i];
     const int8_t* b = call->windows[1][i];
     int8_t* output = call->outputs[i];
-    for (const int8_t* end = a + channels; a != end; ++a, ++b, ++output) {
+    for (const int8_t* end = output + channels; output != end; a += step_0, b += step_1, ++output) {
       const int32_t first = tflite_fuse_multiply((*a - zero_0) * up, table.multiplier_0, table.shift_0);
       const int32_t second = tflite_fuse_multiply((*b - zero_1) * up, table.multiplier_1, table.shift_1);
       const int32_t square = (first - second) * (first - second);
@@ -39,8 +41,8 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_squared_difference =
     .min_inputs = 2,
     .max_inputs = 2,
     .operands = 2,
-    .keeps_channels = true,
     .keeps_extent = true,
+    .fits = tflite_fuse_thin_pair_fits,
     .table_is_sound = table_is_sound,
     .compute = squared_difference,
 };
