@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.device.targets import NOT_OF_A_WORKER, OF_HALFWORDS
+from tests.device.targets import NOT_OF_A_WORKER, OF_HALFWORDS, ON_CALL
 from tflite_fuse.runtime.library.compiler import find_compiler
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
 from tflite_fuse.split.needs import LIBRARY_BYTES
@@ -62,7 +62,7 @@ def test_without_warnings_by_other_compilers_and_on_32_bits(command: list[str], 
 def test_without_warnings_for_a_device(core: str, tmp_path: Path) -> None:
     objects = compile_all(cross(core), tmp_path)
     if core == "cortex-m7":
-        left_out = (*NOT_OF_A_WORKER, *OF_HALFWORDS)
+        left_out = (*NOT_OF_A_WORKER, *OF_HALFWORDS, *ON_CALL)
         floats = "tflite_fuse_float_"
         kept = [each for each in objects if each.stem not in left_out and not each.stem.startswith(floats)]
         assert_small_and_without_globals(kept)

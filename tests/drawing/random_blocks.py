@@ -140,7 +140,7 @@ class BlockMaker(TensorMaker):
             self.windowed()
         matrix = self.newest
         count, wide = self.source.pixels, self.source.channels
-        if count > 144:
+        if count > 64:
             return
         depth = wide if by_column else count
         weights = self.weights(depth, 1, 1, channels)

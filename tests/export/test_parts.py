@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,21 @@ def test_a_project_of_any_one_kind_links(tmp_path: Path) -> None:
         table = files["tflite_fuse_kinds.c"]
         (tmp_path / "one.c").write_text(table if isinstance(table, str) else table.decode())
         run(["gcc", "-std=c11", "main.c", "one.c", *objects, "-lm", "-o", "program"], cwd=tmp_path)
+
+
+@needs_gcc
+@pytest.mark.parametrize("of_floats", [False, True])
+def test_a_program_of_one_type_has_no_kernel_of_the_other(of_floats: bool, tmp_path: Path) -> None:
+    others = {StageKind.QUANTIZE, StageKind.DEQUANTIZE, StageKind.REAL_PAIR}
+    kinds = frozenset(kind for kind in KINDS - others if kind.name.startswith("FLOAT_") is of_floats)
+    for name, content in with_parts(flat_sources(), Parts(kinds, **ALL_LOOPS)).items():
+        (tmp_path / name).write_text(content if isinstance(content, str) else content.decode())
+    (tmp_path / "main.c").write_text("int tflite_fuse_run(void*);\nint main(void) { return tflite_fuse_run(0); }\n")
+    flags = ["-std=c11", "-Os", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+    run(["gcc", *flags, *sorted(tmp_path.glob("*.c")), "-lm", "-o", "program"], cwd=tmp_path)
+    listed = subprocess.run(["nm", tmp_path / "program"], check=True, capture_output=True, text=True).stdout
+    found = {StageKind[name.upper()] for name in re.findall(r" tflite_fuse_kind_(\w+)$", listed, re.MULTILINE)}
+    assert found - {StageKind.SOURCE} == kinds - {StageKind.SOURCE}
 
 
 @needs_gcc

@@ -104,6 +104,8 @@ class StageKind(IntEnum):
     """Product of matrices: each pixel of the first tensor times all pixels of the second, which are rows of a matrix or
     its columns; or one of several matrices, each for as many pixels of the first tensor.
     """
+    FLOAT_MATRIX_PRODUCT = 51
+    """The same of float32."""
 
 
 class Storage(IntEnum):

@@ -31,9 +31,12 @@ from tflite_fuse.ops.kinds import (
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView, rename
 from tflite_fuse.ops.weighted import convolutions, lstm, sums
 
-_FLOATS = (arg_max, float_elementwise, float_library, float_pools, float_reductions, float_resize, float_weighted)
+_FLOATS = (
+    *(arg_max, matrices),
+    *(float_elementwise, float_library, float_pools, float_reductions, float_resize, float_weighted),
+)
 _FAMILIES = (
-    *(blocks, by_channel, lookup, matrices, moves, pairs, pools, real, resize, softmax, state),
+    *(blocks, by_channel, lookup, moves, pairs, pools, real, resize, softmax, state),
     *(convolutions, lstm, sums),
     *_FLOATS,
 )

@@ -174,7 +174,9 @@ enum tflite_fuse_kind {
   TFLITE_FUSE_KIND_FLOAT_ARG_MAX = 49,
   /* Product of matrices: each pixel of the first tensor times all pixels of the second, which are rows of a matrix or
    * its columns; or one of several matrices, each for as many pixels of the first tensor. */
-  TFLITE_FUSE_KIND_MATRIX_PRODUCT = 50
+  TFLITE_FUSE_KIND_MATRIX_PRODUCT = 50,
+  /* The same of float32. */
+  TFLITE_FUSE_KIND_FLOAT_MATRIX_PRODUCT = 51
 };
 
 /* Where a tensor of a block lives. */

@@ -53,7 +53,8 @@
   row(FLOAT_GLOBAL_REDUCE, float_global_reduce)     \
   row(FLOAT_CHANNEL_REDUCE, float_channel_reduce)   \
   row(FLOAT_TRANSPOSE_CONV, float_transpose_conv)   \
-  row(FLOAT_ARG_MAX, float_arg_max)
+  row(FLOAT_ARG_MAX, float_arg_max)                 \
+  row(FLOAT_MATRIX_PRODUCT, float_matrix_product)
 
 #if defined(TFLITE_FUSE_NO_FLOATS)
 #undef TFLITE_FUSE_KINDS_OF_FLOATS

@@ -15,6 +15,7 @@ from tflite_fuse.ops.floats.library import CURVES, FloatSoftmax, LibraryCurve
 from tflite_fuse.ops.floats.reductions import FloatReduction
 from tflite_fuse.ops.floats.resize import FloatPlaces, bilinear, nearest, window_of
 from tflite_fuse.ops.floats.weighted import FloatWeights
+from tflite_fuse.ops.kinds.matrices import FloatMatrixParameters
 from tflite_fuse.ops.kinds.moves import ChannelParameters
 
 _BOUNDS = (ANY, (-3.4028234663852886e38, 3.4028234663852886e38), (0.0, 6.0), (-1.0, 1.0), (0.0, np.inf))
@@ -59,6 +60,21 @@ class FloatMaker(BlockMaker):
         stage, (height, width) = self.window(kind)
         stage = replace(stage, kind=StageKind[f"FLOAT_{kind.name}"], parameters=FloatBounds(*self.bounds()))
         self.add_stage(stage, (height, width, self.source.channels))
+
+    def attention(self) -> None:
+        """Pixels times the matrix of a convolution of them, which has as many rows or columns as they have channels."""
+        whole, shape = self.newest, self.extent
+        self.convolution()
+        matrix, by_column, one = self.newest, self.rng.random() < 0.5, self.source
+        depth = one.channels if by_column else one.pixels
+        if one.pixels > 25:
+            return
+        self.newest = whole
+        weights = self.constants((depth, 1, 1, shape[2]), depth)
+        self.add_stage(Stage(StageKind.FLOAT_CONV, (whole,), -1, parameters=weights), (*shape[:2], depth))
+        found = FloatMatrixParameters(int(by_column))
+        stage = Stage(StageKind.FLOAT_MATRIX_PRODUCT, (self.newest, matrix), -1, parameters=found)
+        self.add_stage(stage, (*shape[:2], one.pixels if by_column else one.channels))
 
     def residual(self) -> None:
         """A convolution that keeps the extent and the channels, and what it read added."""
@@ -173,7 +189,7 @@ def float_block(rng: Random, *, largest: int = 10, plain_inputs: bool = False) -
     maker = FloatMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.convolution, maker.convolution, maker.residual, maker.pool, maker.operation, maker.by_channel]
     steps += [maker.curve, maker.zeros, maker.joined, maker.library, maker.resizing, maker.some_channels, maker.squares]
-    steps += [maker.over_channels, maker.transposed]
+    steps += [maker.over_channels, maker.transposed, maker.attention]
     maker.convolution()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

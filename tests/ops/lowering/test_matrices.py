@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tflite_fuse
+from scripts.zoo.float_twin import float_twin
 from tests.drawing.raw_models import RawModel
 from tests.drawing.steps.attention import attention, multiply
 from tflite_fuse.errors import BlockError
@@ -24,13 +25,16 @@ from tflite_fuse.runtime import tflm
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 @pytest.mark.parametrize("mode", ["resident", "streamed"])
 @pytest.mark.parametrize("heads", [1, 4])
-def test_attention_runs_token_by_token(heads: int, mode: str) -> None:
-    model = attention(tokens=64, channels=16, heads=heads)
+@pytest.mark.parametrize("is_float", [False, True])
+def test_attention_runs_token_by_token(is_float: bool, heads: int, mode: str) -> None:
+    model, size = attention(tokens=64, channels=16, heads=heads), 1
+    if is_float:
+        model, size = float_twin(model), 4
     report = tflite_fuse.rewrite(serialize_model(model), input_mode=mode, inputs=4, verify=True).report
     names = [name.rsplit("_", 1)[0] for name in report.blocks[-1].operators]
     assert names[-5:] == ["BATCH_MATMUL", "SOFTMAX", "BATCH_MATMUL", "FULLY_CONNECTED", "ADD"]
-    assert report.before.arena_bytes > 2 * heads * 64 * 64  # scores and shares
-    assert report.after.arena_bytes < heads * 64 * 64
+    assert report.before.arena_bytes > 2 * heads * 64 * 64 * size  # scores and shares
+    assert report.after.arena_bytes < heads * 64 * 64 * size
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -72,6 +76,7 @@ def by_constant() -> Model:
         (two((1, 3, 4), (1, 5, 5), (1, 3, 5)), "it makes [1, 3, 5] of [1, 3, 4] and [1, 5, 5]"),
         (two((1, 1, 40_000), (1, 40_000, 2), (1, 1, 2)), "it adds 40000 products, more than 32768"),
         (two((1,) * 5 + (4,), (1,) * 4 + (4, 2), (1,) * 5 + (2,)), "TFLM multiplies tensors of 2 to 5 dimensions"),
+        (float_twin(by_constant()), "tensor c2 is a constant where blocks read an activation"),
         (by_constant(), "tensor c2 is a constant where blocks read an activation"),
     ],
 )

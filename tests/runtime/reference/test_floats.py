@@ -20,6 +20,7 @@ from tests.drawing import raw_elementwise, raw_larger, raw_moves
 from tests.drawing import raw_models as raw
 from tests.drawing.random_blocks import random_reals
 from tests.drawing.steps import slices
+from tests.drawing.steps.attention import matrix_products
 from tests.drawing.witness import assert_same_bytes
 from tests.runtime.reference.test_on_random_graphs import blocks
 from tflite_fuse.errors import LimitError, ModelError
@@ -113,6 +114,12 @@ def test_pairs(model: Model, seed: int) -> None:
 @thorough
 @given(raw.first_largest(), raw.seeds)
 def test_arg_max(model: Model, seed: int) -> None:
+    assert_same_floats(model, seed)
+
+
+@thorough
+@given(matrix_products(), raw.seeds)
+def test_matrix_products(model: Model, seed: int) -> None:
     assert_same_floats(model, seed)
 
 

@@ -122,9 +122,13 @@ PAIRS = (
 """Kinds of two inputs, one of which may be a single pixel that is combined with all pixels of the other."""
 
 
+MATRICES = (StageKind.MATRIX_PRODUCT, StageKind.FLOAT_MATRIX_PRODUCT)
+"""Kinds of two inputs, the second of which is needed whole for every output pixel."""
+
+
 def needs_all(kind: int, number: int, source: TensorDesc, output: TensorDesc) -> bool:
     """Return whether every output pixel needs all of input ``number``: a matrix, or a single pixel beside an image."""
-    if kind == StageKind.MATRIX_PRODUCT:
+    if kind in MATRICES:
         return number == 1
     goes_with_all = kind in PAIRS or (kind == StageKind.LSTM and source.storage == Storage.PERSISTENT)
     return goes_with_all and source.height * source.width == 1 < output.height * output.width

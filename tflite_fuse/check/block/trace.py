@@ -12,7 +12,7 @@ import numpy as np
 
 from tflite_fuse.check.block.constants import Constants
 from tflite_fuse.check.block.options import Options
-from tflite_fuse.check.block.regions import FLOATS, MOVES, PAIRS, SPREADING, BlockProgram, block_program
+from tflite_fuse.check.block.regions import FLOATS, MATRICES, MOVES, PAIRS, SPREADING, BlockProgram, block_program
 from tflite_fuse.check.block.replay import ScheduleProof, replay
 from tflite_fuse.check.block.stages import Difference, StageView, constant_differences, geometry_differences
 from tflite_fuse.check.block.tables import is_memory
@@ -25,7 +25,7 @@ from tflite_fuse.ir.enums import ElementType, StageKind, Storage
 
 _ARITIES = {
     **dict.fromkeys(PAIRS, (2, 2)),
-    StageKind.MATRIX_PRODUCT: (2, 2),
+    **dict.fromkeys(MATRICES, (2, 2)),
     StageKind.CONCATENATION: (1, 255),
     StageKind.LSTM: (2, 2),
     StageKind.SOURCE: (0, 0),

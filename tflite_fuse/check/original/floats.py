@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tflite_fuse.check.original import larger
 from tflite_fuse.check.original.larger import PIXEL, window_of
 from tflite_fuse.check.original.meaning import Meaning, of_first, own_padding
-from tflite_fuse.check.original.operators import reduced
+from tflite_fuse.check.original.operators import matrices, reduced
 from tflite_fuse.check.original.values import Image, Original, Step
 from tflite_fuse.ir.enums import StageKind
 from tflite_fuse.model.types import TensorType
@@ -168,6 +168,14 @@ def _fully_connected(original: Original, step: Step) -> Meaning | None:
         step, kind, (step.inputs[0],), step.outputs[0], None if whole else (image,), result,
         rows=weights.tobytes(), table=table,
     )  # fmt: skip
+
+
+def _matrix_product(original: Original, step: Step) -> Meaning | None:
+    both = len(step.inputs) == 2 and all(_is_computed(original, tensor) for tensor in step.inputs)
+    images, table = matrices(original, step) if both else None, struct.pack("<i", bool(step.number("adj_y")))
+    if images is None:
+        return None
+    return Meaning(step, StageKind.FLOAT_MATRIX_PRODUCT, step.inputs, step.outputs[0], *images, table=table)
 
 
 # ---- Pools ----
@@ -390,6 +398,7 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     **{name: _library(number) for number, name in enumerate(LIBRARY_CURVES)},
     "ABS": _curve(3, -inf, inf),
     "AVERAGE_POOL_2D": _pool(StageKind.FLOAT_AVERAGE_POOL),
+    "BATCH_MATMUL": _matrix_product,
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution,
     "DEPTHWISE_CONV_2D": _depthwise,

@@ -256,9 +256,20 @@ def multiply(original: Original, step: Step) -> Meaning | None:
 
 
 def matrix_product(original: Original, step: Step) -> Meaning | None:
-    """Return the stage of a BATCH_MATMUL of two activations, the first of which is not transposed."""
-    if len(step.inputs) != 2 or any(original.activation(tensor) is None for tensor in step.inputs):
+    """Return the stage of a BATCH_MATMUL of two activations."""
+    images = None
+    if len(step.inputs) == 2 and all(original.activation(tensor) is not None for tensor in step.inputs):
+        images = matrices(original, step)
+    if images is None:
         return None
+    one, other, result = _scales(original, step)
+    (multiplier,), (shift,) = split_scale([quotient_ratio(one * other, result)])
+    table = np.array([0, multiplier, shift, bool(step.number("adj_y"))], "<i4").tobytes()
+    return Meaning(step, StageKind.MATRIX_PRODUCT, step.inputs, step.outputs[0], *images, table=table)
+
+
+def matrices(original: Original, step: Step) -> tuple[tuple[Image, ...], Image] | None:
+    """Return the images of a BATCH_MATMUL; None if its first input is transposed, or shapes do not fit each other."""
     by_column = step.number("adj_y")
     first, second, output = (original.tensors[tensor].dims for tensor in (*step.inputs, step.outputs[0]))
     images = _images(original, step, 2)
@@ -266,12 +277,7 @@ def matrix_product(original: Original, step: Step) -> Meaning | None:
         return None
     deep, columns = reversed(second[-2:]) if by_column else second[-2:]
     alike = prod(second[:-2]) == 1 or first[:-2] == second[:-2]
-    if images is None or not alike or first[-1] != deep or output != (*first[:-1], columns):
-        return None
-    one, other, result = _scales(original, step)
-    (multiplier,), (shift,) = split_scale([quotient_ratio(one * other, result)])
-    table = np.array([0, multiplier, shift, bool(by_column)], "<i4").tobytes()
-    return Meaning(step, StageKind.MATRIX_PRODUCT, step.inputs, step.outputs[0], *images, table=table)
+    return images if alike and first[-1] == deep and output == (*first[:-1], columns) else None
 
 
 def pad(original: Original, step: Step) -> Meaning | None:

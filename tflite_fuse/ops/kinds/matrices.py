@@ -1,4 +1,4 @@
-"""MATRIX_PRODUCT: each pixel of a tensor times a matrix that is another tensor, as attention multiplies.
+"""MATRIX_PRODUCT and FLOAT_MATRIX_PRODUCT: each pixel of a tensor times a matrix that is another tensor, for attention.
 
 The second input is the matrix, needed whole for every pixel. Its pixels are the columns (queries times keys) or the
 rows (shares times values). Several matrices lie one behind the other in it, as heads of attention do, each for as many
@@ -16,7 +16,8 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier
-from tflite_fuse.ops.entry import Kind, Layout, Numbers, Operand, StageCheck, Tensors, by_pixel, parameters_of
+from tflite_fuse.ops.entry import Kind, Layout, Numbers, Operand, StageCheck, Tensors, Values, by_pixel, parameters_of
+from tflite_fuse.ops.lowering.operands import read_real
 from tflite_fuse.ops.lowering.requantization import quantize_multiplier
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value
 
@@ -40,15 +41,30 @@ class MatrixParameters:
     by_column: int
 
 
+@dataclass(frozen=True)
+class FloatMatrixParameters:
+    """Layout of the second input, as for int8."""
+
+    by_column: int
+
+
 LAYOUT = Layout(MatrixParameters, tuple(Numbers(name) for name in MatrixParameters.__dataclass_fields__))
+
+FLOAT_LAYOUT = Layout(FloatMatrixParameters, (Numbers("by_column"),))
 
 
 def _check(check: StageCheck) -> None:
-    found, (source, second), output = parameters_of(check.stage, MatrixParameters), check.sources, check.output
-    check.same_shape(source, channels=False)
+    found = parameters_of(check.stage, MatrixParameters)
     sound = found.bias == 0 and -(2**31) < found.multiplier < 2**31 and -31 <= found.shift <= 30
-    check.require(sound and found.by_column in (0, 1), f"has impossible parameters {found}")
-    one, channels = source.channels * output.channels, source.channels if found.by_column else output.channels
+    check.require(sound, f"has impossible parameters {found}")
+    _check_shapes(check, found.by_column)
+
+
+def _check_shapes(check: StageCheck, by_column: int) -> None:
+    (source, second), output = check.sources, check.output
+    check.same_shape(source, channels=False)
+    check.require(by_column in (0, 1), f"has the layout {by_column}")
+    one, channels = source.channels * output.channels, source.channels if by_column else output.channels
     count = second.pixels * second.channels // one
     fits = second.channels == channels and count >= 1 and second.pixels * second.channels == count * one
     check.require(fits and output.pixels % count == 0, f"reads {second.name}, which has another shape")
@@ -56,14 +72,31 @@ def _check(check: StageCheck) -> None:
     check.require(second.storage is not Storage.PERSISTENT, f"reads the state {second.name} as a matrix")
 
 
-def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
-    found, ((source, values), (second, matrix)) = parameters_of(stage, MatrixParameters), operands
-    shape = (-1, output.channels, source.channels) if found.by_column else (-1, source.channels, output.channels)
+def _factors(operands: Sequence[Operand], output: BlockTensor, by_column: int) -> tuple[Values, Values]:
+    """Return rows, [matrices, pixels, depth], and matrices, [matrices, depth, columns], less their zero points."""
+    (source, values), (second, matrix) = operands
+    shape = (-1, output.channels, source.channels) if by_column else (-1, source.channels, output.channels)
     matrices = (matrix - second.zero_point).reshape(shape)
     rows = (values - source.zero_point).reshape(len(matrices), -1, source.channels)
-    sums = rows @ (matrices.swapaxes(1, 2) if found.by_column else matrices)
+    return rows, matrices.swapaxes(1, 2) if by_column else matrices
+
+
+def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
+    found = parameters_of(stage, MatrixParameters)
+    rows, matrices = _factors(operands, output, found.by_column)
+    sums = rows @ matrices
     scaled = multiply_by_quantized_multiplier(sums, found.multiplier, found.shift) + output.zero_point
     return np.asarray(scaled.reshape(output.height, output.width, output.channels))
+
+
+def _float_reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
+    """Return the sums, one product after the other in single precision."""
+    rows, matrices = _factors(operands, output, parameters_of(stage, FloatMatrixParameters).by_column)
+    sums = np.zeros((*rows.shape[:2], output.channels), np.float32)
+    with np.errstate(all="ignore"):
+        for k in range(rows.shape[2]):
+            sums += rows[:, :, k, None] * matrices[:, k, None, :]
+    return sums.reshape(output.height, output.width, output.channels)
 
 
 def _macs(stage: Stage, tensors: Tensors) -> int:
@@ -72,7 +105,14 @@ def _macs(stage: Stage, tensors: Tensors) -> int:
 
 def _lower(view: OperatorView) -> Lowered:
     """Lower BATCH_MATMUL of two computed tensors."""
-    first, second, output = by_value(view.read(0), view.read(1), view.write())
+    if view.is_real:
+        operands = [read_real(view.model, index) for index in (view.operand(0), view.operand(1), view.output)]
+    else:
+        operands = [view.read(0), view.read(1), view.write()]
+    first, second, output = by_value(*operands)
+    for each in operands:
+        if each.constant is not None:
+            raise BlockError(f"tensor {each.name} is a constant where blocks read an activation", each.name)
     if view.options.get("adj_x"):
         raise BlockError("it transposes its first operand")
     if first.index == second.index:
@@ -86,6 +126,9 @@ def _lower(view: OperatorView) -> Lowered:
         raise BlockError(f"it makes {list(output.dims)} of {list(first.dims)} and {list(second.dims)}")
     if depth > MOST_DEPTH:
         raise BlockError(f"it adds {depth} products, more than {MOST_DEPTH}")
+    if view.is_real:
+        stage = Stage(StageKind.FLOAT_MATRIX_PRODUCT, (), -1, parameters=FloatMatrixParameters(int(by_column)))
+        return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
     multiplier, shift = quantize_multiplier(first.scale * second.scale / output.scale)
     parameters = MatrixParameters(0, multiplier, shift, int(by_column))
     stage = Stage(StageKind.MATRIX_PRODUCT, (), -1, parameters=parameters)
@@ -107,4 +150,32 @@ MATRIX_PRODUCT = Kind(
     lowerings={"BATCH_MATMUL": _lower},
 )
 
-KINDS = (MATRIX_PRODUCT,)
+_TOGETHER = 4
+"""Columns computed together; an incomplete group costs as much as a complete one."""
+
+
+@by_pixel("float macs", "float taps", "float outputs")
+def _float_work(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
+    columns, depth = tensors[stage.output].channels, tensors[stage.inputs[0]].channels
+    groups = -(-columns // _TOGETHER)
+    return _TOGETHER * groups * depth, groups, columns
+
+
+FLOAT_MATRIX_PRODUCT = Kind(
+    StageKind.FLOAT_MATRIX_PRODUCT,
+    inputs=(2, 2),
+    second_whole=True,
+    reads_real=True,
+    writes_real=True,
+    check=lambda check: _check_shapes(check, parameters_of(check.stage, FloatMatrixParameters).by_column),
+    reference=_float_reference,
+    encode_table=FLOAT_LAYOUT.encode,
+    decode_table=FLOAT_LAYOUT.decode,
+    macs=_macs,
+    work=_float_work,
+)
+
+KINDS = (MATRIX_PRODUCT, FLOAT_MATRIX_PRODUCT)
+
+LOWERINGS = {"BATCH_MATMUL": _lower}
+"""It is one of these kinds where it reads float32, too."""

@@ -60,13 +60,6 @@ static void by_channel(const tflite_fuse_call* call) {
   }
 }
 
-static TFLITE_FUSE_RARE bool channels_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
-  const int32_t channels = block->tensors[stage->output].channels;
-  const int32_t first = tflite_fuse_input_of(block, stage, 0)->channels;
-  const int32_t second = tflite_fuse_input_of(block, stage, 1)->channels;
-  return (first == channels && (second == channels || second == 1)) || (first == 1 && second == channels);
-}
-
 static TFLITE_FUSE_RARE bool operation_is_sound(const void* table, int64_t room, int64_t constants) {
   const float_operation* found = table;
   return room >= (int64_t)offsetof(float_operation, constants) + 4 * constants &&
@@ -92,7 +85,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_pair = {
     .keeps_extent = true,
     .reads_float = true,
     .writes_float = true,
-    .fits = channels_fit,
+    .fits = tflite_fuse_thin_pair_fits,
     .table_is_sound = pair_is_sound,
     .keep = tflite_fuse_floats_are_ready,
     .compute = pair,
