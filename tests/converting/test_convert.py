@@ -17,16 +17,34 @@ from tflite_fuse.errors import ModelError, RuntimeUnavailableError, UsageError
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import SignatureDef, TensorMap
 
+ONNX = """
+import json
+from pathlib import Path
+from types import SimpleNamespace as Of
+
+def load(source):
+    path = Path(source).with_suffix(".dims")
+    dims = [Of(dim_value=each) for each in (json.loads(path.read_text()) if path.exists() else [])]
+    x = Of(name="x", type=Of(tensor_type=Of(shape=Of(dim=dims))))
+    return Of(data=Path(source).read_bytes(), graph=Of(input=[x, Of(name="w")], initializer=[Of(name="w")]))
+
+def save(model, target):
+    Path(target).write_bytes(model.data)
+"""
+"""Reads the sizes of the input x from a file beside the model."""
+
 ONNX2TF = """
 import os, sys
 from pathlib import Path
 import numpy as np
 
-def convert(input_onnx_file_path, output_folder_path, output_signaturedefs, verbosity):
+def convert(input_onnx_file_path, output_folder_path, output_signaturedefs, overwrite_input_shape, verbosity):
+    assert overwrite_input_shape in (None, ["x:1,3,12,10"])
     assert str(Path(sys.executable).parent) == os.environ["PATH"].split(os.pathsep)[0]  # where onnxsim is
     pictures = np.load("calibration_image_sample_data_20x128x128x3_float32.npy")
     assert pictures.shape == (20, 128, 128, 3) and pictures.dtype == np.float32
     data = Path(input_onnx_file_path).read_bytes()
+    Path(input_onnx_file_path).write_bytes(b"simplified")
     if data.startswith(b"strange"):
         print("ERROR: onnx_op_name: first/Gemm")
         print("ERROR: onnx_op_name: wave/Gemm")
@@ -69,6 +87,7 @@ def converters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "packages"
     (folder / "ai_edge_quantizer").mkdir(parents=True)
     (folder / "onnx2tf.py").write_text(ONNX2TF)
+    (folder / "onnx.py").write_text(ONNX)
     (folder / "ai_edge_quantizer" / "__init__.py").write_text("")
     (folder / "ai_edge_quantizer" / "recipe.py").write_text("static_wi8_ai8 = lambda: 'static_wi8_ai8'")
     (folder / "ai_edge_quantizer" / "quantizer.py").write_text(QUANTIZER)
@@ -130,6 +149,22 @@ def test_a_model_without_a_signature_is_calibrated_by_the_names_of_its_tensors(
     assert made.steps[-1] == f"input {name} is 1 x 12 x 10 x 3"
     with np.load(converters / "ai_edge_quantizer" / "fed.npz") as fed:
         assert fed[name].shape == (2, 1, 12, 10, 3)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 12, 10), (2, 12, 10, 3)])
+def test_open_sizes_are_those_of_the_samples_and_the_file_stays(
+    converters: Path, tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    path, samples = converters / "model.onnx", tmp_path / "samples.npz"
+    before = path.read_bytes()
+    path.with_suffix(".dims").write_text("[0, 3, 0, 0]")
+    np.savez(samples, np.zeros(shape))
+    assert tflite_fuse.convert(path, samples).steps[-1] == "input x is 1 x 12 x 10 x 3"
+    np.savez(samples, np.zeros((2, 5, 12, 10)))
+    for wrong in (None, samples):
+        with pytest.raises(ModelError, match=r"input x is \? x 3 x \? x \?: give samples of one size to --calibrate"):
+            tflite_fuse.convert(path, wrong)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("shape", [(5, 3, 12, 11), (3, 12, 10), (5, 12, 3, 10)])

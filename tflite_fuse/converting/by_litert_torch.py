@@ -8,8 +8,8 @@ from typing import Any
 
 
 def main() -> None:
-    """Convert ``argv[1]``, of ``torch.export.save``, to ``argv[2]``, float32 with channels last at both ends."""
-    source, target = sys.argv[1:]
+    """Convert ``argv[1]``, of ``torch.export.save``, to ``argv[2]``, float32 with channels last; ignore shapes."""
+    source, target = sys.argv[1:3]
     import litert_torch
     import torch
 

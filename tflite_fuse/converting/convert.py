@@ -90,7 +90,8 @@ def convert(source: str | os.PathLike[str], calibrate: str | os.PathLike[str] | 
         _require(path, converter, _QUANTIZER)
     with TemporaryDirectory(prefix="tflite-fuse-") as folder:
         made = Path(folder, "float.tflite")
-        _run(path, converter.package, converter.module, folder, converter.operator, path.resolve(), made)
+        shapes = [f"{name}={','.join(map(str, array.shape[1:]))}" for name, array in (samples or {}).items()]
+        _run(path, converter.package, converter.module, folder, converter.operator, path.resolve(), made, *shapes)
         model = _signed(load_model(made.read_bytes(), str(path)))
         if not model.main.operators:
             raise ModelError(f"{path} holds no operators")
