@@ -11,6 +11,7 @@ import pytest
 
 import tflite_fuse
 from scripts.bench_small_networks import small_network, tiny_network
+from scripts.zoo import ModelBuilder
 from tests.conftest import shared_models
 from tflite_fuse import Goal
 from tflite_fuse.model import serialize_model
@@ -70,6 +71,17 @@ def test_the_least_ram_is_within_reach_of_a_limit_of_as_many_bytes(seed: int) ->
     data = serialize_model(tiny_network(Random(seed).randint))
     least = answer(data, "streamed", Goal(least_ram=True))
     assert answer(data, "streamed", Goal(max_ram=least.arena)).arena == least.arena
+
+
+def test_a_limit_keeps_no_operator_from_a_form_that_blocks_support() -> None:
+    """One CONCATENATION is in a block as MAXIMUM of padded maps, the other one, of two columns, stays as it is."""
+    b = ModelBuilder(seed=0)
+    y = b.conv(b.input((1, 24, 8, 3)), 6, 3)
+    joined = b.concat([y, y], 1)
+    b.concat([joined, joined], 2)
+    data = serialize_model(b.build([b.conv(joined, 3, 3, 2)]))
+    least = answer(data, "resident", Goal(least_ram=True))
+    assert answer(data, "resident", Goal(max_ram=least.arena)).arena == least.arena
 
 
 @shared_models("mlperf_tiny_dscnn_kws_int8")

@@ -7,6 +7,7 @@ form.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
@@ -295,17 +296,26 @@ class FuseSpelled:
         kept: set[int] = set()
         for _ in range(MOST_TRIED):
             spelled = spell_out(model, kept)
-            if not spelled.made:
+            found = self._nearest(spelled.model) if spelled.made else None
+            if found is None:
                 break
-            try:
-                result = self.fuse.run(spelled.model)
-            except LimitError:
-                break
+            result, fits = found
             outside = {index for index, names in spelled.made.items() if _is_outside(result.model, names)}
-            if not outside:
+            if fits and not outside:
                 return replace(result, notes=(*spelled.notes, *result.notes))
-            kept |= outside
+            kept |= outside or set(spelled.made)
         return self.fuse.run(model)
+
+    def _nearest(self, model: Model) -> tuple[FuseResult, bool] | None:
+        """Return the result and True, or that of the least RAM and False where the limit on RAM is not reached."""
+        options, goal = self.fuse.options, self.fuse.options.wanted
+        with suppress(LimitError):
+            return self.fuse.run(model), True
+        if goal.max_ram is not None:
+            least = replace(goal, max_ram=None, least_ram=goal.max_compute is None)
+            with suppress(LimitError):
+                return replace(self.fuse, options=replace(options, goal=least)).run(model), False
+        return None
 
 
 def _is_outside(model: Model, names: Collection[str]) -> bool:
