@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tflite_fuse.cost.priced_program import PricedProgram
+from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.emit.slow import slow_places
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.block import ElementType
@@ -90,17 +90,31 @@ def front_in_memories(start: Start, memories: Memories) -> list[tuple[int, Candi
 
 def may_be_slow(graph: PricedProgram) -> frozenset[int]:
     """Return the tensors of more than a pixel that blocks alone read and write, in a type that is not converted."""
-    found, used = set[int](), {*graph.outputs, *(tensor for step in graph.steps for tensor in step.inputs)}
+    found, used = set[int](), set(graph.outputs)
+    for step in reversed(graph.steps):
+        if not step.fusable or not used.isdisjoint(step.outputs):
+            used.update(step.inputs)
+    # No block ends in a result of no use, or in a RESHAPE to other rows and columns.
+    held = [
+        each.fusable and not used.isdisjoint(each.outputs) and not _leaves_in_rows(graph, each) for each in graph.steps
+    ]
     for tensor, size in enumerate(graph.sizes):
         extent, readers, writer = graph.tensors[tensor], graph.consumers[tensor], graph.producer[tensor]
         users = (*readers, *((writer,) if writer >= 0 else ()))
-        steps = [graph.steps[index] for index in users]
-        # Nothing of an operator whose results no operator reads is in a block.
-        in_blocks = all(each.fusable and used.intersection(each.outputs) for each in steps) and tensor in used
+        in_blocks = all(held[index] for index in users) and tensor in used
         kept = tensor in graph.inputs and tensor in graph.outputs
         if size == extent.nbytes > 0 and extent.pixels > 1 and in_blocks and not kept:
             found.add(tensor) if extent.element_type is not ElementType.UINT8 else None
     return frozenset(found)
+
+
+def _leaves_in_rows(graph: PricedProgram, step: PricedStep) -> bool:
+    """Return whether a step is a RESHAPE to other rows and columns that no block can begin with."""
+    source, output = step.inputs[0], step.outputs[0]
+    before, after = graph.tensors[source], graph.tensors[output]
+    renames = step.view and (before.height, before.width) != (after.height, after.width)
+    leaves = output in graph.outputs or not all(graph.steps[reader].fusable for reader in graph.consumers[output])
+    return renames and leaves
 
 
 def _fitting(start: Start, memories: Memories) -> Iterator[Candidate]:
