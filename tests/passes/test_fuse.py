@@ -74,8 +74,8 @@ def test_pixels_no_operator_reads_are_skipped_and_the_report_says_so(mode: str) 
     b = ModelBuilder(4)
     x = b.conv(b.conv(b.input((1, 16, 16, 3)), 8, 3, activation="RELU6"), 8, 1, 2, "VALID")
     report = proven(b.build([b.fully_connected(b.mean(x), 4)]), input_mode=mode, goal=Goal(max_compute=1.0)).report
-    at_the_edge, between_strips = 16 * 16 - 15 * 15, 15 * 15 - 15 * 8
-    skipped = at_the_edge if mode == "streamed" else at_the_edge + between_strips
+    at_the_edge, between_bands = 16 * 16 - 15 * 15, 15 * 15 - 8 * 8
+    skipped = at_the_edge if mode == "streamed" else at_the_edge + between_bands
     assert report.before.macs - report.after.macs == skipped * 8 * 27 and report.compute_factor < 1
     assert sum(block.extra_macs for block in report.blocks) == -skipped * 8 * 27
     assert (

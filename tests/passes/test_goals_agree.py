@@ -84,6 +84,16 @@ def test_a_limit_keeps_no_operator_from_a_form_that_blocks_support() -> None:
     assert answer(data, "resident", Goal(max_ram=least.arena)).arena == least.arena
 
 
+@pytest.mark.parametrize("seed", [5004, 5025, 5030])
+def test_a_limit_on_ram_is_as_fast_as_one_on_compute_in_as_many_bytes(seed: int) -> None:
+    """The fast candidate has runs of one pixel until runs grow, and is slower than others before."""
+    data = serialize_model(small_network(Random(seed).randint))
+    for factor in (1.3, 2.0):
+        other = answer(data, "resident", Goal(max_compute=factor))
+        mine = answer(data, "resident", Goal(max_ram=other.arena))
+        assert mine.instructions * (1 - TUNING.clear_gain) <= other.instructions
+
+
 @shared_models("mlperf_tiny_dscnn_kws_int8")
 def test_nor_is_one_of_a_real_network(path: Path) -> None:
     assert_goals_agree(path.read_bytes(), "resident")

@@ -41,24 +41,24 @@ class Objective:
 
     def select(self, pool: Collection[Candidate]) -> Candidate | None:
         """Return the best candidate, or None if none keeps the constraints."""
-        found = self._acceptable(pool)
-        return self._fast(self._fairly(found)) if found else None
-
-    def favourites(self, pool: Collection[Candidate]) -> list[Candidate]:
-        """Return the best candidate first, then those of fewest instructions in the RAM that may be used."""
-        found = self._acceptable(pool)
-        fast = sorted(found, key=lambda each: (each.instructions, each.arena))[: self.tuning.placed_first]
-        best = self._fast(self._fairly(found)) if found else None
-        return [] if best is None else [best, *(each for each in fast if each is not best)]
-
-    def _acceptable(self, pool: Collection[Candidate]) -> Sequence[Candidate]:
-        """Return the candidates that keep the constraints or use slack that may be used."""
         least = self.least(pool)
         if least is None:
-            return ()
+            return None
+        return self._fast(self._fairly(self._recomputing_for_much(self._roomy(pool, least), least)))
+
+    def favourites(self, pool: Collection[Candidate]) -> list[Candidate]:
+        """Return the best candidate first, then others of few instructions in the RAM that may be used."""
+        best, least = self.select(pool), self.least(pool)
+        if best is None or least is None:
+            return []
+        fast = sorted(self._roomy(pool, least), key=lambda each: (each.instructions, each.arena))
+        different = {(each.point.blocks, each.point.order): each for each in (best, *fast)}
+        return [*different.values()][: self.tuning.placed_first]
+
+    def _roomy(self, pool: Collection[Candidate], least: Candidate) -> Sequence[Candidate]:
+        """Return the candidates in the RAM that may be used, within the limit on compute."""
         ceiling = self.ceiling(least.arena)
-        roomy = [each for each in pool if each.arena <= ceiling and self._may_compute(each, least)]
-        return self._recomputing_for_much(roomy, least)
+        return [each for each in pool if each.arena <= ceiling and self._may_compute(each, least)]
 
     def least(self, pool: Collection[Candidate]) -> Candidate | None:
         """Return the best candidate before slack is spent, or None if none keeps the constraints."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from tflite_fuse.emit.insert_blocks import InsertedBlock
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import BlockChoice
 from tflite_fuse.model.schema import Model
@@ -140,12 +139,14 @@ def in_own_runs(own: OwnRuns, start: Start, objective: Objective, found: Sequenc
         objective: rule of the selection.
         found: the candidates; the last one has the least arena.
     """
-    yield own.with_own_runs(found[0])
-    if start.options.scheme is Scheme.AUTO:
-        limit = objective.ceiling(found[-1].arena)
-        for each in found:
-            if each.site is start.site and limit - each.arena > limit * objective.tuning.worth:
-                yield own.with_own_runs(each, limit - each.arena)
+    limit = objective.ceiling(found[-1].arena)
+    for each in found:
+        room = limit - each.arena
+        has_room = start.options.scheme is Scheme.AUTO and room > limit * objective.tuning.worth
+        if each is found[0] or not has_room:
+            yield own.with_own_runs(each)
+        if has_room:
+            yield own.with_own_runs(each, room)
 
 
 def by_speed(start: Start, limit: int, cuts: Cuts) -> list[Point]:
@@ -174,18 +175,11 @@ _FAR_ABOVE = 4
 
 
 def cuts_of(options: SearchOptions, least: Candidate) -> tuple[Cuts, ...]:
-    """Return strips and bands if the least arena has some, else whole tensors first."""
+    """Return strips in bands if the least arena has strips, else whole tensors first, then strips."""
     if not options.strips:
         return (Cuts.NONE,)
-    if any(block.choice.config.tile_height < _height(block) for block in least.blocks):
-        return (Cuts.BANDS,)
-    recomputes = any(block.choice.extra_work for block in least.blocks)
-    return (Cuts.STRIPS,) if recomputes else (Cuts.NONE, Cuts.STRIPS)
-
-
-def _height(block: InsertedBlock) -> int:
-    """Return the rows of the tensor that a block computes tile by tile."""
-    return block.plan.block.tensors[block.plan.schedule.driven].height
+    has_strips = any(block.choice.scheme != "line-buffers" for block in least.blocks)
+    return (Cuts.BANDS,) if has_strips else (Cuts.NONE, Cuts.STRIPS)
 
 
 def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candidate]:
