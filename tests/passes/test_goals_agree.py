@@ -12,8 +12,10 @@ import pytest
 import tflite_fuse
 from scripts.bench_small_networks import small_network, tiny_network
 from scripts.zoo import ModelBuilder
+from tests.builders import random_graph
 from tests.conftest import shared_models
-from tflite_fuse import Goal
+from tests.told import told
+from tflite_fuse import Goal, LimitError
 from tflite_fuse.model import serialize_model
 from tflite_fuse.tuning import TUNING
 
@@ -82,6 +84,17 @@ def test_a_limit_keeps_no_operator_from_a_form_that_blocks_support() -> None:
     data = serialize_model(b.build([b.conv(joined, 3, 3, 2)]))
     least = answer(data, "resident", Goal(least_ram=True))
     assert answer(data, "resident", Goal(max_ram=least.arena)).arena == least.arena
+
+
+@pytest.mark.parametrize("seed", [16, 29, 44])
+def test_a_file_that_keeps_the_limit_is_kept_where_no_rewrite_does(seed: int) -> None:
+    data = serialize_model(random_graph(Random(seed).randint, 5))
+    own = tflite_fuse.rewrite(data, verify=False).report.before.arena_bytes
+    result = tflite_fuse.rewrite(data, verify=False, goal=Goal(max_ram=own))
+    assert result.model == data and result.report.after.arena_bytes == own
+    assert told(result.report.records, "kept", "file, larger otherwise")
+    with pytest.raises(LimitError, match="cannot be reached"):
+        tflite_fuse.rewrite(data, verify=False, goal=Goal(max_ram=own // 2))
 
 
 @pytest.mark.parametrize("seed", [5004, 5025, 5030])

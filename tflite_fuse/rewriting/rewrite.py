@@ -87,16 +87,19 @@ def rewrite_model(
     if mended.changed:
         # The runtime leaves bytes that the file reads unwritten: compare with the intended model from here on.
         model = mended.model
+    sound = plan_fault(model, block_overlaps(model)) is None
+    may_stay = sound and options.stream is None and options.input_mode is not InputMode.STREAMED
     try:
         made = _made(model, options, budget)
+        _keep_limit(made.after, options)
     except UnprovenError as error:
         return _as_it_was(model, data, before, options, note("kept", "file, not proven", why=str(error)))
-    _keep_limit(made.after, options)
-    sound = plan_fault(model, block_overlaps(model)) is None
-    may_grow = made.streamed is not None or options.input_mode is InputMode.STREAMED
-    if sound and made.after.arena_bytes > before.arena_bytes and not may_grow:
-        needs = {"arena_bytes": made.after.arena_bytes, "before_bytes": before.arena_bytes}
-        return _as_it_was(model, data, before, options, note("kept", "file, larger otherwise", **needs))
+    except LimitError as error:
+        if not may_stay or not _fits(before, options, error):
+            raise
+        return _as_it_was(model, data, before, options, _larger(int(error.reached or 0), before))
+    if may_stay and made.after.arena_bytes > before.arena_bytes:
+        return _as_it_was(model, data, before, options, _larger(made.after.arena_bytes, before))
     files = data if sound and not mended.changed else serialize_model(remove_plan(model)), made.file
     seed = crc32(data) if seed is None else seed
     over = None if made.streamed is None else made.streamed.time
@@ -242,6 +245,18 @@ def _streamed(model: Model, hop: Hop) -> Streamed:
     from tflite_fuse.passes.sliding.stream import to_stream
 
     return to_stream(model, hop)
+
+
+def _fits(before: Figures, options: FuseOptions, missed: LimitError) -> bool:
+    """Return whether the file as it is keeps the limit on RAM that no rewrite keeps."""
+    goal = options.wanted
+    in_ram = goal.max_ram is not None and missed.limit == goal.max_ram and before.arena_bytes <= goal.max_ram
+    return in_ram and (goal.max_compute is None or goal.max_compute >= 1)
+
+
+def _larger(nbytes: int, before: Figures) -> Note:
+    """Return the note that a rewrite needs so many bytes, more than the file."""
+    return note("kept", "file, larger otherwise", arena_bytes=nbytes, before_bytes=before.arena_bytes)
 
 
 def _keep_limit(after: Figures, options: FuseOptions) -> None:
