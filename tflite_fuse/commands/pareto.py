@@ -31,7 +31,7 @@ def pareto(
     """Show every trade of RAM for compute that fused blocks offer for a model."""
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other")
-    if plot is not None and options["memory"] is not None:
+    if plot is not None and options.get("memory") is not None:
         raise UsageError("--plot draws RAM against compute: leave it out with --memory, which --csv and --json support")
     require_apart((plot,), (model, config))
     require_plottable(plot)
