@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from scripts.zoo.float_twin import float_twin
 from tests.conftest import shared_models
 from tests.drawing.raw_models import RawModel
 from tests.passes.preparing.chains_of_zeros import PARTS, chain
+from tests.passes.preparing.test_join_rows import halves
 from tests.passes.preparing.test_split_groups import shuffled
 from tests.split.networks import cluster
 from tests.split.test_command import WORKERS, run
 from tflite_fuse.api import rewrite
 from tflite_fuse.model import Model, load_model, save_model, serialize_model
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.table import KINDS
@@ -82,6 +85,14 @@ def test_groups_are_convolutions_of_workers() -> None:
     split = split_model(shuffled(), cluster(), SplitOptions(verify=2))
     assert all(node.stage is not None for node in split.network.nodes)
     assert split.verified is not None and split.verified.bit_exact
+
+
+@needs_tflm
+def test_joins_of_float32_rows_run_whole() -> None:
+    split = split_model(float_twin(halves()), cluster(), SplitOptions(verify=2))
+    assert split.verified is not None and split.verified.bit_exact
+    names = [operator_name(split.network.prepared, op) for op in split.network.prepared.main.operators]
+    assert "CONCATENATION" in names and not {"PAD", "BITWISE_XOR"} & set(names)
 
 
 def two_tables(apart: bool) -> Model:

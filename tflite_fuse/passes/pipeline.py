@@ -8,6 +8,7 @@ from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.ir.program import Overlap
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note
 from tflite_fuse.passes.base import Pass, PassResult
 from tflite_fuse.passes.fusing.fuse import Fuse, FuseSpelled
@@ -96,7 +97,10 @@ def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model
     """
 
     def spelled(before: Model) -> PassResult:
-        found = spell_out(before)
+        graph = before.main
+        real = {index for index, tensor in enumerate(graph.tensors) if tensor.type == TensorType.FLOAT32}
+        whole = [index for index, operator in enumerate(graph.operators) if real.intersection(operator.outputs or ())]
+        found = spell_out(before, whole)  # operators on float32 run whole, in the runtime
         return PassResult(found.model, found.model is not before, found.notes)
 
     steps: tuple[Pass, ...] = (ConstantChannels(), FoldConstants(), *_tidying())

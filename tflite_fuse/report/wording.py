@@ -178,7 +178,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("warned", "unknown scratch"): "scratch buffers of {names} are not known: figures leave them out",
     # Preparing.
     ("changed", "groups"): "{site} is computed in blocks as {groups} convolutions, one for each group",
-    ("changed", "rows joined"): "{site} is computed in blocks as the maximum of its inputs, padded with -128",
+    ("changed", "rows joined"): "{site} is computed in blocks value by value from its inputs, padded to its shape",
     ("changed", "border"): "{side} {tensor} is int8 now, q standing for {scale:.9g} * (q - {zero_point}): {site} "
     "removed",
     ("kept", "border"): "{side} {tensor} stays {type}: {why}",

@@ -10,13 +10,16 @@ import numpy as np
 from tests.drawing.random_blocks import BlockMaker, random_reals
 from tflite_fuse.ir.block import Block, ElementType, Stage, StageKind, Storage
 from tflite_fuse.ops.floats.common import ANY, FloatBounds
-from tflite_fuse.ops.floats.elementwise import OPERATIONS, FloatCurve, FloatOperation
+from tflite_fuse.ops.floats.elementwise import JOIN, OPERATIONS, FloatCurve, FloatOperation
 from tflite_fuse.ops.floats.library import CURVES, FloatSoftmax, LibraryCurve
 from tflite_fuse.ops.floats.reductions import FloatReduction
 from tflite_fuse.ops.floats.resize import FloatPlaces, bilinear, nearest, window_of
 from tflite_fuse.ops.floats.weighted import FloatWeights
 from tflite_fuse.ops.kinds.matrices import FloatMatrixParameters
 from tflite_fuse.ops.kinds.moves import ChannelParameters
+
+_ROUNDED = sorted(set(range(len(OPERATIONS))) - {JOIN})
+"""Operations whose results do not depend on which NaN they read."""
 
 _BOUNDS = (ANY, (-3.4028234663852886e38, 3.4028234663852886e38), (0.0, 6.0), (-1.0, 1.0), (0.0, np.inf))
 
@@ -82,19 +85,19 @@ class FloatMaker(BlockMaker):
         stage = Stage(StageKind.FLOAT_CONV, (before,), -1, -1, (kernel, kernel), padding=(kernel // 2, kernel // 2))
         shape = (channels, kernel, kernel, channels)
         self.add_stage(replace(stage, parameters=self.constants(shape, channels)), self.extent)
-        found = FloatOperation(self.rng.randrange(len(OPERATIONS)), 0, *self.bounds())
+        found = FloatOperation(self.rng.choice(_ROUNDED), 0, *self.bounds())
         self.add_stage(Stage(StageKind.FLOAT_PAIR, (before, self.newest), -1, parameters=found), self.extent)
 
     def operation(self) -> None:
         shape, newest = self.extent, self.newest
         partner = self.add_input(self.rng.choice([shape, shape, (1, 1, shape[2]), (*shape[:2], 1)]))
-        found = FloatOperation(self.rng.randrange(len(OPERATIONS)), 0, *self.bounds())
+        found = FloatOperation(self.rng.choice(_ROUNDED), 0, *self.bounds())
         inputs = (newest, partner) if self.rng.random() < 0.5 else (partner, newest)
         self.add_stage(Stage(StageKind.FLOAT_PAIR, inputs, -1, parameters=found), shape)
 
     def by_channel(self) -> None:
         constants, place = self.numbers(self.source.channels).tobytes(), self.rng.randrange(2)
-        found = FloatOperation(self.rng.randrange(len(OPERATIONS)), place, *self.bounds(), constants)
+        found = FloatOperation(self.rng.choice(_ROUNDED), place, *self.bounds(), constants)
         self.add_stage(Stage(StageKind.FLOAT_BY_CHANNEL, (self.newest,), -1, parameters=found), self.extent)
 
     def curve(self) -> None:
@@ -148,6 +151,20 @@ class FloatMaker(BlockMaker):
         if channels <= 24:
             self.add_stage(Stage(StageKind.CONCATENATION, inputs, -1), (*shape[:2], channels))
 
+    def joined_rows(self) -> None:
+        """The newest tensor and another one, each padded up to where the other one lies."""
+        newest, (height, width, channels) = self.newest, self.extent
+        more = self.rng.randint(1, 4)
+        partner = self.add_input((more, width, channels))
+        places = self.rng.choice([(0, height), (more, 0)])
+        parts = []
+        for part, top in zip((newest, partner), places, strict=True):
+            stage = Stage(StageKind.PAD, (part,), -1, padding=(top, 0))
+            self.add_stage(stage, (height + more, width, channels))
+            parts.append(self.newest)
+        stage = Stage(StageKind.FLOAT_PAIR, tuple(parts), -1, parameters=FloatOperation(JOIN, 0, *ANY))
+        self.add_stage(stage, (height + more, width, channels))
+
     def over_channels(self) -> None:
         found = FloatReduction(self.rng.randrange(4))
         stage = Stage(StageKind.FLOAT_CHANNEL_REDUCE, (self.newest,), -1, parameters=found)
@@ -189,7 +206,7 @@ def float_block(rng: Random, *, largest: int = 10, plain_inputs: bool = False) -
     maker = FloatMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.convolution, maker.convolution, maker.residual, maker.pool, maker.operation, maker.by_channel]
     steps += [maker.curve, maker.zeros, maker.joined, maker.library, maker.resizing, maker.some_channels, maker.squares]
-    steps += [maker.over_channels, maker.transposed, maker.attention]
+    steps += [maker.over_channels, maker.transposed, maker.attention, maker.joined_rows]
     maker.convolution()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scripts.zoo.float_twin import float_twin
+from tests.drawing.random_blocks import random_reals
 from tests.drawing.raw_models import RawModel, add_convolution, edgy_int8, seeds
 from tests.drawing.steps.slices import add_slice
+from tests.drawing.witness import assert_same_bytes
 from tflite_fuse.api import rewrite
 from tflite_fuse.check import validate
 from tflite_fuse.errors import LimitError
@@ -16,9 +19,11 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.notes import note
+from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.reference import run_block_reference
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
@@ -75,9 +80,23 @@ def test_maxima_of_padded_parts_are_the_parts_joined(model: Model, seed: int) ->
 
 
 @needs_tflm
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
-@given(joins(), st.sampled_from(["resident", "streamed", "external"]), st.booleans())
-def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str, least: bool) -> None:
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@given(joins(), seeds)
+def test_bits_of_padded_float32_parts_are_the_parts_joined(model: Model, seed: int) -> None:
+    model, rng = float_twin(model), np.random.default_rng(seed)
+    joined = spell_out(model).model
+    found = extract(joined, range(len(joined.main.operators)))
+    image = random_reals(rng, model.main.tensors[model.main.inputs[0]].dims)
+    results = dict(zip(found.outputs, run_block_reference(found.block, [image]), strict=True))
+    for index, want in zip(joined.main.outputs, tflm.run(serialize_model(model), [[image]]).outputs[0], strict=True):
+        assert_same_bytes(results[index].ravel(), want.ravel())
+
+
+@needs_tflm
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(joins(), st.sampled_from(["resident", "streamed", "external"]), st.booleans(), st.booleans())
+def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str, least: bool, real: bool) -> None:
+    model = float_twin(model) if real else model
     try:
         result = rewrite(serialize_model(model), input_mode=mode, goal=Goal(least_ram=least), inputs=3, verify=True)
     except LimitError:
@@ -86,7 +105,7 @@ def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str, least:
     verified = result.report.verified
     assert result.report.unchanged if verified is None else verified.bit_exact
     assert result.report.after.arena_bytes <= result.report.before.arena_bytes or mode != "resident"
-    assert not {"PADV2", "MAXIMUM"} & set(names(load_model(result.model)))
+    assert not {"PAD", "PADV2", "MAXIMUM", "BITWISE_XOR"} & set(names(load_model(result.model)))
 
 
 def halves() -> Model:
@@ -100,8 +119,9 @@ def halves() -> Model:
 
 
 @needs_tflm
-def test_a_block_goes_through_a_join_of_rows() -> None:
-    result = rewrite(serialize_model(halves()), inputs=3, verify=True)
+@pytest.mark.parametrize("real", [False, True])
+def test_a_block_goes_through_a_join_of_rows(real: bool) -> None:
+    result = rewrite(serialize_model(float_twin(halves()) if real else halves()), inputs=3, verify=True)
     assert set(names(load_model(result.model))) == {"CUSTOM:TFLITE_FUSE"}
     assert result.report.after.arena_bytes < 0.75 * result.report.before.arena_bytes
     assert note("changed", "rows joined", "CONCATENATION_5") in result.report.records
@@ -125,8 +145,9 @@ def test_parts_of_another_quantization_stay() -> None:
     assert spell_out(model).model is model
 
 
-def test_a_pad_in_a_wrong_place_is_no_join() -> None:
-    model = halves()
+@pytest.mark.parametrize("real", [False, True])
+def test_a_pad_in_a_wrong_place_is_no_join(real: bool) -> None:
+    model = float_twin(halves()) if real else halves()
     joined = spell_out(model).model
     amounts = [index for index, tensor in enumerate(joined.main.tensors) if (tensor.name or "").endswith("/around")]
     buffers = list(joined.buffers)

@@ -153,7 +153,7 @@ def test_operators_of_one_tensor(name: str, shape: tuple[int, ...], seed: int) -
 
 
 @thorough
-@given(st.sampled_from(sorted(OPERATIONS)), st.booleans(), st.booleans(), raw.seeds)
+@given(st.sampled_from(sorted({*OPERATIONS} - {"BITWISE_XOR"})), st.booleans(), st.booleans(), raw.seeds)
 def test_operations_with_constants(name: str, one: bool, first: bool, seed: int) -> None:
     """A constant for all values or for each channel, on either side; the runtime divides by 0 as floats do."""
     model, rng, shape = raw.RawModel(), np.random.default_rng(seed), (1, 4, 3, 5)

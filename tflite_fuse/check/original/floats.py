@@ -30,7 +30,7 @@ _LARGEST = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 _ACTIVATIONS: dict[int, Bounds] = {0: (-_LARGEST, _LARGEST), 1: (0.0, _LARGEST), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 """Bounds of the results by the number of the fused activation."""
 
-OPERATIONS = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU")
+OPERATIONS = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "PRELU", "BITWISE_XOR")
 """Operators by their number in a stage's table."""
 
 _ACTIVATED = OPERATIONS[:4]

@@ -39,8 +39,12 @@ OPERATIONS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "MINIMUM": lambda a, b: np.where(a < b, a, b),
     "SQUARED_DIFFERENCE": lambda a, b: np.square(a - b),
     "PRELU": lambda a, b: np.where(a >= 0, a, a * b),
+    "BITWISE_XOR": lambda a, b: (a.view(np.uint32) ^ b.view(np.uint32)).view(np.float32),
 }
 """Operations, in the order of their numbers in the table."""
+
+JOIN = list(OPERATIONS).index("BITWISE_XOR")
+"""Number of the operation that joins tensors, each padded with zeros where the other ones are."""
 
 _ACTIVATED = ("ADD", "SUB", "MUL", "DIV")
 """Operators with a fused activation."""

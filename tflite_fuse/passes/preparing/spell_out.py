@@ -8,7 +8,8 @@ The filters of a group read the channels of that group, in the same order and wi
 
     CONCATENATION(a, b)  =  MAXIMUM(PADV2(a, -128 behind), PADV2(b, -128 before))    along rows or columns
 
-This is exact for int8. A block cannot join tensors along rows, but it computes pads and maxima pixel by pixel.
+This is exact for int8. On float32 the pads are PADs with 0, whose bits are all 0, and each MAXIMUM is a BITWISE_XOR of
+bits, exact for zeros, infinities and NaN. A block cannot join tensors along rows, but it computes these pixel by pixel.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tflite_fuse.model.operators import get_options, make_options, operator_labe
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.notes import Note, note
-from tflite_fuse.ops.lowering.operands import is_constant, read_activation, read_moved
+from tflite_fuse.ops.lowering.operands import is_constant, read_moved
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
 
 MOST_GROUPS = 10
@@ -127,12 +128,12 @@ _LEAST = -128
 
 
 def joins_rows(model: Model, operator: Operator) -> bool:
-    """Return whether an operator is a CONCATENATION of int8 along rows or columns."""
+    """Return whether an operator is a CONCATENATION of int8 or float32 along rows or columns."""
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     if operator_name(model, operator) != "CONCATENATION" or not 2 <= len(inputs) <= MOST_JOINED or len(outputs) != 1:
         return False
     try:
-        output, parts = read_activation(model, outputs[0]), [read_activation(model, part) for part in inputs]
+        output, parts = read_moved(model, outputs[0]), [read_moved(model, part) for part in inputs]
     except BlockError:
         return False
     rank, axis = len(output.dims), _axis(operator, len(output.dims))
@@ -140,7 +141,7 @@ def joins_rows(model: Model, operator: Operator) -> bool:
         return False
     plain = get_options(operator).get("fused_activation_function", NO_ACTIVATION) == NO_ACTIVATION
     alike = all(
-        (part.scale, part.zero_point) == (output.scale, output.zero_point)
+        (part.type, part.scale, part.zero_point) == (output.type, output.scale, output.zero_point)
         and len(part.dims) == rank
         and all(a == b for at, (a, b) in enumerate(zip(part.dims, output.dims, strict=True)) if at != axis)
         for part in parts
@@ -158,23 +159,27 @@ def join_rows(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
     inputs, (output,) = operator.inputs or (), operator.outputs or ()
     whole = model.main.tensors[output]
     axis = _axis(operator, len(whole.dims))
-    model, code = add_operator_code(model, builtin="PADV2", version=2)
-    model, maximum = add_operator_code(model, builtin="MAXIMUM", version=2)
-    model, least = _constant(model, Tensor((), TensorType.INT8, 0, f"{whole.name}/least", whole.quantization), [_LEAST])
+    pad, join, fill = "PAD", "BITWISE_XOR", list[int]()
+    if whole.type == TensorType.INT8:
+        least = Tensor((), TensorType.INT8, 0, f"{whole.name}/least", whole.quantization)
+        model, constant = _constant(model, least, [_LEAST])
+        pad, join, fill = "PADV2", "MAXIMUM", [constant]
+    model, code = add_operator_code(model, builtin=pad, version=2)
+    model, joining = add_operator_code(model, builtin=join, version=2)
     made: list[Operator] = []
     padded: list[int] = []
     for part, amounts in zip(inputs, _amounts(model, inputs, axis), strict=True):
         around = Tensor((len(amounts), 2), TensorType.INT32, 0, f"{whole.name}/around")
         model, around_it = _constant(model, around, [number for pair in amounts for number in pair])
         model, filled = add_tensor(model, _longer(whole, f"{whole.name}/part {len(padded)}"))
-        made.append(Operator(code, (part, around_it, least), (filled,)))
+        made.append(Operator(code, (part, around_it, *fill), (filled,)))
         padded.append(filled)
     joined = padded[0]
     for place, filled in enumerate(padded[1:], start=2):
         model, result = (
             (model, output) if place == len(padded) else add_tensor(model, _longer(whole, f"{whole.name}/join {place}"))
         )
-        made.append(Operator(maximum, (joined, filled), (result,)))
+        made.append(Operator(joining, (joined, filled), (result,)))
         joined = result
     return model, made
 

@@ -1,7 +1,7 @@
 /* An operation on float32, value by value: of two tensors, or of one and a constant for each channel. */
 #include "tflite_fuse_floats.h"
 
-enum { ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, SQUARED_DIFFERENCE, PRELU, OPERATIONS };
+enum { ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, SQUARED_DIFFERENCE, PRELU, BITWISE_XOR, OPERATIONS };
 
 /* The table; of a constant operand its values follow. */
 typedef struct {
@@ -10,6 +10,14 @@ typedef struct {
   tflite_fuse_bounds bounds;
   float constants[1];
 } float_operation;
+
+static inline float xor_of(float a, float b) {
+  uint32_t bits, others;
+  memcpy(&bits, &a, sizeof bits), memcpy(&others, &b, sizeof others);
+  bits ^= others;
+  memcpy(&a, &bits, sizeof a);
+  return a;
+}
 
 static inline float result_of(int32_t operation, float a, float b) {
   switch (operation) {
@@ -27,8 +35,10 @@ static inline float result_of(int32_t operation, float a, float b) {
       return a < b ? a : b;
     case SQUARED_DIFFERENCE:
       return (a - b) * (a - b);
-    default:
+    case PRELU:
       return a >= 0 ? a : a * b;
+    default:
+      return xor_of(a, b);
   }
 }
 

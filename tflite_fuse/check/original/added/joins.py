@@ -1,8 +1,9 @@
-"""CONCATENATIONs along rows or columns as maxima.
+"""CONCATENATIONs along rows or columns as maxima of bytes or as float32 with the bits of all parts.
 
     CONCATENATION(a, b, …)[p]  =  max(A[p], B[p], …)    where A is a in its place and -128 everywhere else
 
-Each byte of the result is in one of the inputs; the others hold -128 there, the least int8.
+Each byte of the result is in one of the inputs; the others hold -128 there, the least int8. On float32 A is 0
+elsewhere, without a bit set, and an exclusive or of bits is in the place of the maximum.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tflite_fuse.model.types import TensorType
 
 
 def add_joins(original: Original) -> None:
-    """Add to the original its CONCATENATIONs along rows or columns as PADV2s and MAXIMUMs."""
+    """Add to the original its CONCATENATIONs along rows or columns as pads, and MAXIMUMs or BITWISE_XORs."""
     for step in tuple(original.steps):
         if step.name == "CONCATENATION" and len(step.outputs) == 1 and step.inputs and not _refused(original, step):
             _add(original, step)
@@ -29,13 +30,14 @@ def _refused(original: Original, step: Step) -> bool:
     dims, axis = output.dims, _axis(original, step)
     if len(dims) not in (3, 4) or not 0 < axis < len(dims) - 1 or step.number("fused_activation_function"):
         return True
-    if output.type != TensorType.INT8 or original.activation(step.outputs[0]) is None:
+    stands_for = original.stands_for(step.outputs[0])
+    if output.type not in (TensorType.INT8, TensorType.FLOAT32) or stands_for is None:
         return True
     length = 0
     for tensor in step.inputs:
         part = original.tensors[tensor] if tensor >= 0 else None
-        same = part is not None and original.activation(tensor) == original.activation(step.outputs[0])
-        if part is None or not same or part.type != TensorType.INT8 or len(part.dims) != len(dims):
+        same = original.stands_for(tensor) == stands_for
+        if part is None or not same or part.type != output.type or len(part.dims) != len(dims):
             return True
         if [d for a, d in enumerate(part.dims) if a != axis] != [d for a, d in enumerate(dims) if a != axis]:
             return True
@@ -51,18 +53,21 @@ def _axis(original: Original, step: Step) -> int:
 def _add(original: Original, step: Step) -> None:
     (result,) = step.outputs
     whole, axis, before = replace(original.tensors[result], shape_signature=None), _axis(original, step), 0
-    lowest = original.add_tensor(Tensor((), TensorType.INT8, 0, "lowest", whole.quantization), b"\x80")
+    pad, join, fill = "PAD", "BITWISE_XOR", list[int]()
+    if whole.type == TensorType.INT8:
+        lowest = Tensor((), TensorType.INT8, 0, "lowest", whole.quantization)
+        pad, join, fill = "PADV2", "MAXIMUM", [original.add_tensor(lowest, b"\x80")]
     so_far = -1
     for tensor in step.inputs:
         length = original.tensors[tensor].dims[axis]
         amounts = np.zeros((len(whole.dims), 2), np.int32)
         amounts[axis] = before, whole.dims[axis] - before - length
         in_place = original.add_tensor(whole)
-        original.add_operator(step, "PADV2", (tensor, original.add_numbers(amounts), lowest), in_place, version=2)
+        original.add_operator(step, pad, (tensor, original.add_numbers(amounts), *fill), in_place, version=2)
         before += length
         if so_far >= 0:
             larger = original.add_tensor(whole)
-            original.add_operator(step, "MAXIMUM", (so_far, in_place), larger, version=2)
+            original.add_operator(step, join, (so_far, in_place), larger, version=2)
             in_place = larger
         so_far = in_place
     original.unite(result, so_far)
