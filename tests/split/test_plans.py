@@ -157,7 +157,7 @@ def test_shares_by_ratings_cover_everything_in_order() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_other_shares_are_done_earlier(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    speeds = rng.uniform(0.5, 4, 3).tolist()
+    speeds = tuple(rng.uniform(0.5, 4, 3).tolist())
     total = int(rng.integers(1, 12))
     ranges = evenly_loaded(total, speeds)
     assert ranges[0][0] == 0 and ranges[-1][1] == total

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
 
 from tflite_fuse.split.cut.regions import Range, Region, volume
@@ -29,7 +30,8 @@ def by_ratings(total: int, ratings: Sequence[float]) -> tuple[Range, ...]:
     return tuple(pairwise([*bounds[:-1], total]))
 
 
-def evenly_loaded(total: int, speeds: Sequence[float]) -> tuple[Range, ...]:
+@cache
+def evenly_loaded(total: int, speeds: tuple[float, ...]) -> tuple[Range, ...]:
     """Divide ``total`` equal items into ranges so that the last worker finishes as early as possible.
 
     The next item goes to the worker that would finish first with it, which is optimal for equal items; ties go to the

@@ -77,7 +77,7 @@ def _shares(cluster: Cluster, network: Network, node: int, workers: Sequence[int
 
 
 def _ranges(cluster: Cluster, channels: int, workers: Sequence[int]) -> dict[int, Range]:
-    speeds = [cluster.workers[worker].mhz for worker in workers]
+    speeds = tuple(cluster.workers[worker].mhz for worker in workers)
     ranges = zip(workers, evenly_loaded(channels, speeds), strict=True)
     return {worker: part for worker, part in ranges if part[0] < part[1]}
 

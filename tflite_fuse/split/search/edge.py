@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
 from itertools import groupby
 
 from tflite_fuse.split.cut.network import Network
@@ -24,6 +23,10 @@ from tflite_fuse.split.search.estimates import Estimates
 
 TASK_BYTES = sum(LAYOUTS[each].size for each in (FragmentStep, FragmentBlock)) + 80
 """Approximate flash of a block beside its stages: its step, its entry, and the header of its options."""
+
+
+Holders = dict[int, dict[int, Region]]
+"""Value → device → region that it holds or needs."""
 
 
 class Mode(Enum):
@@ -44,13 +47,12 @@ class Edge:
         mode: the partition.
         workers: those that take part; workers with an empty share are left out.
         needs: value from before the edge → worker → region that it needs.
-        build: returns the phases; the first one lacks the transfers of values from before.
-        inside: groups of simultaneous transfers in these phases.
+        phases: the first one lacks the transfers of values from before.
         held: value that leaves → device → region that it holds, including outputs of the model at the coordinator.
         work: instructions of each worker.
         flash: bytes of each worker.
-        sums: layers that are cut by their input channels; the numbers in ``phases`` and ``inside`` are of the network
-            extended by them.
+        sums: layers that are cut by their input channels; the numbers in ``phases`` are of the network extended by
+            them.
     """
 
     first: int
@@ -58,17 +60,11 @@ class Edge:
     mode: Mode
     workers: tuple[int, ...]
     needs: Mapping[int, Mapping[int, Region]]
-    build: Callable[[], tuple[Phase, ...]]
-    inside: tuple[tuple[Transfer, ...], ...]
+    phases: tuple[Phase, ...]
     held: Mapping[int, Mapping[int, Region]]
     work: Mapping[int, float]
     flash: Mapping[int, int]
     sums: tuple[Summed, ...] = ()
-
-    @cached_property
-    def phases(self) -> tuple[Phase, ...]:
-        """Return the phases, built on first use."""
-        return self.build()
 
     @property
     def ends(self) -> tuple[frozenset[object], frozenset[object]]:
@@ -102,8 +98,7 @@ def edge_of(
                 work[task.worker] += estimates.instructions(step.node, box, cluster.workers[task.worker].target)
                 flash[task.worker] += estimates.flash(step.node, box)
             flash[task.worker] += TASK_BYTES
-    moved = tuple(each for phase in phases for each in (phase.transfers, phase.returned))
-    return Edge(first, last, mode, workers, needs, lambda: tuple(phases), moved, held, work, flash, sums)
+    return Edge(first, last, mode, workers, needs, tuple(phases), held, work, flash, sums)
 
 
 def is_read_outside(network: Network, value: int, nodes: set[int]) -> bool:
@@ -180,10 +175,6 @@ def _waits(moved: Sequence[Transfer]) -> list[tuple[int, int]]:
         found += [(other, number) for other in sooner if intersect(moved[other].region, each.region)]
         brought.setdefault((each.target, each.value), []).append(number)
     return found
-
-
-Holders = dict[int, dict[int, Region]]
-"""Value → device → all of the value."""
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,20 @@ A cut is a place between two nodes with at most one live value that the coordina
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
+from dataclasses import replace
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.axes import Ranges, needed, union
 from tflite_fuse.ir.block import StageKind
-from tflite_fuse.ops.table import accumulates, input_windows
+from tflite_fuse.ops.table import accumulates
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.pieces import can_be_cut
-from tflite_fuse.split.cut.plan import Phase, Step, Task, Transfer, evenly_loaded
-from tflite_fuse.split.cut.regions import Box, Range, Region
-from tflite_fuse.split.devices import COORDINATOR, Cluster
+from tflite_fuse.split.cut.pieces import box_needs, can_be_cut
+from tflite_fuse.split.cut.plan import Phase, Step, Task, evenly_loaded
+from tflite_fuse.split.cut.regions import hull, whole
+from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.search.by_channels import channels_edge, sums_edge
 from tflite_fuse.split.search.edge import (
-    TASK_BYTES,
     Edge,
+    Holders,
     Mode,
     edge_of,
     leaves,
@@ -64,7 +61,6 @@ class EdgeMaker:
 
     def __init__(self, network: Network, cluster: Cluster, estimates: Estimates) -> None:
         self.network, self.cluster, self.estimates = network, cluster, estimates
-        self._known_shares: dict[tuple[int, tuple[float, ...]], tuple[Range, ...]] = {}
         self._made: dict[tuple[int, int, Mode, tuple[int, ...]], Edge | None] = {}
 
     def edge(self, first: int, last: int, mode: Mode, workers: tuple[int, ...]) -> Edge | None:
@@ -78,116 +74,51 @@ class EdgeMaker:
         return self._made[key]
 
     def _make(self, first: int, last: int, mode: Mode, workers: tuple[int, ...]) -> Edge | None:
-        if mode is Mode.ONE:
-            return self._one(first, last, workers)
-        if mode is Mode.ROWS:
-            return self._rows(first, last, workers)
-        make = channels_edge if mode is Mode.CHANNELS else sums_edge
+        make = {Mode.ONE: _one_edge, Mode.ROWS: _rows_edge, Mode.CHANNELS: channels_edge, Mode.SUMS: sums_edge}[mode]
         return make(self.network, self.cluster, self.estimates, first, last, workers)
 
-    def _one(self, first: int, last: int, workers: tuple[int, ...]) -> Edge:
-        found = whole_on(self.network, workers[0], first, last)
-        return edge_of(
-            first, last, Mode.ONE, workers, found.needs, found.phases, found.held, self.cluster, self.estimates
-        )
 
-    def _rows(self, first: int, last: int, workers: tuple[int, ...]) -> Edge | None:
-        network, nodes = self.network, range(first, last)
-        if any(not _by_rows(self.network, node) for node in nodes):
-            return None
-        left = [value for node in nodes for value in network.nodes[node].outputs if leaves(network, value, last - 1)]
-        speeds = tuple(self.cluster.workers[worker].mhz for worker in workers)
-        shares = {value: self._shares(network.shape(value)[0], speeds) for value in left}
-        busy = [at for at in range(len(workers)) if all(part[at][0] < part[at][1] for part in shares.values())]
-        if len(busy) < 2 or any(sum(low < high for low, high in part) != len(busy) for part in shares.values()):
-            return None
-        asked = {value: _Asked.rows([shares[value][at] for at in busy], network.shape(value)[1]) for value in left}
+def _one_edge(
+    network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
+) -> Edge:
+    found = whole_on(network, workers[0], first, last)
+    return edge_of(first, last, Mode.ONE, workers, found.needs, found.phases, found.held, cluster, estimates)
+
+
+def _rows_edge(
+    network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
+) -> Edge | None:
+    """Return the edge by rows; None if the nodes cannot be cut like this, or only one worker would have rows."""
+    nodes = range(first, last)
+    if any(not _by_rows(network, node) for node in nodes):
+        return None
+    left = [value for node in nodes for value in network.nodes[node].outputs if leaves(network, value, last - 1)]
+    speeds = tuple(cluster.workers[worker].mhz for worker in workers)
+    shares = {value: evenly_loaded(network.shape(value)[0], speeds) for value in left}
+    busy = [at for at in range(len(workers)) if all(part[at][0] < part[at][1] for part in shares.values())]
+    if len(busy) < 2 or any(sum(low < high for low, high in part) != len(busy) for part in shares.values()):
+        return None
+    needs: Holders = {}
+    held: Holders = {value: {} for value in left}
+    tasks = dict[int, Task]()
+    for at in busy:
+        worker = workers[at]
+        boxes = {value: replace(whole(network.shape(value)), rows=shares[value][at]) for value in left}
+        owned = tuple((value, (box,)) for value, box in boxes.items())
         for node in reversed(nodes):
-            self._ask(asked, node)
-        members = tuple(workers[at] for at in busy)
-        needs = {
-            value: dict(zip(members, found.regions(network.shape(value)[2]), strict=True))
-            for value, found in asked.items()
-            if network.writer[value] < first
-        }
-        owned = {value: _Asked.rows([shares[value][at] for at in busy], network.shape(value)[1]) for value in left}
-        parts = {
-            value: dict(zip(members, found.regions(network.shape(value)[2]), strict=True))
-            for value, found in owned.items()
-        }
-        work = dict.fromkeys(members, 0.0)
-        flash = sum(self.estimates.weight_bytes[node] for node in nodes) + TASK_BYTES
-        for node in nodes:
-            rows = asked[network.nodes[node].outputs[0]].heights()
-            height = network.shape(network.nodes[node].outputs[0])[0]
-            for worker, count in zip(members, rows, strict=True):
-                target = self.cluster.workers[worker].target
-                work[worker] += self.estimates.whole_instructions(node, target) * count / height
-
-        def build() -> tuple[Phase, ...]:
-            boxes = {value: found.regions(network.shape(value)[2]) for value, found in asked.items()}
-            tasks = {
-                worker: Task(
-                    worker,
-                    tuple(Step(node, boxes[network.nodes[node].outputs[0]][at]) for node in nodes),
-                    tuple((value, parts[value][worker]) for value in left),
-                )
-                for at, worker in enumerate(members)
-            }
-            return (Phase(network.nodes[last - 1].name, (), tuple(tasks.values()), returned_at_once(network, tasks)),)
-
-        held = {value: with_coordinator(network, value, of_value) for value, of_value in parts.items()}
-        returned = tuple(
-            Transfer(value, worker, COORDINATOR, region)
-            for value in left
-            if value in network.outputs
-            for worker, region in parts[value].items()
+            for value, box in box_needs(network, node, boxes[network.nodes[node].outputs[0]]):
+                boxes[value] = hull((boxes[value], box)) if value in boxes else box
+        for value, box in boxes.items():
+            if network.writer[value] < first:
+                needs.setdefault(value, {})[worker] = (box,)
+        for value, region in owned:
+            held[value][worker] = region
+        tasks[worker] = Task(
+            worker, tuple(Step(node, (boxes[network.nodes[node].outputs[0]],)) for node in nodes), owned
         )
-        return Edge(
-            first, last, Mode.ROWS, members, needs, build, (returned,), held, work, dict.fromkeys(members, flash)
-        )
-
-    def _shares(self, total: int, speeds: tuple[float, ...]) -> tuple[Range, ...]:
-        if (total, speeds) not in self._known_shares:
-            self._known_shares[total, speeds] = evenly_loaded(total, speeds)
-        return self._known_shares[total, speeds]
-
-    def _ask(self, asked: dict[int, _Asked], node: int) -> None:
-        """Add the regions that a node needs of its inputs, for all workers at once."""
-        stage = self.network.nodes[node].stage
-        assert stage is not None
-        wanted = asked[stage.output]
-        for value, windows in zip(stage.inputs, input_windows(stage, self.network.values), strict=True):
-            for axis, window in enumerate(windows):
-                found = needed(wanted.axes[axis], window, self.network.shape(value)[axis])
-                if found.holes:
-                    raise BlockError(f"a part of {self.network.nodes[node].name} would read only padding")
-                asked.setdefault(value, _Asked({})).widen(axis, found)
-
-
-class _Asked:
-    """Rows and columns of a value that workers need, as arrays: one range of rows each, the same columns."""
-
-    def __init__(self, axes: dict[int, Ranges]) -> None:
-        self.axes = axes
-
-    @staticmethod
-    def rows(parts: Sequence[Range], width: int) -> _Asked:
-        low, high = np.array(parts, np.int64).T
-        return _Asked({0: Ranges(low, high), 1: Ranges(np.zeros(1, np.int64), np.full(1, width, np.int64))})
-
-    def widen(self, axis: int, more: Ranges) -> None:
-        self.axes[axis] = union(self.axes[axis], more) if axis in self.axes else more
-
-    def heights(self) -> list[int]:
-        found: list[int] = (self.axes[0].high - self.axes[0].low).tolist()
-        return found
-
-    def regions(self, channels: int) -> list[Region]:
-        rows, columns = self.axes[0], self.axes[1]
-        across = int(columns.low[0]), int(columns.high[0])
-        ranges = zip(rows.low.tolist(), rows.high.tolist(), strict=True)
-        return [(Box((low, high), across, (0, channels)),) for low, high in ranges]
+    phase = Phase(network.nodes[last - 1].name, (), tuple(tasks.values()), returned_at_once(network, tasks))
+    held = {value: with_coordinator(network, value, parts) for value, parts in held.items()}
+    return edge_of(first, last, Mode.ROWS, tuple(tasks), needs, (phase,), held, cluster, estimates)
 
 
 def _by_rows(network: Network, index: int) -> bool:

@@ -209,7 +209,7 @@ class Joints:
         cluster, count = self.cluster, len(self._per_byte)
         slowest = max((cluster.workers[w].seconds(work) for w, work in edge.work.items()), default=0.0)
         found = Cost(slowest, 0, self.nothing(), np.zeros(count - 1, np.int64))
-        for moved in edge.inside:
+        for moved in (group for phase in edge.phases for group in (phase.transfers, phase.returned)):
             ends = np.array([(each.source, each.target) for each in moved], np.int64).reshape(-1, 2) % count
             everyone = np.unique(np.append(ends, count - 1))
             nbytes = np.zeros((len(everyone), len(everyone)), np.int64)

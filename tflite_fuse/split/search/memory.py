@@ -79,7 +79,7 @@ class EdgeMemory:
         account = self.accountant.over(edge.sums)
         more = self._instructions(phases, account) / max(1.0, self._instructions(edge.phases, account))
         work = {worker: instructions * more for worker, instructions in edge.work.items()}
-        return replace(edge, build=lambda: phases, work=work)
+        return replace(edge, phases=phases, work=work)
 
     def _instructions(self, phases: Sequence[Phase], account: Accountant) -> float:
         """Return the instructions of the first worker; about the same share of the work is repeated on all."""
