@@ -100,7 +100,8 @@ def main() -> int:
             with processes(program, found, folder) as (contacts, _):
                 outputs, counts = asyncio.run(run(found, contacts, list(samples)))
             course = simulated(found)
-            told = [len(course.messages), course.payload_bytes, course.frame_bytes]
+            payload = sum(each.payload_bytes for each in course.messages)
+            told = [len(course.messages), payload, sum(each.frame_bytes for each in course.messages)]
             same = "same bytes as TFLM" if outputs == wanted else "OTHER BYTES"
             pairs = zip(counts, told, strict=True)
             words = [f"{count:,} ({'as simulated' if count == each else each})" for count, each in pairs]

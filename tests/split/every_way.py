@@ -9,7 +9,7 @@ from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.edge import soonest
 from tflite_fuse.split.search.labels import Label, plans_of
-from tflite_fuse.split.simulate.events import Timeline
+from tflite_fuse.split.simulate import Course
 from tflite_fuse.split.splitting import timeline_of
 
 
@@ -32,11 +32,11 @@ def every_way(search: Search, most: int) -> list[Label] | None:
     return ways[-1]
 
 
-def timelines(search: Search, labels: list[Label], accountant: Accountant) -> list[Timeline]:
+def timelines(search: Search, labels: list[Label], accountant: Accountant) -> list[Course]:
     """Of the plans of ways, their messages in the best order found, on simulated devices."""
     cluster = search.cluster
 
-    def timeline(plan: Plan) -> Timeline:
+    def timeline(plan: Plan) -> Course:
         return timeline_of(plan, cluster, accountant.over(plan.sums))
 
     plans = [plan for label in labels for plan in plans_of(label, search.network, cluster, "")]

@@ -10,6 +10,7 @@ import pytest
 
 from scripts.zoo import ModelBuilder
 from scripts.zoo.networks import efficient_network
+from tests.split.execute import PlanRun
 from tests.split.networks import branching_model, cluster, network
 from tflite_fuse import rewrite
 from tflite_fuse.errors import ModelError, PlanError
@@ -18,12 +19,12 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import Phase, Plan, by_ratings, evenly_loaded
+from tflite_fuse.split.fragments.operators import operators_of
 from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.search.paper import paper_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.split.verify.against_tflm import verify_plan
-from tflite_fuse.split.verify.execute import PlanRun
 from tflite_fuse.split.verify.validate import check_plan
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -96,6 +97,20 @@ def test_a_device_without_what_it_reads_fails() -> None:
     assert tflm.run(serialize_model(model), [arrays]).outputs
     with pytest.raises(PlanError, match="is read by a device"):
         PlanRun(network(), plan).outputs([np.asarray(a) for a in arrays])
+
+
+@needs_tflm
+@pytest.mark.parametrize("shares", [(1.0,), (1.0, 2.0, 1.0)])
+def test_tasks_compute_the_bytes_of_tflm_in_numpy_too(shares: tuple[float, ...]) -> None:
+    """By the numpy reference of each kind, which has no code in common with the device library."""
+    model = branching_model()
+    arrays = generate_inputs(model, 1)[0]
+    wanted = tflm.run(serialize_model(model), [arrays]).outputs[0]
+    net = network_of(model)
+    whole = operators_of(net)
+    run = PlanRun(net, paper_plan(net, shares, ""), lambda node, given: whole.run(net.nodes[node].operator, given))
+    outputs = run.outputs([np.asarray(a) for a in arrays])
+    assert [each.tobytes() for each in outputs] == [np.ascontiguousarray(each).tobytes() for each in wanted]
 
 
 def without_transfer(plan: Plan) -> Plan:

@@ -238,7 +238,7 @@ def test_asked_for_throughput_inferences_follow_each_other_sooner_than_one_takes
     assert period["throughput"] < 0.7 * splits["throughput"].timeline.seconds
     net, plan, devices = splits["throughput"].network, splits["throughput"].plan, splits["throughput"].cluster
     course = simulated(Deployment(net, plan, devices, encode_plan(net, plan, Accountant(net).parts)), 16)
-    assert course.period == pytest.approx(period["throughput"], rel=0.1)
+    assert course.spacing == pytest.approx(period["throughput"], rel=0.1)
 
 
 @needs_tflm

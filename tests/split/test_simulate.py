@@ -12,8 +12,7 @@ from tflite_fuse.split.cut.regions import Box
 from tflite_fuse.split.devices import COORDINATOR, Link
 from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES
 from tflite_fuse.split.search.paper import paper_plan
-from tflite_fuse.split.simulate.devices import chrome_trace
-from tflite_fuse.split.simulate.events import simulate
+from tflite_fuse.split.simulate import chrome_trace, simulate
 
 LINK = Link(kilobytes_per_second=1000.0, delay_ms_per_message=3.0, occupancy_ms_per_message=1.0)
 
@@ -30,7 +29,7 @@ def test_messages_overlap_in_flight_but_not_on_the_link() -> None:
     payloads = [PAYLOAD_BYTES, PAYLOAD_BYTES, 5]
     each = [(size + HEADER_BYTES) / 1e6 + 0.001 for size in payloads]
     assert found.seconds == pytest.approx(0.003 + sum(each), rel=1e-3)
-    assert (found.messages, found.payload_bytes) == (3, 2805)
+    assert (len(found.messages), found.payload_bytes) == (3, 2805)
     assert found.frame_bytes == 2805 + 3 * HEADER_BYTES
 
 

@@ -27,11 +27,10 @@ from tflite_fuse.split.cluster.link.streams import parse_address
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, Progress
 from tflite_fuse.split.cluster.running.status import Answer, ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
-from tflite_fuse.split.cluster.simulation import simulated
-from tflite_fuse.split.cluster.sweep import Point, draw_sweep, sweep
+from tflite_fuse.split.cluster.simulation import Point, draw_sweep, simulated, sweep
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.search.auto import OBJECTIVES
-from tflite_fuse.split.simulate.devices import Course, chrome_trace
+from tflite_fuse.split.simulate import Course, chrome_trace
 from tflite_fuse.split.splitting import STRATEGIES, SplitOptions, require_known
 
 Folder = Annotated[
@@ -86,13 +85,13 @@ def simulate(
         return
     console().print(_simulated_table(deployment, course))
     say(
-        f"{folder}: {course.seconds * 1000:.2f} ms predicted; {course.moved_bytes:,} bytes moved in "
-        f"{len(course.values):,} messages, {course.moved_frame_bytes:,} with their headers; beside them "
+        f"{folder}: {course.seconds * 1000:.2f} ms predicted; {course.payload_bytes:,} bytes moved in "
+        f"{len(course.values):,} messages, {course.frame_bytes:,} with their headers; beside them "
         f"{len(course.messages) - len(course.values):,} messages that start inferences and report steps"
     )
-    if course.period is not None:
+    if course.spacing is not None:
         first = course.ends[0] * 1000
-        say(f"{inferences} inferences, one every {course.period * 1000:.2f} ms; the first takes {first:.2f} ms")
+        say(f"{inferences} inferences, one every {course.spacing * 1000:.2f} ms; the first takes {first:.2f} ms")
     if points:
         console().print(_sweep_table(points))
 
@@ -112,12 +111,12 @@ def _json(deployment: Deployment, course: Course, points: Sequence[Point]) -> di
         "schema": SIMULATION_SCHEMA,
         "seconds": course.seconds,
         "inferences": len(course.ends),
-        "period_s": course.period,
+        "period_s": course.spacing,
         "messages": len(course.values),
-        "payload_bytes": course.moved_bytes,
-        "frame_bytes": course.moved_frame_bytes,
+        "payload_bytes": course.payload_bytes,
+        "frame_bytes": course.frame_bytes,
         "control_messages": len(course.messages) - len(course.values),
-        "control_frame_bytes": course.frame_bytes - course.moved_frame_bytes,
+        "control_frame_bytes": sum(each.frame_bytes for each in course.messages) - course.frame_bytes,
         "devices": [
             {
                 "name": deployment.cluster.device(device).name,

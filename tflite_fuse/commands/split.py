@@ -22,7 +22,7 @@ from tflite_fuse.split.cut.plan_file import PREDICTED, plan_document
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.report import split_json, split_table, split_verdict
 from tflite_fuse.split.search.auto import OBJECTIVES
-from tflite_fuse.split.simulate.devices import chrome_trace
+from tflite_fuse.split.simulate import chrome_trace
 from tflite_fuse.split.splitting import STRATEGIES, Split, SplitOptions, split_model
 from tflite_fuse.units import parse_bytes
 

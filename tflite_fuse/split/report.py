@@ -30,7 +30,7 @@ def split_json(split: Split) -> dict[str, Any]:
         "layers": [_layer_json(split, number) for number in range(len(split.plan.phases))],
         "bytes_moved": split.timeline.payload_bytes,
         "frame_bytes": split.timeline.frame_bytes,
-        "messages": split.timeline.messages,
+        "messages": len(split.timeline.messages),
         "time_s": split.timeline.seconds,
         "time_one_s": split.one_seconds,
         "period_s": split.timeline.period,
@@ -85,7 +85,7 @@ def split_verdict(split: Split) -> str:
     verified = split.verified
     proved = "not run" if verified is None else f"same bytes as {verified.runtime} on {verified.inputs} inputs"
     return (
-        f"{split.timeline.payload_bytes:,} bytes moved in {split.timeline.messages:,} messages, "
+        f"{split.timeline.payload_bytes:,} bytes moved in {len(split.timeline.messages):,} messages, "
         f"{split.timeline.seconds * 1000:.1f} ms predicted, {ratio:.2f} of one worker alone, "
         f"{period * 1000:.1f} ms an inference where several overlap; {proved}"
     )

@@ -25,7 +25,7 @@ from tflite_fuse.split.search.auto import (
 from tflite_fuse.split.search.edge import one_worker, soonest
 from tflite_fuse.split.search.measuring import Beyond, Measure, fits, timeline_of
 from tflite_fuse.split.search.paper import published
-from tflite_fuse.split.simulate.events import Timeline
+from tflite_fuse.split.simulate import Course
 from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
 from tflite_fuse.tuning import TUNING, Tuning
 
@@ -85,7 +85,7 @@ class Split:
     plan: Plan
     accountant: Accountant
     needs: tuple[Needs, ...]
-    timeline: Timeline
+    timeline: Course
     one_seconds: float
     verified: Verified | None
     notes: tuple[str, ...]

@@ -12,8 +12,7 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.link.messages import Kind, Message
 from tflite_fuse.split.cluster.simulation import simulated
 from tflite_fuse.split.devices import COORDINATOR, Link
-from tflite_fuse.split.simulate.devices import run_devices
-from tflite_fuse.split.simulate.events import Act
+from tflite_fuse.split.simulate import Act, Course
 
 RUNNING = (Kind.START, Kind.DATA, Kind.STEP)
 Links = dict[tuple[int, int], list[tuple[Kind, int, int, int]]]
@@ -56,7 +55,9 @@ def test_messages_of_each_link_are_those_of_a_real_run(workers: int, direct: boo
     for each in course.messages:
         links[each.source, each.target].append((each.kind, each.item, each.payload_bytes, each.frame_bytes))
     assert dict(links) == real(workers, direct, strategy)
-    assert course.frame_bytes == sum(each[3] for messages in links.values() for each in messages)
+    assert course.frame_bytes == sum(
+        each[3] for messages in links.values() for each in messages if each[0] is Kind.DATA
+    )
 
 
 def test_time_is_what_a_hand_computes() -> None:
@@ -65,7 +66,9 @@ def test_time_is_what_a_hand_computes() -> None:
     send = Act(Kind.DATA, True, 0, 0, 1400)
     receive = Act(Kind.DATA, False, COORDINATOR, 0, 1400)
     back, got = Act(Kind.DATA, True, COORDINATOR, 0, 100), Act(Kind.DATA, False, 0, 0, 100)
-    course = run_devices({COORDINATOR: [send, got], 0: [receive, Act(Kind.STEP, False, seconds=2.0), back]}, devices)
+    course = Course(
+        {COORDINATOR: [send, got], 0: [receive, Act(Kind.STEP, False, seconds=2.0), back]}, devices, controls=True
+    )
     link = Link(12_500.0, 0.2)
     both = devices.coordinator.link, devices.workers[0].link
     assert both == (link, link)
@@ -80,4 +83,4 @@ def test_time_is_what_a_hand_computes() -> None:
 def test_devices_that_wait_for_each_other_are_noticed() -> None:
     found = cases.deployment(2)
     with pytest.raises(ValueError, match="wait for ever"):
-        run_devices({COORDINATOR: [Act(Kind.DATA, False, 0)], 0: [Act(Kind.DATA, False)]}, found.cluster)
+        Course({COORDINATOR: [Act(Kind.DATA, False, 0)], 0: [Act(Kind.DATA, False)]}, found.cluster, controls=True)

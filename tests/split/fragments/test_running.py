@@ -20,8 +20,7 @@ from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.fragments.decode import decode
 from tflite_fuse.split.fragments.machine import EventKind, Machine
 from tflite_fuse.split.fragments.operators import operators_of
-from tflite_fuse.split.verify.against_tflm import verify_plan
-from tflite_fuse.split.verify.devices import LocalDevices
+from tflite_fuse.split.verify.against_tflm import LocalDevices, verify_plan
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -11,13 +11,13 @@ from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.needs import Accountant, Needs
 from tflite_fuse.split.search.auto import FEW_CANDIDATES
 from tflite_fuse.split.search.memory import least_ram, within_ram
-from tflite_fuse.split.simulate.events import Timeline, simulate
+from tflite_fuse.split.simulate import Course, simulate
 
 _NEXT_TO = 128
 """Bytes below which a change of a limit is negligible."""
 
 
-def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: bool = False) -> Timeline:
+def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: bool = False) -> Course:
     """Return one inference on simulated devices."""
 
     def seconds(_: int, task: Task) -> float:
@@ -35,7 +35,7 @@ class Measure:
     def __init__(self, cluster: Cluster, accountant: Accountant, objective: str) -> None:
         self.cluster, self.accountant, self.objective = cluster, accountant, objective
         self._needs: dict[Plan, tuple[Needs, ...]] = {}
-        self._timelines: dict[Plan, Timeline] = {}
+        self._timelines: dict[Plan, Course] = {}
         self._ram: dict[tuple[Plan, int], int] = {}
 
     def needs(self, plan: Plan) -> tuple[Needs, ...]:
@@ -44,7 +44,7 @@ class Measure:
             self._needs[plan] = self.accountant.over(plan.sums).of_plan(plan, self.cluster)
         return self._needs[plan]
 
-    def timeline(self, plan: Plan) -> Timeline:
+    def timeline(self, plan: Plan) -> Course:
         if plan not in self._timelines:
             self._timelines[plan] = timeline_of(plan, self.cluster, self.accountant.over(plan.sums))
         return self._timelines[plan]

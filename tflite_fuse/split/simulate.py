@@ -6,7 +6,11 @@ occupies a shared medium once, for as long as the slower end takes. Every device
 send returns at once, a receive waits. There are no global rounds. The switch between devices is not modelled: no loss,
 no congestion, no retransmission.
 
-The actions are a plan's transfers and tasks in order, or the steps of a fragment (``devices``).
+The actions are a plan's transfers and tasks in order (``simulate``), or the steps of fragments with the messages that
+control an inference (``cluster/simulation``).
+
+Several inferences overlap as far as the workers allow: each executes its actions of one inference, then of the next.
+The coordinator begins one more than there are workers, and another one whenever one ends.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
 from tflite_fuse.split.devices import COORDINATOR, Cluster
@@ -25,6 +30,8 @@ TaskSeconds = Callable[[int, Task], float]
 
 _CONTROL_BYTES = 4
 """Payload of START and of STEP."""
+
+_LANES = ("compute", "send", "receive")
 
 
 @dataclass(frozen=True)
@@ -43,38 +50,6 @@ class Span:
     name: str
     start: float
     end: float
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """Results of one simulated inference.
-
-    Attributes:
-        seconds: until the coordinator had all outputs and every worker was done.
-        busy: seconds each worker computed.
-        payload_bytes, frame_bytes: sent over all links, without and with the messages' headers.
-        messages: their number.
-        spans: tasks and transfers, if requested.
-        lanes: seconds each device's link is occupied, by ("send" or "receive", device), and each ("medium", number).
-        taken: seconds from each worker's first computation to the end of its last.
-    """
-
-    seconds: float
-    busy: tuple[float, ...]
-    payload_bytes: int
-    frame_bytes: int
-    messages: int
-    spans: tuple[Span, ...] = ()
-    lanes: Mapping[tuple[str, int], float] = field(default_factory=dict)
-    taken: Mapping[int, float] = field(default_factory=dict)
-
-    @property
-    def period(self) -> float:
-        """Return the seconds between inferences if many overlap: those of the busiest worker or link.
-
-        Each worker works on one inference at a time.
-        """
-        return max((0.0, *self.taken.values(), *self.lanes.values()))
 
 
 @dataclass(frozen=True)
@@ -149,16 +124,16 @@ class _Device:
     came: dict[Who, int] = field(default_factory=lambda: defaultdict(int))
 
 
-class Run:
+class Course:
     """Simulates inferences of devices with given actions, as many at a time as possible.
 
     Attributes:
-        now: seconds until everything is done.
+        seconds: until all devices have performed their actions.
         ends: of each inference, seconds until the coordinator has performed its actions.
         usage: by device.
-        sent: messages in the order of sending.
+        messages: in the order of sending.
         lanes: seconds each device's link is occupied, by ("send" or "receive", device), and each ("medium", number).
-        began, taken: by worker, when it first computes, and seconds from then to the end of its last computation.
+        taken: seconds from each device's first computation to the end of its last.
         spans: of computing and receiving, if requested.
     """
 
@@ -198,22 +173,57 @@ class Run:
         self.number = 0
         self.queues: dict[tuple[str, int], deque[Sent]] = defaultdict(deque)
         self.lanes: dict[tuple[str, int], float] = defaultdict(float)
-        self.busy: set[tuple[str, int]] = set()
-        self.sent: list[Sent] = []
-        self.spans: list[Span] | None = [] if spans else None
-        self.controls = controls
-        self.now = 0.0
+        self.occupied: set[tuple[str, int]] = set()
+        self.messages: list[Sent] = []
+        self.spans: list[Span] = []
+        self.controls, self.records = controls, spans
+        self.seconds = 0.0
         self.began: dict[int, float] = {}
         self.taken: dict[int, float] = {}
         self._go()
+
+    @property
+    def busy(self) -> tuple[float, ...]:
+        """Return the seconds that each worker with actions computes."""
+        return tuple(self.usage[device].computes for device in sorted(self.usage) if device != COORDINATOR)
+
+    @property
+    def period(self) -> float:
+        """Return the least seconds between inferences if many overlap: those of the busiest worker or link.
+
+        Each worker works on one inference at a time.
+        """
+        workers = (seconds for device, seconds in self.taken.items() if device != COORDINATOR)
+        return max((0.0, *workers, *self.lanes.values()))
+
+    @property
+    def spacing(self) -> float | None:
+        """Return the seconds between the ends of inferences, without the first quarter; None if there is only one."""
+        first = len(self.ends) // 4
+        return (self.ends[-1] - self.ends[first]) / (len(self.ends) - 1 - first) if len(self.ends) > 1 else None
+
+    @property
+    def values(self) -> list[Sent]:
+        """Return the messages with values, which a plan counts, without START and STEP."""
+        return [each for each in self.messages if each.kind is Kind.DATA]
+
+    @property
+    def payload_bytes(self) -> int:
+        """Return the bytes of values over all links: a plan's ``bytes_moved`` times the inferences."""
+        return sum(each.payload_bytes for each in self.values)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Return the same with the messages' headers."""
+        return sum(each.frame_bytes for each in self.values)
 
     def _go(self) -> None:
         for who in self.devices:
             if who[1] < self.ahead:
                 self._go_on(who, 0.0)
         while self.queue:
-            self.now, _, action = heapq.heappop(self.queue)
-            action(self.now)
+            now, _, action = heapq.heappop(self.queue)
+            action(now)
         if stuck := sorted({who[0] for who in self.devices if not self._is_done(who)}):
             raise ValueError(f"devices {stuck} wait for ever")
 
@@ -239,6 +249,7 @@ class Run:
                 device.waiting, device.since = True, now
                 return
             device.done += 1
+        self.seconds = max(self.seconds, now)
         if who[0] == COORDINATOR:
             self.ends[who[1]] = now
             following = COORDINATOR, who[1] + self.ahead
@@ -260,7 +271,7 @@ class Run:
         self._at(now + act.seconds, computed)
 
     def _send(self, message: Sent, now: float) -> None:
-        self.sent.append(message)
+        self.messages.append(message)
         self._queue(*self.cluster.lane(message.source, message.target), message, now)
 
     def _queue(self, lane: str, device: int, message: Sent, now: float) -> None:
@@ -268,16 +279,16 @@ class Run:
         self._occupy(lane, device, now)
 
     def _occupy(self, lane: str, device: int, now: float) -> None:
-        if (lane, device) in self.busy or not self.queues[lane, device]:
+        if (lane, device) in self.occupied or not self.queues[lane, device]:
             return
         message = self.queues[lane, device].popleft()
-        self.busy.add((lane, device))
+        self.occupied.add((lane, device))
         source = message.source if lane != "receive" else device
         seconds = self.cluster.occupied(source, message.target, message.frame_bytes)
         self.lanes[lane, device] += seconds
 
         def over(then: float) -> None:
-            self.busy.discard((lane, device))
+            self.occupied.discard((lane, device))
             if lane == "receive":
                 self.usage[device].receives += seconds
                 self._received(message, now, then)
@@ -298,9 +309,6 @@ class Run:
 
     def _received(self, message: Sent, began: float, now: float) -> None:
         self._note(message.target, "receive", f"{message.kind.name} {message.item}", began, now)
-        self._arrived(message, now)
-
-    def _arrived(self, message: Sent, now: float) -> None:
         if message.kind is Kind.STEP:
             return
         who = message.target, message.inference if message.target == COORDINATOR else 0
@@ -315,40 +323,45 @@ class Run:
                 self._go_on(who, now)
 
     def _note(self, device: int, lane: str, name: str, start: float, end: float) -> None:
-        if self.spans is not None:
+        if self.records:
             self.spans.append(Span(device, lane, name, start, end))
 
 
-def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool = False) -> Timeline:
+def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool = False) -> Course:
     """Simulate a plan once. Raises ValueError at a deadlock."""
-    run = Run(_acts_of(plan, task_seconds), cluster, spans=spans)
-    payload = sum(each.payload_bytes for each in run.sent)
-    return Timeline(
-        run.now,
-        tuple(run.usage[worker].computes for worker in range(plan.workers)),
-        payload,
-        payload + HEADER_BYTES * len(run.sent),
-        len(run.sent),
-        tuple(run.spans or ()),
-        run.lanes,
-        {worker: seconds for worker, seconds in run.taken.items() if worker != COORDINATOR},
-    )
-
-
-def _acts_of(plan: Plan, task_seconds: TaskSeconds) -> dict[int, list[Act]]:
-    """Return each device's actions in the plan's order."""
     acts: dict[int, list[Act]] = {device: [] for device in (*range(plan.workers), COORDINATOR)}
+
+    def transfer(each: Transfer) -> None:
+        acts[each.source] += acts_of_message(True, each.target, each.value, each.nbytes)
+        acts[each.target] += acts_of_message(False, each.source, each.value, each.nbytes)
+
     for number, phase in enumerate(plan.phases):
         for each in phase.transfers:
-            _add_transfer(acts, each)
+            transfer(each)
         for task in phase.tasks:
             taken = task_seconds(number, task)
             acts[task.worker].append(Act(Kind.STEP, False, item=number, seconds=taken, name=phase.name))
         for each in phase.returned:
-            _add_transfer(acts, each)
-    return acts
+            transfer(each)
+    return Course(acts, cluster, spans=spans)
 
 
-def _add_transfer(acts: Mapping[int, list[Act]], each: Transfer) -> None:
-    acts[each.source] += acts_of_message(True, each.target, each.value, each.nbytes)
-    acts[each.target] += acts_of_message(False, each.source, each.value, each.nbytes)
+def chrome_trace(course: Course, cluster: Cluster) -> dict[str, Any]:
+    """Return a Chrome or Perfetto trace in microseconds: one process per device, rows for computing and receiving."""
+    names = [
+        {"ph": "M", "name": "process_name", "pid": device + 1, "tid": 0, "args": {"name": cluster.device(device).name}}
+        for device in (COORDINATOR, *range(len(cluster.workers)))
+    ]
+    events = [
+        {
+            "ph": "X",
+            "name": span.name,
+            "cat": span.lane,
+            "pid": span.device + 1,
+            "tid": _LANES.index(span.lane),
+            "ts": round(span.start * 1e6, 3),
+            "dur": round((span.end - span.start) * 1e6, 3),
+        }
+        for span in course.spans
+    ]
+    return {"displayTimeUnit": "ms", "traceEvents": [*names, *events]}

@@ -1,1 +1,0 @@
-"""Simulates plans on devices and links, event by event."""
