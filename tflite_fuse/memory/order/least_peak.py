@@ -3,18 +3,16 @@
 Over all topological orders, the largest working set is minimised. The problem is NP-hard, but the structure of networks
 makes it tractable:
 
-1. chains that are copies of each other get a fixed relative order (``units``), and operators that may run back to back
-are merged into units (``merging``);
+1. chains that are copies of each other get a fixed relative order (``twins``);
 2. a search from both ends raises a proven bound until an order fits under it (``two_ended_search``);
 3. if the budget of step 2 ends first, orders are searched under guessed bounds: an order found lowers the ceiling, an
 infeasible guess raises the bound.
 
-Each step uses at most half of the remaining budget. Finally the order is moved as close to the default order as its
+Each search uses at most half of the remaining budget. Finally the order is moved as close to the default order as its
 peak permits.
 
-Sources: Liberis & Lane (2019, Neural networks on microcontrollers: saving memory at inference via operator reordering)
-state the problem and a memoised recursion over sets of operators; hill-valley segments are from Liu (1987) and, for
-series-parallel graphs, Kayaaslan, Lambert, Marchal & Ucar (2018). Each module proves the rules that it uses.
+Source: Liberis & Lane (2019, Neural networks on microcontrollers: saving memory at inference via operator reordering)
+state the problem and a memoised recursion over sets of operators. Each module proves the rules that it uses.
 """
 
 from __future__ import annotations
@@ -26,10 +24,8 @@ from dataclasses import dataclass
 from tflite_fuse.ir.liveness import bytes_before_start, in_place_saving, working_sets
 from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.budget import Budget
-from tflite_fuse.memory.order.merging import merge_units
-from tflite_fuse.memory.order.problem import OrderProblem, compile_units
+from tflite_fuse.memory.order.problem import OrderProblem, order_problem
 from tflite_fuse.memory.order.two_ended_search import ALL_RULES, OrderRules, OrderSearch
-from tflite_fuse.memory.order.units import topological, unit_graph
 from tflite_fuse.tuning import TUNING, Tuning
 
 
@@ -82,16 +78,13 @@ def minimal_peak_order(
     floor = max(start, _largest_operator(graph, in_place))
     if default_peak == floor or (budget is not None and budget.is_over()):
         return OrderResult(default, default_peak, floor, default_peak == floor, 0, time.perf_counter() - begin)
-    units = unit_graph(graph, in_place=in_place, twins=rules.twins)
-    if rules.merge:
-        merge_units(units, _steps(budget and budget.part(0.5), operators))
-    search = OrderSearch(compile_units(units, topological(units)), floor, default_peak, rules)
+    problem = order_problem(graph, in_place=in_place, twins=rules.twins)
+    search = OrderSearch(problem, floor, default_peak, rules)
     states = _search(search, budget, tuning)
     order, peak = default, default_peak
     if search.order is not None and search.ceiling < default_peak:
-        order = tuple(op for unit in search.order for op in search.problem.ops[unit])
         peak = search.ceiling
-        order = nearer_to_default(graph, order, peak, _steps(budget, operators), in_place=in_place)
+        order = nearer_to_default(problem, search.order, peak, _steps(budget, operators))
     return OrderResult(order, peak, search.bound, search.bound >= peak, states, time.perf_counter() - begin)
 
 
@@ -114,7 +107,7 @@ def _search(search: OrderSearch, budget: Budget | None, tuning: Tuning) -> int:
 
     Stores in ``search`` the best order found, if it improves on the known one, with its peak as the ceiling.
     """
-    steps = len(search.problem.ops)
+    steps = len(search.problem.preds)
     ended = search.run(_steps(budget and budget.part(0.5), steps))
     states, best, low = search.states, search.order, search.bound
     if ended or budget is None:
@@ -128,7 +121,7 @@ def _search(search: OrderSearch, budget: Budget | None, tuning: Tuning) -> int:
         ended = probe.run(_steps(budget.part(0.5), steps))
         states += probe.states
         if probe.order is not None:
-            best, search.ceiling = probe.order, peak_of_units(search.problem, probe.order)
+            best, search.ceiling = probe.order, peak_of(search.problem, probe.order)
         else:
             low = guess + 1
             search.bound = low if ended else search.bound
@@ -136,25 +129,24 @@ def _search(search: OrderSearch, budget: Budget | None, tuning: Tuning) -> int:
     return states
 
 
-def peak_of_units(problem: OrderProblem, units: Sequence[int]) -> int:
-    """Return the peak in bytes of an order of a problem's units."""
+def peak_of(problem: OrderProblem, order: Sequence[int]) -> int:
+    """Return the peak in bytes of an order of a problem's operators."""
     state, live, peak = 0, problem.start, 0
-    for unit in units:
-        rise, delta = problem.effect(unit, state)
+    for op in order:
+        rise, delta = problem.effect(op, state)
         peak = max(peak, live + rise)
         live += delta
-        state |= 1 << unit
+        state |= 1 << op
     return peak
 
 
 def nearer_to_default(
-    graph: Program, order: Sequence[int], peak: int, out_of_time: Callable[[], bool], *, in_place: bool = False
+    problem: OrderProblem, order: Sequence[int], peak: int, out_of_time: Callable[[], bool]
 ) -> tuple[int, ...]:
     """Restore the default order of neighbours by swaps, as long as the peak stays within ``peak`` bytes.
 
     A swap changes the working sets of the two swapped operators only.
     """
-    problem = compile_units(unit_graph(graph, in_place=in_place), range(len(graph.steps)))
     result: list[int] = []
     states, lives = [0], [problem.start]
     for op in order:

@@ -1,34 +1,34 @@
-"""The order problem in the form that the search uses: units numbered from 0, sets of units as bits of an int."""
+"""The order problem in the form that the search uses: operators numbered from 0, sets of them as bits of an int."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tflite_fuse.memory.order.units import Phase, UnitGraph, fold_phases, profile
+from tflite_fuse.ir.liveness import in_place_saving
+from tflite_fuse.ir.program import Program
+from tflite_fuse.memory.order.twins import twin_precedence
 
 
 @dataclass(frozen=True)
 class OrderProblem:
-    """Units 0..n-1. Bit u of a *state* is set if unit u has run.
+    """Operators 0..n-1, in the numbers of the graph. Bit i of a *state* is set if operator i has run.
 
     Attributes:
-        ops: operators of each unit, in execution order.
-        preds: for each unit its direct predecessors, as bits.
-        succs: for each unit its direct successors, as bits.
-        before: for each unit all its predecessors, as bits.
-        after: for each unit all its successors, as bits.
-        start: bytes live before the first unit.
-        shared: for each tensor that dies and that several units read: (readers as bits, bytes).
-        rise: working set of each unit in bytes above the bytes live before it; a lower bound where ``phases`` is set.
-        delta: change of the live bytes by each unit, before ``frees``.
-        frees: for each unit, (other readers as bits, bytes) of each shared tensor: freed if all of them have run.
-        phases: for each unit whose rise depends on the state its phases, else None.
-        others: for each unit and shared tensor the other readers, as bits.
+        preds: for each operator its direct predecessors, as bits.
+        succs: for each operator its direct successors, as bits.
+        before: for each operator all its predecessors, as bits.
+        after: for each operator all its successors, as bits.
+        start: bytes live before the first operator, except inputs without readers.
+        shared: for each tensor that dies and that several operators read or rewrite: (these operators as bits, bytes).
+        rise: working set of each operator in bytes above the bytes live before it, before the saving by ``sharing``.
+        delta: change of the live bytes by each operator, before ``frees``.
+        frees: for each operator, (other readers as bits, bytes) of each shared tensor: freed if all of them have run.
+        sharing: for each operator, (in-place pair, other readers of its input as bits): used if all of them have run.
         sizes: bytes of each tensor.
     """
 
-    ops: tuple[tuple[int, ...], ...]
     preds: tuple[int, ...]
     succs: tuple[int, ...]
     before: tuple[int, ...]
@@ -38,82 +38,128 @@ class OrderProblem:
     rise: tuple[int, ...]
     delta: tuple[int, ...]
     frees: tuple[tuple[tuple[int, int], ...], ...]
-    phases: tuple[tuple[Phase, ...] | None, ...]
-    others: tuple[dict[int, int], ...]
+    sharing: tuple[tuple[tuple[tuple[int, int], int], ...], ...]
     sizes: tuple[int, ...]
 
     @property
     def full(self) -> int:
-        """Return the state in which all units have run."""
-        return (1 << len(self.ops)) - 1
+        """Return the state in which all operators have run."""
+        return (1 << len(self.preds)) - 1
 
-    def effect(self, unit: int, state: int) -> tuple[int, int]:
-        """Return (rise, delta) in bytes of a unit that runs in a state."""
-        phases = self.phases[unit]
-        if phases is None:
-            delta = self.delta[unit]
-            for others, size in self.frees[unit]:
-                if others & state == others:
-                    delta -= size
-            return self.rise[unit], delta
-        masks = self.others[unit]
-        return profile(phases, self.sizes, lambda t: masks.get(t, 0) & ~state == 0)
+    def effect(self, op: int, state: int) -> tuple[int, int]:
+        """Return (rise, delta) in bytes of an operator that runs in a state."""
+        delta, rise = self.delta[op], self.rise[op]
+        for others, size in self.frees[op]:
+            if others & state == others:
+                delta -= size
+        if self.sharing[op]:
+            pairs = tuple(pair for pair, others in self.sharing[op] if others & state == others)
+            rise -= in_place_saving(self.sizes, pairs)
+        return rise, delta
 
 
-def compile_units(graph: UnitGraph, order: Sequence[int]) -> OrderProblem:
-    """Return the problem of a graph whose units are numbered in a topological order."""
-    place = {number: bit for bit, number in enumerate(order)}
+def precedence(graph: Program) -> list[set[int]]:
+    """Return for each operator the operators that must run before it.
 
-    def mask(numbers: Iterable[int]) -> int:
-        return sum(1 << place[number] for number in numbers)
+    Readers follow the writer. Operators on a resident or rewritten tensor and operators flagged ``ordered`` keep their
+    relative order.
+    """
+    before: list[set[int]] = [set() for _ in graph.steps]
+    writers: dict[int, int] = {}
+    for op in graph.steps:
+        for tensor in set(op.outputs):
+            writers[tensor] = writers.get(tensor, 0) + 1
+    rewritten = {t for t, count in writers.items() if count > 1 or t in graph.inputs} | set(graph.resident)
+    last_touch: dict[int, int] = {}
+    written: dict[int, int] = {}
+    last_ordered: int | None = None
+    for index, op in enumerate(graph.steps):
+        for tensor in {*op.inputs, *op.outputs}:
+            if tensor in rewritten:
+                if tensor in last_touch:
+                    before[index].add(last_touch[tensor])
+                last_touch[tensor] = index
+            elif tensor in written:
+                before[index].add(written[tensor])
+        written.update(dict.fromkeys(op.outputs, index))
+        if op.ordered:
+            if last_ordered is not None:
+                before[index].add(last_ordered)
+            last_ordered = index
+    return before
 
-    units = [graph.units[number] for number in order]
-    readers = {tensor: mask(graph.readers[tensor]) for tensor in sorted({t for unit in units for t in unit.reads})}
-    dead = {tensor for tensor, some in readers.items() if some.bit_count() == 1}
-    shared = {tensor: some for tensor, some in readers.items() if tensor not in dead}
-    folded = [fold_phases(unit.phases, graph.sizes, dead) for unit in units]
-    others = [
-        {t: shared[t] & ~(1 << bit) for t in sorted(unit.reads & shared.keys())} for bit, unit in enumerate(units)
-    ]
-    preds, succs = ([mask(near) for near in side] for side in zip(*((u.preds, u.succs) for u in units), strict=True))
-    after = _closure(succs, range(len(units) - 1, -1, -1))
+
+def order_problem(graph: Program, *, in_place: bool = False, twins: bool = False) -> OrderProblem:
+    """Return the problem of a graph.
+
+    Args:
+        graph: operators and tensors.
+        in_place: whether to use the operators' in-place pairs.
+        twins: whether to fix the order of chains that are copies of each other.
+    """
+    earlier = precedence(graph)
+    for first, second in twin_precedence(graph, earlier) if twins else ():
+        earlier[second].add(first)
+    later: list[set[int]] = [set() for _ in earlier]
+    for op, others in enumerate(earlier):
+        for other in others:
+            later[other].add(op)
+    preds, succs = ([sum(1 << op for op in ops) for ops in near] for near in (earlier, later))
+    born, readers = _births_and_readers(graph)
+    stays = {*graph.resident, *graph.outputs}
+    rise, delta, frees, sharing = list[int](), list[int](), [], []
+    for op, step in enumerate(graph.steps):
+        created = {tensor for tensor in step.outputs if born.get(tensor) == op}
+        touched = sorted({*step.inputs, *step.outputs} - created - stays)
+        others_of = {tensor: readers[tensor] & ~(1 << op) for tensor in touched}
+        own = (tensor for tensor in touched if not others_of[tensor])
+        transient = created - readers.keys() - stays
+        rise.append(sum(graph.sizes[tensor] for tensor in created))
+        delta.append(rise[op] - sum(graph.sizes[tensor] for tensor in (*transient, *own)))
+        frees.append(tuple((others, graph.sizes[tensor]) for tensor, others in others_of.items() if others))
+        pairs = [pair for pair in step.in_place if pair[0] in others_of and pair[1] in created] if in_place else []
+        sharing.append(tuple((pair, others_of[pair[0]]) for pair in pairs))
+    used_inputs = {tensor for tensor in graph.inputs if tensor in readers or tensor in stays}
+    shared = ((ops, graph.sizes[t]) for t, ops in readers.items() if t not in stays and ops.bit_count() > 1)
     return OrderProblem(
-        ops=tuple(tuple(unit.ops) for unit in units),
         preds=tuple(preds),
         succs=tuple(succs),
-        before=tuple(_closure(preds, range(len(units)))),
-        after=tuple(after),
-        start=graph.start,
-        shared=tuple((some, graph.sizes[tensor]) for tensor, some in shared.items()),
-        rise=tuple(_least_rise(*parts, graph.sizes) for parts in zip(folded, others, after, strict=True)),
-        delta=tuple(sum(phase.delta for phase in phases) for phases in folded),
-        frees=tuple(tuple((some, graph.sizes[tensor]) for tensor, some in masks.items()) for masks in others),
-        phases=tuple(None if _is_simple(phases) else tuple(phases) for phases in folded),
-        others=tuple(others),
+        before=tuple(_closure(preds, range(len(preds)))),
+        after=tuple(_closure(succs, reversed(range(len(succs))))),
+        start=sum(graph.sizes[tensor] for tensor in used_inputs.union(graph.resident)),
+        shared=tuple(shared),
+        rise=tuple(rise),
+        delta=tuple(delta),
+        frees=tuple(frees),
+        sharing=tuple(sharing),
         sizes=graph.sizes,
     )
 
 
-def _is_simple(phases: Sequence[Phase]) -> bool:
-    return len(phases) == 1 and not phases[0].sharing
-
-
-def _least_rise(phases: Sequence[Phase], others: dict[int, int], after: int, sizes: tuple[int, ...]) -> int:
-    """Return the rise of a unit in bytes when all units that may precede it have run."""
-    return profile(phases, sizes, lambda tensor: not others.get(tensor, 0) & after)[0]
+def _births_and_readers(graph: Program) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the operator that creates each tensor, and for each tensor the others that read or rewrite it, as bits."""
+    born, readers = dict[int, int](), defaultdict[int, int](int)
+    for op, step in enumerate(graph.steps):
+        for tensor in step.outputs:
+            if tensor not in graph.resident and tensor not in graph.inputs:
+                born.setdefault(tensor, op)
+        for tensor in (*step.inputs, *step.outputs):
+            if tensor not in graph.resident and born.get(tensor) != op:
+                readers[tensor] |= 1 << op
+    return born, readers
 
 
 def _closure(links: Sequence[int], order: Iterable[int]) -> list[int]:
-    """Return all units, as bits, reachable by each unit's links, which lead to units earlier in ``order``."""
+    """Return for each operator all that its links lead to; ``order`` visits these before it."""
     reached = [0] * len(links)
-    for unit in order:
-        for link in bits(links[unit]):
-            reached[unit] |= reached[link] | 1 << link
+    for op in order:
+        for link in bits(links[op]):
+            reached[op] |= reached[link] | 1 << link
     return reached
 
 
 def bits(mask: int) -> list[int]:
-    """Return the positions of the set bits, lowest first."""
+    """Return the numbers of a mask's bits, in ascending order."""
     found = []
     while mask:
         low = mask & -mask

@@ -1,19 +1,20 @@
-"""Exact search, from both ends, for the order of units with the least peak.
+"""Exact search, from both ends, for the order of operators with the least peak.
 
-A path through the states (sets of units that have run) is searched under a bound on the working set. The bound starts
-at a proven lower bound. When one end has exhausted its reachable states, the bound rises to the smallest working set
-that exceeded it, because every order must reach that. The first path found is therefore optimal.
+A path through the states (sets of operators that have run) is searched under a bound on the working set. The bound
+starts at a proven lower bound. When one end has exhausted its reachable states, the bound rises to the smallest working
+set that exceeded it, because every order must reach that. The first path found is therefore optimal.
 
 Let ``live(S)`` be the bytes live after state S. A tensor counts from its writer until all its readers are in S, hence
 ``live(A | B) + live(A & B) <= live(A) + live(B)``. This makes two rules sound:
 
-*Run at once.* A unit that fits under the bound and does not increase the live bytes runs immediately, without
+*Run at once.* An operator that fits under the bound and does not increase the live bytes runs immediately, without
 alternatives. Proof: take an order within the bound that runs it later, and move it here. The states between have no
-more live bytes than before, and each unit frees at least the inputs that it freed before. The same holds for a unit x
-and units run at once behind it that all depend on x, if the live bytes after them do not exceed those before x.
+more live bytes than before, and each operator frees at least the inputs that it freed before. The same holds for an
+operator x and those run at once behind it that all depend on x, if the live bytes after them do not exceed those before
+x.
 
-*Both ends.* The mirrored rule holds at the end, where units are taken back and states shrink. Either end may exhaust
-its states and raise the bound; the end with fewer states is expanded first.
+*Both ends.* The mirrored rule holds at the end, where operators are taken back and states shrink. Either end may
+exhaust its states and raise the bound; the end with fewer states is expanded first.
 
 Within the bound the search is depth-first, fewest live bytes first. A state is expanded again only after the bound has
 risen to the working set that stopped it.
@@ -34,13 +35,11 @@ class OrderRules:
     """Rules of the order search. Each keeps the optimum; ``scripts/bench_order.py`` measures the states each one saves.
 
     Attributes:
-        merge: merge operators that an optimal order may run back to back (``merging``).
-        twins: fix the order of chains that are copies of each other (``units``).
-        run_at_once: do not branch on a unit that fits under the bound and does not increase the live bytes.
+        twins: fix the order of chains that are copies of each other (``twins``).
+        run_at_once: do not branch on an operator that fits under the bound and does not increase the live bytes.
         both_ends: search from the end too; the end that is exhausted first proves the bound.
     """
 
-    merge: bool = True
     twins: bool = True
     run_at_once: bool = True
     both_ends: bool = True
@@ -50,15 +49,15 @@ ALL_RULES = OrderRules()
 
 
 class Move(NamedTuple):
-    """One unit run (or taken back): bytes of its working set, bytes live afterwards, and its number."""
+    """One operator run (or taken back): bytes of its working set, bytes live afterwards, and its number."""
 
     need: int
     live: int
-    unit: int
+    op: int
 
 
 class Node(NamedTuple):
-    """A state waiting for expansion. Nodes sort by the most units completed, then by the fewest live bytes."""
+    """A state waiting for expansion. Nodes sort by the most operators completed, then by the fewest live bytes."""
 
     distance: int
     live: int
@@ -72,8 +71,8 @@ class End:
     """One of the two ends of the search.
 
     Attributes:
-        forward: True for the end that runs units, False for the one that takes them back.
-        parents: for each state reached: the previous state and the units in between.
+        forward: True for the end that runs operators, False for the one that takes them back.
+        parents: for each state reached: the previous state and the operators in between.
         waiting: heap of states to expand within the bound.
         blocked: heap of (smallest working set above the bound, state) to expand once the bound has risen.
     """
@@ -84,11 +83,11 @@ class End:
     blocked: list[tuple[int, Node]] = field(default_factory=list)
 
     def trace(self, state: int) -> list[int]:
-        """Return the units run (taken back) from the start of this end to a reached state."""
+        """Return the operators run (taken back) from the start of this end to a reached state."""
         found: list[int] = []
         while self.parents[state][0] != state:
-            state, units = self.parents[state]
-            found += reversed(units)
+            state, ops = self.parents[state]
+            found += reversed(ops)
         return found[::-1]
 
 
@@ -98,7 +97,7 @@ class OrderSearch:
     Attributes:
         bound: proven bytes that no order stays below.
         ceiling: peak in bytes of the best order known; the search accepts only smaller ones.
-        order: units in an order whose peak is at most ``bound``, once found.
+        order: operators in an order whose peak is at most ``bound``, once found.
         states: states expanded so far.
     """
 
@@ -141,12 +140,12 @@ class OrderSearch:
                 heapq.heappush(end.waiting, heapq.heappop(end.blocked)[1])
 
     def _begin(self, end: End, state: int, live: int) -> None:
-        """Store the first state of an end, behind the units that run (are taken back) at once."""
+        """Store the first state of an end, behind the operators that run (are taken back) at once."""
         needed = self.problem.preds if end.forward else self.problem.succs
-        ready = sum(1 << unit for unit, others in enumerate(needed) if not others)
-        node, units = self._settle(end, state, live, ready)
-        if units:
-            end.parents[node.state] = (state, tuple(units))
+        ready = sum(1 << op for op, others in enumerate(needed) if not others)
+        node, ops = self._settle(end, state, live, ready)
+        if ops:
+            end.parents[node.state] = (state, tuple(ops))
         end.waiting.append(node)
         self._met(node.state)
 
@@ -159,14 +158,14 @@ class OrderSearch:
             if stop():
                 heapq.heappush(end.waiting, node)
                 return
-            state = node.state ^ 1 << move.unit
-            child, units = self._settle(end, state, move.live, self._now_ready(end, node.ready, state, move.unit))
+            state = node.state ^ 1 << move.op
+            child, ops = self._settle(end, state, move.live, self._now_ready(end, node.ready, state, move.op))
             if child.state not in end.parents:
-                end.parents[child.state] = (node.state, (move.unit, *units))
+                end.parents[child.state] = (node.state, (move.op, *ops))
                 if self._met(child.state):
                     return
                 heapq.heappush(end.waiting, child)
-            at_once = move.live <= node.live or (child.live <= node.live and self._all_need(end, units, move.unit))
+            at_once = move.live <= node.live or (child.live <= node.live and self._all_need(end, ops, move.op))
             if at_once and self.rules.run_at_once:
                 return
         if blocked:
@@ -174,49 +173,49 @@ class OrderSearch:
             heapq.heappush(end.blocked, (min(move.need for move in blocked), node))
 
     def _settle(self, end: End, state: int, live: int, ready: int) -> tuple[Node, list[int]]:
-        """Run (take back) at once all units that the rule allows; return the final state and the units."""
-        units: list[int] = []
+        """Run (take back) at once all operators that the rule allows; return the final state and the operators."""
+        ops: list[int] = []
         while True:
             moves: list[Move] = []
-            before = len(units)
-            for unit in bits(ready):
-                move = self._move(end, state, live, unit)
+            before = len(ops)
+            for op in bits(ready):
+                move = self._move(end, state, live, op)
                 if self.rules.run_at_once and move.need <= self.bound and move.live <= live:
-                    state ^= 1 << unit
+                    state ^= 1 << op
                     live = move.live
-                    ready = self._now_ready(end, ready, state, unit)
-                    units.append(unit)
+                    ready = self._now_ready(end, ready, state, op)
+                    ops.append(op)
                 else:
                     moves.append(move)
-            if len(units) == before:
+            if len(ops) == before:
                 moves.sort()
                 left = state.bit_count()
-                return Node(-left if end.forward else left, live, state, ready, tuple(moves)), units
+                return Node(-left if end.forward else left, live, state, ready, tuple(moves)), ops
 
-    def _move(self, end: End, state: int, live: int, unit: int) -> Move:
+    def _move(self, end: End, state: int, live: int, op: int) -> Move:
         if end.forward:
-            rise, delta = self.problem.effect(unit, state)
-            return Move(live + rise, live + delta, unit)
-        rise, delta = self.problem.effect(unit, state ^ 1 << unit)
-        return Move(live - delta + rise, live - delta, unit)
+            rise, delta = self.problem.effect(op, state)
+            return Move(live + rise, live + delta, op)
+        rise, delta = self.problem.effect(op, state ^ 1 << op)
+        return Move(live - delta + rise, live - delta, op)
 
-    def _now_ready(self, end: End, ready: int, state: int, unit: int) -> int:
-        """Return the units that may run (be taken back) in the state just reached by ``unit``."""
-        ready &= ~(1 << unit)
+    def _now_ready(self, end: End, ready: int, state: int, op: int) -> int:
+        """Return the operators that may run (be taken back) in the state just reached by ``operator``."""
+        ready &= ~(1 << op)
         if end.forward:
-            for succ in bits(self.problem.succs[unit]):
+            for succ in bits(self.problem.succs[op]):
                 if self.problem.preds[succ] & ~state == 0:
                     ready |= 1 << succ
         else:
-            for pred in bits(self.problem.preds[unit]):
+            for pred in bits(self.problem.preds[op]):
                 if self.problem.succs[pred] & state == 0:
                     ready |= 1 << pred
         return ready
 
-    def _all_need(self, end: End, units: list[int], first: int) -> bool:
-        """Return whether all units must run (be taken back) after ``first``."""
+    def _all_need(self, end: End, ops: list[int], first: int) -> bool:
+        """Return whether all operators must run (be taken back) after ``first``."""
         bound_to = self.problem.after[first] if end.forward else self.problem.before[first]
-        return all(bound_to >> unit & 1 for unit in units)
+        return all(bound_to >> op & 1 for op in ops)
 
     def _met(self, state: int) -> bool:
         """Return whether both ends have reached the state, and store the order through it."""
