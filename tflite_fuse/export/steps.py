@@ -11,7 +11,7 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.export.ports import OUTSIDE_LIMIT, Port, checked_outside, model_ports
 from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
 from tflite_fuse.memory.arena import ArenaOptions, realise
-from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, has_plan, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, remove_plan
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.memories import slow_bytes, slow_tensors
 from tflite_fuse.model.operators import operator_label, operator_name
@@ -97,7 +97,7 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
         UsageError: an operator is not supported, a tensor is not int8, or a block has too many operands.
         ModelError: a block is damaged, or a dynamic shape.
     """
-    model = remove_plan(model) if has_plan(model) else model
+    model = remove_plan(model)
     if not model.main.operators:
         raise UsageError("the model has no operators, so there is nothing to run")
     model, notes = _without_borders(model, kept)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import prune, replace_main, used_tensors
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, SignatureDef, Tensor, TensorMap
@@ -71,8 +71,7 @@ class Int8Borders:
             notes.append(note("kept", "all borders"))
         if not borders:
             return PassResult(model, False, tuple(notes))
-        bare = remove_plan(model) if has_plan(model) else model
-        rewritten = _without(bare, borders)
+        rewritten = _without(remove_plan(model), borders)
         return PassResult(prune(rewritten), True, tuple(notes), origins=used_tensors(rewritten))
 
 

@@ -17,8 +17,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_int32, add_tensor, prune, replace_main
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import add_constant, add_int32, prune, replace_main, replace_tensor
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
@@ -51,7 +51,7 @@ class ChannelsLast:
             rewritten = _turned(rewritten, groups)
         if rewritten is model:
             return PassResult(model, False)
-        return PassResult(prune(remove_plan(rewritten) if has_plan(rewritten) else rewritten), True, tuple(notes))
+        return PassResult(prune(remove_plan(rewritten)), True, tuple(notes))
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Mod
     if name in _PADS:
         amounts = np.reshape(constant_numbers(model, inputs[1:2]) or (), (-1, 2))[list(back)]
         model, inputs[1] = add_int32(model, "paddings", amounts.ravel().tolist())
-        model = _with_shape(model, inputs[1], amounts.shape)
+        model = replace_tensor(model, inputs[1], replace(model.main.tensors[inputs[1]], shape=amounts.shape))
         return model, replace(operator, inputs=tuple(inputs))
     for place, tensor in enumerate(inputs):
         found = model.main.tensors[tensor]
@@ -199,12 +199,5 @@ def _turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Mod
             dims = (1,) * (len(order) - len(found.dims)) + found.dims
             values = np.frombuffer(model.buffers[found.buffer].data or b"", _DTYPES[found.type]).reshape(dims)
             turned = np.ascontiguousarray(values.transpose(back))
-            model, buffer = add_buffer(model, turned.tobytes())
-            model, inputs[place] = add_tensor(model, replace(found, shape=turned.shape, buffer=buffer))
+            model, inputs[place] = add_constant(model, replace(found, shape=turned.shape), turned.tobytes())
     return model, replace(operator, inputs=tuple(inputs))
-
-
-def _with_shape(model: Model, tensor: int, shape: tuple[int, ...]) -> Model:
-    tensors = list(model.main.tensors)
-    tensors[tensor] = replace(tensors[tensor], shape=shape)
-    return replace_main(model, replace(model.main, tensors=tuple(tensors)))

@@ -25,8 +25,8 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_tensor, prune, replace_main, used_tensors
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import add_constant, prune, replace_main, used_tensors
 from tflite_fuse.model.operators import make_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
@@ -234,8 +234,7 @@ class ConstantChannels:
             return PassResult(model, False)
         every = sum((1, *model.main.tensors[t].dims)[-1] for op in model.main.operators for t in op.outputs or ())
         gone = sum(model.main.tensors[tensor].dims[-1] - len(channels) for tensor, channels in kept.items())
-        rewritten = remove_plan(model) if has_plan(model) else model
-        rewritten = _narrowed(rewritten, found, kept)
+        rewritten = _narrowed(remove_plan(model), found, kept)
         origins = tuple(t if t < len(channels) else -1 for t in used_tensors(rewritten))
         result = PassResult(
             prune(rewritten),
@@ -444,8 +443,7 @@ def _constant(model: Model, values: npt.NDArray[np.int32], old: Sequence[int]) -
     """Return the constant in place of an operand, if there is one."""
     if not old:
         return model, ()
-    model, buffer = add_buffer(model, values.tobytes())
-    model, tensor = add_tensor(model, replace(model.main.tensors[old[0]], buffer=buffer))
+    model, tensor = add_constant(model, model.main.tensors[old[0]], values.tobytes())
     return model, (tensor, *old[1:])
 
 
@@ -488,13 +486,11 @@ def _like(
     model: Model, tensor: Tensor, values: npt.NDArray[np.generic], channels: Channels | None, axis: int
 ) -> tuple[Model, int]:
     """Return a constant like another one, with its quantization restricted to the remaining channels."""
-    model, buffer = add_buffer(model, values.tobytes())
     quantization = tensor.quantization
     if quantization is not None and channels is not None:
         quantization = _quantized(quantization, channels, tensor.dims[axis])
-    return add_tensor(
-        model, replace(tensor, shape=values.shape, shape_signature=None, buffer=buffer, quantization=quantization)
-    )
+    like = replace(tensor, shape=values.shape, shape_signature=None, quantization=quantization)
+    return add_constant(model, like, values.tobytes())
 
 
 def _quantized(quantization: Quantization, channels: Channels, before: int) -> Quantization:

@@ -18,8 +18,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_operators
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import add_constant, add_operator_code, add_tensor, prune, replace_operators
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
@@ -45,7 +45,7 @@ class Dilate:
         chains = list(_chains(model))
         if not chains:
             return PassResult(model, False)
-        rewritten = remove_plan(model) if has_plan(model) else model
+        rewritten = remove_plan(model)
         inside = {index: chain for chain in chains for index in chain.operators}
         operators: list[Operator] = []
         for index, operator in enumerate(model.main.operators):
@@ -244,5 +244,4 @@ def _pad(
 
 
 def _constant(model: Model, values: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> tuple[Model, int]:
-    model, buffer = add_buffer(model, values.tobytes())
-    return add_tensor(model, Tensor(values.shape, TensorType.INT32, buffer, "dilated/constant"))
+    return add_constant(model, Tensor(values.shape, TensorType.INT32, 0, "dilated/constant"), values.tobytes())

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.ir.program import has_effects
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, prune, replace_main, replace_operators
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import add_buffer, prune, replace_operators, replace_tensor
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType, tensor_nbytes
@@ -54,7 +54,7 @@ class FoldConstants:
         folded = [i for i, op in enumerate(model.main.operators) if any(t in stored for t in op.outputs or ())]
         if not folded:
             return PassResult(model, False)
-        rewritten = remove_plan(model) if has_plan(model) else model
+        rewritten = remove_plan(model)
         for tensor, content in stored.items():
             rewritten = _with_content(rewritten, tensor, content)
         kept = [op for index, op in enumerate(rewritten.main.operators) if index not in folded]
@@ -68,10 +68,8 @@ def _type(model: Model, tensor: int) -> int:
 
 
 def _with_content(model: Model, tensor: int, content: bytes) -> Model:
-    graph = model.main
     model, buffer = add_buffer(model, content)
-    tensors = (*graph.tensors[:tensor], replace(graph.tensors[tensor], buffer=buffer), *graph.tensors[tensor + 1 :])
-    return replace_main(model, replace(graph, tensors=tensors))
+    return replace_tensor(model, tensor, replace(model.main.tensors[tensor], buffer=buffer))
 
 
 def _widened(model: Model, index: int) -> dict[int, bytes]:

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import add_operator_code, add_tensor, prune, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
@@ -64,9 +64,7 @@ class QuantizeFirst:
             rewritten = _moved(rewritten, site)
         if rewritten is model:
             return PassResult(model, False, ())
-        if has_plan(rewritten):
-            rewritten = remove_plan(rewritten)
-        return PassResult(prune(rewritten), True, tuple(notes))
+        return PassResult(prune(remove_plan(rewritten)), True, tuple(notes))
 
 
 @dataclass(frozen=True)

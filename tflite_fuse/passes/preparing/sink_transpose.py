@@ -18,8 +18,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_int32, add_operator_code, add_tensor, prune, replace_main
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import (
+    add_constant,
+    add_int32,
+    add_operator_code,
+    add_tensor,
+    prune,
+    replace_main,
+    replace_tensor,
+)
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
@@ -73,9 +81,7 @@ class SinkTranspose:
                 notes.append(note("kept", "transpose", label))
         if rewritten is model:
             return PassResult(model, False, tuple(notes))
-        if has_plan(rewritten):
-            rewritten = remove_plan(rewritten)
-        return PassResult(prune(rewritten), True, tuple(reversed(notes)))
+        return PassResult(prune(remove_plan(rewritten)), True, tuple(reversed(notes)))
 
 
 def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
@@ -208,8 +214,8 @@ def _with_weights_moved(model: Model, index: int, dense: Axes) -> Model:
             rows = np.frombuffer(model.buffers[tensor.buffer].data or b"", np.int8).reshape(tensor.dims)
             turned = np.empty_like(rows)
             turned[:, order] = rows
-            model, buffer = add_buffer(model, turned.tobytes())
-            model, weights = add_tensor(model, replace(tensor, buffer=buffer, name=f"{tensor.name}/transposed"))
+            named = replace(tensor, name=f"{tensor.name}/transposed")
+            model, weights = add_constant(model, named, turned.tobytes())
             inputs = (inputs[0], weights, *inputs[2:])
         if moved in inputs or reader in dense:
             inputs = tuple(source if tensor == moved else tensor for tensor in inputs)
@@ -232,7 +238,7 @@ def _without(model: Model, index: int, means: Sequence[_Mean]) -> Model:
         if tensor.dims != mean.shape:
             shaped = replace(tensor, shape=mean.shape, shape_signature=None)
             if number < len(means) - 1:
-                model = _with_tensor(model, output, shaped)
+                model = replace_tensor(model, output, shaped)
             else:
                 model, output, reshape = _reshaped(model, shaped, output)
         operators[mean.operator] = replace(old, inputs=(source, axes), outputs=(output,))
@@ -253,8 +259,3 @@ def _reshaped(model: Model, shaped: Tensor, output: int) -> tuple[Model, int, Op
     model, code = add_operator_code(model, builtin="RESHAPE")
     options = make_options("ReshapeOptions", new_shape=dims)
     return model, before, Operator(code, (before, shape), (output,), options)
-
-
-def _with_tensor(model: Model, index: int, tensor: Tensor) -> Model:
-    tensors = (*model.main.tensors[:index], tensor, *model.main.tensors[index + 1 :])
-    return replace_main(model, replace(model.main, tensors=tensors))

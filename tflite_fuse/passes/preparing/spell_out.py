@@ -22,8 +22,8 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.limits import MAX_WINDOW
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_int32, add_operator_code, add_tensor, replace_operators
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import add_constant, add_int32, add_operator_code, add_tensor, replace_operators
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes
@@ -105,15 +105,14 @@ def _part(model: Model, constant: int, group: int, groups: int) -> tuple[Model, 
     found = model.main.tensors[constant]
     content, count = model.buffers[found.buffer].data or b"", found.dims[0] // groups
     nbytes = len(content) // groups
-    model, buffer = add_buffer(model, content[group * nbytes : (group + 1) * nbytes])
     quantization = found.quantization
     if quantization is not None:
         own = slice(group * count, (group + 1) * count)
         scale, points = quantization.scale or (), quantization.zero_point or ()
         scale, points = (scale[own] if len(scale) > 1 else scale), (points[own] if len(points) > 1 else points)
         quantization = replace(quantization, scale=scale, zero_point=points, min=None, max=None)
-    part = replace(found, shape=(count, *found.dims[1:]), shape_signature=None)
-    return add_tensor(model, replace(part, buffer=buffer, quantization=quantization))
+    part = replace(found, shape=(count, *found.dims[1:]), shape_signature=None, quantization=quantization)
+    return add_constant(model, part, content[group * nbytes : (group + 1) * nbytes])
 
 
 def _like(model: Model, tensor: Tensor, channels: int, name: str) -> tuple[Model, int]:
@@ -198,8 +197,7 @@ def _longer(whole: Tensor, name: str) -> Tensor:
 
 def _constant(model: Model, tensor: Tensor, values: Sequence[int]) -> tuple[Model, int]:
     form = "<i4" if tensor.type == TensorType.INT32 else "i1"
-    model, buffer = add_buffer(model, np.array(values, form).tobytes())
-    return add_tensor(model, Tensor(tensor.shape, tensor.type, buffer, tensor.name, tensor.quantization))
+    return add_constant(model, tensor, np.array(values, form).tobytes())
 
 
 @dataclass(frozen=True)
@@ -224,7 +222,7 @@ def spell_out(model: Model, kept: Collection[int] = ()) -> Spelled:
         model: any valid model.
         kept: indices of operators that stay unchanged.
     """
-    rewritten = remove_plan(model) if has_plan(model) else model
+    rewritten = remove_plan(model)
     operators, made, notes = list[Operator](), dict[int, frozenset[str]](), list[Note]()
     for index, operator in enumerate(model.main.operators):
         groups = 0 if index in kept else groups_of(model, operator)

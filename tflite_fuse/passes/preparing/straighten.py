@@ -24,7 +24,7 @@ from typing import ClassVar
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import add_int32, add_operator_code, add_tensor, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, OptionsTable
@@ -54,7 +54,7 @@ class OwnPads:
             for pad, readers in shared.items()
         ]
         own = {reader: pad for pad, readers in shared.items() for reader in readers}
-        rewritten = remove_plan(model) if has_plan(model) else model
+        rewritten = remove_plan(model)
         operators: list[Operator] = []
         for index, operator in enumerate(model.main.operators):
             if index in own:
@@ -133,7 +133,7 @@ class Straighten:
         if not chosen:
             return PassResult(model, False)
         labels = [operator_label(model, index) for index in chosen]
-        rewritten = _rewritten(remove_plan(model) if has_plan(model) else model, chosen)
+        rewritten = _rewritten(remove_plan(model), chosen)
         removed = len(model.main.operators) + sum(map(len, chosen.values())) - len(chosen)
         removed -= len(rewritten.main.operators)
         kinds = {way.name for ways_of in chosen.values() for way in ways_of.values()}

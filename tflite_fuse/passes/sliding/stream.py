@@ -21,7 +21,7 @@ from tflite_fuse.emit.stream_time import StreamTime, stream_time, with_stream_ti
 from tflite_fuse.errors import BlockError, LimitError, UsageError
 from tflite_fuse.ir.block import BlockTensor
 from tflite_fuse.ir.program import FUSED_OPERATOR, has_effects
-from tflite_fuse.model.edit import add_buffer, replace_main
+from tflite_fuse.model.edit import add_buffer, replace_tensor
 from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Tensor
@@ -108,9 +108,7 @@ def _computed(model: Model, index: int, values: dict[int, Values]) -> Values:
 
 def _filled(model: Model, tensor: int, data: bytes) -> Model:
     model, buffer = add_buffer(model, data)
-    tensors = list(model.main.tensors)
-    tensors[tensor] = replace(tensors[tensor], shape=(len(data),), buffer=buffer)
-    return replace_main(model, replace(model.main, tensors=tuple(tensors)))
+    return replace_tensor(model, tensor, replace(model.main.tensors[tensor], shape=(len(data),), buffer=buffer))
 
 
 TRIED = 8

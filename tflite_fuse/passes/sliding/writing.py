@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import get_options, make_options, operator_name
 from tflite_fuse.model.schema import Buffer, Model, Operator, OperatorCode, OptionsTable, Quantization, Tensor
@@ -32,7 +32,7 @@ class Writing:
     """Tensors, constants and operators in order; the original's tensors keep their numbers until ``finish``."""
 
     def __init__(self, model: Model) -> None:
-        self.model = remove_plan(model) if has_plan(model) else model
+        self.model = remove_plan(model)
         self.tensors: list[Tensor] = list(self.model.main.tensors)
         self.operators: list[Operator] = []
         self._buffers: list[Buffer] = list(self.model.buffers)

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_buffer, add_tensor, drop_unread, prune, replace_operators
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import add_constant, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
@@ -79,7 +79,7 @@ class MixedDepthwise:
             labels.append(operator_label(model, index))
         if not labels:
             return PassResult(model, False)
-        changed = remove_plan(changed) if has_plan(changed) else changed
+        changed = remove_plan(changed)
         read = {tensor for operator in operators for tensor in operator.inputs or ()} | {*model.main.outputs}
         kept = [op for op in operators if _has_readers(changed, op, read)]
         changed = prune(replace_operators(changed, drop_unread(changed, kept, MOVES)))
@@ -190,6 +190,6 @@ def _joined(model: Model, parts: Sequence[_Part], output: int) -> tuple[Model, O
 def _constant(
     model: Model, name: str, values: npt.NDArray[np.generic], type_: TensorType, scales: tuple[float, ...], axis: int
 ) -> tuple[Model, int]:
-    model, buffer = add_buffer(model, values.astype(values.dtype.newbyteorder("<")).tobytes())
     quantization = Quantization(scale=scales, zero_point=(0,) * len(scales), quantized_dimension=axis)
-    return add_tensor(model, Tensor(values.shape, type_, buffer, name, quantization))
+    tensor = Tensor(values.shape, type_, 0, name, quantization)
+    return add_constant(model, tensor, values.astype(values.dtype.newbyteorder("<")).tobytes())

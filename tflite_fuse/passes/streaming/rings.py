@@ -26,12 +26,11 @@ from typing import ClassVar
 import numpy as np
 
 from tflite_fuse.errors import BlockError, ModelError
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import (
-    add_buffer,
+    add_constant,
     add_int32,
     add_operator_code,
-    add_tensor,
     drop_unread,
     prune,
     replace_operators,
@@ -428,8 +427,8 @@ def _operators(model: Model, ring: _Ring) -> tuple[Model, list[Operator]]:
     inputs = [ring.windows.new]
     for what, data in (("reset", bytes([ring.fill % 256])), ("first", ring.first)):
         if data:
-            model, buffer = add_buffer(model, data)
-            model, constant = add_tensor(model, Tensor((len(data),), TensorType.INT8, buffer, f"{longest.name}/{what}"))
+            described = Tensor((len(data),), TensorType.INT8, 0, f"{longest.name}/{what}")
+            model, constant = add_constant(model, described, data)
             inputs.append(constant)
     made = [Operator(code, tuple(inputs), (longest.index,))]
     for index in ring.windows.joins:
@@ -456,7 +455,7 @@ def _rewritten(model: Model, rings: Sequence[_Ring]) -> Model:
     states = {ring.variable.key for ring in rings}
     others = {each.once for key, each in find_variables(model).items() if key not in states}
     emptied = {ring.variable.once for ring in rings if ring.variable.once >= 0} - others
-    model = remove_plan(model) if has_plan(model) else model
+    model = remove_plan(model)
     replaced: dict[int, list[Operator]] = {once: [] for once in emptied}
     for ring in rings:
         model, made = _operators(model, ring)

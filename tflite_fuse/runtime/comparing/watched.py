@@ -19,7 +19,7 @@ from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.ir.block import Block, BlockConfig, Storage
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_buffer, add_tensor, replace_main, replace_operators
+from tflite_fuse.model.edit import add_constant, add_tensor, replace_main, replace_operators
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Tensor
@@ -121,9 +121,8 @@ def _opened(original: Model, model: Model, certificate: Certificate) -> tuple[Mo
             model, new = add_tensor(model, named)
             added.append(new)
             pairs.append((tensor, new))
-        model, buffer = add_buffer(model, encoded.constants)
-        model, constants = add_tensor(model, _bytes(len(encoded.constants), buffer))
-        model, scratch = add_tensor(model, _bytes(encoded.scratch_bytes, 0))
+        model, constants = add_constant(model, _bytes(len(encoded.constants)), encoded.constants)
+        model, scratch = add_tensor(model, _bytes(encoded.scratch_bytes))
         operators[index] = replace(
             old,
             inputs=(*(old.inputs or ())[:-1], constants),
@@ -152,5 +151,5 @@ def _open_plan(plan: BlockPlan, inner: list[int]) -> BlockPlan | None:
         return None
 
 
-def _bytes(count: int, buffer: int) -> Tensor:
-    return Tensor(shape=(count,), type=TensorType.INT8, buffer=buffer)
+def _bytes(count: int) -> Tensor:
+    return Tensor((count,), TensorType.INT8, 0)
