@@ -1,4 +1,4 @@
-"""Operators that move or enlarge rows and columns (resizes, slices, TRANSPOSE_CONV, …) as stages.
+"""Operators that move or enlarge rows and columns (resizes, slices, …) as stages.
 
 Windows lie on the input's pixels spread out: output position p reads the input positions i with ``p * stride - padding
 <= i * distance < p * stride - padding + kernel``.
@@ -13,9 +13,9 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.check.moves import is_followed, kept_parts, parts_of
-from tflite_fuse.check.original.meaning import Meaning, fused_clamp
-from tflite_fuse.check.original.operators import bias_of, filter_ratios, gather
-from tflite_fuse.check.original.scales import split_scale
+from tflite_fuse.check.original.layers import images_of
+from tflite_fuse.check.original.meaning import Meaning, of_first
+from tflite_fuse.check.original.operators import gather
 from tflite_fuse.check.original.values import Image, Original, Step
 from tflite_fuse.ir.enums import StageKind
 
@@ -59,18 +59,23 @@ def _bilinear(before: int, after: int, corners: bool, centres: bool) -> Found:
 
 
 def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool], Found]) -> Meaning | None:
-    source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
-    if source is None or output is None or original.numbers(step.operand(1)) != output[:2] or source[2] != output[2]:
+    images = images_of(original, step)
+    if images is None or original.numbers(step.operand(1)) != images[1][:2] or images[0][2] != images[1][2]:
         return None
+    source, output = images
     corners, centres = (bool(step.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
     found = [find(source[axis], output[axis], corners, centres) for axis in (0, 1)]
     if not all(places for places, _ in found):
         return None
-    stride, dilation, padding, kernel = zip(*(window_of(places, rate) for places, rate in found), strict=True)
-    places = (*found[0][0], *found[1][0])
-    return Meaning(
-        step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
-        padding, places=places,
+    return _by_places(step, source, output, found)
+
+
+def _by_places(step: Step, source: Image, output: Image, axes: Sequence[Found]) -> Meaning:
+    """Return the RESIZE that computes each output row and column at a position of the input."""
+    stride, dilation, padding, kernel = zip(*(window_of(places, rate) for places, rate in axes), strict=True)
+    return of_first(
+        step, StageKind.RESIZE, (source,), output, kernel=kernel, stride=stride, dilation=dilation, padding=padding,
+        places=(*axes[0][0], *axes[1][0]),
     )  # fmt: skip
 
 
@@ -96,19 +101,13 @@ def sliced(original: Original, step: Step) -> Meaning | None:
         return None
     if rows == list(range(rows[0], rows[-1] + 1)) and columns == list(range(columns[0], columns[-1] + 1)):
         zero = original.activation(step.inputs[0])
-        return Meaning(
-            step, StageKind.PAD, (step.inputs[0],), step.outputs[0], (source,), output, padding=(-rows[0], -columns[0]),
-            pad=0 if zero is None else zero[1],
-        )  # fmt: skip
+        pad = 0 if zero is None else zero[1]
+        return of_first(step, StageKind.PAD, (source,), output, padding=(-rows[0], -columns[0]), pad=pad)
     axes = []
     for places in (rows, columns):
         rate = Fraction(places[1] - places[0] if len(places) > 1 else 1)
         axes.append(([PIXEL * place for place in places], rate))
-    stride, dilation, padding, kernel = zip(*(window_of(places, rate) for places, rate in axes), strict=True)
-    return Meaning(
-        step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
-        padding, places=(*axes[0][0], *axes[1][0]),
-    )  # fmt: skip
+    return _by_places(step, source, output, axes)
 
 
 def mirrored(original: Original, step: Step) -> Meaning | None:
@@ -129,12 +128,8 @@ def mirrored(original: Original, step: Step) -> Meaning | None:
             return None
         turned = [before - 1 + apart - at for at in range(before)]
         back = [length - 1 - apart - at for at in range(behind)]
-        axes.append([PIXEL * place for place in (*turned, *range(length), *back)])
-    stride, dilation, padding, kernel = zip(*(window_of(places, Fraction(1)) for places in axes), strict=True)
-    return Meaning(
-        step, StageKind.RESIZE, (step.inputs[0],), step.outputs[0], (source,), output, kernel, stride, dilation,
-        padding, places=(*axes[0], *axes[1]),
-    )  # fmt: skip
+        axes.append(([PIXEL * place for place in (*turned, *range(length), *back)], Fraction(1)))
+    return _by_places(step, source, output, axes)
 
 
 def gathered(original: Original, step: Step) -> Meaning | None:
@@ -179,17 +174,9 @@ def planes(original: Original, step: Step) -> Meaning | None:
     if moved is None or not np.array_equal(moved[0].ravel(), joined.ravel()):
         return None
     below = (height * depth, width, 1)
-    return Meaning(
-        step,
-        StageKind.SPACE_TO_DEPTH,
-        step.inputs[:1],
-        step.outputs[0],
-        (below,),
-        output,
-        (depth, 1),
-        (1, 1),
-        (height, 1),
-    )
+    return of_first(
+        step, StageKind.SPACE_TO_DEPTH, (below,), output, kernel=(depth, 1), dilation=(height, 1)
+    )  # fmt: skip
 
 
 def window_of(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int]:
@@ -200,48 +187,3 @@ def window_of(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int
         padding = max(padding, position * stride - place // PIXEL * apart)
         behind = max(behind, -(-place // PIXEL) * apart - position * stride)
     return stride, apart, padding, max(1, behind + padding + 1)
-
-
-def transposed_convolution(original: Original, step: Step) -> Meaning | None:
-    """Return the stage of a TRANSPOSE_CONV; operands are output shape, filter, input and an optional bias."""
-    weights, source = original.weights(step.operand(1)), original.image(step.operand(2))
-    output, clamp = original.image(step.outputs[0]), fused_clamp(original, step)
-    if weights is None or source is None or output is None or clamp is None or weights.ndim != 4:
-        return None
-    bias, ratios = bias_of(original, step, len(weights), 3), filter_ratios(original, step, len(weights), 2)
-    if bias is None or ratios is None or weights.shape[3] != source[2] or len(weights) != output[2]:
-        return None
-    kernel = (int(weights.shape[1]), int(weights.shape[2]))
-    around = spread_window(step, kernel, source, output)
-    if around is None:
-        return None
-    multiplier, shift = split_scale(ratios)
-    return Meaning(
-        step, StageKind.TRANSPOSE_CONV, (step.inputs[2],), step.outputs[0], (source,), output, kernel, (1, 1), *around,
-        1, clamp, weights, bias, multiplier, shift,
-    )  # fmt: skip
-
-
-def spread_window(
-    step: Step, kernel: tuple[int, int], source: Image, output: Image
-) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return how far apart a TRANSPOSE_CONV's input pixels lie, and the padding of its windows on them.
-
-    None if its options do not lead from the input's shape to the output's.
-    """
-    stride, padding = (step.number("stride_h"), step.number("stride_w")), []
-    if min(stride) < 1:
-        return None
-    for axis in (0, 1):
-        missing = 0
-        if step.number("padding") == 0:
-            size = -(-output[axis] // stride[axis])
-            missing = max(0, (size - 1) * stride[axis] + kernel[axis] - output[axis])
-        elif step.number("padding") == 1:
-            size = (output[axis] - kernel[axis]) // stride[axis] + 1
-        else:
-            return None
-        if size != source[axis]:
-            return None
-        padding.append(kernel[axis] - 1 - missing // 2)
-    return stride, (padding[0], padding[1])

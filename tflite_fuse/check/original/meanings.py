@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 
-from tflite_fuse.check.original import by_channel, floats, larger, operators
+from tflite_fuse.check.original import by_channel, floats, larger, layers, operators
 from tflite_fuse.check.original.functions import answers_behind
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.reals import border_table, is_real, pair_table
@@ -23,7 +23,7 @@ def meaning_of(original: Original, step: Step) -> Meaning | None:
     """Return the stage that a step requires; None if there is none or the runtime would refuse the operator."""
     if step.name == "ARG_MAX":  # of int8 or float32, to int32
         return RULES[step.name](original, step)
-    if floats.computes(original, step):
+    if layers.in_floats(original, step):
         return floats.RULES[step.name](original, step) if step.name in floats.RULES else None
     if is_real(original, step):
         return _between_types(original, step)
@@ -79,23 +79,23 @@ def lookups(original: Original, value: int) -> Iterator[Meaning]:
 RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "ADD": operators.sum_of(1),
     "ARG_MAX": operators.first_largest,
-    "AVERAGE_POOL_2D": operators.pool(StageKind.AVERAGE_POOL),
-    "BATCH_MATMUL": operators.matrix_product,
-    "CONCATENATION": operators.concatenation,
-    "CONV_2D": operators.convolution,
-    "DEPTHWISE_CONV_2D": operators.depthwise,
+    "AVERAGE_POOL_2D": layers.pool(StageKind.AVERAGE_POOL),
+    "BATCH_MATMUL": layers.matrix_product,
+    "CONCATENATION": layers.concatenation,
+    "CONV_2D": layers.convolution,
+    "DEPTHWISE_CONV_2D": layers.depthwise,
     "DEPTH_TO_SPACE": larger.squares(StageKind.DEPTH_TO_SPACE),
-    "FULLY_CONNECTED": operators.fully_connected,
+    "FULLY_CONNECTED": layers.fully_connected,
     "GATHER": larger.gathered,
-    "MAX_POOL_2D": operators.pool(StageKind.MAX_POOL),
+    "MAX_POOL_2D": layers.pool(StageKind.MAX_POOL),
     "MAXIMUM": operators.extreme(StageKind.MAXIMUM),
     "MEAN": operators.mean,
     "MINIMUM": operators.extreme(StageKind.MINIMUM),
     "MIRROR_PAD": larger.mirrored,
     "MIX": mix_meaning,
     "MUL": operators.multiply,
-    "PAD": operators.pad,
-    "PADV2": operators.pad,
+    "PAD": layers.pad,
+    "PADV2": layers.pad,
     "PRELU": by_channel.prelu,
     "QUANTIZE": operators.quantize,
     "REDUCE_MAX": operators.largest,
@@ -111,7 +111,7 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "STATE": state_meaning,
     "SUB": operators.sum_of(-1),
     "TRANSPOSE": larger.planes,
-    "TRANSPOSE_CONV": larger.transposed_convolution,
+    "TRANSPOSE_CONV": layers.transposed_convolution,
     recurrent.LSTM: recurrent.lstm,
 }
 """Operators on int8 that are a stage; functions of one value are also tables, by ``functions.RULES``."""

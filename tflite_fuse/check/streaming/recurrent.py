@@ -12,8 +12,8 @@ from math import exp, isfinite, log2
 import numpy as np
 import numpy.typing as npt
 
+from tflite_fuse.check.original.layers import bias_of
 from tflite_fuse.check.original.meaning import Meaning, affine
-from tflite_fuse.check.original.operators import bias_of
 from tflite_fuse.check.original.scales import product_ratio, split_scale
 from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.ir.enums import StageKind

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.check.moves import MOST_VALUES, add_ends, origin
+from tflite_fuse.check.original.layers import depthwise
 from tflite_fuse.check.original.meaning import Meaning
-from tflite_fuse.check.original.operators import depthwise
 from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.check.streaming.recurrent import LSTM, lstm
 from tflite_fuse.ir.enums import StageKind
@@ -392,8 +392,10 @@ def mix_meaning(original: Original, step: Step) -> Meaning | None:
         if original.activation(tensor) != original.activation(result):
             return None
         found = depthwise(original, original.steps[original.in_file[tensor]])
-        row = None if found is None else _first_row(original, found, image, sum(_depth(part) for _, part in placed))
-        if found is None or row is None:
+        if found is None or found.weights is None:
+            return None
+        row = _first_row(original, found, image, sum(_depth(part) for _, part in placed))
+        if row is None:
             return None
         placed.append((row, found))
     first = placed[0][1]
