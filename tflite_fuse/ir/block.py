@@ -92,8 +92,8 @@ class Stage:
 
     Attributes:
         kind: operation.
-        inputs: tensor indices, as many as its kind takes.
-        output: tensor index.
+        inputs: tensor indices, as many as its kind takes; none before the stage has a place in a block.
+        output: tensor index; -1 before the stage has a place in a block.
         operator: index of the model's operator from which it was made (for reports).
         kernel_size, stride, dilation: (height, width); (1, 1) where they do not apply.
         padding: (top, left); bottom and right follow from the output's extent. Taps outside the input contribute
@@ -113,8 +113,8 @@ class Stage:
     """
 
     kind: StageKind
-    inputs: tuple[int, ...]
-    output: int
+    inputs: tuple[int, ...] = ()
+    output: int = -1
     operator: int = -1
     kernel_size: tuple[int, int] = (1, 1)
     stride: tuple[int, int] = (1, 1)

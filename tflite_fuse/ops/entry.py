@@ -338,7 +338,7 @@ class Kind:
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
     sums_in_order: bool = False
     memory_bytes: Callable[[BlockTensor], int] = lambda output: 0
-    outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: source.zero_point
+    outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: 0 if source.is_real else source.zero_point
     check: Callable[[StageCheck], None] = lambda check: None
     reference: Callable[[Stage, Sequence[Operand], BlockTensor], Values] = _no_reference
     encode_table: Callable[[Stage, Tensors], Tables] = lambda stage, tensors: Tables()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.block import BlockTensor, Stage
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.ops.entry import Layout, Numbers
+from tflite_fuse.ops.entry import Kind, Layout, Numbers
 from tflite_fuse.ops.kinds.real import ACTIVATIONS
 from tflite_fuse.ops.lowering.operands import Activation, read_constant
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
@@ -22,6 +22,10 @@ FLOAT_BYTES = 4
 
 ANY = (-np.inf, np.inf)
 """Bounds that change no number."""
+
+
+float_kind = partial(Kind, reads_real=True, writes_real=True)
+"""A kind that reads and writes float32."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,6 @@ def bounded(values: Floats, low: float, high: float) -> Floats:
     """Return values within bounds, with TFLM's comparisons: zeros keep their sign, NaN stays NaN."""
     raised = np.where(values < np.float32(low), np.float32(low), values)
     return np.where(np.float32(high) < raised, np.float32(high), raised)
-
-
-def outside(stage: Stage, source: BlockTensor) -> int:
-    """Return 0: kernels recognise pixels outside the image by their address, not by their value."""
-    return 0
 
 
 def float_bounds(view: OperatorView) -> tuple[float, float]:

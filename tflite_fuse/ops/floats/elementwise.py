@@ -15,7 +15,6 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ops.entry import (
     AS_BYTES,
-    Kind,
     Layout,
     Numbers,
     Operand,
@@ -25,7 +24,7 @@ from tflite_fuse.ops.entry import (
     each_value,
     parameters_of,
 )
-from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, Floats, bounded, float_bounds
+from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, Floats, bounded, float_bounds, float_kind
 from tflite_fuse.ops.kinds.real import REAL_LOWERINGS
 from tflite_fuse.ops.lowering.operands import Activation, read_real
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, check_pair, one_to_one
@@ -141,14 +140,14 @@ def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
         if constant is None:
             if name == "PRELU":
                 raise BlockError("its factors are computed")
-            stage = Stage(StageKind.FLOAT_PAIR, (), -1, parameters=found)
+            stage = Stage(StageKind.FLOAT_PAIR, parameters=found)
             return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
         if name == "PRELU" and constant is first:
             raise BlockError("its input is a constant")
         source = second if constant is first else first
         values = _by_channels(constant, output.shape[2]).astype("<f4").tobytes()
         found = replace(found, constant_first=int(constant is first), constants=values)
-        stage = Stage(StageKind.FLOAT_BY_CHANNEL, (), -1, parameters=found)
+        stage = Stage(StageKind.FLOAT_BY_CHANNEL, parameters=found)
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
     return lower
@@ -183,11 +182,9 @@ def alone_or_part(name: str, alone: Callable[[OperatorView], Lowered]) -> Callab
     return lower
 
 
-FLOAT_PAIR = Kind(
+FLOAT_PAIR = float_kind(
     StageKind.FLOAT_PAIR,
     inputs=(2, 2),
-    reads_real=True,
-    writes_real=True,
     by_value=True,
     check=_check_pair,
     reference=_pair,
@@ -196,10 +193,8 @@ FLOAT_PAIR = Kind(
     work=each_value({"float values": 1}),
 )
 
-FLOAT_BY_CHANNEL = Kind(
+FLOAT_BY_CHANNEL = float_kind(
     StageKind.FLOAT_BY_CHANNEL,
-    reads_real=True,
-    writes_real=True,
     check=_check_by_channel,
     reference=_by_channel,
     encode_table=_BY_CHANNEL.encode,
@@ -259,7 +254,7 @@ def _curve(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Fl
 def _lower_curve(parameters: Callable[[OperatorView], FloatCurve]) -> Callable[[OperatorView], Lowered]:
     def lower(view: OperatorView) -> Lowered:
         source, output = one_to_one(*view.same())
-        stage = Stage(StageKind.FLOAT_CURVE, (), -1, parameters=parameters(view))
+        stage = Stage(StageKind.FLOAT_CURVE, parameters=parameters(view))
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
     return lower
@@ -277,10 +272,8 @@ _CURVES: Mapping[str, Callable[[OperatorView], FloatCurve]] = {
 }
 
 
-FLOAT_CURVE = Kind(
+FLOAT_CURVE = float_kind(
     StageKind.FLOAT_CURVE,
-    reads_real=True,
-    writes_real=True,
     check=_check_curve,
     reference=_curve,
     encode_table=_CURVE.encode,

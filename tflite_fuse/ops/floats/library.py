@@ -14,8 +14,8 @@ from functools import cache
 import numpy as np
 
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
-from tflite_fuse.ops.entry import Kind, Layout, Numbers, Operand, StageCheck, each_value, parameters_of
-from tflite_fuse.ops.floats.common import Floats
+from tflite_fuse.ops.entry import Layout, Numbers, Operand, StageCheck, each_value, parameters_of
+from tflite_fuse.ops.floats.common import Floats, float_kind
 from tflite_fuse.ops.floats.elementwise import alone_or_part
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, one_to_one
 
@@ -78,16 +78,14 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
 def _lowered_to(curve: int) -> Callable[[OperatorView], Lowered]:
     def lower(view: OperatorView) -> Lowered:
         source, output = one_to_one(*view.same())
-        stage = Stage(StageKind.FLOAT_LIBRARY_CURVE, (), -1, parameters=LibraryCurve(curve))
+        stage = Stage(StageKind.FLOAT_LIBRARY_CURVE, parameters=LibraryCurve(curve))
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
     return lower
 
 
-FLOAT_LIBRARY_CURVE = Kind(
+FLOAT_LIBRARY_CURVE = float_kind(
     StageKind.FLOAT_LIBRARY_CURVE,
-    reads_real=True,
-    writes_real=True,
     check=_check,
     reference=_reference,
     encode_table=_CURVE.encode,
@@ -130,14 +128,12 @@ def _softmax(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> 
 def _lower_softmax(view: OperatorView) -> Lowered:
     """Lower SOFTMAX over the last dimension."""
     source, output = one_to_one(*by_value(*view.same()))
-    stage = Stage(StageKind.FLOAT_SOFTMAX, (), -1, parameters=FloatSoftmax(float(np.float32(view.number("beta")))))
+    stage = Stage(StageKind.FLOAT_SOFTMAX, parameters=FloatSoftmax(float(np.float32(view.number("beta")))))
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
 
-FLOAT_SOFTMAX = Kind(
+FLOAT_SOFTMAX = float_kind(
     StageKind.FLOAT_SOFTMAX,
-    reads_real=True,
-    writes_real=True,
     check=_check_softmax,
     reference=_softmax,
     encode_table=_SOFTMAX.encode,

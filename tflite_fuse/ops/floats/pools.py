@@ -16,7 +16,6 @@ from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.entry import (
     Kernels,
-    Kind,
     Operand,
     Runs,
     StageCheck,
@@ -34,7 +33,7 @@ from tflite_fuse.ops.floats.common import (
     bounded,
     float_bounds,
     float_image,
-    outside,
+    float_kind,
 )
 from tflite_fuse.ops.kinds.pools import check_pool, covers
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, window_fit, window_padding
@@ -90,22 +89,19 @@ def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
             raise BlockError(f"it maps {source.shape[2]} to {output.shape[2]} channels")
         kernel, stride = view.positive("filter_height", "filter_width"), view.positive("stride_h", "stride_w")
         parameters = FloatBounds(*float_bounds(view))
-        stage = Stage(kind, (), -1, kernel_size=kernel, stride=stride, parameters=parameters)
+        stage = Stage(kind, kernel_size=kernel, stride=stride, parameters=parameters)
         stage = replace(stage, padding=window_padding(view, source, output, stage))
         if kind is StageKind.FLOAT_AVERAGE_POOL and output.shape[:2] == (1, 1) and covers(stage, source):
-            stage = Stage(StageKind.FLOAT_GLOBAL_AVERAGE, (), -1, parameters=parameters)
+            stage = Stage(StageKind.FLOAT_GLOBAL_AVERAGE, parameters=parameters)
             return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
         return Lowered(stage, (source,), output, output.shape, window_fit(stage))
 
     return lower
 
 
-FLOAT_AVERAGE_POOL = Kind(
+FLOAT_AVERAGE_POOL = float_kind(
     StageKind.FLOAT_AVERAGE_POOL,
     window=Window.SLIDING,
-    reads_real=True,
-    writes_real=True,
-    outside=outside,
     check=_check_pool,
     reference=_average,
     encode_table=BOUNDS.encode,
@@ -141,10 +137,8 @@ def global_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) ->
     return {"float summed": source.pixels * source.channels, "float values": source.channels}
 
 
-FLOAT_GLOBAL_AVERAGE = Kind(
+FLOAT_GLOBAL_AVERAGE = float_kind(
     StageKind.FLOAT_GLOBAL_AVERAGE,
-    reads_real=True,
-    writes_real=True,
     sum_bytes=lambda source: FLOAT_BYTES,
     sums_in_order=True,
     check=_check_global,

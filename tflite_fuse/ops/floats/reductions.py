@@ -15,7 +15,6 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.entry import (
-    Kind,
     Layout,
     Numbers,
     Operand,
@@ -23,7 +22,7 @@ from tflite_fuse.ops.entry import (
     by_pixel,
     parameters_of,
 )
-from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, FloatBounds, Floats
+from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, FloatBounds, Floats, float_kind
 from tflite_fuse.ops.floats.pools import global_work
 from tflite_fuse.ops.lowering.movement import read_reduction
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
@@ -107,16 +106,14 @@ def _lowered_by(name: str) -> Callable[[OperatorView], Lowered]:
             kind, window, fit, parameters = _POOLS[name], found.window, Fit.EXACT, FloatBounds(*ANY)
         elif name == "MEAN":
             kind, parameters = StageKind.FLOAT_GLOBAL_AVERAGE, FloatBounds(*ANY)
-        stage = Stage(kind, (), -1, kernel_size=window, parameters=parameters)
+        stage = Stage(kind, kernel_size=window, parameters=parameters)
         return Lowered(stage, (found.source,), found.output, found.shape, fit)
 
     return lower
 
 
-FLOAT_GLOBAL_REDUCE = Kind(
+FLOAT_GLOBAL_REDUCE = float_kind(
     StageKind.FLOAT_GLOBAL_REDUCE,
-    reads_real=True,
-    writes_real=True,
     sum_bytes=lambda source: FLOAT_BYTES,
     sums_in_order=True,
     check=_check_global,
@@ -126,10 +123,8 @@ FLOAT_GLOBAL_REDUCE = Kind(
     work=global_work,
 )
 
-FLOAT_CHANNEL_REDUCE = Kind(
+FLOAT_CHANNEL_REDUCE = float_kind(
     StageKind.FLOAT_CHANNEL_REDUCE,
-    reads_real=True,
-    writes_real=True,
     check=_check_channels,
     reference=_channels,
     encode_table=LAYOUT.encode,

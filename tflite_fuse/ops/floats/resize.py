@@ -17,7 +17,6 @@ from tflite_fuse.ir.axes import stage_windows
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.entry import (
-    Kind,
     Operand,
     StageCheck,
     StoredTables,
@@ -27,7 +26,7 @@ from tflite_fuse.ops.entry import (
     each_value,
     parameters_of,
 )
-from tflite_fuse.ops.floats.common import Floats, float_image, outside
+from tflite_fuse.ops.floats.common import Floats, float_image, float_kind
 from tflite_fuse.ops.kinds import resize
 from tflite_fuse.ops.kinds.moves import CHANNELS
 from tflite_fuse.ops.kinds.resize import PARTS, ResizeParameters, smallest_window
@@ -146,8 +145,6 @@ def _lower(
     strides, spreads, paddings, extents = zip(*(window_of(*axis) for axis in axes), strict=True)
     stage = Stage(
         StageKind.FLOAT_RESIZE,
-        (),
-        -1,
         kernel_size=extents,
         stride=strides,
         spread=spreads,
@@ -175,12 +172,9 @@ def _copying(lower: Callable[[OperatorView], Lowered]) -> Callable[[OperatorView
     return lower_real
 
 
-FLOAT_RESIZE = Kind(
+FLOAT_RESIZE = float_kind(
     StageKind.FLOAT_RESIZE,
     window=Window.SPREAD,
-    reads_real=True,
-    writes_real=True,
-    outside=outside,
     check=_check,
     reference=_reference,
     encode_table=_encode,

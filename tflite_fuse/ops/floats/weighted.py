@@ -18,7 +18,6 @@ from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.entry import (
     AS_BYTES,
     Kernels,
-    Kind,
     Layout,
     Numbers,
     Operand,
@@ -39,8 +38,8 @@ from tflite_fuse.ops.floats.common import (
     float_bias,
     float_bounds,
     float_image,
+    float_kind,
     float_weights,
-    outside,
 )
 from tflite_fuse.ops.lowering.operands import read_moved
 from tflite_fuse.ops.lowering.view import (
@@ -130,8 +129,6 @@ def _window(
         raise BlockError(f"its output {output.name} has {output.shape[2]} channels for {channels} filters")
     stage = Stage(
         kind,
-        (),
-        -1,
         kernel_size=kernel,
         stride=view.positive("stride_h", "stride_w"),
         dilation=view.positive("dilation_h_factor", "dilation_w_factor"),
@@ -213,13 +210,10 @@ def _lower_conv(view: OperatorView) -> Lowered:
     raise BlockError(f"its filters read {depth} of {channels} channels each (a grouped convolution)")
 
 
-FLOAT_CONV = Kind(
+FLOAT_CONV = float_kind(
     StageKind.FLOAT_CONV,
     window=Window.SLIDING,
-    reads_real=True,
-    writes_real=True,
     cuts=True,
-    outside=outside,
     check=lambda check: _check(check, _conv_shape),
     reference=_conv,
     encode_table=_encode,
@@ -269,8 +263,6 @@ def _lower_transposed(view: OperatorView) -> Lowered:
         raise BlockError(f"its filters map {depth} to {channels} channels of float32, its tensors have others")
     stage = Stage(
         StageKind.FLOAT_TRANSPOSE_CONV,
-        (),
-        -1,
         kernel_size=(tall, wide),
         spread=view.positive("stride_h", "stride_w"),
         padding=transposed_padding(view, source, output, (tall, wide)),
@@ -279,12 +271,9 @@ def _lower_transposed(view: OperatorView) -> Lowered:
     return Lowered(stage, (source,), output, output.shape)
 
 
-FLOAT_TRANSPOSE_CONV = Kind(
+FLOAT_TRANSPOSE_CONV = float_kind(
     StageKind.FLOAT_TRANSPOSE_CONV,
     window=Window.SPREAD,
-    reads_real=True,
-    writes_real=True,
-    outside=outside,
     check=_check_transposed,
     reference=_transposed,
     encode_table=_encode,
@@ -343,13 +332,10 @@ def _lower_depthwise(view: OperatorView) -> Lowered:
     return _window(view, StageKind.FLOAT_DEPTHWISE, weights[0], (height, width), channels, multiplier)
 
 
-FLOAT_DEPTHWISE = Kind(
+FLOAT_DEPTHWISE = float_kind(
     StageKind.FLOAT_DEPTHWISE,
     window=Window.SLIDING,
-    reads_real=True,
-    writes_real=True,
     cuts=True,
-    outside=outside,
     check=_check_depthwise,
     reference=_depthwise,
     encode_table=_encode,
@@ -401,21 +387,19 @@ def _lower_dense(view: OperatorView) -> Lowered:
         raise BlockError("its weights are stored shuffled")
     constants = _constants(view, weights, channels)
     if (source.elements, output.elements) == (depth, channels):
-        stage = Stage(StageKind.FLOAT_FULLY_CONNECTED, (), -1, parameters=constants)
+        stage = Stage(StageKind.FLOAT_FULLY_CONNECTED, parameters=constants)
         return Lowered(stage, (source,), output, (1, 1, channels), Fit.BYTES)
     source, output = by_value(source, output)
     fits = source.shape[2] == depth and output.dims[-1:] == (channels,)
     if not fits or output.elements * depth != source.elements * channels:
         sizes = f"{list(source.dims)} to {list(output.dims)}"
         raise BlockError(f"it maps {sizes} with weights of {depth} to {channels}")
-    stage = Stage(StageKind.FLOAT_CONV, (), -1, parameters=constants)
+    stage = Stage(StageKind.FLOAT_CONV, parameters=constants)
     return Lowered(stage, (source,), output, (*source.shape[:2], channels), Fit.PIXELS)
 
 
-FLOAT_FULLY_CONNECTED = Kind(
+FLOAT_FULLY_CONNECTED = float_kind(
     StageKind.FLOAT_FULLY_CONNECTED,
-    reads_real=True,
-    writes_real=True,
     # With a single pixel it is a 1x1 convolution and keeps no sums.
     sum_bytes=lambda source: FLOAT_BYTES if source.pixels > 1 else 0,
     sums_in_order=True,

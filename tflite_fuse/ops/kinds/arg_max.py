@@ -50,7 +50,7 @@ def _lower(view: OperatorView) -> Lowered:
         raise BlockError(f"its output {written.name} has the shape {list(written.dims)}")
     kind = StageKind.FLOAT_ARG_MAX if source.is_real else StageKind.ARG_MAX
     output = Activation(index, written.name or f"tensor {index}", (*written.dims, NUMBER_BYTES), 1.0, 0, by_value=True)
-    return Lowered(Stage(kind, (), -1), (source,), output, output.shape, Fit.PIXELS)
+    return Lowered(Stage(kind), (source,), output, output.shape, Fit.PIXELS)
 
 
 ARG_MAX = Kind(

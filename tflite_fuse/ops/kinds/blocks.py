@@ -25,18 +25,18 @@ MOST_PLANES = 32
 def _to_depth(size: int) -> Stage:
     """Return a stage with adjacent windows of size x size pixels."""
     square = (size, size)
-    return Stage(StageKind.SPACE_TO_DEPTH, (), -1, kernel_size=square, stride=square)
+    return Stage(StageKind.SPACE_TO_DEPTH, kernel_size=square, stride=square)
 
 
 def _to_space(size: int) -> Stage:
     """Return a stage whose windows contain the one pixel from whose channels the output pixel is taken."""
     square, before = (size, size), (size - 1, size - 1)
-    return Stage(StageKind.DEPTH_TO_SPACE, (), -1, kernel_size=square, spread=square, padding=before)
+    return Stage(StageKind.DEPTH_TO_SPACE, kernel_size=square, spread=square, padding=before)
 
 
 def _to_channels(planes: int, height: int) -> Stage:
     """Return a stage with windows of one pixel of each plane."""
-    return Stage(StageKind.SPACE_TO_DEPTH, (), -1, kernel_size=(planes, 1), dilation=(height, 1))
+    return Stage(StageKind.SPACE_TO_DEPTH, kernel_size=(planes, 1), dilation=(height, 1))
 
 
 def _geometry(stage: Stage) -> tuple[tuple[int, int], ...]:

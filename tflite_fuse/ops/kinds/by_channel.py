@@ -201,11 +201,11 @@ def _lower_prelu(view: OperatorView) -> Lowered:
     if slopes.size > 1:
         slopes = by_channel(alpha, output.shape[2])
     factors = tuple((1, slope) for slope in (slopes - alpha.zero_point).tolist())
-    stage = Stage(StageKind.SCALE, (), -1, parameters=ScaleParameters(above, below, factors))
+    stage = Stage(StageKind.SCALE, parameters=ScaleParameters(above, below, factors))
     if slopes.size == 1:
         tensors = [BlockTensor(part.name, 256, 1, 1, part.zero_point) for part in (source, output)]
         answers = _scale(stage, [(tensors[0], VALUES.reshape(256, 1, 1))], tensors[1]).ravel()
-        stage = Stage(StageKind.LOOKUP, (), -1, parameters=lookup_parameters(answers))
+        stage = Stage(StageKind.LOOKUP, parameters=lookup_parameters(answers))
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
 

@@ -96,7 +96,7 @@ def _lowered_by(function: Function) -> Callable[[OperatorView], Lowered]:
     def lower(view: OperatorView) -> Lowered:
         source, output = view.elementwise()
         parameters = lookup_parameters(function(view, source, output))
-        stage = Stage(StageKind.LOOKUP, (), -1, parameters=parameters)
+        stage = Stage(StageKind.LOOKUP, parameters=parameters)
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
     return lower
@@ -118,7 +118,7 @@ def _lower_quantize(view: OperatorView) -> Lowered:
     answers = np.clip(_quantize(view, source, output), -128, 127)
     if len(set(view.types(source, output))) > 1 and np.array_equal(answers, VALUES):
         return Lowered(None, (source,), output)
-    stage = Stage(StageKind.LOOKUP, (), -1, parameters=lookup_parameters(answers))
+    stage = Stage(StageKind.LOOKUP, parameters=lookup_parameters(answers))
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
 

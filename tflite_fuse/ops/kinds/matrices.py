@@ -127,11 +127,11 @@ def _lower(view: OperatorView) -> Lowered:
     if depth > MOST_DEPTH:
         raise BlockError(f"it adds {depth} products, more than {MOST_DEPTH}")
     if view.is_real:
-        stage = Stage(StageKind.FLOAT_MATRIX_PRODUCT, (), -1, parameters=FloatMatrixParameters(int(by_column)))
+        stage = Stage(StageKind.FLOAT_MATRIX_PRODUCT, parameters=FloatMatrixParameters(int(by_column)))
         return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
     multiplier, shift = quantize_multiplier(first.scale * second.scale / output.scale)
     parameters = MatrixParameters(0, multiplier, shift, int(by_column))
-    stage = Stage(StageKind.MATRIX_PRODUCT, (), -1, parameters=parameters)
+    stage = Stage(StageKind.MATRIX_PRODUCT, parameters=parameters)
     return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
 
 

@@ -87,9 +87,9 @@ def _lower_pad(view: OperatorView) -> Lowered:
         if any((*rows, *columns)):
             raise BlockError("it pads channels, and rows or columns besides")
         sources = (*repeat(FILLED, channels[0]), *range(source.shape[2]), *repeat(FILLED, channels[1]))
-        stage = Stage(StageKind.CHANNELS, (), -1, parameters=ChannelParameters(sources, value))
+        stage = Stage(StageKind.CHANNELS, parameters=ChannelParameters(sources, value))
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
-    stage = Stage(StageKind.PAD, (), -1, padding=(rows[0], columns[0]), pad_value=value)
+    stage = Stage(StageKind.PAD, padding=(rows[0], columns[0]), pad_value=value)
     return Lowered(stage, (source,), output, output.shape)
 
 
@@ -100,7 +100,7 @@ COPY_OPERATOR = "TFLITE_FUSE_COPY"
 def _lower_copy(view: OperatorView) -> Lowered:
     source, output = view.same() if view.is_real else view.border()
     image = replace(source, by_value=True).shape  # as readers by value see it
-    return Lowered(Stage(StageKind.PAD, (), -1), (source,), output, image, Fit.BYTES, sees=image)
+    return Lowered(Stage(StageKind.PAD), (source,), output, image, Fit.BYTES, sees=image)
 
 
 def _pad_value(view: OperatorView, output: Activation) -> int:
@@ -163,7 +163,7 @@ def _lower_concatenation(view: OperatorView) -> Lowered:
     channels = sum(part.shape[2] for part in parts)
     if any(part.shape[:2] != output.shape[:2] for part in parts) or channels != output.shape[2]:
         raise BlockError(f"its inputs do not add up to its output {output.name}")
-    return Lowered(Stage(StageKind.CONCATENATION, (), -1), parts, output, output.shape, Fit.PIXELS)
+    return Lowered(Stage(StageKind.CONCATENATION), parts, output, output.shape, Fit.PIXELS)
 
 
 CONCATENATION = Kind(
@@ -245,7 +245,7 @@ def _lowered_by(name: str) -> Callable[[OperatorView], Lowered]:
             return Lowered(stage, (source,), output, output.shape)
         if sources == tuple(range(source.shape[2])):
             return Lowered(None, (source,), output)
-        stage = Stage(StageKind.CHANNELS, (), -1, parameters=ChannelParameters(sources))
+        stage = Stage(StageKind.CHANNELS, parameters=ChannelParameters(sources))
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
     return lower

@@ -193,7 +193,7 @@ def _encode_addition(stage: Stage, tensors: Tensors) -> Tables:
 def _lowered_to_add(sign: int) -> Callable[[OperatorView], Lowered]:
     def made(first: Activation, second: Activation, output: Activation) -> Stage:
         found = add_parameters(first.scale, second.scale, output.scale)
-        return Stage(StageKind.ADD, (), -1, parameters=replace(found, multiplier_1=sign * found.multiplier_1))
+        return Stage(StageKind.ADD, parameters=replace(found, multiplier_1=sign * found.multiplier_1))
 
     return _lowered_by(made, clamps=True, thin=True)
 
@@ -245,7 +245,7 @@ def _difference(first: Activation, second: Activation, output: Activation) -> St
     twice_largest, shares = _shares(first.scale, second.scale)
     square = quantize_multiplier(twice_largest * twice_largest / (4**_DIFFERENCE_SHIFT * output.scale))
     parameters = AddParameters(_DIFFERENCE_SHIFT, *shares, *square)
-    return Stage(StageKind.SQUARED_DIFFERENCE, (), -1, parameters=parameters)
+    return Stage(StageKind.SQUARED_DIFFERENCE, parameters=parameters)
 
 
 SQUARED_DIFFERENCE = Kind(
@@ -290,7 +290,7 @@ def _decode_product(stage: Stage, tensors: Tensors, stored: StoredTables) -> Sta
 def _product(first: Activation, second: Activation, output: Activation) -> Stage:
     """Return a MULTIPLY; the quotient of the scales is in double precision."""
     table = rescale_requantization(first.scale * second.scale, output.scale, 1)
-    return Stage(StageKind.MULTIPLY, (), -1, requantization=table)
+    return Stage(StageKind.MULTIPLY, requantization=table)
 
 
 MULTIPLY = Kind(
@@ -316,7 +316,7 @@ def _extreme(number: StageKind, extreme: Callable[[Int64Array, Int64Array], Int6
         by_value=True,
         check=lambda check: check.pair(),
         reference=lambda stage, operands, output: extreme(operands[0][1], operands[1][1]),
-        lowerings={number.name: _lowered_by(lambda first, second, output: Stage(number, (), -1))},
+        lowerings={number.name: _lowered_by(lambda first, second, output: Stage(number))},
     )
 
 

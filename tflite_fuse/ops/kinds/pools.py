@@ -79,10 +79,10 @@ def _lower(view: OperatorView) -> Lowered:
     if (source.scale, source.zero_point) != (output.scale, output.zero_point):
         raise BlockError("its input and output are quantized differently, which TFLM refuses")
     if found.channels:
-        return Lowered(Stage(StageKind.CHANNEL_MAX, (), -1), (source,), output, found.shape, Fit.PIXELS)
+        return Lowered(Stage(StageKind.CHANNEL_MAX), (source,), output, found.shape, Fit.PIXELS)
     if found.shape[:2] == (1, 1):
-        return Lowered(Stage(StageKind.GLOBAL_MAX, (), -1), (source,), output, found.shape, Fit.PIXELS)
-    return Lowered(Stage(StageKind.MAX_POOL, (), -1, kernel_size=found.window), (source,), output, found.shape)
+        return Lowered(Stage(StageKind.GLOBAL_MAX), (source,), output, found.shape, Fit.PIXELS)
+    return Lowered(Stage(StageKind.MAX_POOL, kernel_size=found.window), (source,), output, found.shape)
 
 
 GLOBAL_MAX = Kind(
@@ -151,8 +151,6 @@ def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
         low, high = view.clamp(output)
         stage = Stage(
             kind,
-            (),
-            -1,
             kernel_size=view.positive("filter_height", "filter_width"),
             stride=view.positive("stride_h", "stride_w"),
             activation_min=low,
@@ -160,7 +158,7 @@ def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
         )
         stage = replace(stage, padding=window_padding(view, source, output, stage))
         if kind is StageKind.AVERAGE_POOL and output.shape[:2] == (1, 1) and covers(stage, source):
-            stage = Stage(StageKind.GLOBAL_AVERAGE, (), -1, activation_min=low, activation_max=high)
+            stage = Stage(StageKind.GLOBAL_AVERAGE, activation_min=low, activation_max=high)
             return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
         return Lowered(stage, (source,), output, output.shape, window_fit(stage))
 
@@ -224,7 +222,7 @@ def _mean(view: OperatorView) -> Lowered:
     if found.channels:
         return Lowered(sum_of_channels(source.shape[2], table), (source,), output, found.shape, Fit.PIXELS)
     if found.shape[:2] == (1, 1):
-        stage = Stage(StageKind.GLOBAL_AVERAGE, (), -1, requantization=table)
+        stage = Stage(StageKind.GLOBAL_AVERAGE, requantization=table)
         return Lowered(stage, (source,), output, found.shape, Fit.PIXELS)
     return Lowered(sum_stage(found.window, source.shape[2], table), (source,), output, found.shape)
 

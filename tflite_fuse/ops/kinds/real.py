@@ -244,7 +244,7 @@ _FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
 
 def _part(sources: Sequence[Activation], output: Activation, function: Function) -> Lowered:
     """Return an operator that exists only within a table."""
-    stage = Stage(StageKind.LOOKUP, (), -1)
+    stage = Stage(StageKind.LOOKUP)
     return Lowered(stage, tuple(sources), output, output.shape, Fit.PIXELS, function=function, part_alone=True)
 
 
@@ -395,7 +395,7 @@ def _cast(view: OperatorView) -> Lowered:
 def _dequantize(view: OperatorView) -> Lowered:
     """Lower DEQUANTIZE; it is a stage of its own if its float32 output has a reader."""
     source, output = one_to_one(view.read(), read_real(view.model, view.output))
-    stage = Stage(StageKind.DEQUANTIZE, (), -1, parameters=dequantize_parameters(source.scale, source.zero_point))
+    stage = Stage(StageKind.DEQUANTIZE, parameters=dequantize_parameters(source.scale, source.zero_point))
     function: Function = lambda values: dequantized(values[0], source.scale, source.zero_point)  # noqa: E731
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)
 
@@ -411,7 +411,7 @@ def _quantize(view: OperatorView) -> Lowered:
         away = np.copysign(np.floor(np.abs(steps).astype(np.float64) + 0.5), steps).astype(np.int64)
         return np.clip(away + output.zero_point, -128, 127)
 
-    stage = Stage(StageKind.QUANTIZE, (), -1, parameters=quantize_parameters(output.scale, output.zero_point))
+    stage = Stage(StageKind.QUANTIZE, parameters=quantize_parameters(output.scale, output.zero_point))
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)
 
 

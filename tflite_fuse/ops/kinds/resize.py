@@ -144,7 +144,7 @@ def sliced(rows: Sequence[int], columns: Sequence[int]) -> Stage | None:
     Neighbouring rows and columns are a PAD that cuts.
     """
     if all(before + 1 == after for places in (rows, columns) for before, after in pairwise(places)):
-        return Stage(StageKind.PAD, (), -1, padding=(-rows[0], -columns[0]))
+        return Stage(StageKind.PAD, padding=(-rows[0], -columns[0]))
     axes = []
     for places in (rows, columns):
         steps = {after - before for before, after in pairwise(places)} or {1}
@@ -160,8 +160,6 @@ def _placed(axes: Sequence[tuple[Int64Array, Rate]]) -> Stage:
     strides, spreads, paddings, extents = zip(*(smallest_window(*each) for each in axes), strict=True)
     return Stage(
         StageKind.RESIZE,
-        (),
-        -1,
         kernel_size=extents,
         stride=strides,
         spread=spreads,

@@ -123,7 +123,7 @@ def _lower(view: OperatorView) -> Lowered:
     if output.shape[2] > MOST_CHANNELS:
         raise BlockError(f"it has {output.shape[2]} channels: of more than {MOST_CHANNELS} the runtime may stop")
     parameters = softmax_parameters(source.scale, view.number("beta"))
-    return Lowered(Stage(StageKind.SOFTMAX, (), -1, parameters=parameters), (source,), output, output.shape, Fit.PIXELS)
+    return Lowered(Stage(StageKind.SOFTMAX, parameters=parameters), (source,), output, output.shape, Fit.PIXELS)
 
 
 SOFTMAX = Kind(

@@ -122,7 +122,7 @@ def _lower(view: OperatorView) -> Lowered:
     alike = len(set(fill)) == 1
     value = int.from_bytes(fill[:1], "little", signed=True) if alike else output.zero_point
     parameters = StateParameters(first, b"" if alike else fill)
-    stage = Stage(StageKind.STATE, (), -1, padding=(top, left), pad_value=value, parameters=parameters)
+    stage = Stage(StageKind.STATE, padding=(top, left), pad_value=value, parameters=parameters)
     return Lowered(stage, (source,), output, output.shape)
 
 

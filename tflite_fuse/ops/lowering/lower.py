@@ -91,7 +91,7 @@ def fold_constant(lowered: Lowered) -> Lowered:
         return _BY_CHANNEL[lowered.stage.kind](lowered, by_channel(constants[0], lowered.output_shape[2]))
     values = [VALUES if part.constant is None else np.full_like(VALUES, one_value(part)[0]) for part in lowered.inputs]
     source = next(part for part in lowered.inputs if part.constant is None)
-    stage = Stage(StageKind.LOOKUP, (), -1, parameters=lookup_parameters(function(values)))
+    stage = Stage(StageKind.LOOKUP, parameters=lookup_parameters(function(values)))
     return Lowered(stage, (source,), lowered.output, lowered.output_shape, Fit.PIXELS)
 
 

@@ -107,7 +107,7 @@ def _lower_conv(view: OperatorView) -> Lowered:
 
 def sum_of_channels(channels: int, table: Requantization) -> Stage:
     """Return a stage that sums each pixel's values without their zero point, rescaled by a table of one entry."""
-    return Stage(StageKind.CONV, (), -1, weights=np.ones((1, 1, 1, channels), np.int8), requantization=table)
+    return Stage(StageKind.CONV, weights=np.ones((1, 1, 1, channels), np.int8), requantization=table)
 
 
 CONV = Kind(
@@ -170,7 +170,7 @@ def sum_stage(window: tuple[int, int], channels: int, table: Requantization) -> 
         np.ones((*window, channels), np.int8),
         (np.repeat(table.multiplier, channels), np.repeat(table.shift, channels)),
     )
-    return Stage(StageKind.DEPTHWISE, (), -1, kernel_size=window, weights=ones, requantization=Requantization(*entries))
+    return Stage(StageKind.DEPTHWISE, kernel_size=window, weights=ones, requantization=Requantization(*entries))
 
 
 DEPTHWISE = Kind(
@@ -241,8 +241,6 @@ def _lower_dense(view: OperatorView) -> Lowered:
     low, high = view.clamp(output)
     stage = Stage(
         StageKind.FULLY_CONNECTED if whole else StageKind.CONV,
-        (),
-        -1,
         activation_min=low,
         activation_max=high,
         weights=weights if whole else weights[:, None, None, :],
@@ -337,8 +335,6 @@ def _lower_transposed(view: OperatorView) -> Lowered:
     low, high = view.clamp(output)
     stage = Stage(
         StageKind.TRANSPOSE_CONV,
-        (),
-        -1,
         kernel_size=(tall, wide),
         spread=view.positive("stride_h", "stride_w"),
         padding=transposed_padding(view, source, output, (tall, wide)),

@@ -257,7 +257,7 @@ def _lower(view: OperatorView) -> Lowered:
         hidden[1],
         biases,
     )
-    stage = Stage(StageKind.LSTM, (), -1, weights=weights, parameters=parameters)
+    stage = Stage(StageKind.LSTM, weights=weights, parameters=parameters)
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
 

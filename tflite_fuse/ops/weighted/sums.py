@@ -206,8 +206,6 @@ def window_stage(
     low, high = view.clamp(output)
     stage = Stage(
         kind,
-        (),
-        -1,
         kernel_size=kernel,
         stride=view.positive("stride_h", "stride_w"),
         dilation=view.positive("dilation_h_factor", "dilation_w_factor"),
