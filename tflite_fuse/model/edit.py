@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tflite_fuse.model.memories import MEMORIES_METADATA, slow_tensors, slow_tensors_entry
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.model.schema import Buffer, Metadata, Model, Operator, OperatorCode, SignatureDef, SubGraph, Tensor
+from tflite_fuse.model.schema import (
+    Buffer,
+    Metadata,
+    Model,
+    Operator,
+    OperatorCode,
+    SubGraph,
+    Tensor,
+    TensorMap,
+)
 from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
 
 _LARGEST_BYTE_CODE = 127
@@ -154,22 +163,24 @@ def _prune_tensors(model: Model, kept: Sequence[int]) -> Model:
         outputs=tuple(new[i] for i in graph.outputs),
         operators=operators,
     )
-    return replace(model, subgraphs=(graph, *model.subgraphs[1:]), signature_defs=_moved_signatures(model, new))
+    return renumber_signatures(replace_main(model, graph), new)
 
 
-def _moved_signatures(model: Model, new: dict[int, int]) -> tuple[SignatureDef, ...] | None:
+def renumber_signatures(model: Model, new: Mapping[int, int]) -> Model:
+    """Return the model with other tensor indices in the signatures of the first subgraph; others stay."""
+
+    def renumbered(entries: tuple[TensorMap, ...] | None) -> tuple[TensorMap, ...] | None:
+        return entries and tuple(replace(e, tensor_index=new.get(e.tensor_index, e.tensor_index)) for e in entries)
+
     if model.signature_defs is None:
-        return None
-    signatures = []
-    for signature in model.signature_defs:
-        if signature.subgraph_index == 0:
-            signature = replace(
-                signature,
-                inputs=tuple(replace(e, tensor_index=new[e.tensor_index]) for e in signature.inputs or ()),
-                outputs=tuple(replace(e, tensor_index=new[e.tensor_index]) for e in signature.outputs or ()),
-            )
-        signatures.append(signature)
-    return tuple(signatures)
+        return model
+    signatures = tuple(
+        replace(each, inputs=renumbered(each.inputs), outputs=renumbered(each.outputs))
+        if each.subgraph_index == 0
+        else each
+        for each in model.signature_defs
+    )
+    return replace(model, signature_defs=signatures)
 
 
 def _prune_buffers(model: Model) -> Model:

@@ -7,14 +7,14 @@ the model's tensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import prune, replace_main, used_tensors
+from tflite_fuse.model.edit import prune, renumber_signatures, replace_main, used_tensors
 from tflite_fuse.model.operators import operator_label, operator_name
-from tflite_fuse.model.schema import Model, SignatureDef, Tensor, TensorMap
+from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.model.types import TensorType, affine_parameters, is_other_sign, is_reversible, type_name
 from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
@@ -143,26 +143,8 @@ def _without(model: Model, borders: Sequence[_Border]) -> Model:
         inputs=tuple(moved.get(index, index) for index in graph.inputs),
         outputs=tuple(moved.get(index, index) for index in graph.outputs),
     )
-    signatures = model.signature_defs
-    if signatures is not None:
-        model = replace(model, signature_defs=tuple(_signatures(signatures, moved)))
-    return replace_main(model, graph)
+    return replace_main(renumber_signatures(model, moved), graph)
 
 
 def _renamed(names: dict[int, str | None], index: int, tensor: Tensor) -> Tensor:
     return replace(tensor, name=names[index]) if names.get(index) else tensor
-
-
-def _signatures(signatures: Sequence[SignatureDef], moved: dict[int, int]) -> Iterator[SignatureDef]:
-    def renumbered(entries: tuple[TensorMap, ...] | None) -> tuple[TensorMap, ...] | None:
-        if entries is None:
-            return None
-        return tuple(
-            replace(entry, tensor_index=moved.get(entry.tensor_index, entry.tensor_index)) for entry in entries
-        )
-
-    for signature in signatures:
-        if signature.subgraph_index == 0:
-            yield replace(signature, inputs=renumbered(signature.inputs), outputs=renumbered(signature.outputs))
-        else:
-            yield signature

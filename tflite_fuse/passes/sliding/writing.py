@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import prune, replace_main
+from tflite_fuse.model.edit import prune, renumber_signatures, replace_main
 from tflite_fuse.model.operators import get_options, make_options, operator_name
 from tflite_fuse.model.schema import Buffer, Model, Operator, OperatorCode, OptionsTable, Quantization, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
@@ -218,28 +218,7 @@ class Writing:
         )  # fmt: skip
         moved = dict(zip((*self.model.main.inputs, *self.model.main.outputs), (*inputs, *outputs), strict=True))
         model = replace(self.model, buffers=tuple(self._buffers), operator_codes=tuple(self._codes))
-        return prune(replace_main(_named(model, moved), graph))
-
-
-def _named(model: Model, moved: Mapping[int, int]) -> Model:
-    """Return the model with signatures that name the new tensors."""
-    if model.signature_defs is None:
-        return model
-    signatures = tuple(
-        signature
-        if signature.subgraph_index
-        else replace(
-            signature,
-            inputs=tuple(
-                replace(e, tensor_index=moved.get(e.tensor_index, e.tensor_index)) for e in signature.inputs or ()
-            ),
-            outputs=tuple(
-                replace(e, tensor_index=moved.get(e.tensor_index, e.tensor_index)) for e in signature.outputs or ()
-            ),
-        )
-        for signature in model.signature_defs
-    )
-    return replace(model, signature_defs=signatures)
+        return prune(replace_main(renumber_signatures(model, moved), graph))
 
 
 def _number(value: object) -> int:
