@@ -23,7 +23,7 @@ from tflite_fuse.emit.decode import decode
 from tflite_fuse.emit.encode import encode
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockConfig, Stage, StageKind
-from tflite_fuse.ops.floats.weighted import FloatWeights
+from tflite_fuse.ops.floats.common import FloatWeights
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
 

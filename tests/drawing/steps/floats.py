@@ -9,19 +9,28 @@ import numpy as np
 
 from tests.drawing.random_blocks import BlockMaker, random_reals
 from tflite_fuse.ir.block import Block, ElementType, Stage, StageKind, Storage
-from tflite_fuse.ops.floats.common import ANY, FloatBounds
+from tflite_fuse.ops.floats.common import ANY, FloatBounds, FloatWeights
 from tflite_fuse.ops.floats.elementwise import JOIN, OPERATIONS, FloatCurve, FloatOperation
 from tflite_fuse.ops.floats.library import CURVES, FloatSoftmax, LibraryCurve
 from tflite_fuse.ops.floats.reductions import FloatReduction
-from tflite_fuse.ops.floats.resize import FloatPlaces, bilinear, nearest, window_of
-from tflite_fuse.ops.floats.weighted import FloatWeights
+from tflite_fuse.ops.floats.resize import FloatPlaces, Place, bilinear, copied, window_of
 from tflite_fuse.ops.kinds.matrices import FloatMatrixParameters
 from tflite_fuse.ops.kinds.moves import ChannelParameters
+from tflite_fuse.ops.kinds.resize import nearest
 
 _ROUNDED = sorted(set(range(len(OPERATIONS))) - {JOIN})
 """Operations whose results do not depend on which NaN they read."""
 
 _BOUNDS = (ANY, (-3.4028234663852886e38, 3.4028234663852886e38), (0.0, 6.0), (-1.0, 1.0), (0.0, np.inf))
+
+
+def _places(
+    length: int, size: int, corners: bool, centres: bool, *, interpolates: bool
+) -> tuple[tuple[Place, ...], tuple[int, int]]:
+    if interpolates:
+        return bilinear(length, size, corners, centres)
+    places, rate = nearest(length, size, corners, centres)
+    return copied(places.tolist()), rate
 
 
 class FloatMaker(BlockMaker):
@@ -118,8 +127,8 @@ class FloatMaker(BlockMaker):
         for length in (self.source.height, self.source.width):
             size = self.rng.randint(1, min(2 * length + 2, 16))
             corners = self.rng.random() < 0.3
-            find = bilinear if interpolates else nearest
-            places, rate = find(length, size, corners, not corners and self.rng.random() < 0.5)
+            centres = not corners and self.rng.random() < 0.5
+            places, rate = _places(length, size, corners, centres, interpolates=bool(interpolates))
             stride, spread, padding, extent = window_of(places, rate)
             more, behind = self.rng.choice([0, 0, 0, spread]), self.rng.choice([0, 0, 0, spread])
             axes.append((places, extent + more + behind, stride, spread, padding + more))

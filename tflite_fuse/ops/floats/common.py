@@ -12,9 +12,9 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.entry import Kind, Layout, Numbers
 from tflite_fuse.ops.kinds.real import ACTIVATIONS
-from tflite_fuse.ops.lowering.operands import Activation, read_constant
+from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
-from tflite_fuse.ops.lowering.view import OperatorView, four_dimensional
+from tflite_fuse.ops.lowering.view import OperatorView
 
 Floats = npt.NDArray[np.float32]
 
@@ -36,6 +36,22 @@ class FloatBounds:
     high: float
 
 
+@dataclass(frozen=True)
+class FloatWeights:
+    """Constants of a layer.
+
+    Attributes:
+        low, high: least and largest output.
+        bias: float32 of each output channel, little-endian.
+        weights: float32, little-endian, in the layout of the same kind on int8.
+    """
+
+    low: float
+    high: float
+    bias: bytes
+    weights: bytes = b""
+
+
 BOUNDS = Layout(FloatBounds, (Numbers("low", None, "<f4"), Numbers("high", None, "<f4")))
 
 
@@ -55,15 +71,6 @@ def float_bounds(view: OperatorView) -> tuple[float, float]:
     if number not in ACTIVATIONS:
         raise BlockError(f"its fused activation (number {number}) is none of RELU, RELU_N1_TO_1, RELU6")
     return ACTIVATIONS[number]
-
-
-def float_image(view: OperatorView) -> tuple[Activation, Activation]:
-    """Return input and output of an operator that TFLM runs only on [1, H, W, C] tensors.
-
-    Raises:
-        BlockError: they are not float32, not computed, or of other dimensions.
-    """
-    return four_dimensional(*view.same())
 
 
 def float_weights(view: OperatorView, rank: int) -> Floats:

@@ -11,7 +11,6 @@ from math import prod
 
 import numpy as np
 
-from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.entry import (
@@ -31,12 +30,10 @@ from tflite_fuse.ops.floats.common import (
     FloatBounds,
     Floats,
     bounded,
-    float_bounds,
-    float_image,
     float_kind,
 )
-from tflite_fuse.ops.kinds.pools import check_pool, covers
-from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, window_fit, window_padding
+from tflite_fuse.ops.kinds.pools import check_pool, lower_pool
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 from tflite_fuse.ops.weighted.sums import taps
 
 
@@ -78,25 +75,6 @@ def _max(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floa
 def _pooled(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
     channels = tensors[stage.output].channels
     return channels * prod(stage.kernel_size), channels
-
-
-def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
-    """Return the lowering of AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole map is an accumulator."""
-
-    def lower(view: OperatorView) -> Lowered:
-        source, output = float_image(view)
-        if source.shape[2] != output.shape[2]:
-            raise BlockError(f"it maps {source.shape[2]} to {output.shape[2]} channels")
-        kernel, stride = view.positive("filter_height", "filter_width"), view.positive("stride_h", "stride_w")
-        parameters = FloatBounds(*float_bounds(view))
-        stage = Stage(kind, kernel_size=kernel, stride=stride, parameters=parameters)
-        stage = replace(stage, padding=window_padding(view, source, output, stage))
-        if kind is StageKind.FLOAT_AVERAGE_POOL and output.shape[:2] == (1, 1) and covers(stage, source):
-            stage = Stage(StageKind.FLOAT_GLOBAL_AVERAGE, parameters=parameters)
-            return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
-        return Lowered(stage, (source,), output, output.shape, window_fit(stage))
-
-    return lower
 
 
 FLOAT_AVERAGE_POOL = float_kind(
@@ -151,7 +129,7 @@ FLOAT_GLOBAL_AVERAGE = float_kind(
 KINDS = (FLOAT_AVERAGE_POOL, FLOAT_MAX_POOL, FLOAT_GLOBAL_AVERAGE)
 
 LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
-    "AVERAGE_POOL_2D": _pool(StageKind.FLOAT_AVERAGE_POOL),
-    "MAX_POOL_2D": _pool(StageKind.FLOAT_MAX_POOL),
+    "AVERAGE_POOL_2D": lower_pool(StageKind.AVERAGE_POOL),
+    "MAX_POOL_2D": lower_pool(StageKind.MAX_POOL),
 }
 """Operators of these kinds if they compute in float32."""

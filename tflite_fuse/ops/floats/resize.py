@@ -8,14 +8,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.axes import stage_windows
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
-from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.entry import (
     Operand,
     StageCheck,
@@ -26,11 +24,10 @@ from tflite_fuse.ops.entry import (
     each_value,
     parameters_of,
 )
-from tflite_fuse.ops.floats.common import Floats, float_image, float_kind
+from tflite_fuse.ops.floats.common import Floats, float_kind
 from tflite_fuse.ops.kinds import resize
 from tflite_fuse.ops.kinds.moves import CHANNELS
 from tflite_fuse.ops.kinds.resize import PARTS, ResizeParameters, smallest_window
-from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 
 Place = tuple[int, int, float]
@@ -121,37 +118,28 @@ def bilinear(length: int, size: int, corners: bool, centres: bool) -> tuple[tupl
     return tuple(zip(low.tolist(), high.tolist(), parts.tolist(), strict=True)), rate
 
 
-def nearest(length: int, size: int, corners: bool, centres: bool) -> tuple[tuple[Place, ...], tuple[int, int]]:
-    """Return the places of RESIZE_NEAREST_NEIGHBOR, as for int8, and the rate; arguments as in ``bilinear``."""
-    places, rate = resize.nearest(length, size, corners, centres)
-    return tuple((place, place, 0.0) for place in (places // PARTS).tolist()), rate
-
-
 def window_of(places: tuple[Place, ...], rate: tuple[int, int]) -> tuple[int, int, int, int]:
     """Return stride, spread, padding and extent of the smallest windows that contain both ends of all places."""
     lows, highs = (np.array([place[end] for place in places], np.int64) for end in (0, 1))
     return smallest_window(np.where(highs > lows, lows * PARTS + 1, np.minimum(lows, highs) * PARTS), rate)
 
 
-def _lower(
-    find: Callable[..., tuple[tuple[Place, ...], tuple[int, int]]], interpolates: int, view: OperatorView
-) -> Lowered:
-    source, output = float_image(view)
-    sizes = read_constant(view.model, view.operand(1), TensorType.INT32, "size").ravel().tolist()
-    if sizes != list(output.shape[:2]) or source.shape[2] != output.shape[2]:
-        raise BlockError(f"it resizes {list(source.dims)} to {sizes}, which is not the shape of {output.name}")
-    corners, centres = (bool(view.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
-    axes = [find(*axis, corners, centres) for axis in zip(source.shape[:2], sizes, strict=True)]
+def _interpolated(axes: Sequence[tuple[tuple[Place, ...], tuple[int, int]]]) -> Stage:
+    """Return the stage that interpolates between the places of rows and of columns, at their rates."""
     strides, spreads, paddings, extents = zip(*(window_of(*axis) for axis in axes), strict=True)
-    stage = Stage(
+    return Stage(
         StageKind.FLOAT_RESIZE,
         kernel_size=extents,
         stride=strides,
         spread=spreads,
         padding=paddings,
-        parameters=FloatPlaces(interpolates, axes[0][0], axes[1][0]),
+        parameters=FloatPlaces(1, axes[0][0], axes[1][0]),
     )
-    return Lowered(stage, (source,), output, output.shape)
+
+
+def copied(places: Sequence[int]) -> tuple[Place, ...]:
+    """Return places of whole pixels, given in 1 / ``PARTS`` of a pixel."""
+    return tuple((place // PARTS, place // PARTS, 0.0) for place in places)
 
 
 def _copying(lower: Callable[[OperatorView], Lowered]) -> Callable[[OperatorView], Lowered]:
@@ -163,10 +151,8 @@ def _copying(lower: Callable[[OperatorView], Lowered]) -> Callable[[OperatorView
         if stage is None or stage.kind is not StageKind.RESIZE:
             return lowered
         found = parameters_of(stage, ResizeParameters)
-        rows, columns = (
-            tuple((place // PARTS, place // PARTS, 0.0) for place in places) for places in (found.rows, found.columns)
-        )
-        stage = replace(stage, kind=StageKind.FLOAT_RESIZE, parameters=FloatPlaces(0, rows, columns))
+        places = FloatPlaces(0, copied(found.rows), copied(found.columns))
+        stage = replace(stage, kind=StageKind.FLOAT_RESIZE, parameters=places)
         return replace(lowered, stage=stage)
 
     return lower_real
@@ -187,7 +173,7 @@ KINDS = (FLOAT_RESIZE,)
 LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
     **{name: _copying(lower) for name, lower in CHANNELS.lowerings.items()},
     "MIRROR_PAD": _copying(resize.mirror_pad),
-    "RESIZE_BILINEAR": partial(_lower, bilinear, 1),
-    "RESIZE_NEAREST_NEIGHBOR": partial(_lower, nearest, 0),
+    "RESIZE_BILINEAR": resize.lowered_by(bilinear, _interpolated),
+    "RESIZE_NEAREST_NEIGHBOR": _copying(resize.lower_nearest),
 }
 """Operators of this kind if they compute in float32."""

@@ -7,7 +7,7 @@ bias. Taps outside the image are skipped, because an infinite weight times zero 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -34,43 +34,17 @@ from tflite_fuse.ops.entry import (
 from tflite_fuse.ops.floats.common import (
     FLOAT_BYTES,
     Floats,
+    FloatWeights,
     bounded,
-    float_bias,
-    float_bounds,
-    float_image,
     float_kind,
-    float_weights,
 )
-from tflite_fuse.ops.lowering.operands import read_moved
 from tflite_fuse.ops.lowering.view import (
-    Fit,
     Lowered,
     OperatorView,
-    by_value,
-    four_dimensional,
-    transposed_padding,
-    window_fit,
-    window_padding,
 )
+from tflite_fuse.ops.weighted.lowering import lower_conv, lower_dense, lower_depthwise, lower_transposed
 from tflite_fuse.ops.weighted.sums import taps
 from tflite_fuse.units import round_up
-
-
-@dataclass(frozen=True)
-class FloatWeights:
-    """Constants of a layer.
-
-    Attributes:
-        low, high: least and largest output.
-        bias: float32 of each output channel, little-endian.
-        weights: float32, little-endian, in the layout of the same kind on int8.
-    """
-
-    low: float
-    high: float
-    bias: bytes
-    weights: bytes = b""
-
 
 Shape = Callable[[Stage, BlockTensor, BlockTensor], tuple[int, ...]]
 """Function from a stage, its input and its output to the shape of its weights."""
@@ -118,31 +92,6 @@ def _finish(stage: Stage, sums: Floats) -> Floats:
     """Return sums, [..., Cout], plus the bias, within bounds."""
     found = parameters_of(stage, FloatWeights)
     return bounded(sums + np.frombuffer(found.bias, "<f4"), found.low, found.high)
-
-
-def _window(
-    view: OperatorView, kind: StageKind, weights: Floats, kernel: tuple[int, int], channels: int, multiplier: int = 1
-) -> Lowered:
-    """Return a convolution of either kind with its operator's options; ``weights`` in the stage's layout."""
-    source, output = float_image(view)
-    if output.shape[2] != channels:
-        raise BlockError(f"its output {output.name} has {output.shape[2]} channels for {channels} filters")
-    stage = Stage(
-        kind,
-        kernel_size=kernel,
-        stride=view.positive("stride_h", "stride_w"),
-        dilation=view.positive("dilation_h_factor", "dilation_w_factor"),
-        depth_multiplier=multiplier,
-        parameters=_constants(view, weights, channels),
-    )
-    stage = replace(stage, padding=window_padding(view, source, output, stage))
-    folds = bool(np.isfinite(weights).all())  # infinite weights give NaN on padded zeros, but not on skipped taps
-    return Lowered(stage, (source,), output, output.shape, window_fit(stage), folds_padding=folds)
-
-
-def _constants(view: OperatorView, weights: Floats, channels: int, bias_at: int = 2) -> FloatWeights:
-    bias = float_bias(view, channels, bias_at).astype("<f4").tobytes()
-    return FloatWeights(*float_bounds(view), bias, np.ascontiguousarray(weights, "<f4").tobytes())
 
 
 # ---- FLOAT_CONV ----
@@ -196,20 +145,6 @@ def _conv_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> 
     return _conv_counts(stage, tensors, pixels_of(runs), tensors[stage.inputs[0]].channels)
 
 
-def _lower_conv(view: OperatorView) -> Lowered:
-    """Lower CONV_2D of one group, or of one input channel per group."""
-    source, _ = float_image(view)
-    weights = float_weights(view, 4)
-    filters, height, width, depth = weights.shape
-    channels = source.shape[2]
-    if depth == channels:
-        return _window(view, StageKind.FLOAT_CONV, weights, (height, width), filters)
-    if depth == 1 and filters % channels == 0:
-        by_tap = weights[..., 0].transpose(1, 2, 0)
-        return _window(view, StageKind.FLOAT_DEPTHWISE, by_tap, (height, width), filters, filters // channels)
-    raise BlockError(f"its filters read {depth} of {channels} channels each (a grouped convolution)")
-
-
 FLOAT_CONV = float_kind(
     StageKind.FLOAT_CONV,
     window=Window.SLIDING,
@@ -252,23 +187,6 @@ def _transposed_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernel
     pixels = pixels_of(runs)
     outputs = pixels * tensors[stage.output].channels
     return {"float dense macs": pixels * _mean_macs(stage, tensors), "float outputs": outputs}
-
-
-def _lower_transposed(view: OperatorView) -> Lowered:
-    """TRANSPOSE_CONV: operands are the output's shape, the filter, the input, and perhaps a bias."""
-    source, output = four_dimensional(*(read_moved(view.model, index) for index in (view.operand(2), view.output)))
-    weights = float_weights(view, 4)
-    channels, tall, wide, depth = weights.shape
-    if not (source.is_real and output.is_real and depth == source.shape[2] and channels == output.shape[2]):
-        raise BlockError(f"its filters map {depth} to {channels} channels of float32, its tensors have others")
-    stage = Stage(
-        StageKind.FLOAT_TRANSPOSE_CONV,
-        kernel_size=(tall, wide),
-        spread=view.positive("stride_h", "stride_w"),
-        padding=transposed_padding(view, source, output, (tall, wide)),
-        parameters=_constants(view, weights, channels, 3),
-    )
-    return Lowered(stage, (source,), output, output.shape)
 
 
 FLOAT_TRANSPOSE_CONV = float_kind(
@@ -318,20 +236,6 @@ def _depthwise_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels
     return {"float depthwise macs": macs, "float outputs": outputs}
 
 
-def _lower_depthwise(view: OperatorView) -> Lowered:
-    """Lower DEPTHWISE_CONV_2D: any kernel, stride, dilation, padding and depth multiplier."""
-    source, _ = float_image(view)
-    weights = float_weights(view, 4)
-    batch, height, width, channels = weights.shape
-    multiplier = view.option("depth_multiplier")
-    if batch != 1 or channels != source.shape[2] * multiplier:
-        raise BlockError(
-            f"its weights of shape {list(weights.shape)} do not fit {source.shape[2]} input channels and depth "
-            f"multiplier {multiplier}"
-        )
-    return _window(view, StageKind.FLOAT_DEPTHWISE, weights[0], (height, width), channels, multiplier)
-
-
 FLOAT_DEPTHWISE = float_kind(
     StageKind.FLOAT_DEPTHWISE,
     window=Window.SLIDING,
@@ -378,26 +282,6 @@ def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) ->
     return {**counts, "float outputs": output.channels}
 
 
-def _lower_dense(view: OperatorView) -> Lowered:
-    """Lower FULLY_CONNECTED of all values of the input, or of each pixel's values."""
-    source, output = view.same()
-    weights = float_weights(view, 2)
-    channels, depth = weights.shape
-    if view.option("weights_format", default=0) != 0:
-        raise BlockError("its weights are stored shuffled")
-    constants = _constants(view, weights, channels)
-    if (source.elements, output.elements) == (depth, channels):
-        stage = Stage(StageKind.FLOAT_FULLY_CONNECTED, parameters=constants)
-        return Lowered(stage, (source,), output, (1, 1, channels), Fit.BYTES)
-    source, output = by_value(source, output)
-    fits = source.shape[2] == depth and output.dims[-1:] == (channels,)
-    if not fits or output.elements * depth != source.elements * channels:
-        sizes = f"{list(source.dims)} to {list(output.dims)}"
-        raise BlockError(f"it maps {sizes} with weights of {depth} to {channels}")
-    stage = Stage(StageKind.FLOAT_CONV, parameters=constants)
-    return Lowered(stage, (source,), output, (*source.shape[:2], channels), Fit.PIXELS)
-
-
 FLOAT_FULLY_CONNECTED = float_kind(
     StageKind.FLOAT_FULLY_CONNECTED,
     # With a single pixel it is a 1x1 convolution and keeps no sums.
@@ -414,9 +298,9 @@ FLOAT_FULLY_CONNECTED = float_kind(
 KINDS = (FLOAT_CONV, FLOAT_TRANSPOSE_CONV, FLOAT_DEPTHWISE, FLOAT_FULLY_CONNECTED)
 
 LOWERINGS: dict[str, Callable[[OperatorView], Lowered]] = {
-    "CONV_2D": _lower_conv,
-    "DEPTHWISE_CONV_2D": _lower_depthwise,
-    "FULLY_CONNECTED": _lower_dense,
-    "TRANSPOSE_CONV": _lower_transposed,
+    "CONV_2D": lower_conv,
+    "DEPTHWISE_CONV_2D": lower_depthwise,
+    "FULLY_CONNECTED": lower_dense,
+    "TRANSPOSE_CONV": lower_transposed,
 }
 """Operators of these kinds if they compute in float32."""

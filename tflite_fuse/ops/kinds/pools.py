@@ -32,6 +32,7 @@ from tflite_fuse.ops.entry import (
     decode_entries,
     encode_entries,
 )
+from tflite_fuse.ops.floats.common import FloatBounds, float_bounds
 from tflite_fuse.ops.lowering.movement import read_reduction
 from tflite_fuse.ops.lowering.operands import Activation
 from tflite_fuse.ops.lowering.requantization import mean_requantization
@@ -138,8 +139,11 @@ def _max(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int6
     return np.asarray(np.max([seen for _, _, seen in taps(stage, values, output, fill=-128)], axis=0))
 
 
-def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
-    """Return the lowering of AVERAGE_POOL_2D or MAX_POOL_2D; an average over the whole map is an accumulator."""
+def lower_pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
+    """Return the lowering of AVERAGE_POOL_2D or MAX_POOL_2D, on int8 the kind, on float32 the same on float32.
+
+    An average over the whole map is an accumulator.
+    """
 
     def lower(view: OperatorView) -> Lowered:
         source, output = view.image()
@@ -148,24 +152,29 @@ def _pool(kind: StageKind) -> Callable[[OperatorView], Lowered]:
             raise BlockError("its input and output are quantized differently, which TFLM refuses")
         if source.shape[2] != output.shape[2]:
             raise BlockError(f"it maps {source.shape[2]} to {output.shape[2]} channels")
-        low, high = view.clamp(output)
-        stage = Stage(
-            kind,
+        stage = replace(
+            _limited(view, kind, output),
             kernel_size=view.positive("filter_height", "filter_width"),
             stride=view.positive("stride_h", "stride_w"),
-            activation_min=low,
-            activation_max=high,
         )
         stage = replace(stage, padding=window_padding(view, source, output, stage))
-        if kind is StageKind.AVERAGE_POOL and output.shape[:2] == (1, 1) and covers(stage, source):
-            stage = Stage(StageKind.GLOBAL_AVERAGE, activation_min=low, activation_max=high)
+        if kind is StageKind.AVERAGE_POOL and output.shape[:2] == (1, 1) and _covers(stage, source):
+            stage = _limited(view, StageKind.GLOBAL_AVERAGE, output)
             return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
         return Lowered(stage, (source,), output, output.shape, window_fit(stage))
 
     return lower
 
 
-def covers(stage: Stage, source: Activation) -> bool:
+def _limited(view: OperatorView, kind: StageKind, output: Activation) -> Stage:
+    """Return a stage without a window, within the bounds of its operator's activation."""
+    if output.is_real:
+        return Stage(StageKind[f"FLOAT_{kind.name}"], parameters=FloatBounds(*float_bounds(view)))
+    low, high = view.clamp(output)
+    return Stage(kind, activation_min=low, activation_max=high)
+
+
+def _covers(stage: Stage, source: Activation) -> bool:
     """Return whether the stage's first window covers the whole map."""
     sides = zip(stage.extent, stage.padding, source.shape[:2], strict=True)
     return all(extent - before >= size for extent, before, size in sides)
@@ -234,7 +243,7 @@ AVERAGE_POOL = Kind(
     check=check_pool,
     reference=_average,
     work=_windows(*_AVERAGED),
-    lowerings={"AVERAGE_POOL_2D": _pool(StageKind.AVERAGE_POOL)},
+    lowerings={"AVERAGE_POOL_2D": lower_pool(StageKind.AVERAGE_POOL)},
     layers=("avgpool",),
 )
 
@@ -245,7 +254,7 @@ MAX_POOL = Kind(
     check=check_pool,
     reference=_max,
     work=_windows(*_COMPARED),
-    lowerings={"MAX_POOL_2D": _pool(StageKind.MAX_POOL)},
+    lowerings={"MAX_POOL_2D": lower_pool(StageKind.MAX_POOL)},
     layers=("maxpool",),
 )
 

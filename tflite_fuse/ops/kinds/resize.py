@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,8 @@ PARTS = 1024
 Places = tuple[int, ...]
 Rate = tuple[int, int]
 """Input positions per output positions."""
+
+Axis = TypeVar("Axis")
 
 
 @dataclass(frozen=True)
@@ -168,15 +170,19 @@ def _placed(axes: Sequence[tuple[Int64Array, Rate]]) -> Stage:
     )
 
 
-def _lowered_by(places: Callable[[int, int, bool, bool], tuple[Int64Array, Rate]]) -> Callable[[OperatorView], Lowered]:
+def lowered_by(
+    find: Callable[[int, int, bool, bool], Axis], placed: Callable[[Sequence[Axis]], Stage]
+) -> Callable[[OperatorView], Lowered]:
+    """Return the lowering of a resize: ``find`` returns the places of an axis, ``placed`` makes a stage of both."""
+
     def lower(view: OperatorView) -> Lowered:
         source, output = view.image()
         sizes = read_constant(view.model, view.operand(1), TensorType.INT32, "size").ravel().tolist()
         if sizes != list(output.shape[:2]) or source.shape[2] != output.shape[2]:
             raise BlockError(f"it resizes {list(source.dims)} to {sizes}, which is not the shape of {output.name}")
         corners, centres = (bool(view.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
-        found = [places(*axis, corners, centres) for axis in zip(source.shape[:2], sizes, strict=True)]
-        return Lowered(_placed(found), (source,), output, output.shape)
+        found = [find(*axis, corners, centres) for axis in zip(source.shape[:2], sizes, strict=True)]
+        return Lowered(placed(found), (source,), output, output.shape)
 
     return lower
 
@@ -205,6 +211,9 @@ def mirror_pad(view: OperatorView) -> Lowered:
     return Lowered(_placed(axes), (source,), output, output.shape)
 
 
+lower_nearest = lowered_by(nearest, _placed)
+
+
 RESIZE = Kind(
     StageKind.RESIZE,
     window=Window.SPREAD,
@@ -215,8 +224,8 @@ RESIZE = Kind(
     work=each_value({"other values": 4, "other outputs": 1}),
     lowerings={
         "MIRROR_PAD": mirror_pad,
-        "RESIZE_BILINEAR": _lowered_by(bilinear),
-        "RESIZE_NEAREST_NEIGHBOR": _lowered_by(nearest),
+        "RESIZE_BILINEAR": lowered_by(bilinear, _placed),
+        "RESIZE_NEAREST_NEIGHBOR": lower_nearest,
     },
 )
 

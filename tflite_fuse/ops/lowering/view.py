@@ -118,9 +118,16 @@ class OperatorView:
         """Return the output."""
         return read_activation(self.model, self.output)
 
+    def both(self, position: int = 0) -> tuple[Activation, Activation]:
+        """Return an input and the output, both float32 if the input is, else both int8."""
+        index = self.operand(position)
+        if index >= 0 and self.model.main.tensors[index].type == TensorType.FLOAT32:
+            return self.same(position)
+        return self.read(position), self.write()
+
     def image(self, position: int = 0) -> tuple[Activation, Activation]:
-        """Return input and output of an operator that TFLM runs only on [1, H, W, C] tensors."""
-        return four_dimensional(self.read(position), self.write())
+        """Return input and output of an operator that TFLM runs only on [1, H, W, C] tensors, int8 or float32."""
+        return four_dimensional(*self.both(position))
 
     def moved(self) -> tuple[Activation, Activation]:
         """Return input and output of an operator that moves values, int8 or float32."""
@@ -156,9 +163,9 @@ class OperatorView:
         index = self.operand(0)
         return index >= 0 and self.model.main.tensors[index].type == TensorType.FLOAT32
 
-    def same(self) -> tuple[Activation, Activation]:
-        """Return input and output of an operator on float32."""
-        source, output = read_real(self.model, self.operand(0)), read_real(self.model, self.output)
+    def same(self, position: int = 0) -> tuple[Activation, Activation]:
+        """Return an input and the output of an operator on float32."""
+        source, output = read_real(self.model, self.operand(position)), read_real(self.model, self.output)
         if source.constant is not None:
             raise BlockError(f"tensor {source.name} is a constant where blocks read an activation", source.name)
         return source, output

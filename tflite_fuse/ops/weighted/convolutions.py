@@ -13,7 +13,6 @@ from math import prod
 
 import numpy as np
 
-from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Requantization, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.arithmetic import Int64Array
@@ -33,9 +32,7 @@ from tflite_fuse.ops.entry import (
     pixels_of,
     required,
 )
-from tflite_fuse.ops.lowering.operands import read_bias, read_filter
-from tflite_fuse.ops.lowering.requantization import convolution_requantization, fully_connected_requantization
-from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, transposed_padding
+from tflite_fuse.ops.weighted.lowering import lower_conv, lower_dense, lower_depthwise, lower_transposed
 from tflite_fuse.ops.weighted.sums import (
     add_bias,
     check_weights,
@@ -46,7 +43,6 @@ from tflite_fuse.ops.weighted.sums import (
     only_adds,
     requantize,
     taps,
-    window_stage,
 )
 from tflite_fuse.ops.weighted.work import CONV_COUNTS, DEPTHWISE_COUNTS, PLAIN_COUNTS, weighted_work
 
@@ -90,21 +86,6 @@ def _conv(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int
     return requantize(stage, add_bias(stage, sums), output)
 
 
-def _lower_conv(view: OperatorView) -> Lowered:
-    """Lower CONV_2D: any kernel, stride, dilation and padding; one group, or one input channel per group."""
-    source, output = view.image()
-    weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=4)
-    filters, height, width, depth = weights.shape
-    table = convolution_requantization(source.scale, scales, output.scale, filters)
-    channels = source.shape[2]
-    if depth == channels:
-        return window_stage(view, StageKind.CONV, weights, table, (height, width))
-    if depth == 1 and filters % channels == 0:
-        by_tap = weights[..., 0].transpose(1, 2, 0)
-        return window_stage(view, StageKind.DEPTHWISE, by_tap, table, (height, width), filters // channels)
-    raise BlockError(f"its filters read {depth} of {channels} channels each (a grouped convolution)")
-
-
 def sum_of_channels(channels: int, table: Requantization) -> Stage:
     """Return a stage that sums each pixel's values without their zero point, rescaled by a table of one entry."""
     return Stage(StageKind.CONV, weights=np.ones((1, 1, 1, channels), np.int8), requantization=table)
@@ -120,7 +101,7 @@ CONV = Kind(
     decode_table=_decoded(_conv_shape),
     macs=_macs,
     work=counted(*CONV_COUNTS, *PLAIN_COUNTS)(_window_work),
-    lowerings={"CONV_2D": _lower_conv},
+    lowerings={"CONV_2D": lower_conv},
     layers=("conv", "pw"),
 )
 
@@ -149,21 +130,6 @@ def _depthwise(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     return requantize(stage, add_bias(stage, sums), output)
 
 
-def _lower_depthwise(view: OperatorView) -> Lowered:
-    """Lower DEPTHWISE_CONV_2D: any kernel, stride, dilation, padding and depth multiplier."""
-    source, output = view.image()
-    weights, scales = read_filter(view.model, view.operand(1), channel_axis=3, rank=4)
-    batch, height, width, channels = weights.shape
-    multiplier = view.option("depth_multiplier")
-    if batch != 1 or channels != source.shape[2] * multiplier:
-        raise BlockError(
-            f"its weights of shape {list(weights.shape)} do not fit {source.shape[2]} input channels and depth "
-            f"multiplier {multiplier}"
-        )
-    table = convolution_requantization(source.scale, scales, output.scale, channels)
-    return window_stage(view, StageKind.DEPTHWISE, weights[0], table, (height, width), multiplier)
-
-
 def sum_stage(window: tuple[int, int], channels: int, table: Requantization) -> Stage:
     """Return a stage that sums each window's values without their zero point, rescaled by a table of one entry."""
     ones, entries = (
@@ -183,7 +149,7 @@ DEPTHWISE = Kind(
     decode_table=_decoded(_depthwise_shape),
     macs=_macs,
     work=counted(*DEPTHWISE_COUNTS, *PLAIN_COUNTS)(_window_work),
-    lowerings={"DEPTHWISE_CONV_2D": _lower_depthwise},
+    lowerings={"DEPTHWISE_CONV_2D": lower_depthwise},
     layers=("dw",),
 )
 
@@ -219,49 +185,6 @@ def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) ->
     return {"dense macs": _dense_macs(stage, tensors)}
 
 
-def _lower_dense(view: OperatorView) -> Lowered:
-    """Lower FULLY_CONNECTED of all values of the input (rows, columns, channels) or of each pixel's values."""
-    source, output = view.read(), view.write()
-    weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=2)
-    channels, depth = weights.shape
-    if view.option("weights_format", default=0) != 0:
-        raise BlockError("its weights are stored shuffled")
-    whole = (source.elements, output.elements) == (depth, channels)
-    if not whole:
-        source, output = by_value(source, output)
-        fits = source.shape[2] == depth and output.dims[-1:] == (channels,)
-        if not fits or output.elements * depth != source.elements * channels:
-            sizes = f"{list(source.dims)} to {list(output.dims)}"
-            raise BlockError(f"it maps {sizes} with weights of {depth} to {channels}")
-    if len(scales) > 1:
-        table = convolution_requantization(source.scale, scales, output.scale, channels)
-    else:
-        bias_scale = _bias_scale(view)
-        table = fully_connected_requantization(source.scale, scales[0], bias_scale, output.scale, channels)
-    low, high = view.clamp(output)
-    stage = Stage(
-        StageKind.FULLY_CONNECTED if whole else StageKind.CONV,
-        activation_min=low,
-        activation_max=high,
-        weights=weights if whole else weights[:, None, None, :],
-        bias=read_bias(view.model, view.operand(2), channels),
-        requantization=table,
-    )
-    if whole:
-        return Lowered(stage, (source,), output, (1, 1, channels), Fit.BYTES)
-    return Lowered(stage, (source,), output, (*source.shape[:2], channels), Fit.PIXELS)
-
-
-def _bias_scale(view: OperatorView) -> float | None:
-    """Return the scale of a bias as TFLM reads it: None without a bias, 0 without a scale."""
-    if view.operand(2) < 0:
-        return None
-    quantization = view.model.main.tensors[view.operand(2)].quantization
-    if quantization is None or not quantization.scale or not quantization.zero_point:
-        return 0.0
-    return float(np.float32(quantization.scale[0]))
-
-
 FULLY_CONNECTED = Kind(
     StageKind.FULLY_CONNECTED,
     # With a single pixel it is a 1x1 convolution and keeps no sums.
@@ -272,7 +195,7 @@ FULLY_CONNECTED = Kind(
     decode_table=_decoded(_dense_shape),
     macs=_dense_macs,
     work=_dense_work,
-    lowerings={"FULLY_CONNECTED": _lower_dense},
+    lowerings={"FULLY_CONNECTED": lower_dense},
     layers=("fc",),
 )
 
@@ -325,28 +248,6 @@ def _transposed_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernel
     return dict(zip(PLAIN_COUNTS, (macs, outputs, pixels * prod(stage.kernel_size) // prod(stage.spread)), strict=True))
 
 
-def _lower_transposed(view: OperatorView) -> Lowered:
-    """Lower TRANSPOSE_CONV: operands are the output's shape, the filter, the input, and optionally a bias."""
-    source, output = view.image(2)
-    weights, scales = read_filter(view.model, view.operand(1), channel_axis=0, rank=4)
-    channels, tall, wide, depth = weights.shape
-    if depth != source.shape[2] or channels != output.shape[2]:
-        raise BlockError(f"its filters map {depth} to {channels} channels, its tensors have others")
-    low, high = view.clamp(output)
-    stage = Stage(
-        StageKind.TRANSPOSE_CONV,
-        kernel_size=(tall, wide),
-        spread=view.positive("stride_h", "stride_w"),
-        padding=transposed_padding(view, source, output, (tall, wide)),
-        activation_min=low,
-        activation_max=high,
-        weights=np.ascontiguousarray(weights),
-        bias=read_bias(view.model, view.operand(3), channels),
-        requantization=convolution_requantization(source.scale, scales, output.scale, channels),
-    )
-    return Lowered(stage, (source,), output, output.shape)
-
-
 TRANSPOSE_CONV = Kind(
     StageKind.TRANSPOSE_CONV,
     window=Window.SPREAD,
@@ -356,7 +257,7 @@ TRANSPOSE_CONV = Kind(
     decode_table=_decode_transposed,
     macs=_mean_macs,
     work=_transposed_work,
-    lowerings={"TRANSPOSE_CONV": _lower_transposed},
+    lowerings={"TRANSPOSE_CONV": lower_transposed},
 )
 
 KINDS = (CONV, DEPTHWISE, FULLY_CONNECTED, TRANSPOSE_CONV)

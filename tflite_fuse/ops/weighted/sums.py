@@ -39,8 +39,6 @@ from tflite_fuse.ops.entry import (
     pixels_of,
     required,
 )
-from tflite_fuse.ops.lowering.operands import read_bias
-from tflite_fuse.ops.lowering.view import Lowered, OperatorView, window_fit, window_padding
 from tflite_fuse.ops.packing import WeightLayout
 
 # ---- Checks ----
@@ -185,39 +183,6 @@ def requantize(stage: Stage, accumulator: Int64Array, output: BlockTensor) -> In
         wrap_int32(accumulator), table.multiplier.astype(np.int64), table.shift.astype(np.int64)
     )
     return wrap_int32(scaled + output.zero_point)
-
-
-# ---- Lowering ----
-
-
-def window_stage(
-    view: OperatorView,
-    kind: StageKind,
-    weights: Int8Array,
-    table: Requantization,
-    kernel: tuple[int, int],
-    multiplier: int = 1,
-) -> Lowered:
-    """Return a convolution of either kind with its operator's options; ``weights`` and ``kernel`` as in ``Stage``."""
-    source, output = view.image()
-    channels = len(table.multiplier)
-    if output.shape[2] != channels:
-        raise BlockError(f"its output {output.name} has {output.shape[2]} channels for {channels} filters")
-    low, high = view.clamp(output)
-    stage = Stage(
-        kind,
-        kernel_size=kernel,
-        stride=view.positive("stride_h", "stride_w"),
-        dilation=view.positive("dilation_h_factor", "dilation_w_factor"),
-        depth_multiplier=multiplier,
-        activation_min=low,
-        activation_max=high,
-        weights=np.ascontiguousarray(weights),
-        bias=read_bias(view.model, view.operand(2), channels),
-        requantization=table,
-    )
-    stage = replace(stage, padding=window_padding(view, source, output, stage))
-    return Lowered(stage, (source,), output, output.shape, window_fit(stage), folds_padding=True)
 
 
 SUM_BYTES = 4
