@@ -14,7 +14,6 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
-from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.entry import (
     AS_BYTES,
     Kernels,
@@ -22,7 +21,6 @@ from tflite_fuse.ops.entry import (
     Numbers,
     Operand,
     Runs,
-    StageCheck,
     StoredTables,
     Tables,
     Tensors,
@@ -42,12 +40,19 @@ from tflite_fuse.ops.lowering.view import (
     Lowered,
     OperatorView,
 )
+from tflite_fuse.ops.weighted.convolutions import (
+    CONV,
+    DEPTHWISE,
+    FULLY_CONNECTED,
+    TRANSPOSE_CONV,
+    Shape,
+    conv_shape,
+    dense_shape,
+    depthwise_shape,
+)
 from tflite_fuse.ops.weighted.lowering import lower_conv, lower_dense, lower_depthwise, lower_transposed
 from tflite_fuse.ops.weighted.sums import taps
 from tflite_fuse.units import round_up
-
-Shape = Callable[[Stage, BlockTensor, BlockTensor], tuple[int, ...]]
-"""Function from a stage, its input and its output to the shape of its weights."""
 
 _TABLE = Layout(
     FloatWeights,
@@ -77,13 +82,6 @@ def _decoded(shape: Shape) -> Callable[[Stage, Tensors, StoredTables], Stage]:
     return decode
 
 
-def _check(check: StageCheck, shape: Shape) -> None:
-    found, output = parameters_of(check.stage, FloatWeights), check.output
-    wanted = shape(check.stage, check.sources[0], output)
-    check.require(len(found.weights) == FLOAT_BYTES * prod(wanted), f"needs float32 weights of shape {list(wanted)}")
-    check.require(len(found.bias) == FLOAT_BYTES * output.channels, f"needs {output.channels} biases")
-
-
 def _weights(stage: Stage, shape: tuple[int, ...]) -> Floats:
     return np.frombuffer(parameters_of(stage, FloatWeights).weights, "<f4").reshape(shape)
 
@@ -97,10 +95,6 @@ def _finish(stage: Stage, sums: Floats) -> Floats:
 # ---- FLOAT_CONV ----
 
 
-def _conv_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
-    return output.channels, *stage.kernel_size, source.channels
-
-
 def _inside(stage: Stage, values: Floats, output: BlockTensor) -> list[np.ndarray]:
     """Return for each tap whether it lies in the image, [Hout, Wout, 1]."""
     everywhere = np.ones((*values.shape[:2], 1), np.int64)
@@ -109,7 +103,7 @@ def _inside(stage: Stage, values: Floats, output: BlockTensor) -> list[np.ndarra
 
 def _conv(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((tensor, values),) = operands
-    weights = _weights(stage, _conv_shape(stage, tensor, output))
+    weights = _weights(stage, conv_shape(stage, tensor, output))
     return _convolved(stage, values, _inside(stage, values, output), weights, output)
 
 
@@ -126,10 +120,6 @@ def _convolved(stage: Stage, values: Floats, inside: list[np.ndarray], weights: 
 
 def _zeros(output: BlockTensor) -> Floats:
     return np.zeros((output.height, output.width, output.channels), np.float32)
-
-
-def _products(stage: Stage, tensors: Tensors) -> int:
-    return prod(stage.kernel_size) * tensors[stage.inputs[0]].channels * tensors[stage.output].channels
 
 
 def _conv_counts(stage: Stage, tensors: Tensors, pixels: int, depth: int) -> dict[str, int]:
@@ -149,20 +139,15 @@ FLOAT_CONV = float_kind(
     StageKind.FLOAT_CONV,
     window=Window.SLIDING,
     cuts=True,
-    check=lambda check: _check(check, _conv_shape),
+    check=CONV.check,
     reference=_conv,
     encode_table=_encode,
-    decode_table=_decoded(_conv_shape),
-    macs=_products,
+    decode_table=_decoded(conv_shape),
+    macs=CONV.macs,
     work=_conv_work,
 )
 
 # ---- FLOAT_TRANSPOSE_CONV ----
-
-
-def _check_transposed(check: StageCheck) -> None:
-    _check(check, _conv_shape)
-    check.require(check.stage.stride == (1, 1), "steps over its output")
 
 
 def _transposed(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
@@ -172,13 +157,8 @@ def _transposed(stage: Stage, operands: Sequence[Operand], output: BlockTensor) 
     spread = np.zeros(((height - 1) * down + 1, (width - 1) * across + 1, channels + 1), np.float32)
     spread[::down, ::across, :-1], spread[::down, ::across, -1] = values, 1
     there = [seen[:, :, -1:] > 0 for _, _, seen in taps(stage, spread, output, fill=0)]
-    weights = _weights(stage, _conv_shape(stage, tensor, output))[:, ::-1, ::-1]
+    weights = _weights(stage, conv_shape(stage, tensor, output))[:, ::-1, ::-1]
     return _convolved(stage, spread[:, :, :-1], there, weights, output)
-
-
-def _mean_macs(stage: Stage, tensors: Tensors) -> int:
-    """On average: the filter's taps are shared out among so many neighbouring output pixels."""
-    return _products(stage, tensors) // prod(stage.spread)
 
 
 @counted("float dense macs", "float outputs")
@@ -186,37 +166,26 @@ def _transposed_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernel
     """One output after the other, as a layer that is fully connected sums."""
     pixels = pixels_of(runs)
     outputs = pixels * tensors[stage.output].channels
-    return {"float dense macs": pixels * _mean_macs(stage, tensors), "float outputs": outputs}
+    return {"float dense macs": pixels * TRANSPOSE_CONV.macs(stage, tensors), "float outputs": outputs}
 
 
 FLOAT_TRANSPOSE_CONV = float_kind(
     StageKind.FLOAT_TRANSPOSE_CONV,
     window=Window.SPREAD,
-    check=_check_transposed,
+    check=TRANSPOSE_CONV.check,
     reference=_transposed,
     encode_table=_encode,
-    decode_table=_decoded(_conv_shape),
-    macs=_mean_macs,
+    decode_table=_decoded(conv_shape),
+    macs=TRANSPOSE_CONV.macs,
     work=_transposed_work,
 )
 
 # ---- FLOAT_DEPTHWISE ----
 
 
-def _depthwise_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
-    return *stage.kernel_size, output.channels
-
-
-def _check_depthwise(check: StageCheck) -> None:
-    channels, multiplier = check.sources[0].channels, check.stage.depth_multiplier
-    fits = multiplier >= 1 and channels * multiplier == check.output.channels
-    check.require(fits, f"makes {check.output.channels} channels of {channels} with multiplier {multiplier}")
-    _check(check, _depthwise_shape)
-
-
 def _depthwise(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((tensor, values),) = operands
-    weights, sums = _weights(stage, _depthwise_shape(stage, tensor, output)), _zeros(output)
+    weights, sums = _weights(stage, depthwise_shape(stage, tensor, output)), _zeros(output)
     with np.errstate(all="ignore"):
         seen_and_inside = zip(taps(stage, values, output, fill=0), _inside(stage, values, output), strict=True)
         for (ky, kx, seen), inside in seen_and_inside:
@@ -225,14 +194,10 @@ def _depthwise(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
         return _finish(stage, sums)
 
 
-def _depthwise_macs(stage: Stage, tensors: Tensors) -> int:
-    return prod(stage.kernel_size) * tensors[stage.output].channels
-
-
 @counted("float depthwise macs", "float outputs")
 def _depthwise_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     pixels = pixels_of(runs)
-    macs, outputs = pixels * _depthwise_macs(stage, tensors), pixels * tensors[stage.output].channels
+    macs, outputs = pixels * DEPTHWISE.macs(stage, tensors), pixels * tensors[stage.output].channels
     return {"float depthwise macs": macs, "float outputs": outputs}
 
 
@@ -240,38 +205,24 @@ FLOAT_DEPTHWISE = float_kind(
     StageKind.FLOAT_DEPTHWISE,
     window=Window.SLIDING,
     cuts=True,
-    check=_check_depthwise,
+    check=DEPTHWISE.check,
     reference=_depthwise,
     encode_table=_encode,
-    decode_table=_decoded(_depthwise_shape),
-    macs=_depthwise_macs,
+    decode_table=_decoded(depthwise_shape),
+    macs=DEPTHWISE.macs,
     work=_depthwise_work,
 )
 
 # ---- FLOAT_FULLY_CONNECTED ----
 
 
-def _dense_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
-    return output.channels, source.pixels * source.channels
-
-
-def _check_dense(check: StageCheck) -> None:
-    check.one_pixel()
-    check.require(check.sources[0].pixels <= MAX_AVERAGED, f"reads more than {MAX_AVERAGED} pixels")
-    _check(check, _dense_shape)
-
-
 def _dense(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((tensor, values),) = operands
-    weights, sums = _weights(stage, _dense_shape(stage, tensor, output)), _zeros(output)
+    weights, sums = _weights(stage, dense_shape(stage, tensor, output)), _zeros(output)
     with np.errstate(all="ignore"):
         for value, of_channels in zip(values.ravel(), weights.T, strict=True):
             sums += value * of_channels
         return _finish(stage, sums)
-
-
-def _dense_macs(stage: Stage, tensors: Tensors) -> int:
-    return prod(_dense_shape(stage, tensors[stage.inputs[0]], tensors[stage.output]))
 
 
 @counted("float macs", "float taps", "float outputs")
@@ -287,11 +238,11 @@ FLOAT_FULLY_CONNECTED = float_kind(
     # With a single pixel it is a 1x1 convolution and keeps no sums.
     sum_bytes=lambda source: FLOAT_BYTES if source.pixels > 1 else 0,
     sums_in_order=True,
-    check=_check_dense,
+    check=FULLY_CONNECTED.check,
     reference=_dense,
     encode_table=_encode,
-    decode_table=_decoded(_dense_shape),
-    macs=_dense_macs,
+    decode_table=_decoded(dense_shape),
+    macs=FULLY_CONNECTED.macs,
     work=_dense_work,
 )
 

@@ -58,7 +58,7 @@ def _decoded(shape: Shape) -> Callable[[Stage, Tensors, StoredTables], Stage]:
 
 def _products(stage: Stage, tensors: Tensors) -> int:
     """Return the products of an output pixel."""
-    depth = 1 if stage.kind is StageKind.DEPTHWISE else tensors[stage.inputs[0]].channels
+    depth = 1 if stage.kind in (StageKind.DEPTHWISE, StageKind.FLOAT_DEPTHWISE) else tensors[stage.inputs[0]].channels
     return prod(stage.kernel_size) * depth * tensors[stage.output].channels
 
 
@@ -73,7 +73,8 @@ def _window_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -
 # ---- CONV ----
 
 
-def _conv_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+def conv_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+    """Return the shape of the weights, [Cout, kh, kw, Cin]."""
     return output.channels, *stage.kernel_size, source.channels
 
 
@@ -95,10 +96,10 @@ CONV = Kind(
     StageKind.CONV,
     window=Window.SLIDING,
     cuts=True,
-    check=lambda check: check_weights(check, _conv_shape(check.stage, check.sources[0], check.output)),
+    check=lambda check: check_weights(check, conv_shape(check.stage, check.sources[0], check.output)),
     reference=_conv,
     encode_table=encode_weighted,
-    decode_table=_decoded(_conv_shape),
+    decode_table=_decoded(conv_shape),
     macs=_macs,
     work=counted(*CONV_COUNTS, *PLAIN_COUNTS)(_window_work),
     lowerings={"CONV_2D": lower_conv},
@@ -108,7 +109,8 @@ CONV = Kind(
 # ---- DEPTHWISE ----
 
 
-def _depthwise_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+def depthwise_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+    """Return the shape of the weights, [kh, kw, Cout]."""
     return *stage.kernel_size, output.channels
 
 
@@ -118,7 +120,7 @@ def _check_depthwise(check: StageCheck) -> None:
         multiplier >= 1 and channels * multiplier == check.output.channels,
         f"makes {check.output.channels} channels of {channels} with multiplier {multiplier}",
     )
-    check_weights(check, _depthwise_shape(check.stage, check.sources[0], check.output))
+    check_weights(check, depthwise_shape(check.stage, check.sources[0], check.output))
 
 
 def _depthwise(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
@@ -146,7 +148,7 @@ DEPTHWISE = Kind(
     check=_check_depthwise,
     reference=_depthwise,
     encode_table=encode_weighted,
-    decode_table=_decoded(_depthwise_shape),
+    decode_table=_decoded(depthwise_shape),
     macs=_macs,
     work=counted(*DEPTHWISE_COUNTS, *PLAIN_COUNTS)(_window_work),
     lowerings={"DEPTHWISE_CONV_2D": lower_depthwise},
@@ -156,14 +158,15 @@ DEPTHWISE = Kind(
 # ---- FULLY_CONNECTED ----
 
 
-def _dense_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
-    return output.channels, source.nbytes
+def dense_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[int, ...]:
+    """Return the shape of the weights, [Cout, H*W*Cin]."""
+    return output.channels, source.pixels * source.channels
 
 
 def _check_dense(check: StageCheck) -> None:
     check.one_pixel()
     check.require(check.sources[0].pixels <= MAX_AVERAGED, f"reads more than {MAX_AVERAGED} pixels")
-    check_weights(check, _dense_shape(check.stage, check.sources[0], check.output))
+    check_weights(check, dense_shape(check.stage, check.sources[0], check.output))
 
 
 def _dense(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
@@ -174,7 +177,7 @@ def _dense(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> In
 
 
 def _dense_macs(stage: Stage, tensors: Tensors) -> int:
-    return tensors[stage.inputs[0]].nbytes * tensors[stage.output].channels
+    return prod(dense_shape(stage, tensors[stage.inputs[0]], tensors[stage.output]))
 
 
 @counted("dense macs", *CONV_COUNTS, *PLAIN_COUNTS)
@@ -192,7 +195,7 @@ FULLY_CONNECTED = Kind(
     check=_check_dense,
     reference=_dense,
     encode_table=encode_weighted,
-    decode_table=_decoded(_dense_shape),
+    decode_table=_decoded(dense_shape),
     macs=_dense_macs,
     work=_dense_work,
     lowerings={"FULLY_CONNECTED": lower_dense},
@@ -203,7 +206,7 @@ FULLY_CONNECTED = Kind(
 
 
 def _check_transposed(check: StageCheck) -> None:
-    check_weights(check, _conv_shape(check.stage, check.sources[0], check.output))
+    check_weights(check, conv_shape(check.stage, check.sources[0], check.output))
     check.require(check.stage.stride == (1, 1), "steps over its output")
 
 
@@ -231,7 +234,7 @@ def _encode_transposed(stage: Stage, tensors: Tensors) -> Tables:
 
 def _decode_transposed(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
     source, output = tensors[stage.inputs[0]], tensors[stage.output]
-    weights = decode_plain_weights(stored, _conv_shape(stage, source, output))
+    weights = decode_plain_weights(stored, conv_shape(stage, source, output))
     bias, table = decode_entries(stored, output.channels)
     return replace(stage, weights=weights, bias=bias, requantization=table)
 

@@ -36,17 +36,24 @@ from tflite_fuse.ops.entry import (
     decode_entries,
     encode_entries,
     int32_bytes,
+    parameters_of,
     pixels_of,
     required,
 )
+from tflite_fuse.ops.floats.common import FLOAT_BYTES, FloatWeights
 from tflite_fuse.ops.packing import WeightLayout
 
 # ---- Checks ----
 
 
 def check_weights(check: StageCheck, shape: tuple[int, ...]) -> None:
-    """Require weights of this shape, an optional bias, and a table entry for each output channel."""
+    """Require weights of this shape, and a bias and a table entry for each output channel; int8 can lack a bias."""
     bias, table, channels = check.stage.bias, check.stage.requantization, check.output.channels
+    if check.output.is_real:
+        found = parameters_of(check.stage, FloatWeights)
+        check.require(len(found.weights) == FLOAT_BYTES * prod(shape), f"needs float32 weights of shape {list(shape)}")
+        check.require(len(found.bias) == FLOAT_BYTES * channels, f"needs {channels} biases")
+        return
     check_shape(check, shape)
     check.require(bias is None or bias.shape == (channels,), f"needs {channels} biases")
     check.require(
