@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from tflite_fuse.check.certificate import BlockProof, Finding
 from tflite_fuse.check.moves import add_gathers
 from tflite_fuse.check.original.added.groups import add_groups
+from tflite_fuse.check.original.added.heads import add_heads
 from tflite_fuse.check.original.added.joins import add_joins
 from tflite_fuse.check.original.added.known import add_known_numbers
 from tflite_fuse.check.original.added.narrower import add_narrower
@@ -108,6 +109,7 @@ class Correspondence:
         add_quantized(self.original)
         add_untransposed(self.original)
         add_groups(self.original)
+        add_heads(self.original)
         add_gathers(self.original)
         add_joins(self.original)
         self.states = find_states(self.original)

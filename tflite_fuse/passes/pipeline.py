@@ -19,6 +19,7 @@ from tflite_fuse.passes.preparing.channels_last import ChannelsLast
 from tflite_fuse.passes.preparing.constant_channels import ConstantChannels
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
+from tflite_fuse.passes.preparing.heads import Heads
 from tflite_fuse.passes.preparing.quantize_first import QuantizeFirst
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
 from tflite_fuse.passes.preparing.spell_out import spell_out
@@ -72,8 +73,8 @@ def make_passes(
 
 
 def _tidying() -> tuple[Pass, ...]:
-    """Return passes that normalise: int8 moves, channels last, straight chains, sunk transposes, own PADs."""
-    return QuantizeFirst(), ChannelsLast(), Straighten(), SinkTranspose(), OwnPads()
+    """Return passes that normalise: int8 moves, heads, channels last, straight chains, sunk transposes, own PADs."""
+    return QuantizeFirst(), Heads(), ChannelsLast(), Straighten(), SinkTranspose(), OwnPads()
 
 
 def prepared(model: Model, *, states: bool = False) -> Model:

@@ -178,6 +178,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("warned", "unknown scratch"): "scratch buffers of {names} are not known: figures leave them out",
     # Preparing.
     ("changed", "groups"): "{site} is computed in blocks as {groups} convolutions, one for each group",
+    ("changed", "heads"): "{site} is gone: each of {heads} heads of attention has operators of its own",
     ("changed", "rows joined"): "{site} is computed in blocks value by value from its inputs, padded to its shape",
     ("changed", "border"): "{side} {tensor} is int8 now, q standing for {scale:.9g} * (q - {zero_point}): {site} "
     "removed",

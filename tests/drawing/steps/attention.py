@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -82,5 +84,94 @@ def attention(tokens: int, channels: int, heads: int = 1, layers: int = 1, norms
         multiply(model, shares, values, mixed, by_column=False)
         summed = model.tensor(shape, 0.25, 0)
         model.operator("ADD", [newest, dense(model, mixed, channels, rng)], [summed], make_options("AddOptions"))
+        newest = summed
+    return model.build([source], [newest])
+
+
+@st.composite
+def heads(draw: st.DrawFn) -> Model:
+    """Attention of several heads, which TRANSPOSEs turn before tokens and back, in the spellings of exporters."""
+    tokens, count, depth = draw(st.integers(2, 6)), draw(st.integers(2, 4)), draw(st.integers(1, 5))
+    return attention_of_heads(
+        tokens, count, depth, draw(st.sampled_from(["by column", "turned", "both"])), draw(st.booleans()),
+        draw(st.booleans()), draw(st.sampled_from([(), (1,)])),
+    )  # fmt: skip
+
+
+def attention_of_heads(
+    tokens: int,
+    count: int,
+    depth: int,
+    keys: str = "by column",
+    is_keras: bool = False,
+    shares: bool = False,
+    batch: tuple[int, ...] = (1,),
+    layers: int = 1,
+) -> Model:
+    """Attention over tokens of ``count`` heads of ``depth`` channels, with the sum of its input behind each layer.
+
+    Args:
+        tokens, count, depth: sizes.
+        keys: how the keys become columns: by an option, by a TRANSPOSE of the turned keys, by one TRANSPOSE.
+        is_keras: whether keys are multiplied by queries and the scores transposed; biases and the factor of queries are
+            operators then.
+        shares: whether keys and values are the same channels.
+        batch: leading dimensions of tokens.
+        layers: number of layers.
+    """
+    model, rng, channels = RawModel(), np.random.default_rng(1), count * depth
+    newest = source = model.tensor((*batch, tokens, channels), 0.25, 3)
+
+    def like(tensor: int, dims: Sequence[int]) -> int:
+        quantization = model.tensors[tensor].quantization
+        assert quantization is not None and quantization.scale and quantization.zero_point
+        return model.tensor(dims, quantization.scale[0], quantization.zero_point[0])
+
+    def reshaped(tensor: int, dims: Sequence[int]) -> int:
+        output = like(tensor, dims)
+        shape = model.constant(np.array(dims, np.int32))
+        model.operator("RESHAPE", [tensor, shape], [output], make_options("ReshapeOptions", new_shape=tuple(dims)))
+        return output
+
+    def turned(tensor: int, *order: int) -> int:
+        output = like(tensor, [model.tensors[tensor].dims[axis] for axis in order])
+        orders = model.constant(np.array(order, np.int32))
+        model.operator("TRANSPOSE", [tensor, orders], [output], make_options("TransposeOptions"))
+        return output
+
+    def projected() -> int:
+        row = reshaped(dense(model, newest, channels, rng), (1, tokens, count, depth))
+        if is_keras:
+            biases = model.constant(rng.integers(-50, 50, (count, depth)).astype(np.int8), [0.125])
+            output = like(row, (1, tokens, count, depth))
+            model.operator("ADD", [row, biases], [output], make_options("AddOptions"))
+            row = output
+        return row
+
+    for _ in range(layers):
+        queries, rows = projected(), projected()
+        values = rows if shares else projected()
+        if is_keras:
+            scaled, factor = (
+                like(queries, (1, tokens, count, depth)),
+                model.constant(np.array([64], np.int8), [2.0**-7]),
+            )
+            model.operator("MUL", [queries, factor], [scaled], make_options("MulOptions"))
+            queries, rows = rows, scaled
+        queries = turned(queries, 0, 2, 1, 3)
+        scores = model.tensor((1, count, tokens, tokens), 0.25, 0)
+        if keys == "by column":
+            multiply(model, queries, turned(rows, 0, 2, 1, 3), scores, by_column=True)
+        else:
+            both = turned(rows, 0, 2, 3, 1) if keys == "both" else turned(turned(rows, 0, 2, 1, 3), 0, 1, 3, 2)
+            multiply(model, queries, both, scores, by_column=False)
+        scores = turned(scores, 0, 1, 3, 2) if is_keras else scores
+        parts = model.tensor((1, count, tokens, tokens), 1 / 256, -128)
+        model.operator("SOFTMAX", [scores], [parts], make_options("SoftmaxOptions", beta=0.125))
+        mixed = model.tensor((1, count, tokens, depth), 0.25, 0)
+        multiply(model, parts, turned(values, 0, 2, 1, 3), mixed, by_column=False)
+        back = reshaped(turned(mixed, 0, 2, 1, 3), (*batch, tokens, channels))
+        summed = model.tensor((*batch, tokens, channels), 0.25, 0)
+        model.operator("ADD", [newest, dense(model, back, channels, rng)], [summed], make_options("AddOptions"))
         newest = summed
     return model.build([source], [newest])

@@ -41,7 +41,7 @@ def groups_of(model: Model, operator: Operator) -> int:
     if operator_name(model, operator) != "CONV_2D" or len(outputs) != 1 or not 2 <= len(inputs) <= 3:
         return 0
     constants = [tensor for tensor in inputs[1:] if tensor >= 0]
-    if not all(_is_plain_constant(model, tensor) for tensor in constants) or inputs[1] < 0:
+    if inputs[1] < 0:
         return 0
     try:
         source, output = read_moved(model, inputs[0]), read_moved(model, outputs[0])
@@ -58,16 +58,18 @@ def groups_of(model: Model, operator: Operator) -> int:
     channels, depth, made = source.dims[3], filters[3], output.dims[3]
     groups = channels // depth if depth > 1 and channels % depth == 0 else 0
     fits = groups > 1 and filters[0] == made and made % groups == 0
-    return groups if fits and groups <= MOST_GROUPS and all(_fits(model, tensor, made) for tensor in constants) else 0
+    return (
+        groups
+        if fits and groups <= MOST_GROUPS and all(equal_parts(model, tensor, made) for tensor in constants)
+        else 0
+    )
 
 
-def _is_plain_constant(model: Model, tensor: int) -> bool:
-    return is_constant(model, tensor) and model.main.tensors[tensor].sparsity is None
-
-
-def _fits(model: Model, tensor: int, made: int) -> bool:
-    """Return whether a constant has equal parts for all output channels, and one scale for each or for all."""
+def equal_parts(model: Model, tensor: int, made: int) -> bool:
+    """Return whether a constant has equal parts for ``made`` output channels, and one scale for each or for all."""
     found = model.main.tensors[tensor]
+    if not is_constant(model, tensor) or found.sparsity is not None:
+        return False
     quantization, content = found.quantization, model.buffers[found.buffer].data or b""
     scales = len(quantization.scale or ()) if quantization is not None else 1
     points = len(quantization.zero_point or ()) if quantization is not None else 1
@@ -91,7 +93,7 @@ def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, 
         made.append(Operator(slicing, (source, begin, size), (read,), make_options("SliceOptions")))
         operands = [read]
         for constant in (operator.inputs or ())[1:]:
-            model, own = (model, constant) if constant < 0 else _part(model, constant, group, groups)
+            model, own = (model, constant) if constant < 0 else part_of(model, constant, group, groups)
             operands.append(own)
         model, part = _like(model, whole, channels, f"{whole.name}/group {group}")
         made.append(replace(operator, inputs=tuple(operands), outputs=(part,)))
@@ -100,8 +102,8 @@ def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, 
     return model, [*made, Operator(joining, tuple(parts), (output,), options)]
 
 
-def _part(model: Model, constant: int, group: int, groups: int) -> tuple[Model, int]:
-    """Return a group's part of filters or of a bias."""
+def part_of(model: Model, constant: int, group: int, groups: int) -> tuple[Model, int]:
+    """Return a group's part of filters, of a bias, or of any constant whose first dimension groups divide."""
     found = model.main.tensors[constant]
     content, count = model.buffers[found.buffer].data or b"", found.dims[0] // groups
     nbytes = len(content) // groups

@@ -44,7 +44,7 @@ def _add(original: Original, step: Step, groups: int) -> None:
     for group in range(groups):
         constants: list[int] = []
         for tensor in step.inputs[1:]:
-            own = tensor if tensor < 0 else _of_group(original, tensor, group, groups)
+            own = tensor if tensor < 0 else of_group(original, tensor, group, groups)
             if own is None:
                 return
             constants.append(own)
@@ -59,8 +59,8 @@ def _add(original: Original, step: Step, groups: int) -> None:
     original.add_operator(step, "CONCATENATION", written, result, joining, 2)
 
 
-def _of_group(original: Original, tensor: int, group: int, groups: int) -> int | None:
-    """Return a group's part of filters or of a bias; None if they do not divide."""
+def of_group(original: Original, tensor: int, group: int, groups: int) -> int | None:
+    """Return a group's part of filters, of a bias or another constant; None if it does not divide."""
     found, content = original.tensors[tensor], original.content(tensor)
     count, rest = divmod(found.dims[0], groups) if found.dims else (0, 1)
     if rest or not content or len(content) % groups:
