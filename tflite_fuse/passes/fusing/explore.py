@@ -24,7 +24,7 @@ def solve(start: Start, goal: Goal) -> Candidate:
     """Return the candidate that meets a goal best.
 
     Raises:
-        LimitError: no candidate meets it; the message has the nearest one.
+        NotReachedError: no candidate meets it; the message has the nearest one.
     """
     pool: list[Candidate] = []
     for each in dict.fromkeys((NOTHING_RECOMPUTED, goal)):
@@ -92,7 +92,13 @@ def objective_for(site: Site, goal: Goal) -> Objective:
     )
 
 
-def _not_reached(start: Start, goal: Goal, objective: Objective, pool: Collection[Candidate]) -> LimitError:
+class NotReachedError(LimitError):
+    """No candidate keeps the caller's limits; ``nearest`` is the one of the least arena, None above a compute limit."""
+
+    nearest: Candidate | None = None
+
+
+def _not_reached(start: Start, goal: Goal, objective: Objective, pool: Collection[Candidate]) -> NotReachedError:
     """Return an error with the limit that no candidate keeps, and the nearest value reached."""
     nearest = replace(objective, max_ram=None).least(pool)
     if nearest is None or goal.max_ram is None:
@@ -100,23 +106,24 @@ def _not_reached(start: Start, goal: Goal, objective: Objective, pool: Collectio
         least = min((each.compute for each in pool), default=start.site.realise(start.front.points[-1]).compute)
         factor = least / own
         digits = 2 if factor > 1.1 else 4
-        return LimitError(
+        return NotReachedError(
             f"a compute factor of at most {goal.compute_limit:g} cannot be reached with the scheme "
             f"{start.options.scheme.value} and {start.site.maker.mode.value} inputs: the least is {factor:.{digits}f}",
             limit=goal.compute_limit,
             reached=factor,
         )
-    nearest = min((each for each in pool if replace(objective, max_ram=None).keeps(each)), key=lambda each: each.arena)
     factor = nearest.compute / max(nearest.site.own_compute, 1)
     bound = "" if goal.max_compute is None else f" at a compute factor of at most {goal.max_compute:g}"
     culprits = " to ".join(_largest(nearest))
-    return LimitError(
+    error = NotReachedError(
         f"an arena of {goal.max_ram:,} bytes cannot be reached{bound}: the nearest point needs {nearest.arena:,} bytes "
         f"at a compute factor of {factor:.2f}, because of {culprits}",
         limit=goal.max_ram,
         reached=nearest.arena,
         operator=culprits,
     )
+    error.nearest = nearest
+    return error
 
 
 def _largest(candidate: Candidate) -> Iterator[str]:

@@ -6,8 +6,7 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
@@ -27,7 +26,7 @@ from tflite_fuse.emit.in_model import program_overlaps, with_plans
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.emit.outside import copies_of, inputs_to_move, lowerings_for, with_copies
 from tflite_fuse.errors import BudgetError, LimitError
-from tflite_fuse.ir.block import WeightForm
+from tflite_fuse.ir.block import BlockChoice, WeightForm
 from tflite_fuse.ir.program import FUSED_OPERATOR, Program
 from tflite_fuse.memory.arena import Arena, realise
 from tflite_fuse.memory.budget import Budget
@@ -42,7 +41,7 @@ from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.fusing.candidate import Candidate, Site, Work
-from tflite_fuse.passes.fusing.explore import faster_with_more, solve
+from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more, solve
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.in_memories import solve_in_memories
 from tflite_fuse.passes.fusing.orders import orders_at_hand
@@ -295,30 +294,32 @@ class FuseSpelled:
         """Fuse a model. Raises: as ``Fuse.run``."""
         kept: set[int] = set()
         for _ in range(MOST_TRIED):
-            spelled = spell_out(model, kept)
-            found = self._nearest(spelled.model) if spelled.made else None
-            if found is None:
+            spelled, result = spell_out(model, kept), None
+            if not spelled.made:
                 break
-            result, fits = found
-            outside = {index for index, names in spelled.made.items() if _is_outside(result.model, names)}
-            if fits and not outside:
+            try:
+                result = self.fuse.run(spelled.model)
+                plain = _written_outside(result.model, ())
+            except NotReachedError as error:
+                if error.nearest is None:
+                    break
+                plain = _written_outside(error.nearest.site.maker.model, error.nearest.point.blocks)
+            except LimitError:
+                break
+            outside = {index for index, names in spelled.made.items() if not plain.isdisjoint(names)}
+            if result is not None and not outside:
                 return replace(result, notes=(*spelled.notes, *result.notes))
             kept |= outside or set(spelled.made)
         return self.fuse.run(model)
 
-    def _nearest(self, model: Model) -> tuple[FuseResult, bool] | None:
-        """Return the result and True, or that of the least RAM and False where the limit on RAM is not reached."""
-        options, goal = self.fuse.options, self.fuse.options.wanted
-        with suppress(LimitError):
-            return self.fuse.run(model), True
-        if goal.max_ram is not None:
-            least = replace(goal, max_ram=None, least_ram=goal.max_compute is None)
-            with suppress(LimitError):
-                return replace(self.fuse, options=replace(options, goal=least)).run(model), False
-        return None
 
-
-def _is_outside(model: Model, names: Collection[str]) -> bool:
-    """Return whether an operator outside of blocks writes one of some tensors."""
-    plain = (op for op in model.main.operators if operator_name(model, op) != FUSED_OPERATOR)
-    return any(model.main.tensors[tensor].name in names for op in plain for tensor in op.outputs or ())
+def _written_outside(model: Model, blocks: Sequence[BlockChoice]) -> set[str | None]:
+    """Return the names of tensors written outside of blocks, of those in the file and of those to come."""
+    inside = {operator for block in blocks for operator in block.operators}
+    plain = (op for at, op in enumerate(model.main.operators) if at not in inside)
+    return {
+        model.main.tensors[tensor].name
+        for op in plain
+        if operator_name(model, op) != FUSED_OPERATOR
+        for tensor in op.outputs or ()
+    }
