@@ -78,12 +78,12 @@ def _in_memories(model: Model, options: FuseOptions, memories: Memories, name: s
     meant = _as_stream(_without_plan(model, options), options)
     start = Fuse(options, given=meant).start(prepared(meant, states=True))
     site, core = start.site, None if options.cost is WorkUnit.MACS else options.core
-    unfused = site.own_macs if core is None else site.own_instructions
+    unfused = site.own_macs if core is None else site.own_time
     rows, best = list[FrontRow](), (inf, inf)
     for room, point in front_in_memories(start, memories):
         emitted = site.maker.emit(point.program, point.blocks)
         within = replace(memories, fast=replace(memories.fast, nbytes=room))
-        counted = replace(point, compute=point.macs if core is None else point.instructions)
+        counted = replace(point, compute=point.macs if core is None else point.time)
         marks = () if point.program.slow else (f"nothing in {memories.slow.name}",)
         row, used = _front_row(counted, unfused, marks), memory_report(emitted, point.arena, within)
         if (used.cycles, row.work) < best:

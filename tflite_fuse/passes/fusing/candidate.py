@@ -35,9 +35,9 @@ class Candidate:
         ordered: result of ordering its steps; None without.
         arena: bytes that must be allocated, the peak while loading included; the head if the tail does not count.
         macs: multiply-accumulates that it executes.
-        instructions: prediction from its blocks' exact schedules on the core (a search has only an estimate), in cycles
-            where the core has a timing model; operators outside blocks count as if the device library ran them.
-        compute: ``macs`` or ``instructions``, whichever the goal limits.
+        time: prediction from its blocks' exact schedules on the core (a search has only an estimate): instructions, or
+            cycles where the core has a timing model; operators outside blocks count as if the device library ran them.
+        compute: ``macs`` or ``time``, whichever the goal limits.
     """
 
     site: Site = field(compare=False, repr=False)
@@ -47,7 +47,7 @@ class Candidate:
     ordered: Ordered | None
     arena: int
     macs: int
-    instructions: int
+    time: int
     compute: int
 
     @property
@@ -131,11 +131,11 @@ class Site:
 
     @cached_property
     def alone(self) -> tuple[int, ...]:
-        """Predicted instructions of each operator by itself."""
-        return tuple(layer.work for layer in self._in_instructions.steps)
+        """Predicted instructions or cycles of each operator by itself."""
+        return tuple(layer.work for layer in self._timed.steps)
 
     @cached_property
-    def _in_instructions(self) -> PricedProgram:
+    def _timed(self) -> PricedProgram:
         return in_instructions(self.graph, self.core, LONGEST)
 
     @property
@@ -146,7 +146,7 @@ class Site:
     @property
     def own_compute(self) -> int:
         """Return the work of the file's model in the goal's unit, to which limits on compute are relative."""
-        return self.own_macs if self.target is None else self.own_instructions
+        return self.own_macs if self.target is None else self.own_time
 
     @property
     def own_macs(self) -> int:
@@ -154,8 +154,8 @@ class Site:
         return self.graph.work if self.own is None else max(self.own.macs, self.graph.work)
 
     @property
-    def own_instructions(self) -> int:
-        """Return the instructions of the file's model, every operator by itself."""
+    def own_time(self) -> int:
+        """Return the instructions or cycles of the file's model, every operator by itself."""
         return sum(self.alone) if self.own is None else max(self.own.on(self.core), sum(self.alone))
 
     def front(self, options: SearchOptions, among: Collection[int] | None = None) -> Front:
@@ -168,7 +168,7 @@ class Site:
         known = next((known for known in self.fronts if _reaches_as_far(known, options)), options)
         if known not in self.fronts:
             counted = known.target == self.core and max(known.chunks) == LONGEST
-            graph = self._in_instructions if counted else self.graph
+            graph = self._timed if counted else self.graph
             kept = [at for at in range(len(self.others)) if among is None or at + 1 in among]
             shapes = self.shapes[0], *(self.shapes[at + 1] for at in kept)
             self.fronts[known] = fusion_front(graph, known, [self.others[at] for at in kept], shapes)
@@ -191,14 +191,14 @@ class Site:
             ordered, arena = self.order.ordered_for(program, self.arena)
             program = ordered.program
         needed = arena.needed if self.count_tail else arena.head
-        macs, instructions = self._macs(blocks), self._instructions(blocks)
-        compute = macs if self.target is None else instructions
-        return Candidate(self, point, program, blocks, ordered, needed, macs, instructions, compute)
+        macs, time = self._macs(blocks), self._time(blocks)
+        compute = macs if self.target is None else time
+        return Candidate(self, point, program, blocks, ordered, needed, macs, time, compute)
 
     def _macs(self, blocks: Sequence[InsertedBlock]) -> int:
         return self.graph.work + sum(block.extra_macs for block in blocks)
 
-    def _instructions(self, blocks: Sequence[InsertedBlock]) -> int:
+    def _time(self, blocks: Sequence[InsertedBlock]) -> int:
         fused = {operator for block in blocks for operator in block.choice.operators}
         alone = sum(cost for index, cost in enumerate(self.alone) if index not in fused)
         return alone + block_instructions([(b.plan.block, b.plan.schedule) for b in blocks], self.core)

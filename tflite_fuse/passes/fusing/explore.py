@@ -71,13 +71,13 @@ def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:
 
     Only fronts that were searched for the goal are used.
     """
-    most, enough = chosen.arena + chosen.arena // 4, (1 - site.tuning.clear_gain) * chosen.instructions
+    most, enough = chosen.arena + chosen.arena // 4, (1 - site.tuning.clear_gain) * chosen.time
     fast = [front for options, front in site.fronts.items() if options.target == site.core]
     points = [point for front in fast for point in front.points if point.ram_bytes <= most and point.work <= enough]
     if not chosen.blocks or not points:
         return None
     found = site.realise(min(points, key=lambda point: point.ram_bytes))
-    return found if found.instructions <= enough and chosen.arena < found.arena <= most else None
+    return found if found.time <= enough and chosen.arena < found.arena <= most else None
 
 
 def objective_for(site: Site, goal: Goal) -> Objective:

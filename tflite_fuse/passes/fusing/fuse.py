@@ -248,7 +248,7 @@ def _about_weights(chosen: Candidate, form: WeightForm) -> Iterator[Note]:
 
 def _faster(site: Site, chosen: Candidate) -> Iterator[Note]:
     if (found := faster_with_more(site, chosen)) is not None:
-        saved = 1 - found.instructions / chosen.instructions
+        saved = 1 - found.time / chosen.time
         more, unit = found.arena - chosen.arena, "cycles" if isinstance(site.core, Cycles) else "instructions"
         yield note("offered", "more RAM", more_bytes=more, saved=saved, unit=unit, max_ram_bytes=found.arena)
 

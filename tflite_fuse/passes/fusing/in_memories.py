@@ -192,7 +192,7 @@ def _in_longer_runs(best: Candidate, room: int) -> Candidate:
             blocks = list(best.point.blocks)
             blocks[at] = replace(blocks[at], config=replace(blocks[at].config, chunk=chunk))
             found = best.site.realise(replace(best.point, blocks=tuple(blocks)))
-            if found.arena <= room and found.instructions < best.instructions:
+            if found.arena <= room and found.time < best.time:
                 best = found
                 break
     return best

@@ -51,7 +51,7 @@ class Objective:
         best, least = self.select(pool), self.least(pool)
         if best is None or least is None:
             return []
-        fast = sorted(self._roomy(pool, least), key=lambda each: (each.instructions, each.arena))
+        fast = sorted(self._roomy(pool, least), key=lambda each: (each.time, each.arena))
         different = {(each.point.blocks, each.point.order): each for each in (best, *fast)}
         return [*different.values()][: self.tuning.placed_first]
 
@@ -77,7 +77,7 @@ class Objective:
 
     def _first(self, candidate: Candidate) -> tuple[float, ...]:
         needs = candidate.arena, candidate.compute
-        return (*(needs if self.max_ram is None else needs[::-1]), candidate.instructions)
+        return (*(needs if self.max_ram is None else needs[::-1]), candidate.time)
 
     def _may_compute(self, candidate: Candidate, least: Candidate) -> bool:
         limit = self.max_compute if self.limits_compute else None
@@ -93,26 +93,26 @@ class Objective:
         plain = [each for each in found if each.macs <= most]
         if self.limits_compute or len(plain) == len(found):
             return found
-        clearly = (1 - self.tuning.clear_gain) * min(each.instructions for each in plain)
-        return [each for each in found if each.instructions <= clearly] or plain
+        clearly = (1 - self.tuning.clear_gain) * min(each.time for each in plain)
+        return [each for each in found if each.time <= clearly] or plain
 
     def _fairly(self, found: Sequence[Candidate]) -> Sequence[Candidate]:
         """Keep candidates that save instructions in proportion to the RAM they need beyond the next smaller one."""
         if not self.fair:
             return found
-        smallest, *others = sorted(found, key=lambda each: (each.arena, each.instructions))
+        smallest, *others = sorted(found, key=lambda each: (each.arena, each.time))
         kept = [smallest]
         for each in others:
-            saved = 1 - each.instructions / max(kept[-1].instructions, 1)
+            saved = 1 - each.time / max(kept[-1].time, 1)
             if saved > 0 and each.arena <= kept[-1].arena * (1 + self.tuning.fair_price * saved):
                 kept.append(each)
         return kept
 
     def _fast(self, found: Sequence[Candidate]) -> Candidate:
         """Return the least arena among candidates with about the fewest instructions."""
-        enough = min(each.instructions for each in found) / (1 - self.tuning.worth)
-        fast = [each for each in found if each.instructions <= enough] if self.slack is not None else found
-        return min(fast, key=lambda each: (each.arena, each.instructions))
+        enough = min(each.time for each in found) / (1 - self.tuning.worth)
+        fast = [each for each in found if each.time <= enough] if self.slack is not None else found
+        return min(fast, key=lambda each: (each.arena, each.time))
 
 
 def objective_of(

@@ -67,7 +67,7 @@ class OwnRuns:
         if blocks == chosen.point.blocks:
             return chosen
         found = self.site.realise(replace(chosen.point, blocks=blocks))
-        better = found.arena <= chosen.arena + more and found.instructions < chosen.instructions
+        better = found.arena <= chosen.arena + more and found.time < chosen.time
         return found if better else chosen
 
     def _better(self, chosen: Candidate, more: int) -> tuple[BlockChoice, ...]:
@@ -75,8 +75,8 @@ class OwnRuns:
         choices = list(chosen.point.blocks)
         plans = [block.plan for block in chosen.blocks]
         needs = [self._needs(choice, plan, plan.config) for choice, plan in zip(choices, plans, strict=True)]
-        for at in sorted(range(len(choices)), key=lambda at: -needs[at].instructions):
-            worth = self.site.tuning.run_gain * chosen.instructions
+        for at in sorted(range(len(choices)), key=lambda at: -needs[at].time):
+            worth = self.site.tuning.run_gain * chosen.time
             if self._goes_on and self._can_save(choices[at], plans[at]) > worth:
                 choices[at] = replace(choices[at], config=self._best(choices[at], plans[at], needs[at], more))
         return tuple(choices)
@@ -88,14 +88,14 @@ class OwnRuns:
     def _can_save(self, choice: BlockChoice, plan: BlockPlan) -> int:
         """Return the instructions that the longest runs would save, regardless of memory."""
         longest = _with_runs(plan.config, CHUNKS[-1], [LONGEST_RUN * (width > 0) for width in _widths(plan.block)])
-        return self._needs(choice, plan, plan.config).instructions - self._needs(choice, plan, longest).instructions
+        return self._needs(choice, plan, plan.config).time - self._needs(choice, plan, longest).time
 
     def _best(self, choice: BlockChoice, plan: BlockPlan, needs: _Needs, more: int) -> BlockConfig:
         """Return the best result of climbs from a few starts; the block's own runs if that saves too little."""
         most, start, least = round_up(needs.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT, plan.config, needs
         for config in _starts(plan.block, plan.config, plan.config.chunk * (2 if more else 1)):
             found = self._needs_within(choice, plan, config, needs, most)
-            if found is not None and found.instructions < least.instructions:
+            if found is not None and found.time < least.time:
                 start, least = config, found
         moves = [(longer, stages) for longer in LONGER for stages in _together(plan)]
         best = start
@@ -103,9 +103,9 @@ class OwnRuns:
             end = self._ahead(choice, plan, start, most) if ahead_first else start
             end = self._ahead(choice, plan, self._climb(choice, plan, end, most, moves), most)
             found = self._needs(choice, plan, end)
-            if found.instructions < least.instructions:
+            if found.time < least.time:
                 best, least = end, found
-        saves = least.instructions < needs.instructions * (1 - self.site.tuning.run_gain)
+        saves = least.time < needs.time * (1 - self.site.tuning.run_gain)
         return best if saves else choice.config
 
     def _ahead(self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int) -> BlockConfig:
@@ -114,11 +114,11 @@ class OwnRuns:
         for stage in _able_to_run_ahead(plan.block):
             if self._goes_on and stage not in best.ahead and least.is_ragged(best, stage):
                 needs = self._needs(choice, plan, _running_ahead(best, stage))
-                saved = least.instructions - needs.instructions if needs.scratch <= most else 0
+                saved = least.time - needs.time if needs.scratch <= most else 0
                 found += [(saved / max(needs.scratch - least.scratch, 1), stage)] if saved > 0 else []
         for _, stage in sorted(found, reverse=True):
             needs = self._needs(choice, plan, _running_ahead(best, stage))
-            if needs.scratch <= most and needs.instructions < least.instructions:
+            if needs.scratch <= most and needs.time < least.time:
                 best, least = _running_ahead(best, stage), needs
         return best
 
@@ -141,7 +141,7 @@ class OwnRuns:
                         break
                     found = self._needs_within(choice, plan, longer, least, most)
                     too_long += [runs] if found is None else []
-                    if found is None or found.instructions >= least.instructions:
+                    if found is None or found.time >= least.time:
                         break
                     best, least = longer, found
         return best
@@ -186,7 +186,7 @@ class OwnRuns:
 
 @dataclass(frozen=True, eq=False)
 class _Needs:
-    """Needs of a block under a schedule. Instructions are computed on demand, not for blocks that are too large."""
+    """Needs of a block under a schedule. Its time is computed on demand, not for blocks that are too large."""
 
     block: Block
     schedule: Schedule
@@ -198,8 +198,8 @@ class _Needs:
         return self.schedule.scratch_bytes
 
     @cached_property
-    def instructions(self) -> int:
-        """Predicted instructions."""
+    def time(self) -> int:
+        """Predicted instructions or cycles."""
         return block_instructions([(self.block, self.schedule)], self.core)
 
     @cached_property

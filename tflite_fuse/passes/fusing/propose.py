@@ -120,13 +120,13 @@ def faster(start: Start, objective: Objective, least: Candidate) -> Iterator[Can
     limit, site = objective.ceiling(least.arena), start.site
     if start.options.scheme is not Scheme.AUTO or not least.blocks:
         return
-    enough, fewest = (1 + site.tuning.clear_gain) * sum(site.alone), least.instructions
+    enough, fewest = (1 + site.tuning.clear_gain) * sum(site.alone), least.time
     for number, cuts in enumerate(cuts_of(start.options, least)):
         if number and fewest <= enough:
             return
         near = [point for point in by_speed(start, limit, cuts) if point.ram_bytes <= limit * (1 + site.tuning.near)]
         for found in _fitting(site, near, limit):
-            fewest = min(fewest, found.instructions) if found.arena <= limit else fewest
+            fewest = min(fewest, found.time) if found.arena <= limit else fewest
             yield found
 
 
