@@ -15,7 +15,7 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective, objective_of
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
-from tflite_fuse.passes.fusing.propose import Start, faster, joined, smallest, within_ram
+from tflite_fuse.passes.fusing.propose import Start, faster, in_shortest_runs, joined, smallest, within_ram
 from tflite_fuse.passes.fusing.propose import in_own_runs as own_runs_of
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
@@ -56,14 +56,22 @@ def _explore(start: Start, objective: Objective, goal: Goal, pool: list[Candidat
     pool += smallest(start, objective)
     if goal.max_ram is not None:
         pool += within_ram(start, objective, goal.max_ram)
-    least = objective.least(pool)
+    least = _least(start, objective, pool)
     if least is None:
         return
     if goal.max_ram is None:
         pool += joined(start, least)
         least = objective.least(pool) or least
     pool += faster(start, objective, least)
+    least = _least(start, objective, pool) or least
     pool += own_runs_of(OwnRuns(start.site), start, objective, [*objective.favourites(pool), least])
+
+
+def _least(start: Start, objective: Objective, pool: list[Candidate]) -> Candidate | None:
+    """Return the least candidate of a pool, which gets the same one with the shortest runs."""
+    if (least := objective.least(pool)) is not None:
+        pool.append(in_shortest_runs(start, least))
+    return objective.least(pool)
 
 
 def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tflite_fuse.errors import BlockError, LimitError
-from tflite_fuse.ir.block import BlockChoice
+from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
@@ -70,13 +70,6 @@ def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
         yield site.realise(start.front.unfused)
     if least is None:
         return
-    if least.arena > least.point.ram_bytes and site.target is None:
-        # Blocks below the peak have runs as long as the estimate permits, which can obstruct placement with shared
-        # memory.
-        blocks = (
-            replace(each, config=replace(each.config, chunk=min(start.options.chunks))) for each in least.point.blocks
-        )
-        yield site.realise(replace(least.point, blocks=tuple(blocks)))
     for point in _first_of_each(banded)[: tuning.banded]:
         if point.ram_bytes - least.overestimate < least.arena:
             yield site.realise(point)
@@ -90,6 +83,19 @@ def within_ram(start: Start, objective: Objective, max_ram: int) -> Iterator[Can
     for points in (start.front.unbanded, start.front.points):
         near = [point for point in _allowed(start, points, objective) if point.ram_bytes <= most]
         yield from _fitting(site, sorted(near, key=lambda point: point.work), max_ram)
+
+
+def in_shortest_runs(start: Start, least: Candidate) -> Candidate:
+    """Return the candidate with the shortest runs in all blocks.
+
+    Blocks below the peak have runs as long as the estimate permits, which can obstruct placement with shared memory.
+    """
+    shortest = min(start.options.chunks)
+    blocks = (
+        replace(each, config=BlockConfig(each.config.tile_height, each.config.tile_width, shortest))
+        for each in least.point.blocks
+    )
+    return start.site.realise(replace(least.point, blocks=tuple(blocks)))
 
 
 def joined(start: Start, least: Candidate) -> Iterator[Candidate]:
