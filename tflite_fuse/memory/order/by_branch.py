@@ -22,9 +22,6 @@ from tflite_fuse.memory.order.problem import precedence
 Order = tuple[int, ...]
 """Operator indices of a graph in execution order."""
 
-_SHUFFLES = 2
-"""Shuffles tried for each order requested: many shuffles give the same order."""
-
 
 def other_orders(graph: Program, most: int) -> tuple[Order, ...]:
     """Return up to ``most`` further orders in which a graph's operators can run.
@@ -37,7 +34,7 @@ def other_orders(graph: Program, most: int) -> tuple[Order, ...]:
     every = tuple(islice(_every_order(before), most + 2))
     if len(every) <= most + 1:
         return tuple(order for order in every if order != kept)
-    found = dict.fromkeys(_depth_first(before, ranks) for ranks in _rankings(len(kept), _SHUFFLES * most))
+    found = dict.fromkeys(_depth_first(before, ranks) for ranks in _rankings(len(kept), most))
     return tuple(order for order in found if order != kept)[:most]
 
 

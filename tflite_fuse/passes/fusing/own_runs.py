@@ -30,15 +30,6 @@ CHUNKS = (1, 2, 4, 8)
 LONGEST_RUN = 16
 """Pixels: longer runs save almost nothing, and the taps of a 3 x 3 convolution over them exceed one table."""
 
-Ratio = tuple[int, int]
-"""Numerator and denominator."""
-
-Move = tuple[Ratio, range]
-"""Ratio by which the runs of some stages are lengthened."""
-
-LONGER: tuple[Ratio, ...] = ((2, 1), (3, 2), (5, 4))
-"""Ratios by which runs are lengthened."""
-
 
 @dataclass
 class OwnRuns:
@@ -97,7 +88,7 @@ class OwnRuns:
             found = self._needs_within(choice, plan, config, needs, most)
             if found is not None and found.time < least.time:
                 start, least = config, found
-        moves = [(longer, stages) for longer in LONGER for stages in _together(plan)]
+        moves = _together(plan)
         best = start
         for ahead_first in (False, True):
             end = self._ahead(choice, plan, start, most) if ahead_first else start
@@ -123,9 +114,9 @@ class OwnRuns:
         return best
 
     def _climb(
-        self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int, moves: Sequence[Move]
+        self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int, moves: Sequence[range]
     ) -> BlockConfig:
-        """Lengthen runs, move by move, while that saves instructions within ``most`` bytes of scratch.
+        """Double runs of the stages of each move while that saves instructions within ``most`` bytes of scratch.
 
         Run lengths that exceeded the limit once are not tried again, nor are longer ones.
         """
@@ -133,9 +124,9 @@ class OwnRuns:
         widths, too_long = _widths(plan.block), list[list[int]]()
         while before is not least:
             before = least
-            for ratio, stages in moves:
+            for stages in moves:
                 while self._goes_on:
-                    longer = _longer(widths, best, [s for s in stages if least.is_cut(best, s)], ratio)
+                    longer = _doubled(widths, best, [s for s in stages if least.is_cut(best, s)])
                     runs = [longer.longest_run(stage) for stage in range(len(widths))]
                     if longer == best or any(all(map(ge, runs, other)) for other in too_long):
                         break
@@ -248,11 +239,11 @@ def _together(plan: BlockPlan) -> list[range]:
     return [range(stop) for stop in range(len(counts), 0, -1)] + alone
 
 
-def _longer(widths: Sequence[int], config: BlockConfig, stages: Sequence[int], ratio: Ratio) -> BlockConfig:
-    """Return the configuration with the runs of some stages lengthened by a ratio, rounded down."""
+def _doubled(widths: Sequence[int], config: BlockConfig, stages: Sequence[int]) -> BlockConfig:
+    """Return the configuration with the runs of some stages twice as long."""
     runs = [config.longest_run(stage) if width else 0 for stage, width in enumerate(widths)]
     for stage in stages:
-        runs[stage] = min(runs[stage] * ratio[0] // ratio[1], LONGEST_RUN)
+        runs[stage] = min(2 * runs[stage], LONGEST_RUN)
     return _with_runs(config, config.chunk, runs)
 
 

@@ -54,7 +54,7 @@ class Start:
 def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
     """Yield candidates towards the least arena within the limit on compute.
 
-    The first points of the front are placed, and the first one without recompute. Strips in bands, which often cannot
+    The first points of the front are placed. Strips in bands, which often cannot
     all be placed as expected, come after the others.
     """
     site, tuning, points = start.site, start.site.tuning, _allowed(start, start.front.unbanded, objective)
@@ -65,7 +65,6 @@ def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
         yield found
         if _computes_within(found, objective) and (least is None or found.arena < least.arena):
             least = found
-    yield from map(site.realise, _plain(points, start.front))
     if least is None and site.runs_unfused:
         yield site.realise(start.front.unfused)
     if least is None:
@@ -220,11 +219,6 @@ def _allowed(start: Start, points: Sequence[Point], objective: Objective) -> lis
 
 def _computes_within(candidate: Candidate, objective: Objective) -> bool:
     return objective.max_compute is None or candidate.compute <= objective.max_compute
-
-
-def _plain(points: Sequence[Point], front: Front) -> list[Point]:
-    """Return the first point without recompute, if there is one: its blocks may need least when placed."""
-    return [point for point in points if point.work <= front.unfused.work][:1]
 
 
 def _first_of_each(points: Sequence[Point]) -> list[Point]:
