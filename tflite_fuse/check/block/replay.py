@@ -153,18 +153,16 @@ def _ahead(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape, i: int) ->
     """Yield, for each write to a ring, the bytes of scratch in use less the bytes of the input that are no longer
     read."""
     yield needed_from_the_start(program)
-    at, oldest, _ = reads(program, tile, tape, i)
-    still = np.minimum.accumulate(np.append(oldest, NEVER)[::-1])[::-1]
+    at, still = _read_later(program, tile, tape, i)
     for s in program.spatial:
         ring = program.tensors[program.stages[s].output]
         if ring.storage != Storage.SCRATCH:
             continue
         written, ends = writes(tape, s)
-        needed = still[np.searchsorted(at, written)]
-        open_ = needed < NEVER
-        if open_.any():
-            filled = ring.offset + _filled(program, rows, s, ends[open_]) * pixel_bytes(ring)
-            yield int((filled - needed[open_] * pixel_bytes(program.tensors[i])).max())
+        filled = ring.offset + _filled(program, rows, s, ends) * pixel_bytes(ring)
+        lead = _lead(filled, still[np.searchsorted(at, written)], pixel_bytes(program.tensors[i]))
+        if lead != NOWHERE:
+            yield lead
 
 
 def _filled(program: BlockProgram, rows: Axis, s: int, ends: Ints) -> Ints:
@@ -343,15 +341,9 @@ def _distances(program: BlockProgram, rows: Axis, columns: Axis, tile: Tile, tap
 def _ahead_in_tile(program: BlockProgram, tile: Tile, tape: Tape, i: int, o: int) -> int:
     """Return the lead within one tile; a run's output counts as written while its inputs are still needed."""
     written, ends = writes(tape, program.tensors[o].producer)
-    at, oldest, _ = reads(program, tile, tape, i)
-    if not len(at) or not len(written):
-        return NOWHERE
-    still = np.append(_least_from_here(oldest), NEVER)[np.searchsorted(at, written)]
-    open_ = still < NEVER
-    if not open_.any():
-        return NOWHERE
-    lead = ends[open_] * pixel_bytes(program.tensors[o]) - still[open_] * pixel_bytes(program.tensors[i])
-    return int(lead.max())
+    at, still = _read_later(program, tile, tape, i)
+    filled = ends * pixel_bytes(program.tensors[o])
+    return _lead(filled, still[np.searchsorted(at, written)], pixel_bytes(program.tensors[i]))
 
 
 def _ahead_of_tiles(program: BlockProgram, rows: Axis, columns: Axis, i: int, o: int) -> int:
@@ -361,11 +353,25 @@ def _ahead_of_tiles(program: BlockProgram, rows: Axis, columns: Axis, i: int, o:
     oldest = np.where((top < NOWHERE) & (left < NOWHERE), top * source.width + left, NEVER).ravel()
     bottom, right = rows.high[o][:, None], columns.high[o][None, :]
     ends = np.maximum.accumulate(((bottom - 1) * output.width + right).ravel())
-    still = _least_from_here(oldest)
+    return _lead(ends * pixel_bytes(output), _least_from_here(oldest), pixel_bytes(source))
+
+
+def _read_later(program: BlockProgram, tile: Tile, tape: Tape, i: int) -> tuple[Ints, Ints]:
+    """Return the events that read an input, and the first pixel that is read from each of them on, NEVER at the end."""
+    at, oldest, _ = reads(program, tile, tape, i)
+    return at, np.append(_least_from_here(oldest), NEVER)
+
+
+def _lead(filled: Ints, still: Ints, size: int) -> int:
+    """Return the most bytes filled less those before the first pixel that is still read; NOWHERE if none ever is.
+
+    Args:
+        filled: bytes filled by each write.
+        still: first pixel of an input that is read from then on.
+        size: bytes of a pixel.
+    """
     open_ = still < NEVER
-    if not open_.any():
-        return NOWHERE
-    return int((ends[open_] * pixel_bytes(output) - still[open_] * pixel_bytes(source)).max())
+    return int((filled[open_] - still[open_] * size).max()) if open_.any() else NOWHERE
 
 
 def _least_from_here(values: Ints) -> Ints:
