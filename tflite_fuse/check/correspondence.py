@@ -19,8 +19,7 @@ from tflite_fuse.check.original.values import Original
 from tflite_fuse.check.streaming.states import States, find_states, mixes
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.ir.program import Overlap, program_of, with_placed_variables
-from tflite_fuse.memory.checker import check_plan
-from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
+from tflite_fuse.memory.checker import fault_for_kernels
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, read_plan
 from tflite_fuse.model.schema import Model, Quantization, Tensor
 from tflite_fuse.model.witness import Witness
@@ -43,20 +42,11 @@ def plan_findings(known: Correspondence) -> Iterator[Finding]:
     inside = len(model.main.tensors)
     if any(offset != ONLINE for offset in offsets[inside:]):
         yield Finding("arena plan", "it places tensors of other subgraphs")
-    permitted = _strictest(known.overlaps)
-    problems: list[str] = []
-    for kernels in (None, *KERNEL_SETS):
-        try:
-            check_plan(graph if kernels is None else with_in_place(graph, kernels), offsets[:inside], permitted)
-        except PlanError as error:
-            problems.append(str(error))
-            continue
-        if kernels is not None:
-            known.notes.append(
-                f"the arena plan lets operators write over their inputs: it is sound with {kernels} kernels"
-            )
-        return
-    yield Finding("arena plan", problems[0])
+    fault, kernels = fault_for_kernels(graph, offsets[:inside], _strictest(known.overlaps))
+    if fault is not None:
+        yield Finding("arena plan", fault)
+    if kernels is not None:
+        known.notes.append(f"the arena plan lets operators write over their inputs: it is sound with {kernels} kernels")
 
 
 def _strictest(overlaps: Sequence[Overlap]) -> tuple[Overlap, ...]:

@@ -175,6 +175,21 @@ _FARTHEST = 2**31 - 1
 _ANYWHERE = -(2**32)
 
 
+def fault_for_kernels(
+    graph: Program, offsets: Sequence[int], allowed: Sequence[Overlap]
+) -> tuple[str | None, str | None]:
+    """Return the fault of a plan, None if some kernel set may run it; and that set, None if every kernel may."""
+    fault = None
+    for kernels in (None, *KERNEL_SETS):
+        try:
+            check_plan(graph if kernels is None else with_in_place(graph, kernels), offsets, allowed)
+        except PlanError as error:
+            fault = fault or str(error)
+        else:
+            return None, kernels
+    return fault, None
+
+
 def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
     """Return the reason why a file's offsets do not keep every tensor intact, or None if they do.
 
@@ -197,14 +212,9 @@ def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
         for size, at, name in zip(sizes, offsets, graph.names, strict=True):
             if at + size > _FARTHEST:
                 raise PlanError(f"tensor {name} ends at byte {at + size:,}, behind any arena")
-        allowed = (*overlaps, *_of_strangers(model))
-        faults = [_fault(graph, offsets, allowed)]
-        for kernels in KERNEL_SETS:
-            if faults[-1] is not None:
-                faults.append(_fault(with_in_place(graph, kernels), offsets, allowed))
     except PlanError as error:
         return str(error)
-    return None if None in faults else faults[0]
+    return fault_for_kernels(graph, offsets, (*overlaps, *_of_strangers(model)))[0]
 
 
 def why_untouchable(model: Model) -> str | None:
@@ -226,14 +236,6 @@ def why_untouchable(model: Model) -> str | None:
 
 def _is_stranger(name: str) -> bool:
     return name.startswith("CUSTOM:") and name != FUSED_OPERATOR
-
-
-def _fault(graph: Program, offsets: Sequence[int], allowed: Sequence[Overlap]) -> str | None:
-    try:
-        check_plan(graph, offsets, allowed)
-    except PlanError as error:
-        return str(error)
-    return None
 
 
 def _of_strangers(model: Model) -> list[Overlap]:
