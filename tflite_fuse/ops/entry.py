@@ -7,7 +7,7 @@ place of its one input, without constants and multiplications.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from math import prod
 from typing import Any, TypeVar
@@ -257,6 +257,13 @@ class Layout:
 
     type: type[Any]
     fields: tuple[Numbers, ...]
+
+    @classmethod
+    def of(cls, type_: Any, *others: Numbers) -> Layout:
+        """Return a layout of a dataclass's int and float fields, as int32 and float32, and of others behind them."""
+        dtypes = {"int": "<i4", "float": "<f4"}
+        plain = ((each.name, dtypes.get(str(each.type))) for each in fields(type_))
+        return cls(type_, (*(Numbers(name, None, dtype) for name, dtype in plain if dtype), *others))
 
     def encode(self, stage: Stage, tensors: Tensors) -> Tables:
         """Return the table of a stage."""

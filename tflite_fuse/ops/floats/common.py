@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.ops.entry import Kind, Layout, Numbers
+from tflite_fuse.ops.entry import Kind, Layout
 from tflite_fuse.ops.kinds.real import ACTIVATIONS
 from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
@@ -52,7 +52,7 @@ class FloatWeights:
     weights: bytes = b""
 
 
-BOUNDS = Layout(FloatBounds, (Numbers("low", None, "<f4"), Numbers("high", None, "<f4")))
+BOUNDS = Layout.of(FloatBounds)
 
 
 def bounded(values: Floats, low: float, high: float) -> Floats:

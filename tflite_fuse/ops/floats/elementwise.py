@@ -67,15 +67,9 @@ class FloatOperation:
     constants: bytes = b""
 
 
-_NUMBERS = (
-    Numbers("operation"),
-    Numbers("constant_first"),
-    Numbers("low", None, "<f4"),
-    Numbers("high", None, "<f4"),
-)
-_PAIR = Layout(FloatOperation, _NUMBERS)
+_PAIR = Layout.of(FloatOperation)
 _CONSTANTS = Numbers("constants", lambda output: FLOAT_BYTES * output.channels, AS_BYTES)
-_BY_CHANNEL = Layout(FloatOperation, (*_NUMBERS, _CONSTANTS))
+_BY_CHANNEL = Layout.of(FloatOperation, _CONSTANTS)
 
 
 def _decoded(layout: Layout) -> Callable[[Stage, Tensors, StoredTables], Stage]:
@@ -219,7 +213,7 @@ class FloatCurve:
     high: float
 
 
-_CURVE = Layout(FloatCurve, (Numbers("curve"), Numbers("low", None, "<f4"), Numbers("high", None, "<f4")))
+_CURVE = Layout.of(FloatCurve)
 
 BOUNDED, LEAKY_RELU, HARD_SWISH, ABS, NEG, SQUARE = CURVES = range(6)
 """Numbers of the curves in the table."""

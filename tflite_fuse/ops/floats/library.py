@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
-from tflite_fuse.ops.entry import Layout, Numbers, Operand, StageCheck, each_value, parameters_of
+from tflite_fuse.ops.entry import Layout, Operand, StageCheck, each_value, parameters_of
 from tflite_fuse.ops.floats.common import Floats, float_kind
 from tflite_fuse.ops.floats.elementwise import alone_or_part
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, one_to_one
@@ -52,7 +52,7 @@ class LibraryCurve:
     curve: int
 
 
-_CURVE = Layout(LibraryCurve, (Numbers("curve"),))
+_CURVE = Layout.of(LibraryCurve)
 
 
 def _check(check: StageCheck) -> None:
@@ -103,7 +103,7 @@ class FloatSoftmax:
     beta: float
 
 
-_SOFTMAX = Layout(FloatSoftmax, (Numbers("beta", None, "<f4"),))
+_SOFTMAX = Layout.of(FloatSoftmax)
 
 
 def _check_softmax(check: StageCheck) -> None:

@@ -7,21 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.entry import (
-    Kernels,
     Operand,
-    Runs,
     StageCheck,
-    Tensors,
     Window,
-    by_pixel,
-    counted,
     parameters_of,
 )
 from tflite_fuse.ops.floats.common import (
@@ -32,7 +26,7 @@ from tflite_fuse.ops.floats.common import (
     bounded,
     float_kind,
 )
-from tflite_fuse.ops.kinds.pools import check_pool, lower_pool
+from tflite_fuse.ops.kinds.pools import check_pool, lower_pool, whole_map, windows
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 from tflite_fuse.ops.weighted.sums import taps
 
@@ -72,11 +66,6 @@ def _max(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floa
     return _within(stage, largest)
 
 
-def _pooled(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
-    channels = tensors[stage.output].channels
-    return channels * prod(stage.kernel_size), channels
-
-
 FLOAT_AVERAGE_POOL = float_kind(
     StageKind.FLOAT_AVERAGE_POOL,
     window=Window.SLIDING,
@@ -84,7 +73,7 @@ FLOAT_AVERAGE_POOL = float_kind(
     reference=_average,
     encode_table=BOUNDS.encode,
     decode_table=BOUNDS.decode,
-    work=by_pixel("float pooled", "float values")(_pooled),
+    work=windows("float pooled", "float values"),
 )
 
 FLOAT_MAX_POOL = replace(FLOAT_AVERAGE_POOL, number=StageKind.FLOAT_MAX_POOL, reference=_max)
@@ -108,12 +97,7 @@ def _global_average(stage: Stage, operands: Sequence[Operand], output: BlockTens
         return _within(stage, sums / np.float32(tensor.pixels))
 
 
-@counted("float summed", "float values")
-def global_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    """Return how many values are summed, and a result for each channel, whatever the runs."""
-    source = tensors[stage.inputs[0]]
-    return {"float summed": source.pixels * source.channels, "float values": source.channels}
-
+GLOBAL_WORK = whole_map("float summed", "float values")
 
 FLOAT_GLOBAL_AVERAGE = float_kind(
     StageKind.FLOAT_GLOBAL_AVERAGE,
@@ -123,7 +107,7 @@ FLOAT_GLOBAL_AVERAGE = float_kind(
     reference=_global_average,
     encode_table=BOUNDS.encode,
     decode_table=BOUNDS.decode,
-    work=global_work,
+    work=GLOBAL_WORK,
 )
 
 KINDS = (FLOAT_AVERAGE_POOL, FLOAT_MAX_POOL, FLOAT_GLOBAL_AVERAGE)

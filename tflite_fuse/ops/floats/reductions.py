@@ -16,14 +16,13 @@ from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.entry import (
     Layout,
-    Numbers,
     Operand,
     StageCheck,
     by_pixel,
     parameters_of,
 )
 from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, FloatBounds, Floats, float_kind
-from tflite_fuse.ops.floats.pools import global_work
+from tflite_fuse.ops.floats.pools import GLOBAL_WORK
 from tflite_fuse.ops.lowering.movement import read_reduction
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 
@@ -52,7 +51,7 @@ class FloatReduction:
     reduction: int
 
 
-LAYOUT = Layout(FloatReduction, (Numbers("reduction"),))
+LAYOUT = Layout.of(FloatReduction)
 
 
 def _check(check: StageCheck) -> None:
@@ -120,7 +119,7 @@ FLOAT_GLOBAL_REDUCE = float_kind(
     reference=_global,
     encode_table=LAYOUT.encode,
     decode_table=LAYOUT.decode,
-    work=global_work,
+    work=GLOBAL_WORK,
 )
 
 FLOAT_CHANNEL_REDUCE = float_kind(

@@ -54,14 +54,7 @@ from tflite_fuse.ops.weighted.lowering import lower_conv, lower_dense, lower_dep
 from tflite_fuse.ops.weighted.sums import taps
 from tflite_fuse.units import round_up
 
-_TABLE = Layout(
-    FloatWeights,
-    (
-        Numbers("low", None, "<f4"),
-        Numbers("high", None, "<f4"),
-        Numbers("bias", lambda output: FLOAT_BYTES * output.channels, AS_BYTES),
-    ),
-)
+_TABLE = Layout.of(FloatWeights, Numbers("bias", lambda output: FLOAT_BYTES * output.channels, AS_BYTES))
 _TOGETHER = 4
 """Output channels of a convolution computed together; an incomplete group costs as much as a complete one."""
 

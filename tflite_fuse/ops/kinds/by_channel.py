@@ -78,13 +78,7 @@ def _offset(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> I
     return scaled(total, found.output_multiplier, found.output_shift) + output.zero_point
 
 
-_OFFSET_LAYOUT = Layout(
-    OffsetParameters,
-    (
-        *(Numbers(name) for name in ("left_shift", "multiplier", "shift", "output_multiplier", "output_shift", "sign")),
-        Numbers("offsets", lambda output: output.channels),
-    ),
-)
+_OFFSET_LAYOUT = Layout.of(OffsetParameters, Numbers("offsets", lambda output: output.channels))
 
 
 def offset_by_channel(total: Lowered, values: Int64Array) -> Lowered:

@@ -16,7 +16,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier
-from tflite_fuse.ops.entry import Kind, Layout, Numbers, Operand, StageCheck, Tensors, Values, by_pixel, parameters_of
+from tflite_fuse.ops.entry import Kind, Layout, Operand, StageCheck, Tensors, Values, by_pixel, parameters_of
 from tflite_fuse.ops.lowering.operands import read_real
 from tflite_fuse.ops.lowering.requantization import quantize_multiplier
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value
@@ -48,9 +48,9 @@ class FloatMatrixParameters:
     by_column: int
 
 
-LAYOUT = Layout(MatrixParameters, tuple(Numbers(name) for name in MatrixParameters.__dataclass_fields__))
+LAYOUT = Layout.of(MatrixParameters)
 
-FLOAT_LAYOUT = Layout(FloatMatrixParameters, (Numbers("by_column"),))
+FLOAT_LAYOUT = Layout.of(FloatMatrixParameters)
 
 
 def _check(check: StageCheck) -> None:

@@ -20,7 +20,6 @@ from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multipl
 from tflite_fuse.ops.entry import (
     Kind,
     Layout,
-    Numbers,
     Operand,
     StageCheck,
     StoredTables,
@@ -102,7 +101,7 @@ class AddParameters:
         return multiply_by_quantized_multiplier(results, self.output_multiplier, self.output_shift)
 
 
-ADD_LAYOUT = Layout(AddParameters, tuple(Numbers(name) for name in AddParameters.__dataclass_fields__))
+ADD_LAYOUT = Layout.of(AddParameters)
 
 
 def _shares(first: float, second: float) -> tuple[float, tuple[int, int, int, int]]:

@@ -51,16 +51,17 @@ def _check_channels(check: StageCheck) -> None:
     check.require(check.output.channels == 1, "writes more than one channel")
 
 
-def _whole_map(values: str, results: str) -> Work:
+def whole_map(values: str, results: str) -> Work:
     """Return work that counts all values of the input once, independent of the runs, and one result per channel."""
 
     def of(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-        return {values: tensors[stage.inputs[0]].nbytes, results: tensors[stage.output].channels}
+        source = tensors[stage.inputs[0]]
+        return {values: source.pixels * source.channels, results: tensors[stage.output].channels}
 
     return Work((values, results), of)
 
 
-def _windows(values: str, results: str) -> Work:
+def windows(values: str, results: str) -> Work:
     """Return work that counts all values under each output value's window, and the output values."""
 
     def each(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
@@ -91,7 +92,7 @@ GLOBAL_MAX = Kind(
     sum_bytes=lambda source: 1,
     check=_check_largest,
     reference=lambda stage, operands, output: np.asarray(operands[0][1].max(axis=(0, 1), keepdims=True)),
-    work=_whole_map(*_COMPARED),
+    work=whole_map(*_COMPARED),
     lowerings={"REDUCE_MAX": _lower},
 )
 
@@ -242,7 +243,7 @@ AVERAGE_POOL = Kind(
     outside=lambda stage, source: 0,
     check=check_pool,
     reference=_average,
-    work=_windows(*_AVERAGED),
+    work=windows(*_AVERAGED),
     lowerings={"AVERAGE_POOL_2D": lower_pool(StageKind.AVERAGE_POOL)},
     layers=("avgpool",),
 )
@@ -253,7 +254,7 @@ MAX_POOL = Kind(
     outside=lambda stage, source: -128,
     check=check_pool,
     reference=_max,
-    work=_windows(*_COMPARED),
+    work=windows(*_COMPARED),
     lowerings={"MAX_POOL_2D": lower_pool(StageKind.MAX_POOL)},
     layers=("maxpool",),
 )
@@ -265,7 +266,7 @@ GLOBAL_AVERAGE = Kind(
     reference=_global_average,
     encode_table=_encode_global,
     decode_table=_decode_global,
-    work=_whole_map("summed values", "averages"),
+    work=whole_map("summed values", "averages"),
     lowerings={"MEAN": _mean},
 )
 
