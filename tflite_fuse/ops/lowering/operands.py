@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.enums import ElementType
-from tflite_fuse.model.schema import Model, Tensor
+from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 
 Shape = tuple[int, int, int]
@@ -277,6 +277,16 @@ def read_constant(model: Model, index: int, type_: TensorType, what: str) -> npt
     if _is_dynamic(tensor) or len(data) != tensor_nbytes(tensor):
         raise BlockError(f"its {what} {name} are not stored plainly: {len(data)} bytes for shape {list(tensor.dims)}")
     return np.frombuffer(data, _DTYPES[type_]).reshape(tensor.dims)
+
+
+def stored_numbers(model: Model, operator: Operator, position: int) -> tuple[int, ...]:
+    """Return the numbers of an int32 constant that an operator reads; none if the operand is another or left out."""
+    inputs = operator.inputs or ()
+    try:
+        index = inputs[position] if position < len(inputs) else -1
+        return tuple(read_constant(model, index, TensorType.INT32, "numbers").ravel().tolist())
+    except BlockError:
+        return ()
 
 
 def _is_dynamic(tensor: Tensor) -> bool:

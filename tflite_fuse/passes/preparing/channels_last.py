@@ -26,9 +26,9 @@ from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.lookup import FUNCTIONS
 from tflite_fuse.ops.kinds.real import OF_ONE, OF_TWO
 from tflite_fuse.ops.lowering.lower import readers_of
-from tflite_fuse.ops.lowering.operands import is_constant
+from tflite_fuse.ops.lowering.operands import is_constant, stored_numbers
 from tflite_fuse.passes.base import PassResult
-from tflite_fuse.passes.preparing.sink_transpose import Axes, constant_numbers, layout_of
+from tflite_fuse.passes.preparing.sink_transpose import Axes, layout_of
 
 _BY_VALUE = frozenset({*FUNCTIONS, *OF_ONE, *OF_TWO, "DEQUANTIZE", "PRELU", "QUANTIZE"})
 _PADS = ("PAD", "PADV2")
@@ -135,8 +135,8 @@ def _computed(model: Model, operator: Operator, rank: int) -> tuple[int, ...]:
         fits = all(tensors[tensor].dims == dims for tensor in computed)
         return computed if fits and all(_can_turn(model, tensor, rank) for tensor in constants) else ()
     if name in _PADS:
-        amounts = constant_numbers(model, inputs[1:2])
-        plain = computed == inputs[:1] and amounts is not None and len(amounts) == 2 * rank
+        amounts = stored_numbers(model, operator, 1)
+        plain = computed == inputs[:1] and len(amounts) == 2 * rank
         return computed if plain and all(tensors[tensor].dims in ((), (1,)) for tensor in inputs[2:]) else ()
     axis = get_options(operator).get("axis", 0)
     joins = name == "CONCATENATION" and not constants and isinstance(axis, int) and -rank <= axis < rank
@@ -189,7 +189,7 @@ def _turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Mod
         options = {**get_options(operator), "axis": order[axis]}
         return model, replace(operator, builtin_options=make_options("ConcatenationOptions", **options))
     if name in _PADS:
-        amounts = np.reshape(constant_numbers(model, inputs[1:2]) or (), (-1, 2))[list(back)]
+        amounts = np.reshape(stored_numbers(model, operator, 1), (-1, 2))[list(back)]
         model, inputs[1] = add_int32(model, "paddings", amounts.ravel().tolist())
         model = replace_tensor(model, inputs[1], replace(model.main.tensors[inputs[1]], shape=amounts.shape))
         return model, replace(operator, inputs=tuple(inputs))

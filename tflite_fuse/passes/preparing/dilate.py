@@ -24,7 +24,7 @@ from tflite_fuse.model.operators import get_options, make_options, operator_labe
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
-from tflite_fuse.ops.lowering.operands import is_constant
+from tflite_fuse.ops.lowering.operands import is_constant, stored_numbers
 from tflite_fuse.passes.base import PassResult
 
 _OPTIONS = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}
@@ -124,8 +124,8 @@ def _chain(model: Model, indices: Sequence[int]) -> _Chain | None:
     plain = types in ({TensorType.INT8}, {TensorType.FLOAT32}) and ends[0].dims[:1] == ends[3].dims[:1] == (1,)
     if not plain or not _alike(*ends[:2]) or not _alike(*ends[2:]) or not _is_plain(model, convolution):
         return None
-    blocks = [_numbers(model, each, 1) for each in (first, last)]
-    pads, crops = (_numbers(model, each, 2) for each in (first, last))
+    blocks = [stored_numbers(model, each, 1) for each in (first, last)]
+    pads, crops = (stored_numbers(model, each, 2) for each in (first, last))
     if blocks[0] != blocks[1] or len(pads) != 2 * len(blocks[0]) or len(crops) != len(pads):
         return None
     geometry = _geometry(model, convolution, (ends[0], ends[3]), blocks[0], pads, crops)
@@ -156,21 +156,13 @@ def _is_plain(model: Model, convolution: Operator) -> bool:
     return ones and options.get("padding") == _VALID and all(is_constant(model, tensor) for tensor in weights)
 
 
-def _numbers(model: Model, operator: Operator, place: int) -> list[int]:
-    index = (operator.inputs or ())[place]
-    if not is_constant(model, index) or model.main.tensors[index].type != TensorType.INT32:
-        return []
-    found: list[int] = np.frombuffer(model.buffers[model.main.tensors[index].buffer].data or b"", "<i4").tolist()
-    return found
-
-
 def _geometry(
     model: Model,
     convolution: Operator,
     ends: tuple[Tensor, Tensor],
-    block: list[int],
-    pads: list[int],
-    crops: list[int],
+    block: Sequence[int],
+    pads: Sequence[int],
+    crops: Sequence[int],
 ) -> tuple[Pair, tuple[Pair, Pair]] | None:
     """Return dilation and padding of the equivalent convolution over the image, or None."""
     axes = len(ends[0].dims) - 2

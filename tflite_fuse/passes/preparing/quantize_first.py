@@ -18,8 +18,6 @@ from dataclasses import dataclass, field, replace
 from math import isfinite, prod
 from typing import ClassVar
 
-import numpy as np
-
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import add_operator_code, add_tensor, prune, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
@@ -27,6 +25,7 @@ from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.real import REAL_OPERATORS
+from tflite_fuse.ops.lowering.operands import stored_numbers
 from tflite_fuse.passes.base import PassResult
 
 _RENAMING = frozenset({"EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
@@ -199,7 +198,7 @@ def _is_sound(model: Model, operator: Operator) -> bool:
         return _joined(parts, options.get("axis", 0)) == wanted
     if name == "MAX_POOL_2D":
         return _pooled(source, options) == wanted
-    numbers = _numbers(model, inputs[1]) if len(inputs) == 2 else []
+    numbers = stored_numbers(model, operator, 1) if len(inputs) == 2 else ()
     if name == "TRANSPOSE":
         return sorted(numbers) == list(range(len(source))) and tuple(source[axis] for axis in numbers) == wanted
     if name == "RESIZE_NEAREST_NEIGHBOR":
@@ -229,14 +228,6 @@ def _pooled(source: tuple[int, ...], options: Mapping[str, object]) -> tuple[int
     windows = zip(source[1:3], counts[:2], counts[2:], strict=True)
     rows, columns = (-(-(size - (window - 1) * valid) // stride) for size, window, stride in windows)
     return source[0], rows, columns, source[3]
-
-
-def _numbers(model: Model, tensor: int) -> list[int]:
-    """Return the values of an int32 constant; none for other tensors."""
-    found = model.main.tensors[tensor]
-    data = model.buffers[found.buffer].data or b""
-    plain = found.type == TensorType.INT32 and len(data) == 4 * prod(found.dims)
-    return np.frombuffer(data, "<i4").tolist() if plain else []
 
 
 def _scale(tensor: Tensor) -> float:

@@ -32,6 +32,7 @@ from tflite_fuse.model.operators import get_options, make_options, operator_labe
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
+from tflite_fuse.ops.lowering.operands import stored_numbers
 from tflite_fuse.passes.base import PassResult
 
 Axes = tuple[int, ...]
@@ -94,9 +95,9 @@ def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
     means: list[_Mean] = []
     for reader in _readers(model, tensor):
         mean = graph.operators[reader]
-        listed = constant_numbers(model, (mean.inputs or ())[1:2])
+        listed = stored_numbers(model, mean, 1)
         output = (mean.outputs or (-1,))[0]
-        if operator_name(model, mean) != "MEAN" or listed is None or graph.tensors[output].type != type_:
+        if operator_name(model, mean) != "MEAN" or not listed or graph.tensors[output].type != type_:
             return ()
         reduced = {axis % len(layout) for axis in listed}
         summed = [layout[axis] for axis in sorted(reduced)]
@@ -121,8 +122,8 @@ def layout_of(model: Model, index: int) -> Axes | None:
     """Return the permutation of a TRANSPOSE with equal quantization of input and output, or None."""
     operator = model.main.operators[index]
     source, tensor = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
-    layout = constant_numbers(model, (operator.inputs or ())[1:2])
-    if layout is None or sorted(layout) != list(range(len(source.dims))) or not _alike(source, tensor):
+    layout = stored_numbers(model, operator, 1)
+    if not layout or sorted(layout) != list(range(len(source.dims))) or not _alike(source, tensor):
         return None
     return layout if tensor.dims == tuple(source.dims[axis] for axis in layout) else None
 
@@ -146,17 +147,6 @@ def _alike(source: Tensor, output: Tensor) -> bool:
     if source.type != TensorType.INT8 or a is None or b is None:
         return False
     return (a.scale, a.zero_point) == (b.scale, b.zero_point) and bool(a.scale)
-
-
-def constant_numbers(model: Model, operand: Sequence[int]) -> Axes | None:
-    """Return the int32 numbers of a constant operand; None if it is none or left out."""
-    if not operand or operand[0] < 0:
-        return None
-    tensor = model.main.tensors[operand[0]]
-    data = model.buffers[tensor.buffer].data
-    if tensor.type != TensorType.INT32 or not data:
-        return None
-    return tuple(np.frombuffer(data, "<i4").tolist())
 
 
 def _dense_behind(model: Model, index: int) -> Axes:
