@@ -15,7 +15,7 @@ from tests.drawing.raw_models import (
     seeds,
     zero_points,
 )
-from tests.drawing.table_rows import BYTE_ROWS
+from tests.drawing.table_rows import BYTE_ROWS, LITERT_ROWS
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model, OptionsTable
 
@@ -50,13 +50,15 @@ def pairs(draw: st.DrawFn, name: str) -> Model:
     return model.build(sorted({first, second}), [output])
 
 
+_ROWS = BYTE_ROWS | LITERT_ROWS
+
 ELEMENTWISE = tuple(BYTE_ROWS)
 """Operators that map value by value."""
 
 
 def add_elementwise(model: RawModel, draw: st.DrawFn, name: str, source: int) -> int:
     """Append an operator of one value at a time, to any quantization that TFLM takes; its output tensor."""
-    row, quantization = BYTE_ROWS[name], model.tensors[source].quantization
+    row, quantization = _ROWS[name], model.tensors[source].quantization
     assert quantization is not None and quantization.scale and quantization.zero_point
     if row.source_zero_point not in (None, quantization.zero_point[0]):
         moved = model.tensor(model.tensors[source].dims, draw(activation_scales), row.source_zero_point)
@@ -76,7 +78,7 @@ def add_elementwise(model: RawModel, draw: st.DrawFn, name: str, source: int) ->
 def elementwise(draw: st.DrawFn, name: str, shape: tuple[int, ...] | None = None) -> Model:
     """An operator of one value at a time, from any quantization to any other."""
     model, shape = RawModel(), shape or draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), (7, 3)]))
-    fixed = BYTE_ROWS[name].source_zero_point
+    fixed = _ROWS[name].source_zero_point
     source = model.tensor(shape, draw(activation_scales), draw(zero_points) if fixed is None else fixed)
     return model.build([source], [add_elementwise(model, draw, name, source)])
 

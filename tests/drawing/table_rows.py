@@ -50,6 +50,12 @@ BYTE_ROWS = {
 }
 
 
+LITERT_ROWS = {
+    "GELU": ByteRow(lambda draw: make_options("GeluOptions", approximate=draw(st.booleans()))),
+}
+"""Operators that LiteRT has and TFLM lacks."""
+
+
 @dataclass(frozen=True)
 class RealRow:
     """An operator of one float32 value.

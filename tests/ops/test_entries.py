@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from scripts.write_operators import operators
-from tests.drawing.table_rows import BYTE_ROWS, REAL_PAIR_ROWS, REAL_ROWS
+from tests.drawing.table_rows import BYTE_ROWS, LITERT_ROWS, REAL_PAIR_ROWS, REAL_ROWS
 from tflite_fuse.check.original import functions, meanings, reals
 from tflite_fuse.check.original.values import RENAMING
 from tflite_fuse.ops.kinds.lookup import FUNCTIONS
@@ -24,7 +24,7 @@ REAL_RULES = [{name for name, rule in reals.RULES.items() if rule.operands == co
     [
         (BYTES, BYTE_RULES, "a rule in RULES of check/original/functions.py"),
         (BYTE_RULES, BYTES, "an entry in FUNCTIONS of ops/kinds/lookup.py"),
-        (BYTES, BYTE_ROWS, "a row in BYTE_ROWS of tests/drawing/table_rows.py"),
+        (BYTES, {*BYTE_ROWS, *LITERT_ROWS}, "a row in BYTE_ROWS of tests/drawing/table_rows.py"),
         (OF_ONE, REAL_RULES[0], "a rule in RULES of check/original/reals.py"),
         (REAL_RULES[0], OF_ONE, "an entry in OF_ONE of ops/kinds/real.py"),
         (OF_ONE, REAL_ROWS, "a row in REAL_ROWS of tests/drawing/table_rows.py"),

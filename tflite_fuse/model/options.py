@@ -103,6 +103,7 @@ _DECLARED = {
     "BatchMatMulOptions": (101, "adj_x:? adj_y:? asymmetric_quantize_inputs:?"),
     "CallOnceOptions": (103, "init_subgraph_index:i"),
     "VarHandleOptions": (111, "container:* shared_name:*"),
+    "GeluOptions": (116, "approximate:?"),
 }
 
 _ZEROS: dict[str, Value] = {"b": 0, "i": 0, "f": 0.0, "?": False, "*": ()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import exp, floor, frexp, isfinite
+from math import erfc, exp, floor, frexp, isfinite, pi, tanh
 from typing import Any
 
 import numpy as np
@@ -182,11 +182,33 @@ def _elu(original: Original, step: Step, x: Int64s) -> Int64s | None:
     (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
     real = np.array(scale, np.float32) * np.array(x - point, np.float32)
     curve = [np.float32(value if value >= 0 else np.float32(exp(value)) - np.float32(1)) for value in real]
+    return _stepped(curve, out_scale, out_point)
+
+
+def _stepped(curve: Sequence[np.float32], out_scale: float, out_point: int) -> Int64s | None:
+    """Return float32 values as int8 ones, halves rounded away from zero; None if a runtime could not convert them."""
     steps = np.array(curve, np.float32) * (np.float32(1) / np.float32(out_scale))
     if not np.all(np.isfinite(steps)) or np.abs(steps).max() >= 2**30:
         return None
     away = [floor(abs(float(value)) + 0.5) * (-1 if value < 0 else 1) for value in steps]
     return np.array(away, np.int64) + out_point
+
+
+def _gelu(original: Original, step: Step, x: Int64s) -> Int64s | None:
+    """Return GELU in float32, x times the share of a normal distribution below x; ``approximate``, a tanh gives it."""
+    (scale, point), (out_scale, out_point) = _parameters(original, step, 0)
+    curve: list[np.float32] = []
+    with np.errstate(all="ignore"):
+        for value in np.array(scale, np.float32) * np.array(x - point, np.float32):
+            if not step.options.get("approximate"):
+                twice = np.float32(erfc(np.float32(-(0.5**0.5)) * value))
+            elif abs(value) > 100:
+                twice = np.float32(2 if value > 0 else 0)
+            else:
+                inner = np.float32((2 / pi) ** 0.5) * (value + np.float32(0.044715) * np.float32(float(value) ** 3))
+                twice = np.float32(1) + np.float32(tanh(inner))
+            curve.append(value / np.float32(2) * twice)
+        return _stepped(curve, out_scale, out_point)
 
 
 def _leaky_relu(original: Original, step: Step, x: Int64s) -> Int64s | None:
@@ -380,6 +402,7 @@ RULES: dict[str, Rule] = {
     "ABS": Rule(_abs),
     "ADD": Rule(_add, 2),
     "ELU": Rule(_elu, whole=False),
+    "GELU": Rule(_gelu, whole=False),
     "HARD_SWISH": Rule(_hard_swish),
     "LEAKY_RELU": Rule(_leaky_relu),
     "LOGISTIC": Rule(_curve(_logistic_curve, 23, -128)),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, frexp
+from math import ceil, erfc, floor, frexp, pi, sqrt
 
 import numpy as np
+import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
@@ -143,12 +144,32 @@ def _elu(view: OperatorView, source: Activation, output: Activation) -> Int64Arr
     """Return results in single precision throughout, halves rounded away from zero; the runtime fills a table, too."""
     real = np.float32(source.scale) * (VALUES - source.zero_point).astype(np.float32)
     below = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32) - np.float32(1)
-    curved = np.where(real < 0, below, real)
+    return _in_steps(np.where(real < 0, below, real), output)
+
+
+def _in_steps(curved: npt.NDArray[np.float32], output: Activation) -> Int64Array:
+    """Return single precision in steps of the output's scale."""
     steps = curved * (np.float32(1) / np.float32(output.scale))
     if not np.all(np.abs(steps) < MAX_POSITION):
         raise BlockError(f"its output scale {output.scale:g} is too small for its input's range")
     rounded = np.copysign(np.floor(np.abs(steps).astype(np.float64) + 0.5), steps)
-    return rounded.astype(np.int64) + output.zero_point
+    return np.asarray(rounded.astype(np.int64) + output.zero_point)
+
+
+def _gelu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
+    """Return LiteRT's results with erfc and tanh rounded once to single precision; TFLM lacks this operator.
+
+    The functions of a C library may be off by their last bit, and LiteRT's table then by one step in a value.
+    """
+    with np.errstate(all="ignore"):  # scales of any size: an impossible result is rejected below
+        real = np.float32(source.scale) * (VALUES - source.zero_point).astype(np.float32)
+        if view.options.get("approximate"):
+            cube = (real.astype(np.float64) ** 3).astype(np.float32)
+            bent = np.float32(sqrt(2 / pi)) * (real + np.float32(0.044715) * cube)
+            twice = np.float32(1) + np.tanh(bent.astype(np.float64)).astype(np.float32)
+        else:
+            twice = np.array([erfc(x) for x in real * np.float32(-sqrt(0.5))], np.float32)
+        return _in_steps(np.float32(0.5) * real * twice, output)
 
 
 def _leaky_relu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:
@@ -239,6 +260,7 @@ def _inverse_root(value: int) -> tuple[int, int]:
 FUNCTIONS: Mapping[str, Function] = {
     "ABS": _abs,
     "ELU": _elu,
+    "GELU": _gelu,
     "HARD_SWISH": _hard_swish,
     "LEAKY_RELU": _leaky_relu,
     "LOGISTIC": _saturating(fixed_point.logistic, 23, -128),
