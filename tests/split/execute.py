@@ -120,8 +120,8 @@ class DeviceMemory:
                 values, known = self._below._values[value]
                 self._values[value] = values.copy(), known.copy()
         values, known = self._values[value]
-        values[box.slices] = array
-        known[box.slices] = True
+        values[_slices(box)] = array
+        known[_slices(box)] = True
 
     def load(self, value: int, box: Box) -> Int8Array:
         if value not in self._values:
@@ -129,6 +129,10 @@ class DeviceMemory:
                 raise PlanError(f"{self._network.values[value].name} is read by a device that holds nothing of it")
             return self._below.load(value, box)
         values, known = self._values[value]
-        if not known[box.slices].all():
+        if not known[_slices(box)].all():
             raise PlanError(f"a part of {self._network.values[value].name} is read by a device that does not hold it")
-        return values[box.slices].copy()
+        return values[_slices(box)].copy()
+
+
+def _slices(box: Box) -> tuple[slice, slice, slice]:
+    return slice(*box.rows), slice(*box.columns), slice(*box.channels)

@@ -16,8 +16,8 @@ from tflite_fuse.split.cut.sums import extended
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.fragments.blocks import Part, Plans, task_parts
 from tflite_fuse.split.fragments.buffer import DeviceBuffer
-from tflite_fuse.split.fragments.encode import fragment_bytes
-from tflite_fuse.split.fragments.program import device_program, parts_of
+from tflite_fuse.split.fragments.encode import encode
+from tflite_fuse.split.fragments.program import device_program
 from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES, TAG_BYTES
 
 STACK_BYTES = 2816
@@ -113,8 +113,8 @@ class Accountant:
             for task in phase.tasks
             if task.worker == worker
         }
-        ram, flash = program.buffer_bytes + WORKER_BYTES, fragment_bytes(program) + LIBRARY_BYTES
-        if any(stage.kind in OF_SUMS for part in parts_of(program) for stage in part.plan.block.stages):
+        ram, flash = program.buffer_bytes + WORKER_BYTES, len(encode(program)) + LIBRARY_BYTES
+        if any(stage.kind in OF_SUMS for part in program.parts for stage in part.plan.block.stages):
             flash += SUMS_BYTES
         return Needs(ram, flash, sum(work.values()), memory.fullest, work, memory.live_by_phase())
 

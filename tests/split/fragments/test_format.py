@@ -8,25 +8,23 @@ from collections.abc import Callable
 import pytest
 
 from tests.split.fragments.cases import fragments, planned, with_header, with_step, with_view, without_operators
-from tests.split.networks import network
+from tests.split.networks import cluster, network
 from tflite_fuse.errors import BlockError, PlanError
 from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.runtime.library.worker import HostWorker
-from tflite_fuse.split.devices import COORDINATOR
-from tflite_fuse.split.fragments.buffer import DeviceBuffer
 from tflite_fuse.split.fragments.decode import decode
-from tflite_fuse.split.fragments.encode import encode, fragment_bytes
-from tflite_fuse.split.fragments.program import device_program
+from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.fragments.structs import StepKind
+from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES
 from tflite_fuse.split.protocol import PAYLOAD_BYTES
 
 
 @pytest.mark.parametrize("strategy", ["paper", "time", "ram", "traffic"])
 def test_a_fragment_is_as_long_as_was_counted(strategy: str) -> None:
     plan, accountant = planned(network(), strategy, 3)
-    for device in (*range(3), COORDINATOR):
-        program = device_program(DeviceBuffer(network(), plan, device, accountant.parts))
-        assert len(encode(program)) == fragment_bytes(program)
+    fragments = encode_plan(accountant.network, plan, accountant.parts).workers
+    for needs, fragment in zip(accountant.of_plan(plan, cluster()), fragments, strict=False):
+        assert needs.flash_bytes - len(fragment) in (LIBRARY_BYTES, LIBRARY_BYTES + SUMS_BYTES)
 
 
 def test_every_fragment_says_whose_it_is_and_of_which_plan() -> None:

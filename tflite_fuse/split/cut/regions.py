@@ -42,11 +42,6 @@ class Box:
             return 0
         return (bottom - top) * (right - left) * (last - first)
 
-    @property
-    def slices(self) -> tuple[slice, slice, slice]:
-        """Return the slices that cut the box out of an array [H, W, C]."""
-        return slice(*self.rows), slice(*self.columns), slice(*self.channels)
-
     def within(self, outer: Box) -> Box:
         """Return the box relative to the corner of a box that contains it."""
         ranges = zip(self._ranges, outer._ranges, strict=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.errors import BlockError
@@ -50,12 +49,6 @@ class Part:
     inputs: tuple[tuple[int, Box], ...]
     outputs: tuple[tuple[int, Box], ...]
     plan: BlockPlan
-
-    @cached_property
-    def flash_bytes(self) -> int:
-        """Return the bytes of options and constants, each rounded up to 16."""
-        encoded = self.plan.encoded
-        return sum(-(-len(data) // 16) * 16 for data in (encoded.options, encoded.constants))
 
 
 Plans = dict[object, BlockPlan]

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tflite_fuse.errors import PlanError
 from tflite_fuse.split.fragments.encode import CHECKSUM_AT
+from tflite_fuse.split.fragments.program import view_bytes
 from tflite_fuse.split.fragments.structs import (
     FRAGMENT_VERSION,
     LAYOUTS,
@@ -114,7 +115,7 @@ def _problems(fragment: Fragment) -> Iterator[str]:
 
 def _wrong_views(fragment: Fragment, number: int, step: FragmentStep) -> Iterator[str]:
     views: Sequence[FragmentView] = fragment.views[step.first : step.first + step.amount]
-    sizes = [view.rows * view.columns * view.run for view in views]
+    sizes = list(map(view_bytes, views))
     copies = step.kind == StepKind.COPY
     if len(views) != step.amount or not views or (copies and step.amount != 2):
         yield f"step {number} names views that are not there"

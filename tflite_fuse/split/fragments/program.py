@@ -17,100 +17,45 @@ from tflite_fuse.split.cut.plan import Transfer
 from tflite_fuse.split.cut.regions import Box, Region, intersect, subtract, whole
 from tflite_fuse.split.fragments.blocks import Part
 from tflite_fuse.split.fragments.buffer import DeviceBuffer, Key, Moment, Scope
+from tflite_fuse.split.fragments.structs import FragmentEnd, FragmentStep, FragmentView, StepKind
 from tflite_fuse.split.protocol import PAYLOAD_BYTES
 
 MOST_OPERANDS = 16
 """Most inputs, and most outputs, of a block: the device keeps their addresses on its stack."""
 
-Extent = tuple[int, int, int]
-"""Rows, columns, contiguous bytes."""
-
-
-@dataclass(frozen=True)
-class View:
-    """A box of a tensor in the buffer: in each row and column ``run`` contiguous bytes.
-
-    Attributes:
-        offset: of the first byte.
-        rows, columns, run: numbers of each.
-        row_stride, column_stride: bytes from one to the next.
-    """
-
-    offset: int
-    rows: int
-    columns: int
-    run: int
-    row_stride: int
-    column_stride: int
-
-    @property
-    def nbytes(self) -> int:
-        return self.rows * self.columns * self.run
-
-
-@dataclass(frozen=True)
-class Message:
-    """A transfer from or to a peer: the bytes of its views in order. ``number`` counts the messages before it."""
-
-    sends: bool
-    peer: int
-    views: tuple[View, ...]
-    number: int
-
-    @property
-    def nbytes(self) -> int:
-        return sum(view.nbytes for view in self.views)
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A copy between two views of the same extent."""
-
-    source: View
-    target: View
-
-
-@dataclass(frozen=True)
-class Run:
-    """A block with the offsets of its inputs, outputs and scratch."""
-
-    part: Part
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    scratch: int
-
-
-@dataclass(frozen=True)
-class Operator:
-    """An operator that no block holds, with the offsets of its inputs and outputs, in the order of the node."""
-
-    node: int
-    number: int
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-
-DeviceStep = Message | Copy | Run | Operator
+View = FragmentView
+Copies = Iterator[tuple[View, View]]
+"""(source, target), each of as many bytes."""
 
 
 @dataclass(frozen=True)
 class DeviceProgram:
-    """The program of one device.
+    """The program of one device, in the structs of a fragment.
 
     Attributes:
         device: a worker, or the coordinator.
         workers: number of workers of the plan.
         buffer_bytes: of its buffer.
-        steps: in order.
-        inputs, outputs: (offset, bytes) of the model's, at the coordinator.
+        steps: in order; their ``first`` numbers views or operands.
+        views, operands: of all steps.
+        parts: the blocks that the device stores, each once, in the order of their numbers.
+        inputs, outputs: of the model, at the coordinator.
     """
 
     device: int
     workers: int
     buffer_bytes: int
-    steps: tuple[DeviceStep, ...]
-    inputs: tuple[tuple[int, int], ...] = ()
-    outputs: tuple[tuple[int, int], ...] = ()
+    steps: tuple[FragmentStep, ...]
+    views: tuple[View, ...]
+    operands: tuple[int, ...]
+    parts: tuple[Part, ...]
+    inputs: tuple[FragmentEnd, ...] = ()
+    outputs: tuple[FragmentEnd, ...] = ()
+
+
+def view_bytes(view: View) -> int:
+    """Return the bytes of a view."""
+    return view.rows * view.columns * view.run
 
 
 def device_program(buffer: DeviceBuffer) -> DeviceProgram:
@@ -123,11 +68,6 @@ def device_program(buffer: DeviceBuffer) -> DeviceProgram:
     return _Builder(buffer).program()
 
 
-def parts_of(program: DeviceProgram) -> list[Part]:
-    """Return the blocks that a device stores, each once."""
-    return list({id(step.part.plan): step.part for step in program.steps if isinstance(step, Run)}.values())
-
-
 class _Builder:
     def __init__(self, buffer: DeviceBuffer) -> None:
         self.network, self.plan, self.device, self.buffer = buffer.network, buffer.plan, buffer.device, buffer
@@ -135,66 +75,82 @@ class _Builder:
         self.height, self.offsets = placed.height, placed.offsets
         self.number = self.buffer.numbers
         self.sent: dict[tuple[bool, int], int] = {}
+        self.steps: list[FragmentStep] = []
+        self.views: list[View] = []
+        self.operands: list[int] = []
+        self.parts: dict[int, Part] = {}
 
     def program(self) -> DeviceProgram:
-        steps: list[DeviceStep] = []
         temporary = len(self.number)
         for moment in self.buffer.moments:
             places = self.offsets[temporary : temporary + len(moment.temporary)]
             temporary += len(places)
             if moment.part is not None:
-                steps += self._block(moment, moment.part, places)
+                self._block(moment, moment.part, places)
             elif moment.node is not None:
-                steps.append(self._operator(moment, moment.node))
+                self._operator(moment, moment.node)
             for transfer in moment.transfers:
-                steps += self._message(transfer)
+                self._message(transfer)
         ends = [self._ends(values) for values in (self.network.inputs, self.network.outputs)] if self.device < 0 else []
-        return DeviceProgram(self.device, self.plan.workers, self.height, tuple(steps), *ends)
+        found = tuple(self.steps), tuple(self.views), tuple(self.operands), tuple(self.parts.values())
+        return DeviceProgram(self.device, self.plan.workers, self.height, *found, *ends)
 
-    def _ends(self, values: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    def _ends(self, values: Iterable[int]) -> tuple[FragmentEnd, ...]:
         boxes = {value: whole(self.network.shape(value)) for value in values}
-        return tuple((self._start((value, -1), box), box.volume) for value, box in boxes.items())
+        return tuple(FragmentEnd(self._start((value, -1), box), box.volume) for value, box in boxes.items())
 
-    def _message(self, transfer: Transfer) -> Iterator[DeviceStep]:
+    def _with_views(self, kind: StepKind, views: Sequence[View], nbytes: int, peer: int = 0, number: int = 0) -> None:
+        self.steps.append(FragmentStep(kind, peer, len(self.views), len(views), number, nbytes))
+        self.views += views
+
+    def _with_operands(self, kind: StepKind, number: int, operands: Sequence[int], scratch: int = 0) -> None:
+        self.steps.append(FragmentStep(kind, 0, len(self.operands), len(operands), number, 0, scratch))
+        self.operands += operands
+
+    def _message(self, transfer: Transfer) -> None:
         sends = transfer.source == self.device
         peer = transfer.target if sends else transfer.source
         number = self.sent.get((sends, peer), 0)
         scope = transfer.value, -1
-        views = tuple(self._view(self._holder(scope, box), box) for box in transfer.region)
-        message = Message(sends, peer, views, number)
-        self.sent[sends, peer] = number + -(-message.nbytes // PAYLOAD_BYTES)
-        yield message
+        views = [self._view(self._holder(scope, box), box) for box in transfer.region]
+        self.sent[sends, peer] = number + -(-transfer.nbytes // PAYLOAD_BYTES)
+        self._with_views(StepKind.SEND if sends else StepKind.RECEIVE, views, transfer.nbytes, peer, number)
         if not sends:
             for box in transfer.region:
-                yield from self._spread(scope, box, self._holder(scope, box))
+                self._copy(self._spread(scope, box, self._holder(scope, box)))
 
-    def _operator(self, moment: Moment, index: int) -> Operator:
+    def _operator(self, moment: Moment, index: int) -> None:
         node = self.network.nodes[index]
-        starts = [
-            tuple(self._start(moment.scope(value), whole(self.network.shape(value))) for value in values)
-            for values in (node.inputs, node.outputs)
-        ]
-        return Operator(index, node.operator, *starts)
+        values = (*node.inputs, *node.outputs)
+        starts = [self._start(moment.scope(value), whole(self.network.shape(value))) for value in values]
+        self._with_operands(StepKind.OPERATOR, node.operator, starts)
 
-    def _block(self, moment: Moment, part: Part, places: Sequence[int]) -> Iterator[DeviceStep]:
+    def _block(self, moment: Moment, part: Part, places: Sequence[int]) -> None:
         if max(len(part.inputs), len(part.outputs)) > MOST_OPERANDS:
             name = self.network.nodes[part.pieces[-1].node].name
             raise PlanError(f"the block that ends with {name} has more than {MOST_OPERANDS} inputs or outputs")
         copies = iter(places)
-        inputs, outputs = list[int](), list[int]()
-        after = list[DeviceStep]()
+        operands = list[int]()
+        after = list[tuple[View, View]]()
         for (value, box), at in zip(part.inputs, moment.inputs, strict=True):
-            inputs.append(self._at(at) if at is not None else next(copies))
+            operands.append(self._at(at) if at is not None else next(copies))
             if at is None:
-                yield from self._gathered(moment.scope(value), box, inputs[-1])
+                self._copy(self._gathered(moment.scope(value), box, operands[-1]))
         for (value, box), at in zip(part.outputs, moment.outputs, strict=True):
-            outputs.append(self._at(at) if at is not None else next(copies))
+            operands.append(self._at(at) if at is not None else next(copies))
             if at is None:
-                after += self._scattered(moment.scope(value), box, outputs[-1])
+                after += self._scattered(moment.scope(value), box, operands[-1])
             else:
                 after += self._spread(moment.scope(value), box, at[0])
-        yield Run(part, tuple(inputs), tuple(outputs), next(copies))
-        yield from after
+        self.parts.setdefault(id(part.plan), part)
+        self._with_operands(StepKind.BLOCK, list(self.parts).index(id(part.plan)), operands, next(copies))
+        self._copy(after)
+
+    def _copy(self, pairs: Iterable[tuple[View, View]]) -> None:
+        """Copy between two views in the finer of their extents."""
+        for source, target in pairs:
+            extent = max(source.rows, target.rows), max(source.columns, target.columns), min(source.run, target.run)
+            self._with_views(StepKind.COPY, (_as(source, extent), _as(target, extent)), view_bytes(source))
 
     # ---- Places ----
 
@@ -221,27 +177,27 @@ class _Builder:
 
     # ---- Copies ----
 
-    def _spread(self, scope: Scope, box: Box, written: Key) -> Iterator[Copy]:
+    def _spread(self, scope: Scope, box: Box, written: Key) -> Copies:
         """Yield copies of a box from the piece it was written to into all others that overlap it."""
         for key in self.buffer.touched(scope, (box,)):
             for shared in intersect((box,), (self._piece(key),)) if key != written else ():
-                yield _copy(self._view(written, shared), self._view(key, shared))
+                yield self._view(written, shared), self._view(key, shared)
 
-    def _gathered(self, scope: Scope, box: Box, offset: int) -> Iterator[Copy]:
+    def _gathered(self, scope: Scope, box: Box, offset: int) -> Copies:
         """Yield copies of a box into one place from the pieces that hold parts of it."""
         missing: Region = (box,)
         for key in self.buffer.touched(scope, (box,)):
             for shared in intersect(missing, (self._piece(key),)):
-                yield _copy(self._view(key, shared), _view(offset, box, shared))
+                yield self._view(key, shared), _view(offset, box, shared)
             missing = subtract(missing, (self._piece(key),))
         if missing:
             raise PlanError(f"a part of {self.network.values[scope[0]].name} lies in no piece of device {self.device}")
 
-    def _scattered(self, scope: Scope, box: Box, offset: int) -> Iterator[Copy]:
+    def _scattered(self, scope: Scope, box: Box, offset: int) -> Copies:
         """Yield copies of a box from one place into all pieces that overlap it."""
         for key in self.buffer.touched(scope, (box,)):
             for shared in intersect((box,), (self._piece(key),)):
-                yield _copy(_view(offset, box, shared), self._view(key, shared))
+                yield _view(offset, box, shared), self._view(key, shared)
 
 
 def _view(offset: int, outer: Box, box: Box) -> View:
@@ -264,14 +220,7 @@ def _joined(view: View) -> View:
     return View(view.offset, rows, columns, run, row_stride, view.column_stride if columns > 1 else run)
 
 
-def _copy(source: View, target: View) -> Copy:
-    """Return a copy of two views in the finer of their extents."""
-    run = min(source.run, target.run)
-    rows, columns = max(source.rows, target.rows), max(source.columns, target.columns)
-    return Copy(_as(source, (rows, columns, run)), _as(target, (rows, columns, run)))
-
-
-def _as(view: View, extent: Extent) -> View:
+def _as(view: View, extent: tuple[int, int, int]) -> View:
     """Return a view with other extents of as many bytes; they may divide its runs."""
     rows, columns, run = extent
     row_stride = view.row_stride if view.rows > 1 else columns * run

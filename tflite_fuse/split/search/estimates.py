@@ -17,7 +17,7 @@ from tflite_fuse.ir.block import BlockTensor, Stage
 from tflite_fuse.ops.table import accumulates
 from tflite_fuse.ops.weighted.sums import PartOf
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.regions import Box, whole
+from tflite_fuse.split.cut.regions import Box
 from tflite_fuse.split.fragments.blocks import CHUNK
 
 _TABLE_BYTES = 12
@@ -74,10 +74,6 @@ class Estimates:
         """Return the flash bytes for a box of a node's output: the weights of its channels."""
         channels = self.network.shape(self.network.nodes[node].outputs[0])[2]
         return -(-self.weight_bytes[node] * box.shape[2] // max(1, channels))
-
-    def everything(self, node: int) -> Box:
-        """Return the box of all of a node's output."""
-        return whole(self.network.shape(self.network.nodes[node].outputs[0]))
 
 
 def _as_read(stage: Stage, tensors: Sequence[BlockTensor]) -> Sequence[BlockTensor]:

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tflite_fuse.split.cluster.link.keys import NONCE_BYTES, Ends, secret_of
+from tflite_fuse.split.cluster.link.keys import NONCE_BYTES, secret_of
 from tflite_fuse.split.cluster.link.messages import KEYED, Fault, Frame, Kind, Message, Parser, Wish, checked, encode
 from tflite_fuse.split.cluster.link.streams import Stream
 from tflite_fuse.split.devices import COORDINATOR
@@ -171,7 +171,7 @@ class Connection:
 
     def _secret_with(self, opener: bytes, answerer: bytes, devices: tuple[int, int]) -> bytes:
         assert self._key is not None
-        return secret_of(self._key, Ends((opener, answerer), devices, self._plan))
+        return secret_of(self._key, (opener, answerer), devices, self._plan)
 
     async def give_up(self, broken: LinkError) -> None:
         """Report the reason to the peer, if possible, and close."""

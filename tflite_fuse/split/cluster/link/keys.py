@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass
 from pathlib import Path
 
 from tflite_fuse.errors import UsageError
@@ -23,15 +22,6 @@ LEAST_BYTES, MOST_BYTES = 16, 1024
 """Bounds of a key's length in bytes."""
 
 _LABEL = b"tflite-fuse link"
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The identity of a connection: nonces and devices of opener and answerer, and the plan."""
-
-    nonces: tuple[bytes, bytes]
-    devices: tuple[int, int]
-    plan: int
 
 
 def read_key(path: Path) -> bytes:
@@ -45,10 +35,11 @@ def read_key(path: Path) -> bytes:
     return key
 
 
-def secret_of(key: bytes, ends: Ends) -> bytes:
-    """Return the secret that signs the messages of one connection."""
-    numbers = ends.plan.to_bytes(8, "little") + b"".join((each & 0xFFFF).to_bytes(2, "little") for each in ends.devices)
-    return signature(key, _LABEL + b"".join(ends.nonces) + numbers)
+def secret_of(key: bytes, nonces: tuple[bytes, bytes], devices: tuple[int, int], plan: int) -> bytes:
+    """Return the secret that signs the messages of one connection; nonces and devices are the opener's, then the
+    answerer's."""
+    numbers = plan.to_bytes(8, "little") + b"".join((each & 0xFFFF).to_bytes(2, "little") for each in devices)
+    return signature(key, _LABEL + b"".join(nonces) + numbers)
 
 
 def signature(secret: bytes, data: bytes) -> bytes:
