@@ -23,6 +23,12 @@ _NAMES = """
 _REGULAR = frozenset(_NAMES.split())
 """Operators whose method is ``Add`` plus the operator's name in capitalised words."""
 
+_SIGNAL = """
+    Delay Energy FftAutoScale FilterBank FilterBankLog FilterBankSpectralSubtraction FilterBankSquareRoot Framer Irfft
+    OverlapAdd PCAN Rfft Stacker Window
+"""
+"""Custom operators ``Signal…`` by the rest of their names; their method is ``Add`` plus that."""
+
 _IRREGULAR = {
     "AVERAGE_POOL_2D": "AddAveragePool2D",
     "BATCH_MATMUL": "AddBatchMatMul",
@@ -36,20 +42,6 @@ _IRREGULAR = {
     "CUSTOM:CIRCULAR_BUFFER": "AddCircularBuffer",
     "CUSTOM:TFLM_DECODE": "AddDecode",
     "CUSTOM:TFLite_Detection_PostProcess": "AddDetectionPostprocess",
-    "CUSTOM:SignalDelay": "AddDelay",
-    "CUSTOM:SignalEnergy": "AddEnergy",
-    "CUSTOM:SignalFftAutoScale": "AddFftAutoScale",
-    "CUSTOM:SignalFilterBank": "AddFilterBank",
-    "CUSTOM:SignalFilterBankLog": "AddFilterBankLog",
-    "CUSTOM:SignalFilterBankSpectralSubtraction": "AddFilterBankSpectralSubtraction",
-    "CUSTOM:SignalFilterBankSquareRoot": "AddFilterBankSquareRoot",
-    "CUSTOM:SignalFramer": "AddFramer",
-    "CUSTOM:SignalIrfft": "AddIrfft",
-    "CUSTOM:SignalOverlapAdd": "AddOverlapAdd",
-    "CUSTOM:SignalPCAN": "AddPCAN",
-    "CUSTOM:SignalRfft": "AddRfft",
-    "CUSTOM:SignalStacker": "AddStacker",
-    "CUSTOM:SignalWindow": "AddWindow",
 }
 
 
@@ -75,6 +67,8 @@ def _registration(name: str) -> str:
         return f"ops.Add{''.join(word.capitalize() for word in name.split('_'))}()"
     if name in _IRREGULAR:
         return f"ops.{_IRREGULAR[name]}()"
+    if (signal := name.removeprefix("CUSTOM:Signal")) in _SIGNAL.split():
+        return f"ops.Add{signal}()"
     kind = "custom operator" if name.startswith("CUSTOM:") else "operator"
     raise UsageError(
         f"TensorFlow Lite Micro has no method that registers the {kind} {name.removeprefix('CUSTOM:')}: "

@@ -33,6 +33,7 @@ from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.reorder import Reorder
+from tflite_fuse.pipelines.flat import FIGURES
 from tflite_fuse.report.arena_map import ArenaMap, arena_map
 from tflite_fuse.report.inspection import Inspection, OperatorRow
 from tflite_fuse.report.notebook import printable
@@ -59,18 +60,6 @@ MOST_SEARCHED = 500
 """Most operators of a model whose front is searched for a page, to limit the time."""
 
 _FUSABLE = "it could be fused, which did not pay or was not allowed"
-
-_SHOWN = (
-    "arena_bytes",
-    "arena_used_bytes",
-    "head_bytes",
-    "tail_bytes",
-    "loading_bytes",
-    "peak_bytes",
-    "file_bytes",
-    "macs",
-    "operators",
-)
 
 
 @dataclass(frozen=True)
@@ -165,7 +154,7 @@ def showable(data: bytes, name: str) -> Model:
 
 
 def _figures(model: Model, inspection: Inspection, core: Target) -> dict[str, Any]:
-    told = {name: getattr(inspection.figures, name) for name in _SHOWN}
+    told = {name: getattr(inspection.figures, name) for name in FIGURES}
     bottleneck = inspection.bottleneck
     return told | {
         "instructions": expected_instructions(model, core),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.report.report import Figures, Report
 
-_FIGURES = (
+FIGURES = (
     "arena_bytes",
     "arena_used_bytes",
     "head_bytes",
@@ -19,11 +19,12 @@ _FIGURES = (
     "macs",
     "operators",
 )
+"""Figures of a model that pages and metrics show."""
 
 
 def figures_metrics(figures: Figures, prefix: str = "") -> dict[str, float]:
     """Return a model's own figures."""
-    return {prefix + name: float(getattr(figures, name)) for name in _FIGURES}
+    return {prefix + name: float(getattr(figures, name)) for name in FIGURES}
 
 
 def report_metrics(report: Report) -> dict[str, float]:
