@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from tests import PATIENCE
 from tests.device.program import Int8Array, Program, write_program
 from tflite_fuse.export.folder import Files
-from tflite_fuse.export.library import flat_sources, with_parts
-from tflite_fuse.export.parts import Parts
+from tflite_fuse.export.library import Parts, flat_sources, with_parts
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.runtime.library.sources import library_directory, library_sources

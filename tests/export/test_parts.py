@@ -14,8 +14,7 @@ from scripts.zoo import ModelBuilder
 from tests.export.exported import fused, network, run
 from tests.runtime.fused_models import fuse
 from tflite_fuse.export import export_model
-from tflite_fuse.export.library import flat_sources, sources, with_parts
-from tflite_fuse.export.parts import Parts, parts_of
+from tflite_fuse.export.library import Parts, flat_sources, parts_of, sources, with_parts
 from tflite_fuse.export.steps import whole_model
 from tflite_fuse.ir.enums import StageKind, WeightLayout
 from tflite_fuse.model import load_model, serialize_model

@@ -227,16 +227,18 @@ class Forecast:
     fit: str
 
 
-def forecast(source: Source, today: Figures, runtime: str = DEFAULT_RUNTIME) -> Forecast:
+def forecast(source: Source, today: Figures, runtime: str = DEFAULT_RUNTIME, *, quick: bool = False) -> Forecast:
     """Rewrite a model by default, proven and not run, and count the known boards that have the RAM and the flash.
 
     Args:
         source: path or bytes of a ``.tflite``.
         today: figures of the model as it is.
         runtime: name of the runtime on the device.
+        quick: leave out the rewrite.
     """
     options = "" if runtime == DEFAULT_RUNTIME else f"--runtime {runtime}"
-    report, before = _rewritten(source, {"runtime": runtime}), fit_sentence(today.arena_bytes, today.file_bytes)
+    report = None if quick else _rewritten(source, {"runtime": runtime})
+    before = fit_sentence(today.arena_bytes, today.file_bytes)
     if report is None or report.after.arena_bytes >= today.arena_bytes:
         return Forecast(None, options, report, before)
     after = report.after
@@ -247,12 +249,6 @@ def forecast(source: Source, today: Figures, runtime: str = DEFAULT_RUNTIME) -> 
         report,
         f"{before}; rewritten it fits {count}",
     )
-
-
-def no_forecast(today: Figures, runtime: str = DEFAULT_RUNTIME) -> Forecast:
-    """Count the known boards that have the RAM and the flash for a model as it is, without a rewrite."""
-    options = "" if runtime == DEFAULT_RUNTIME else f"--runtime {runtime}"
-    return Forecast(None, options, None, fit_sentence(today.arena_bytes, today.file_bytes))
 
 
 def forecast_of(verdict: BoardVerdict) -> Forecast:

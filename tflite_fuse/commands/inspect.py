@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import tflite_fuse
-from tflite_fuse.boards.fit import BoardVerdict, fit_board, forecast, forecast_of, no_forecast
+from tflite_fuse.boards.fit import BoardVerdict, fit_board, forecast, forecast_of
 from tflite_fuse.boards.table import find_board
 from tflite_fuse.commands.arguments import (
     BoardName,
@@ -81,11 +81,10 @@ def inspect(
             tells = partial(_tell_options, progress)
             verdict = fit_board(data, chosen, kept, tells, runtime, quick=quick)
             expected = forecast_of(verdict)
-        elif quick:
-            expected = no_forecast(inspection.figures, runtime)
         else:
-            progress("a rewrite", 0, 0)
-            expected = forecast(data, inspection.figures, runtime)
+            if not quick:
+                progress("a rewrite", 0, 0)
+            expected = forecast(data, inspection.figures, runtime, quick=quick)
     write_json(figures_metrics(inspection.figures), metrics)
     if nodes is not None:
         write_node_data(inspection, nodes)

@@ -17,8 +17,8 @@ from tflite_fuse.export.benchmark.candidate import OnBoard, candidate, require_r
 from tflite_fuse.export.benchmark.readme import benchmark_readme
 from tflite_fuse.export.flash import Flash, measured
 from tflite_fuse.export.folder import Files, require_usable, write_folder
-from tflite_fuse.export.formats import arduino, esp_idf, esphome, plain_c, platformio, zephyr
-from tflite_fuse.export.parts import parts_of
+from tflite_fuse.export.formats import arduino, esp_idf, esphome, plain_c
+from tflite_fuse.export.library import parts_of
 from tflite_fuse.export.ports import Port
 from tflite_fuse.export.readme import readme
 from tflite_fuse.export.steps import whole_model
@@ -36,7 +36,7 @@ from tflite_fuse.model.witness import WITNESS_METADATA
 FORMATS = ("arduino", "platformio", "esp-idf", "esphome", "c", "zephyr")
 """Formats of exported folders."""
 
-_WITHOUT_TFLM = {"c": plain_c, "zephyr": zephyr}
+_WITHOUT_TFLM = ("c", "zephyr")
 
 EXPORT_SCHEMA = "tflite-fuse/export/1"
 
@@ -213,7 +213,7 @@ def _plain(model: Model, title: str, target: Path, format: str) -> _Content:
     whole = whole_model(model)
     blocks = tuple(step.options for step in whole.steps if step.options)
     data = sum(len(step.options) + len(step.constants) for step in whole.steps)
-    files = _WITHOUT_TFLM[format].files(whole, title, target)
+    files = plain_c.files(whole, title) if format == "c" else plain_c.zephyr_files(whole, title, target)
     return _Content(files, whole.arena_bytes, data, blocks, whole.notes, tuple(port for port, _ in whole.outputs))
 
 
@@ -237,7 +237,6 @@ def _tflm_model(read: _Read, runtime: Runtime) -> TflmModel:
 
 
 def _with_tflm(found: TflmModel, model: Model, target: Path, format: str) -> _Content:
-    room = {"arduino": arduino, "platformio": platformio, "esp-idf": esp_idf}[format]
     *others, usual = found.arenas
     notes = [f"the arena is declared for {found.runtime}"]
     if found.two_arenas:
@@ -254,7 +253,10 @@ def _with_tflm(found: TflmModel, model: Model, target: Path, format: str) -> _Co
         names = ", ".join(usual.arena.unknown)
         notes.append(f"what {names} needs of the arena is not known: the declared size may be too small")
     nbytes = usual.apart.persistent + usual.apart.activations + usual.margin if found.two_arenas else usual.nbytes
-    files = room.files(found, target)
+    if format == "platformio":
+        files = arduino.platformio_files(found)
+    else:
+        files = {"arduino": arduino.files, "esp-idf": esp_idf.files}[format](found, target)
     return _Content(files, nbytes, len(found.data), _blocks(model), tuple(notes), found.outputs)
 
 

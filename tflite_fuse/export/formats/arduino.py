@@ -1,4 +1,8 @@
-"""An Arduino sketch: the folder is the sketch and includes the library; TFLM comes from the Library Manager."""
+"""Projects on the Arduino API.
+
+An Arduino sketch is its folder and includes the library; TFLM comes from the Library Manager. A PlatformIO project has
+the library in ``lib/``.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +51,28 @@ void loop() {
 
 _LIBRARY = "src/tflite_fuse/"
 
+_PLATFORMIO = """\
+; Two boards to start from; any other that TensorFlow Lite Micro's library below supports will do.
+[platformio]
+default_envs = esp32dev
+
+[env]
+framework = arduino
+monitor_speed = 115200
+build_flags = -O2 -ffp-contract=off
+build_unflags = -Os
+lib_deps =
+    https://github.com/spaziochirale/Chirale_TensorFlowLite.git#v2.0.0
+
+[env:esp32dev]
+platform = espressif32@6.10.0
+board = esp32dev
+
+[env:nano33ble]
+platform = nordicnrf52@10.5.0
+board = nano33ble
+"""
+
 
 def check(directory: Path) -> None:
     """Raise UsageError for a directory whose name no sketch can have."""
@@ -84,3 +110,13 @@ def sketch(model: TflmModel, first: str = "") -> str:
         includes=includes(model),
         setup=setup(model, "Serial.println(line);"),
     )
+
+
+def platformio_files(model: TflmModel) -> Files:
+    """Return a PlatformIO project's files; raises the errors of ``files``."""
+    return {
+        "platformio.ini": _PLATFORMIO,
+        "src/main.cpp": sketch(model, "#include <Arduino.h>\n"),
+        **model_files(model, "src/", "tflite_fuse_tflm.h"),
+        **library.package("lib/tflite_fuse/"),
+    }

@@ -1,7 +1,8 @@
-"""Plain C without TFLM: the model as data, the C library, and a main program; built by ``cc *.c``."""
+"""Plain C without TFLM: the model as data, the C library, a main program; built by ``cc *.c`` or by Zephyr."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from string import Template
 
@@ -74,19 +75,45 @@ $print  return 0;
 }
 """)
 
+_ZEPHYR_PROJECT = Template("""\
+cmake_minimum_required(VERSION 3.20)
+find_package(Zephyr REQUIRED HINTS $$ENV{ZEPHYR_BASE})
+project($name LANGUAGES C)
 
-def files(model: WholeModel, title: str, directory: Path) -> Files:
+file(GLOB sources CONFIGURE_DEPENDS src/*.c)
+target_sources(app PRIVATE $${sources})
+target_compile_options(app PRIVATE -ffp-contract=off) # float32: products are rounded before they are added
+""")
+
+_ZEPHYR_SETTINGS = """\
+CONFIG_SPEED_OPTIMIZATIONS=y
+CONFIG_MAIN_STACK_SIZE=4096
+# On a core with a floating-point unit, for models in float32:
+# CONFIG_FPU=y
+"""
+
+
+def files(model: WholeModel, title: str) -> Files:
     """Return the folder's files.
 
     Raises:
         RuntimeUnavailableError: this installation lacks the library.
     """
-    del directory
     return {
         **model_files(model, title, "model"),
         "main.c": _main(model, title),
         **library.flat_sources(),
         **library.licence(""),
+    }
+
+
+def zephyr_files(model: WholeModel, title: str, directory: Path) -> Files:
+    """Return the files of an application for Zephyr; raises the errors of ``files``."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", directory.resolve().name) or "model"
+    return {
+        "CMakeLists.txt": _ZEPHYR_PROJECT.substitute(name=name),
+        "prj.conf": _ZEPHYR_SETTINGS,
+        **{f"src/{path}": content for path, content in files(model, title).items()},
     }
 
 
