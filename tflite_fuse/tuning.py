@@ -92,12 +92,6 @@ class Tuning:
         6, off=1, unit="cuts of the model", trades="rows computed twice at seams for values that need not travel"
     )
     split_beam: int = rule(48, off=1, unit="ways to a cut", trades="time of the search for ways that end better")
-    split_alike: int = rule(
-        6, off=1, unit="ways after which devices hold the same", trades="variety of the beam for ways that end better"
-    )
-    split_beaten: int = rule(
-        12, off=0, unit="ways", trades="time of the search for ways that take less than is expected of them"
-    )
     split_plans: int = rule(16, off=1, unit="plans", trades="time of measuring for what estimates do not tell")
     split_searches: int = rule(
         4, off=1, unit="searches", trades="time for plans found within a little less flash, where it is limited"

@@ -228,11 +228,12 @@ def _other(network: Network, cluster: Cluster, accountant: Accountant, objective
 
 
 def _rivals(network: Network, cluster: Cluster, accountant: Accountant, tuning: Tuning) -> Iterator[Plan]:
-    """Yield the plans found for all objectives but RAM."""
+    """Yield the plans found for all objectives but RAM; several for throughput, which divides work most evenly."""
     for objective in OBJECTIVES:
         if objective != "ram":
             with suppress(LimitError):
                 yield _searched(network, cluster, accountant, objective, tuning)[0]
+    yield from _found_by(Search(network, cluster, accountant, "throughput", tuning=tuning), cluster, "ram")
 
 
 def _sparing(search: Search) -> tuple[Plan, ...]:

@@ -23,9 +23,6 @@ from tflite_fuse.split.search.labels import Cost, Joints, Label
 _STEPS = np.arange(-16, 13)
 """Exponents of the prices: powers of the root of 2 times the unlimited best way's cost per byte of weights."""
 
-ROOMS = (1.0, 0.985, 0.97, 0.95, 0.92, 0.88)
-"""Shares of the flash to plan within; the rest is for edges that cannot divide weights evenly."""
-
 Measured = Callable[[Cost], float]
 """The part of a cost that the objective sums."""
 
@@ -61,13 +58,11 @@ class Ahead:
         """Return lower bounds of ways through labels of a cut; infinity where no way continues.
 
         Returns:
-            A row per label: the bound within the available flash, within ever smaller shares of it, and as if all
-                workers were as full as
-            the fullest; last, the fill of that one, and the least flash that all store in the end.
+            A row per label: the bound within the available flash, and as if all workers were as full as the fullest;
+            last, the fill of that one, and the least flash that all store in the end.
         """
-        columns = len(ROOMS) + 3
         if not labels:
-            return np.zeros((0, columns))
+            return np.zeros((0, 4))
         nothing = np.full(len(self.prices) + 1, inf)
         ahead = self._ahead[place]
         to_end = np.array([ahead.get(self._joints.holding(label.edge), nothing) for label in labels])
@@ -75,12 +70,11 @@ class Ahead:
         flash = np.array([[label.flash[worker] for worker in self._limited] for label in labels])
         used, total = flash.sum(axis=1), self._rooms.sum()
         fullest = (flash / self._rooms).max(axis=1, initial=0.0) * total
-        found = np.empty((len(labels), columns))
-        for column, (stored, room) in enumerate([*((used, total * part) for part in ROOMS), (fullest, total)]):
-            bounds = whole[:, None] + to_end[:, :-1] + np.multiply.outer(stored - room, self.prices)
-            found[:, column] = np.where(stored + to_end[:, -1] > room, inf, bounds.max(axis=1))
-        found[:, -2:] = np.column_stack([fullest, used + to_end[:, -1]])
-        return found
+        bounds = []
+        for stored in (used, fullest):
+            priced = whole[:, None] + to_end[:, :-1] + np.multiply.outer(stored - total, self.prices)
+            bounds.append(np.where(stored + to_end[:, -1] > total, inf, priced.max(axis=1)))
+        return np.column_stack([*bounds, fullest, used + to_end[:, -1]])
 
     def _worked_out(self) -> dict[int, dict[int, npt.NDArray[np.float64]]]:
         """Return cut → distribution of values → least cost ahead under every price, then bytes of flash."""

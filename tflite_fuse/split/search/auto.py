@@ -29,9 +29,6 @@ OBJECTIVES = ("time", "ram", "traffic", "throughput")
 FEW_CANDIDATES = 4
 """Number of ways that become plans with many workers or for RAM, because all their buffers must be placed."""
 
-SHORT = 12
-"""Most cuts of a network for which dominated ways are followed, too: their actual cost may be less."""
-
 _UNLIMITED = 1 << 62
 """Bytes."""
 
@@ -106,15 +103,12 @@ class Search:
         }.get(objective, lambda cost: cost.seconds)
         self.measured = measured
         self._asks_ram = objective == "ram" or any(worker.ram is not None for worker in cluster.workers)
-        short = tuning.split_beaten and len(self.places) <= SHORT
         self.beam = Beam(
             key,
             lambda way: self.joints.holding(way.edge),
             has_flash_limit(cluster),
             objective == "throughput",
             tuning.split_beam,
-            tuning.split_alike,
-            0 if many else tuning.split_beam if short else tuning.split_beaten,
         )
         self.candidates = min(tuning.split_plans, FEW_CANDIDATES if many or objective == "ram" else tuning.split_plans)
         self.memory = EdgeMemory(cluster, accountant)

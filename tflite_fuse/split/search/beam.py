@@ -5,7 +5,7 @@ sent or computed. So the needed sets of rows, columns and channels are propagate
 readers need parts of a value, the largest part counts. Their union may be larger, so the result is a lower bound.
 
 Beam: of labels with the same distribution of values, one that is better in nothing is dominated by expected cost. As
-actual costs may be lower, some dominated ones are kept. If more labels than the beam's width are not dominated, those
+actual costs may be lower, dominated ones fill the beam. If more labels than the beam's width are not dominated, those
 with the largest cost including the bound ahead (``ahead``) are dropped. That loses nothing as long as the best way
 found costs no more than the least dropped bound; otherwise the result is only the best one found.
 """
@@ -130,8 +130,6 @@ class Beam:
             behind each edge, so it does not count.
         by_load: whether the busiest worker counts, so a way that leaves more to others may become better.
         width: most labels kept.
-        alike: most labels kept of one distribution; three times as many with limited flash.
-        spare: most dominated labels kept beside them, if there is room.
     """
 
     key: Key
@@ -139,8 +137,6 @@ class Beam:
     by_flash: bool
     by_load: bool
     width: int
-    alike: int
-    spare: int
 
     def kept(self, labels: Sequence[Label], least: npt.NDArray[np.float64]) -> tuple[list[Label], float]:
         """Return the labels to keep, best first, and the least cost of those dropped without being dominated.
@@ -160,11 +156,11 @@ class Beam:
         for group in groups.values():
             best, beaten = self._split(labels, group)
             unbeaten[best] = True
-            kept += _chosen(best, least, 3 * self.alike if self.by_flash else self.alike)
+            kept += best
             spare += beaten
         kept = _chosen(kept, least, self.width)
         unbeaten[kept] = False
-        kept += _chosen(spare, least, min(self.spare, self.width - len(kept)))
+        kept += _chosen(spare, least, self.width - len(kept))
         places = {number: place for place, number in enumerate(order)}
         kept.sort(key=lambda number: (least[number, 0], places[number]))
         return [labels[number] for number in kept], float(least[unbeaten, 0].min(initial=inf))
