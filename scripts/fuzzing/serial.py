@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 from scripts.fuzzing.libfuzzer import Target
-from tflite_fuse.split.cluster.link.packets import Packet, PacketKind, encode_packet
+from tflite_fuse.split.cluster.link.serial_line import Packet, PacketKind, encode_packet
 
 _PARTS = ("link/tflite_fuse_serial.c", "executor/tflite_fuse_checksum.c")
 _SEEDS = 40

@@ -15,7 +15,7 @@ from tests.runtime.small_models import counter_model
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.export.arena import arena_for, declared_arenas
-from tflite_fuse.export.operators import registrations, used_operators
+from tflite_fuse.export.tflm import registrations, used_operators
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes

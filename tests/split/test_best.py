@@ -31,7 +31,7 @@ from tflite_fuse.split.search.beam import bounds_of
 from tflite_fuse.split.search.edge import soonest
 from tflite_fuse.split.simulate import simulate
 from tflite_fuse.split.splitting import SplitOptions, split_model, timeline_of
-from tflite_fuse.split.verify.validate import check_plan
+from tflite_fuse.split.verify import check_plan
 
 
 def narrow() -> Model:

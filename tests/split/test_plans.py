@@ -19,13 +19,12 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import Phase, Plan, by_ratings, evenly_loaded
-from tflite_fuse.split.fragments.operators import operators_of
+from tflite_fuse.split.fragments.machine import operators_of
 from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.search.paper import paper_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
-from tflite_fuse.split.verify.against_tflm import verify_plan
-from tflite_fuse.split.verify.validate import check_plan
+from tflite_fuse.split.verify import check_plan, verify_plan
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

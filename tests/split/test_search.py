@@ -23,16 +23,14 @@ from tflite_fuse.split.cut.plan import MOST_THRIFT
 from tflite_fuse.split.devices import Cluster, Link
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.needs import LIBRARY_BYTES, WORKER_BYTES, Accountant
-from tflite_fuse.split.search.ahead import Ahead
 from tflite_fuse.split.search.auto import Search
-from tflite_fuse.split.search.beam import bounds_of
+from tflite_fuse.split.search.beam import Ahead, bounds_of
 from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Label
 from tflite_fuse.split.splitting import Split, SplitOptions, split_model
-from tflite_fuse.split.verify.against_tflm import verify_plan
-from tflite_fuse.split.verify.validate import check_plan
+from tflite_fuse.split.verify import check_plan, verify_plan
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

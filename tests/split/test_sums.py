@@ -32,8 +32,7 @@ from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES, Accountant
 from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.search.paper import paper_plan
 from tflite_fuse.split.splitting import SplitOptions, split_model
-from tflite_fuse.split.verify.against_tflm import verify_plan
-from tflite_fuse.split.verify.validate import check_plan
+from tflite_fuse.split.verify import check_plan, verify_plan
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -22,10 +22,9 @@ from tflite_fuse.ir.block import Int8Array
 from tflite_fuse.report.notebook import printable
 from tflite_fuse.runtime.inputs import Array, load_inputs, output_arrays
 from tflite_fuse.split.cluster.folder import Deployment, addresses, read_deployment
-from tflite_fuse.split.cluster.link.keys import read_key
+from tflite_fuse.split.cluster.link.messages import read_key
 from tflite_fuse.split.cluster.link.streams import parse_address
-from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, Progress
-from tflite_fuse.split.cluster.running.status import Answer, ask_all
+from tflite_fuse.split.cluster.running.coordinator import Answer, Contact, Coordinator, Progress, ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
 from tflite_fuse.split.cluster.simulation import Point, draw_sweep, simulated, sweep
 from tflite_fuse.split.devices import COORDINATOR

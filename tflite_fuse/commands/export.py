@@ -16,7 +16,7 @@ from tflite_fuse.export import FORMATS, export_model
 from tflite_fuse.export.benchmark.candidate import OnBoard
 from tflite_fuse.export.split.project import export_split
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
-from tflite_fuse.split.cluster.link.keys import read_key
+from tflite_fuse.split.cluster.link.messages import read_key
 
 
 @answers_errors

@@ -13,8 +13,7 @@ from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export import library
 from tflite_fuse.export.benchmark import plain_c as of_plain_c
 from tflite_fuse.export.benchmark import tflm as of_tflm
-from tflite_fuse.export.benchmark.candidate import OnBoard, candidate, require_resident
-from tflite_fuse.export.benchmark.readme import benchmark_readme
+from tflite_fuse.export.benchmark.candidate import OnBoard, benchmark_readme, candidate, require_resident
 from tflite_fuse.export.flash import Flash, measured
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, esphome, plain_c

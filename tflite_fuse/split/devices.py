@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from tflite_fuse.cost.instructions import Target
 
@@ -82,6 +83,11 @@ class Cluster:
     coordinator: Device
     direct: frozenset[tuple[int, int]] = frozenset()
     media: tuple[frozenset[int], ...] = ()
+
+    def with_memory(self, limits: Callable[[Device], tuple[int | None, int | None]]) -> Cluster:
+        """Return the cluster with other limits: bytes of RAM and of flash of each worker."""
+        given = [(worker, *limits(worker)) for worker in self.workers]
+        return replace(self, workers=tuple(replace(worker, ram=ram, flash=flash) for worker, ram, flash in given))
 
     def device(self, index: int) -> Device:
         """Return a worker by its number, or the coordinator."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from tflite_fuse.cost.instructions import Target, block_counts, expected_instructions, instruction_costs
+from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan, Summed, Task
@@ -62,16 +64,13 @@ class Accountant:
     def __init__(self, network: Network) -> None:
         self.network = network
         self._plans: Plans = {}
-        self._counts: dict[tuple[int, Target], float] = {}
         self._parts: dict[tuple[object, ...], tuple[Part, ...]] = {}
         self._work: dict[tuple[tuple[object, ...], Target], float] = {}
-        self._larger: dict[tuple[Summed, ...], Accountant] = {(): self}
+        self.over, self._of_block = cache(self._over), cache(_block_instructions)
 
-    def over(self, sums: tuple[Summed, ...]) -> Accountant:
+    def _over(self, sums: tuple[Summed, ...]) -> Accountant:
         """Return the accountant of the network with layers cut by input channels as a plan says."""
-        if sums not in self._larger:
-            self._larger[sums] = Accountant(extended(self.network, sums).network)
-        return self._larger[sums]
+        return Accountant(extended(self.network, sums).network) if sums else self
 
     def parts(self, task: Task) -> tuple[Part, ...]:
         """Return a task's blocks. Raises BlockError if a piece cannot be one."""
@@ -89,11 +88,7 @@ class Accountant:
 
     def part_instructions(self, part: Part, target: Target) -> float:
         """Return the instructions of one block."""
-        key = id(part.plan), target
-        if key not in self._counts:
-            counts = block_counts(part.plan.block, part.plan.schedule, target.kernels)
-            self._counts[key] = expected_instructions(counts, instruction_costs(target))
-        return self._counts[key]
+        return self._of_block(part.plan, target)
 
     def of_plan(self, plan: Plan, cluster: Cluster) -> tuple[Needs, ...]:
         """Return the needs of each worker. Raises BlockError if a piece cannot be a block."""
@@ -117,6 +112,10 @@ class Accountant:
         if any(stage.kind in OF_SUMS for part in program.parts for stage in part.plan.block.stages):
             flash += SUMS_BYTES
         return Needs(ram, flash, sum(work.values()), memory.fullest, work, memory.live_by_phase())
+
+
+def _block_instructions(plan: BlockPlan, target: Target) -> float:
+    return expected_instructions(block_counts(plan.block, plan.schedule, target.kernels), instruction_costs(target))
 
 
 def _key(task: Task) -> tuple[object, ...]:

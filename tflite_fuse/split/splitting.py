@@ -10,7 +10,7 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
-from tflite_fuse.split.devices import Cluster, Device
+from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import Accountant, Needs
 from tflite_fuse.split.search.auto import (
     FEW_CANDIDATES,
@@ -26,7 +26,7 @@ from tflite_fuse.split.search.edge import one_worker, soonest
 from tflite_fuse.split.search.measuring import Beyond, Measure, fits, timeline_of
 from tflite_fuse.split.search.paper import published
 from tflite_fuse.split.simulate import Course
-from tflite_fuse.split.verify.against_tflm import Verified, verify_plan
+from tflite_fuse.split.verify import Verified, verify_plan
 from tflite_fuse.tuning import TUNING, Tuning
 
 STRATEGIES = ("auto", "paper", "even", "frequency")
@@ -134,7 +134,7 @@ def require_known(options: SplitOptions) -> None:
 
 def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) -> float:
     """Return the seconds of the fastest worker with unlimited memory, including input and output."""
-    roomy = replace(cluster, workers=tuple(replace(worker, ram=None, flash=None) for worker in cluster.workers))
+    roomy = cluster.with_memory(lambda worker: (None, None))
     seconds = {
         worker: timeline_of(one_worker(network, len(cluster.workers), worker), cluster, accountant).seconds
         for worker in _kinds(cluster)
@@ -145,12 +145,12 @@ def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) ->
 
 
 def _limited(cluster: Cluster, options: SplitOptions) -> Cluster:
-    def limited(device: Device) -> Device:
-        ram = device.ram if options.max_ram is None else options.max_ram
-        flash = device.flash if options.max_flash is None else options.max_flash
-        return replace(device, ram=ram, flash=flash)
-
-    return replace(cluster, workers=tuple(map(limited, cluster.workers)))
+    return cluster.with_memory(
+        lambda worker: (
+            worker.ram if options.max_ram is None else options.max_ram,
+            worker.flash if options.max_flash is None else options.max_flash,
+        )
+    )
 
 
 def _searched(
@@ -248,10 +248,8 @@ def _sparing(search: Search) -> tuple[Plan, ...]:
     def less(most: int | None, otherwise: int | None) -> int | None:
         return otherwise if most is None else most - most // _SPARED
 
-    workers = tuple(
-        replace(each, flash=less(each.flash, _PLENTY), ram=less(each.ram, None)) for each in cluster.workers
-    )
-    return _found_by(search, replace(cluster, workers=workers), search.objective)
+    limits = cluster.with_memory(lambda each: (less(each.ram, None), less(each.flash, _PLENTY)))
+    return _found_by(search, limits, search.objective)
 
 
 def _of_least_ram(
@@ -260,7 +258,7 @@ def _of_least_ram(
     """Return plans found for the objective RAM without limits: they may fit where no other does."""
     if objective == "ram" or all(worker.ram is None for worker in cluster.workers):
         return ()
-    roomy = replace(cluster, workers=tuple(replace(worker, ram=None) for worker in cluster.workers))
+    roomy = cluster.with_memory(lambda worker: (None, worker.flash))
     return _found_by(Search(network, roomy, accountant, "ram", tuning=tuning), roomy, "ram")
 
 
@@ -290,16 +288,15 @@ def _check_fit(cluster: Cluster, needs: Sequence[Needs]) -> None:
     for worker, each in zip(cluster.workers, needs, strict=True):
         if not each.by_phase:
             continue
-        if worker.ram is not None and each.ram_bytes > worker.ram:
-            raise LimitError(
-                f"{worker.name} needs {each.ram_bytes:,} B of RAM for {each.largest} and has {worker.ram:,} B: "
-                f"{each.ram_bytes - worker.ram:,} B are missing; add workers, or choose another strategy"
-            )
-        if worker.flash is not None and each.flash_bytes > worker.flash:
-            raise LimitError(
-                f"{worker.name} needs {each.flash_bytes:,} B of flash and has {worker.flash:,} B: "
-                f"{each.flash_bytes - worker.flash:,} B are missing; add workers or flash"
-            )
+        for needed, has, what, advice in (
+            (each.ram_bytes, worker.ram, f"RAM for {each.largest}", "workers, or choose another strategy"),
+            (each.flash_bytes, worker.flash, "flash", "workers or flash"),
+        ):
+            if has is not None and needed > has:
+                raise LimitError(
+                    f"{worker.name} needs {needed:,} B of {what} and has {has:,} B: {needed - has:,} B are missing; "
+                    f"add {advice}"
+                )
 
 
 def _device_notes(cluster: Cluster, plan: Plan, needs: Sequence[Needs]) -> tuple[str, ...]:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tests.device.program import binary
 from tests.device.targets import TARGETS, Target, link
-from tflite_fuse.split.fragments.decode import decode
-from tflite_fuse.split.fragments.encode import Fragments
+from tflite_fuse.split.fragments.encode import Fragments, decode
 
 HERE = Path(__file__).parent
 

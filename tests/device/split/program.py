@@ -10,8 +10,7 @@ import numpy as np
 
 from tests.device.program import binary, memory
 from tests.device.targets import Target, lines_of, link
-from tflite_fuse.split.fragments.decode import decode
-from tflite_fuse.split.fragments.encode import Fragments
+from tflite_fuse.split.fragments.encode import Fragments, decode
 
 HERE = Path(__file__).parent
 

@@ -13,7 +13,7 @@ from tests.device.split.boards import EMULATOR, HERE, board, running
 from tests.device.targets import TARGETS, link
 from tests.split.cluster import cases
 from tflite_fuse.runtime import tflm
-from tflite_fuse.split.fragments.decode import decode
+from tflite_fuse.split.fragments.encode import decode
 
 pytestmark = [
     pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed"),

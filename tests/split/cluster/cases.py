@@ -25,8 +25,8 @@ from tflite_fuse.split.splitting import SplitOptions, split_model
 
 @cache
 def deployment(workers: int = 3, direct: bool = True, strategy: str = "auto", tail: bool = True) -> Deployment:
-    """The branching model over equal workers; with its tail, which only the coordinator in Python runs."""
-    devices, found = cluster((600.0,) * workers, direct), network(tail=tail)
+    """The branching model over equal workers, so slow that all take part; only the coordinator runs its tail."""
+    devices, found = cluster((60.0,) * workers, direct), network(tail=tail)
     if strategy == "auto":
         split = split_model(branching_model(tail=tail), devices, SplitOptions())
         plan, found = split.plan, split.network

@@ -21,7 +21,7 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.messages import Fault
-from tflite_fuse.split.fragments.decode import decode
+from tflite_fuse.split.fragments.encode import decode
 from tflite_fuse.split.fragments.structs import StepKind
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

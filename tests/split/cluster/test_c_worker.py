@@ -15,8 +15,7 @@ from tests.split.cluster.test_running import in_the_middle, same
 from tflite_fuse.errors import ClusterError
 from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.folder import Deployment
-from tflite_fuse.split.cluster.running.coordinator import Contact
-from tflite_fuse.split.cluster.running.status import ask_all
+from tflite_fuse.split.cluster.running.coordinator import Contact, ask_all
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 Process = subprocess.Popen[str]

@@ -18,7 +18,6 @@ from tests.split.cluster.test_running import same
 from tflite_fuse.errors import ClusterError, UsageError
 from tflite_fuse.runtime import tflm
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
-from tflite_fuse.split.cluster.link.keys import read_key
 from tflite_fuse.split.cluster.link.messages import (
     KEYED,
     TAG_BYTES,
@@ -29,10 +28,10 @@ from tflite_fuse.split.cluster.link.messages import (
     checked,
     decode,
     encode,
+    read_key,
 )
 from tflite_fuse.split.cluster.link.streams import connect
-from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
-from tflite_fuse.split.cluster.running.status import ask_all
+from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, ask_all
 from tflite_fuse.split.devices import COORDINATOR
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

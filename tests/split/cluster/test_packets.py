@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tflite_fuse.split.cluster.link.packets import Packet, PacketKind, PacketParser, encode_packet
-from tflite_fuse.split.cluster.link.serial_line import SerialStream
+from tflite_fuse.split.cluster.link.serial_line import Packet, PacketKind, PacketParser, SerialStream, encode_packet
 from tflite_fuse.split.cluster.link.streams import is_serial
 
 PACKETS = st.builds(

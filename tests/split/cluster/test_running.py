@@ -18,8 +18,7 @@ from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import connect
-from tflite_fuse.split.cluster.running.coordinator import Contact
-from tflite_fuse.split.cluster.running.status import ask_all
+from tflite_fuse.split.cluster.running.coordinator import Contact, ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
 from tflite_fuse.split.devices import COORDINATOR
 

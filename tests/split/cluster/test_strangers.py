@@ -18,8 +18,7 @@ from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.messages import KEYED, Fault, Kind, Message, Wish, encode
 from tflite_fuse.split.cluster.link.streams import TcpStream, connect, parse_address
-from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
-from tflite_fuse.split.cluster.running.status import ask_all
+from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, ask_all
 from tflite_fuse.split.cluster.running.worker import HANDSHAKE_SECONDS, MOST_GREETINGS
 from tflite_fuse.split.devices import COORDINATOR
 

@@ -12,8 +12,7 @@ from tests.split.networks import cluster, network
 from tflite_fuse.model.schema import Model
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
-from tflite_fuse.split.fragments.decode import decode
-from tflite_fuse.split.fragments.encode import CHECKSUM_AT, Fragments, encode_plan
+from tflite_fuse.split.fragments.encode import CHECKSUM_AT, Fragments, decode, encode_plan
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentHeader, FragmentStep, FragmentView, StepKind
 from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.auto import Search

@@ -12,8 +12,7 @@ from tests.split.networks import cluster, network
 from tflite_fuse.errors import BlockError, PlanError
 from tflite_fuse.runtime.library.sources import library_directory
 from tflite_fuse.runtime.library.worker import HostWorker
-from tflite_fuse.split.fragments.decode import decode
-from tflite_fuse.split.fragments.encode import encode_plan
+from tflite_fuse.split.fragments.encode import decode, encode_plan
 from tflite_fuse.split.fragments.structs import StepKind
 from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES
 from tflite_fuse.split.protocol import PAYLOAD_BYTES

@@ -17,10 +17,9 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.runtime.library.worker import COMPUTE, FINISHED, RECEIVE, SEND, HostWorker
 from tflite_fuse.split.cut.network import network_of
-from tflite_fuse.split.fragments.decode import decode
-from tflite_fuse.split.fragments.machine import EventKind, Machine
-from tflite_fuse.split.fragments.operators import operators_of
-from tflite_fuse.split.verify.against_tflm import LocalDevices, verify_plan
+from tflite_fuse.split.fragments.encode import decode
+from tflite_fuse.split.fragments.machine import EventKind, Machine, operators_of
+from tflite_fuse.split.verify import LocalDevices, verify_plan
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 

@@ -9,7 +9,7 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.export.folder import Files
 from tflite_fuse.export.split.boards import Place, Way
 from tflite_fuse.export.text import byte_array
-from tflite_fuse.split.cluster.link.keys import LEAST_BYTES
+from tflite_fuse.split.cluster.link.messages import LEAST_BYTES
 
 KEY_FILE = "include/key.h"
 

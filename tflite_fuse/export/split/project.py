@@ -18,7 +18,7 @@ from tflite_fuse.export.split.programs import coordinator_program, fragment_file
 from tflite_fuse.export.text import comment
 from tflite_fuse.split.cluster.folder import Deployment, read_deployment
 from tflite_fuse.split.devices import COORDINATOR
-from tflite_fuse.split.fragments.decode import decode
+from tflite_fuse.split.fragments.encode import decode
 
 EXPORT_SCHEMA = "tflite-fuse/export-split/1"
 FORMATS = ("platformio",)

@@ -19,11 +19,9 @@ from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.cut.plan_file import plan_transfers, read_document
 from tflite_fuse.split.cut.sums import network_of_plan
 from tflite_fuse.split.devices import COORDINATOR, Cluster
-from tflite_fuse.split.fragments.decode import decode
-from tflite_fuse.split.fragments.encode import Fragments
-from tflite_fuse.split.fragments.machine import Machine
-from tflite_fuse.split.fragments.operators import WholeOperators, operators_of
-from tflite_fuse.split.verify.validate import check_plan
+from tflite_fuse.split.fragments.encode import Fragments, decode
+from tflite_fuse.split.fragments.machine import Machine, WholeOperators, operators_of
+from tflite_fuse.split.verify import check_plan
 
 
 @dataclass(frozen=True)

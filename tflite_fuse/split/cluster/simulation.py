@@ -17,8 +17,7 @@ from tflite_fuse.errors import LimitError, RuntimeUnavailableError, UsageError, 
 from tflite_fuse.files import require_writable
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.devices import COORDINATOR, Cluster
-from tflite_fuse.split.fragments.decode import Fragment, decode
-from tflite_fuse.split.fragments.encode import encode_plan
+from tflite_fuse.split.fragments.encode import Fragment, decode, encode_plan
 from tflite_fuse.split.fragments.structs import StepKind
 from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.protocol import Kind

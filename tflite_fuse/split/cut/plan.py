@@ -1,4 +1,4 @@
-"""Plans: phase by phase, the transfers and each worker's task; and shares of several workers.
+"""Plans: phase by phase, the transfers and each worker's task; shares of several workers; and missing transfers.
 
     phase 1: the coordinator sends rows 0 … 19 of the image to worker 0, …; worker 0 computes rows 0 … 18 of block 1
     phase 2: worker 1 sends row 19 of block 1's output to worker 0; …
@@ -11,12 +11,13 @@ same elements computed by other tasks (halos, replicated layers) are declared as
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
 
-from tflite_fuse.split.cut.regions import Range, Region, volume
+from tflite_fuse.split.cut.regions import NOTHING, Range, Region, intersect, subtract, union, volume
+from tflite_fuse.split.devices import COORDINATOR, Cluster
 
 
 def by_ratings(total: int, ratings: Sequence[float]) -> tuple[Range, ...]:
@@ -143,3 +144,56 @@ class Plan:
     def moved(self) -> int:
         """Return the bytes of all transfers. A value through the coordinator is two transfers."""
         return sum(phase.moved for phase in self.phases)
+
+
+Held = Mapping[int, Region]
+"""Device → the region of one value that it holds; devices without any may be missing."""
+
+
+def transfers(cluster: Cluster, value: int, held: Held, needed: Mapping[int, Region]) -> tuple[Transfer, ...]:
+    """Return the transfers, in order, after which every device holds what it needs of a value.
+
+    Each missing part comes from a directly joined device that holds it, the one that has sent least so far. Parts that
+    only others hold go through the coordinator, once for all devices that need them.
+
+    Raises:
+        ValueError: no device holds a part.
+    """
+    sent: dict[int, int] = {}
+    known = dict(held)
+    found: list[Transfer] = []
+
+    def send(source: int, target: int, region: Region) -> None:
+        found.append(Transfer(value, source, target, region))
+        sent[source] = sent.get(source, 0) + found[-1].nbytes
+
+    for target, wanted in needed.items():
+        missing = subtract(wanted, held.get(target, NOTHING))
+        for source in _sources(target, known, sent):
+            part = intersect(missing, known[source])
+            if part and not cluster.is_direct(source, target):
+                send(source, COORDINATOR, part)
+                known[COORDINATOR] = union(known.get(COORDINATOR, NOTHING), part)
+            elif part:
+                send(source, target, part)
+                missing = subtract(missing, part)
+        if missing and (part := intersect(missing, known.get(COORDINATOR, NOTHING))):
+            send(COORDINATOR, target, part)
+            missing = subtract(missing, part)
+        if missing:
+            raise ValueError(f"no device holds {missing} of value {value}")
+    return tuple(found)
+
+
+def _sources(target: int, held: Held, sent: Mapping[int, int]) -> Iterable[int]:
+    """Return the devices that may hold a part: the coordinator first, because it needs no other device between."""
+    others = [device for device in held if device != target and held[device]]
+    return sorted(others, key=lambda each: (each != COORDINATOR, sent.get(each, 0), each))
+
+
+def with_transfers(held: Held, moved: Iterable[Transfer]) -> dict[int, Region]:
+    """Return device → region after some transfers of a value."""
+    after = dict(held)
+    for transfer in moved:
+        after[transfer.target] = union(after.get(transfer.target, NOTHING), transfer.region)
+    return after

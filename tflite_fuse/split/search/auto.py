@@ -15,8 +15,7 @@ from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import LIBRARY_BYTES, Accountant
-from tflite_fuse.split.search.ahead import Ahead
-from tflite_fuse.split.search.beam import Beam, Key, bounds_of
+from tflite_fuse.split.search.beam import Ahead, Beam, Key, bounds_of
 from tflite_fuse.split.search.edge import Edge, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.estimates import Estimates
@@ -91,11 +90,9 @@ class Search:
         self.counts = _COUNTS_OF_MANY if many else _COUNTS
         self.order = fastest_first(cluster) if among is None else list(among)
         key: Key = {
-            "time": lambda label: (label.seconds, float(label.moved), float(label.ram)),
             "traffic": lambda label: (float(label.moved), label.seconds, float(label.ram)),
-            "ram": lambda label: (label.seconds, float(label.moved), float(label.ram)),  # within the least limit
             "throughput": lambda label: (label.period, label.seconds, float(label.moved)),
-        }[objective]
+        }.get(objective, lambda label: (label.seconds, float(label.moved), float(label.ram)))
         self.kinds = [_kind(cluster, worker) for worker in range(len(cluster.workers))]
         measured: Callable[[Cost], float] = {
             "traffic": lambda cost: float(cost.moved),

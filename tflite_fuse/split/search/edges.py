@@ -12,28 +12,185 @@ A cut is a place between two nodes with at most one live value that the coordina
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.ops.table import accumulates
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.pieces import box_needs, can_be_cut
-from tflite_fuse.split.cut.plan import Phase, Step, Task, evenly_loaded
-from tflite_fuse.split.cut.regions import hull, whole
+from tflite_fuse.split.cut.pieces import box_needs, can_be_cut, receptive_field
+from tflite_fuse.split.cut.plan import Phase, Step, Summed, Task, Transfer, evenly_loaded, transfers, with_transfers
+from tflite_fuse.split.cut.regions import Box, Range, Region, hull, whole
+from tflite_fuse.split.cut.sums import Extended, can_be_summed, extended
 from tflite_fuse.split.devices import Cluster
-from tflite_fuse.split.search.by_channels import channels_edge, sums_edge
 from tflite_fuse.split.search.edge import (
     Edge,
     Holders,
     Mode,
     edge_of,
+    is_read_outside,
     leaves,
     returned_at_once,
     whole_on,
     with_coordinator,
 )
 from tflite_fuse.split.search.estimates import Estimates
+
+Parts = dict[int, Region]
+"""Worker → the region of a value that it computes."""
+
+
+def channels_edge(
+    network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
+) -> Edge | None:
+    """Return the edge by output channels; None if the nodes cannot be cut like this."""
+    if any(not can_be_cut(network.nodes[node]) for node in range(first, last)):
+        return None
+    walk = _Walk(network, cluster)
+    for node in range(first, last):
+        walk.go(node, _by_outputs(network, cluster, node, workers))
+    held = walk.held(network, last)
+    return edge_of(first, last, Mode.CHANNELS, workers, walk.needs, walk.phases(), held, cluster, estimates)
+
+
+def sums_edge(
+    network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
+) -> Edge | None:
+    """Return the edge with convolutions of distributed inputs, or the only one, cut by input channels."""
+    if any(not can_be_cut(network.nodes[node]) for node in range(first, last)):
+        return None
+    if not (sums := tuple(_sums(network, cluster, first, last, workers))):
+        return None
+    larger = extended(network, sums)
+    walk = _Walk(larger.network, cluster)
+    summed = {each.node: each.parts for each in sums}
+    for node in range(first, last):
+        parts = _by_outputs(network, cluster, node, workers)
+        if node in summed:
+            _go_over_sums(walk, larger, node, summed[node], _shares(cluster, network, node, workers), parts)
+        else:
+            walk.go(larger.nodes[node][0], parts)
+    held = walk.held(network, last)
+    of_sums = Estimates(larger.network)
+    return edge_of(first, last, Mode.SUMS, workers, walk.needs, walk.phases(), held, cluster, of_sums, sums)
+
+
+def _sums(network: Network, cluster: Cluster, first: int, last: int, workers: tuple[int, ...]) -> Iterator[Summed]:
+    written = {value for node in range(first, last) for value in network.nodes[node].outputs}
+    for index in range(first, last):
+        node = network.nodes[index]
+        if can_be_summed(node) and (node.inputs[0] in written or last - first == 1):
+            parts = tuple(_shares(cluster, network, index, workers).values())
+            if len(parts) > 1:
+                yield Summed(index, parts)
+
+
+def _shares(cluster: Cluster, network: Network, node: int, workers: Sequence[int]) -> dict[int, Range]:
+    """Return worker → range of a node's input channels."""
+    return _ranges(cluster, network.shape(network.nodes[node].inputs[0])[2], workers)
+
+
+def _ranges(cluster: Cluster, channels: int, workers: Sequence[int]) -> dict[int, Range]:
+    speeds = tuple(cluster.workers[worker].mhz for worker in workers)
+    ranges = zip(workers, evenly_loaded(channels, speeds), strict=True)
+    return {worker: part for worker, part in ranges if part[0] < part[1]}
+
+
+def _by_outputs(network: Network, cluster: Cluster, node: int, workers: Sequence[int]) -> Parts:
+    height, width, channels = network.shape(network.nodes[node].outputs[0])
+    ranges = _ranges(cluster, channels, workers)
+    return {worker: (Box((0, height), (0, width), part),) for worker, part in ranges.items()}
+
+
+def _go_over_sums(
+    walk: _Walk, larger: Extended, node: int, parts: Sequence[Range], shares: Mapping[int, Range], outputs: Parts
+) -> None:
+    """Let each worker sum over its channels, then the owners of output channels add."""
+    made = larger.nodes[node]
+    network = larger.network
+    together = False
+    for of_part, worker in zip(made, shares, strict=False):
+        walk.go(of_part, {worker: (whole(network.shape(network.nodes[of_part].outputs[0])),)}, together)
+        together = True
+    together = False
+    for addition in made[len(parts) :]:
+        stage = network.nodes[addition].stage
+        assert stage is not None
+        regions = outputs
+        if stage.requantization is None:
+            regions = {worker: tuple(_as_sums(box) for box in region) for worker, region in outputs.items()}
+        walk.go(addition, regions, together)
+        together = True
+
+
+def _as_sums(box: Box) -> Box:
+    low, high = box.channels
+    return Box(box.rows, box.columns, (4 * low, 4 * high))
+
+
+class _Walk:
+    """The tasks and transfers so far, node by node.
+
+    Attributes:
+        needs: value from before → device → region that it needs.
+        known: value computed so far → device → region that it holds.
+    """
+
+    def __init__(self, network: Network, cluster: Cluster) -> None:
+        self.network, self.cluster = network, cluster
+        self.needs: dict[int, dict[int, Region]] = {}
+        self.known: dict[int, dict[int, Region]] = {}
+        self._groups: list[tuple[list[Transfer], dict[int, list[Step]]]] = []
+
+    def go(self, node: int, parts: Parts, together: bool = False) -> None:
+        """Add a node; with ``together``, its transfers are sent as early as those of the node before."""
+        moved: list[Transfer] = []
+        fields = {worker: receptive_field(self.network, node, region) for worker, region in parts.items()}
+        for source in dict.fromkeys(self.network.nodes[node].inputs):
+            wanted = {worker: field[source] for worker, field in fields.items() if field[source]}
+            if source not in self.known:
+                for worker, region in wanted.items():
+                    before = self.needs.setdefault(source, {}).get(worker, ())
+                    self.needs[source][worker] = (hull((*before, *region)),)
+                continue
+            travels = transfers(self.cluster, source, self.known[source], wanted)
+            self.known[source] = with_transfers(self.known[source], travels)
+            moved += travels
+        if not self._groups or (moved and not together):
+            self._groups.append((moved, {}))
+        else:
+            self._groups[-1][0].extend(moved)
+        for worker, region in parts.items():
+            self._groups[-1][1].setdefault(worker, []).append(Step(node, region))
+        self.known[self.network.nodes[node].outputs[0]] = dict(parts)
+
+    def phases(self) -> list[Phase]:
+        return [self._phase(moved, steps) for moved, steps in self._groups]
+
+    def held(self, network: Network, last: int) -> dict[int, dict[int, Region]]:
+        """Return, for each value of the model's network that leaves, device → region that it holds."""
+        own = {value: parts for value, parts in self.known.items() if value < len(network.values)}
+        return {
+            value: with_coordinator(network, value, parts)
+            for value, parts in own.items()
+            if leaves(network, value, last - 1)
+        }
+
+    def _phase(self, moved: Sequence[Transfer], steps: Mapping[int, Sequence[Step]]) -> Phase:
+        network = self.network
+        tasks: dict[int, Task] = {}
+        for worker, own in steps.items():
+            nodes = {step.node for step in own}
+            owned = [
+                (network.nodes[step.node].outputs[0], step.region)
+                for step in own
+                if is_read_outside(network, network.nodes[step.node].outputs[0], nodes)
+            ]
+            tasks[worker] = Task(worker, tuple(own), tuple(owned))
+        final = max(step.node for own in steps.values() for step in own)
+        return Phase(network.nodes[final].name, tuple(moved), tuple(tasks.values()), returned_at_once(network, tasks))
 
 
 def cuts(network: Network) -> tuple[int, ...]:
@@ -57,25 +214,19 @@ def cuts(network: Network) -> tuple[int, ...]:
 
 
 class EdgeMaker:
-    """Makes edges of a network over a cluster, each once."""
+    """Makes edges of a network over a cluster: ``edge`` makes each once."""
 
     def __init__(self, network: Network, cluster: Cluster, estimates: Estimates) -> None:
         self.network, self.cluster, self.estimates = network, cluster, estimates
-        self._made: dict[tuple[int, int, Mode, tuple[int, ...]], Edge | None] = {}
+        self.edge = cache(self._edge)
 
-    def edge(self, first: int, last: int, mode: Mode, workers: tuple[int, ...]) -> Edge | None:
+    def _edge(self, first: int, last: int, mode: Mode, workers: tuple[int, ...]) -> Edge | None:
         """Return an edge; None if the nodes cannot be cut like this."""
-        key = first, last, mode, workers
-        if key not in self._made:
-            try:
-                self._made[key] = self._make(first, last, mode, workers)
-            except BlockError:
-                self._made[key] = None
-        return self._made[key]
-
-    def _make(self, first: int, last: int, mode: Mode, workers: tuple[int, ...]) -> Edge | None:
         make = {Mode.ONE: _one_edge, Mode.ROWS: _rows_edge, Mode.CHANNELS: channels_edge, Mode.SUMS: sums_edge}[mode]
-        return make(self.network, self.cluster, self.estimates, first, last, workers)
+        try:
+            return make(self.network, self.cluster, self.estimates, first, last, workers)
+        except BlockError:
+            return None
 
 
 def _one_edge(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 
 from tflite_fuse.cost.estimate.rings import row_of_runs
@@ -32,21 +32,15 @@ class Estimates:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        self._instructions: dict[tuple[int, Target], float] = {}
+        self.whole_instructions = cache(self._whole_instructions)
 
     def instructions(self, node: int, box: Box, target: Target) -> float:
         """Return the instructions of a box of a node's output."""
         value = self.network.nodes[node].outputs[0]
         return self.whole_instructions(node, target) * box.volume / max(1, prod(self.network.shape(value)))
 
-    def whole_instructions(self, node: int, target: Target) -> float:
+    def _whole_instructions(self, node: int, target: Target) -> float:
         """Return the instructions of a whole node; 0 for an operator without stage, whose work is unknown."""
-        key = node, target
-        if key not in self._instructions:
-            self._instructions[key] = self._count(node, target)
-        return self._instructions[key]
-
-    def _count(self, node: int, target: Target) -> float:
         stage = self.network.nodes[node].stage
         if stage is None:
             return 0.0

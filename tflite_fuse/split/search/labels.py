@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from operator import add
 
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.split.cut.holdings import transfers
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer
+from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer, transfers
 from tflite_fuse.split.cut.regions import Region, whole
 from tflite_fuse.split.cut.sums import extended, renumbered
 from tflite_fuse.split.devices import COORDINATOR, Cluster
@@ -78,10 +78,8 @@ class Joints:
     def __init__(self, network: Network, cluster: Cluster) -> None:
         self.network, self.cluster = network, cluster
         self._found: dict[tuple[int, int], Cost] = {}
-        self._inside: dict[int, Cost] = {}
         self._numbers: dict[object, int] = {}
-        self._ends: dict[int, tuple[Edge, int, int]] = {}
-        self._boxes: dict[tuple[int, int], _Boxes] = {}
+        self.inside, self._ends = cache(self._of_edge), cache(self._numbered_ends)
         devices = (*cluster.workers, cluster.coordinator)
         count = len(devices)
         self._per_byte = np.array([device.link.seconds(1000) / 1000 for device in devices])
@@ -113,28 +111,19 @@ class Joints:
 
     def holding(self, edge: Edge | None) -> int:
         """Return a number, equal for edges with the same distribution behind them; for None that of the start."""
-        return 0 if edge is None else self._known(edge)[1]
+        return 0 if edge is None else self._ends(edge)[0]
 
     def between(self, before: Edge | None, edge: Edge) -> Cost:
         """Return the cost of the transfers from the end of an edge, or the start, to the beginning of another one."""
-        key = self.holding(before), self._known(edge)[2]
+        key = self.holding(before), self._ends(edge)[1]
         if key not in self._found:
             self._found[key] = self._between({} if before is None else before.held, edge)
         return self._found[key]
 
-    def inside(self, edge: Edge) -> Cost:
-        """Return the cost of an edge: transfers, and the slowest worker."""
-        if id(edge) not in self._inside:
-            self._inside[id(edge)] = self._of_edge(edge)
-        return self._inside[id(edge)]
-
-    def _known(self, edge: Edge) -> tuple[Edge, int, int]:
-        """Return the edge, kept alive as its id is the key, and numbers of its distribution behind and its needs
-        before."""
-        if id(edge) not in self._ends:
-            held, asked = (self._numbers.setdefault(each, len(self._numbers) + 1) for each in edge.ends)
-            self._ends[id(edge)] = edge, held, asked
-        return self._ends[id(edge)]
+    def _numbered_ends(self, edge: Edge) -> tuple[int, int]:
+        """Return the numbers of an edge's distribution behind, and of its needs before."""
+        held, needed = (self._numbers.setdefault(each, len(self._numbers) + 1) for each in edge.ends)
+        return held, needed
 
     def nothing(self) -> npt.NDArray[np.float64]:
         """Return the load of the way to the first cut."""
@@ -147,7 +136,7 @@ class Joints:
             held = known.get(value)
             if value in self.network.inputs or held is None:
                 held = {COORDINATOR: (whole(self.network.shape(value)),)}
-            pairs.append((self._as_boxes(value, held), self._as_boxes(value, needed)))
+            pairs.append((_Boxes(held), _Boxes(needed)))
         # Only devices that take part: with many devices most pairs have no transfer.
         count = len(self._per_byte)
         numbers = [boxes.devices % count for pair in pairs for boxes in pair]
@@ -199,13 +188,8 @@ class Joints:
         stored[everyone] = MESSAGE_BYTES * ((nbytes > 0).sum(axis=0) + (nbytes > 0).sum(axis=1))
         return Cost(float(seconds.sum()), int(nbytes.sum()), load, stored[:-1])
 
-    def _as_boxes(self, value: int, parts: Mapping[int, Region]) -> _Boxes:
-        key = value, id(parts)
-        if key not in self._boxes:
-            self._boxes[key] = _Boxes(parts)
-        return self._boxes[key]
-
     def _of_edge(self, edge: Edge) -> Cost:
+        """Return the cost of an edge: transfers, and the slowest worker."""
         cluster, count = self.cluster, len(self._per_byte)
         slowest = max((cluster.workers[w].seconds(work) for w, work in edge.work.items()), default=0.0)
         found = Cost(slowest, 0, self.nothing(), np.zeros(count - 1, np.int64))
@@ -240,7 +224,6 @@ class _Boxes:
 
     def __init__(self, parts: Mapping[int, Region]) -> None:
         pairs = [(device, box) for device, region in parts.items() for box in region]
-        self.parts = parts  # kept alive: its id is a key
         self.devices = np.array([device for device, _ in pairs], np.int64)
         ranges = [(box.rows, box.columns, box.channels) for _, box in pairs]
         self.ranges = np.array(ranges, np.int64).reshape(len(pairs), 3, 2)

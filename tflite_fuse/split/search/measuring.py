@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cache
 from math import inf
 
 from tflite_fuse.split.cut.plan import Plan, Task
@@ -30,24 +30,18 @@ def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: boo
 
 
 class Measure:
-    """Values of plans by an objective; each plan is measured once."""
+    """Values of plans by an objective: ``needs``, ``timeline`` and ``ram_of`` measure each plan once."""
 
     def __init__(self, cluster: Cluster, accountant: Accountant, objective: str) -> None:
         self.cluster, self.accountant, self.objective = cluster, accountant, objective
-        self._needs: dict[Plan, tuple[Needs, ...]] = {}
-        self._timelines: dict[Plan, Course] = {}
-        self._ram: dict[tuple[Plan, int], int] = {}
+        self.needs, self.timeline, self.ram_of = cache(self._needs), cache(self._timeline), cache(self._ram_of)
 
-    def needs(self, plan: Plan) -> tuple[Needs, ...]:
+    def _needs(self, plan: Plan) -> tuple[Needs, ...]:
         """Return the needs of each worker."""
-        if plan not in self._needs:
-            self._needs[plan] = self.accountant.over(plan.sums).of_plan(plan, self.cluster)
-        return self._needs[plan]
+        return self.accountant.over(plan.sums).of_plan(plan, self.cluster)
 
-    def timeline(self, plan: Plan) -> Course:
-        if plan not in self._timelines:
-            self._timelines[plan] = timeline_of(plan, self.cluster, self.accountant.over(plan.sums))
-        return self._timelines[plan]
+    def _timeline(self, plan: Plan) -> Course:
+        return timeline_of(plan, self.cluster, self.accountant.over(plan.sums))
 
     def best_that_fits(self, ranked: Sequence[Plan]) -> Plan | None:
         """Return the best of ``ranked`` plans, best first, within the workers' memory, as they are or thriftier."""
@@ -63,13 +57,11 @@ class Measure:
     def thriftier(self, plan: Plan) -> Plan:
         """Return the plan with the thrift that the objective and the workers' RAM require."""
         limits = [inf if worker.ram is None else worker.ram for worker in self.cluster.workers]
-        least = least_ram(plan, self._ram_of) if self.objective == "ram" else plan
-        return within_ram(least, limits, self._ram_of) if min(limits) < inf else least
+        least = least_ram(plan, self.ram_of) if self.objective == "ram" else plan
+        return within_ram(least, limits, self.ram_of) if min(limits) < inf else least
 
     def _ram_of(self, plan: Plan, worker: int) -> int:
-        if (plan, worker) not in self._ram:
-            self._ram[plan, worker] = self.accountant.over(plan.sums).ram_of(plan, worker)
-        return self._ram[plan, worker]
+        return self.accountant.over(plan.sums).ram_of(plan, worker)
 
     def seconds(self, plan: Plan) -> float:
         """Return the cost of an order of messages: the latency, or for throughput the period first."""
@@ -133,14 +125,9 @@ class Beyond:
     @property
     def allowed(self) -> Cluster:
         """Return the workers with the lowered limits."""
-        return replace(
-            self.cluster,
-            workers=tuple(
-                replace(
-                    worker,
-                    flash=None if worker.flash is None else max(0, worker.flash - flash),
-                    ram=None if worker.ram is None else max(0, worker.ram - self.ram),
-                )
-                for worker, flash in zip(self.cluster.workers, self.flash, strict=True)
-            ),
-        )
+        flash = iter(self.flash)
+
+        def lowered(limit: int | None, less: int) -> int | None:
+            return None if limit is None else max(0, limit - less)
+
+        return self.cluster.with_memory(lambda each: (lowered(each.ram, self.ram), lowered(each.flash, next(flash))))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import volume
@@ -22,31 +23,16 @@ Ram = Callable[[Plan, int], int]
 
 
 class EdgeMemory:
-    """RAM of the edges of one search, each computed once."""
+    """RAM of the edges of one search: ``ram`` and ``thrifty`` compute each once."""
 
     def __init__(self, cluster: Cluster, accountant: Accountant) -> None:
         self.cluster, self.accountant = cluster, accountant
-        self._made: dict[tuple[int, int], Edge] = {}
-        self._ram: dict[int, int] = {}
-        self._kept: list[Edge] = []
+        self.ram, self.thrifty = cache(self._ram), cache(self._thrifty)
 
-    def ram(self, edge: Edge) -> int:
+    def _ram(self, edge: Edge) -> int:
         """Return the RAM bytes of the worker with the most input bytes, from its blocks."""
-        if id(edge) not in self._ram:
-            plan, worker = self._alone(edge)
-            self._ram[id(edge)] = self.accountant.over(edge.sums).ram_of(plan, worker)
-            self._kept.append(edge)  # its id is a key
-        return self._ram[id(edge)]
-
-    def thrifty(self, edge: Edge, thrift: int) -> Edge:
-        """Return the edge with thriftier blocks."""
-        if not thrift:
-            return edge
-        key = id(edge), thrift
-        if key not in self._made:
-            self._kept.append(edge)
-            self._made[key] = self._thriftier(edge, thrift)
-        return self._made[key]
+        plan, worker = self._alone(edge)
+        return self.accountant.over(edge.sums).ram_of(plan, worker)
 
     def within(self, edge: Edge, limit: int) -> tuple[Edge, int]:
         """Return the least thrifty form of an edge within a limit, else the thriftiest; and its RAM bytes."""
@@ -72,7 +58,10 @@ class EdgeMemory:
                         best[last] = min(best[last], max(best[first], self.ram(self.thrifty(edge, MOST_THRIFT))))
         return best[-1]
 
-    def _thriftier(self, edge: Edge, thrift: int) -> Edge:
+    def _thrifty(self, edge: Edge, thrift: int) -> Edge:
+        """Return the edge with thriftier blocks."""
+        if not thrift:
+            return edge
         phases = tuple(
             replace(phase, tasks=tuple(replace(task, thrift=thrift) for task in phase.tasks)) for phase in edge.phases
         )

@@ -12,8 +12,19 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from tflite_fuse.split.cluster.link.keys import NONCE_BYTES, secret_of
-from tflite_fuse.split.cluster.link.messages import KEYED, Fault, Frame, Kind, Message, Parser, Wish, checked, encode
+from tflite_fuse.split.cluster.link.messages import (
+    KEYED,
+    NONCE_BYTES,
+    Fault,
+    Frame,
+    Kind,
+    Message,
+    Parser,
+    Wish,
+    checked,
+    encode,
+    secret_of,
+)
 from tflite_fuse.split.cluster.link.streams import Stream
 from tflite_fuse.split.devices import COORDINATOR
 

@@ -9,8 +9,14 @@ A message has a header of 32 bytes and up to 1,400 bytes of payload, little endi
     6  u16  sender: its device, 0xFFFF for the coordinator
     8  u64  number of the plan
 
-With a key (``keys``), the last 16 bytes of a payload are a signature of the message without them and with checksum 0.
-HELLO comes before either end can sign; ``KEYED`` in its item announces signatures.
+With a shared key, the last 16 bytes of a payload are a signature of the message without them and with checksum 0; a
+peer without the key gets no service. HELLO comes before either end can sign; ``KEYED`` in its item announces
+signatures. The key never travels and signs only this: both ends draw a nonce, and
+
+    secret = HMAC-SHA256(key, "tflite-fuse link" + opener's nonce + answerer's nonce + plan + opener + answerer)
+
+signs all messages of the connection from WELCOME on. The signature covers a message's number and sender, so a recorded
+message cannot be repeated on this connection, and other connections have other nonces. Nothing is encrypted.
 
 The parser accepts a stream cut up anywhere. It skips bytes that begin no message one by one and reports each: on TCP
 that ends the connection, on a serial line it is noise.
@@ -18,18 +24,51 @@ that ends the connection, on a serial line it is noise.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import struct
 import zlib
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from pathlib import Path
 
-from tflite_fuse.split.cluster.link.keys import signature
+from tflite_fuse.errors import UsageError
+from tflite_fuse.files import read_file
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.protocol import HEADER_BYTES as HEADER_BYTES
 from tflite_fuse.split.protocol import PAYLOAD_BYTES
 from tflite_fuse.split.protocol import TAG_BYTES as TAG_BYTES
 from tflite_fuse.split.protocol import Kind as Kind
+
+NONCE_BYTES = 16
+LEAST_BYTES, MOST_BYTES = 16, 1024
+"""Bounds of a key's length in bytes."""
+
+_LABEL = b"tflite-fuse link"
+
+
+def read_key(path: Path) -> bytes:
+    """Return all bytes of a key file. Raises UsageError if it cannot be read, or is too short or too long."""
+    key = read_file(path)
+    if not LEAST_BYTES <= len(key) <= MOST_BYTES:
+        raise UsageError(
+            f"{path}: has {len(key):,} bytes; a key has {LEAST_BYTES} to {MOST_BYTES:,}, for example those of "
+            "head -c 32 /dev/urandom"
+        )
+    return key
+
+
+def secret_of(key: bytes, nonces: tuple[bytes, bytes], devices: tuple[int, int], plan: int) -> bytes:
+    """Return the secret that signs the messages of one connection; nonces and devices are the opener's, then the
+    answerer's."""
+    numbers = plan.to_bytes(8, "little") + b"".join((each & 0xFFFF).to_bytes(2, "little") for each in devices)
+    return signature(key, _LABEL + b"".join(nonces) + numbers)
+
+
+def signature(secret: bytes, data: bytes) -> bytes:
+    """Return the HMAC-SHA256, 32 bytes."""
+    return hmac.new(secret, data, hashlib.sha256).digest()
+
 
 _START = 6
 """Bytes of a header that ``payload_length`` needs."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from tflite_fuse.errors import ClusterError
 from tflite_fuse.ir.block import Int8Array
@@ -248,3 +248,45 @@ async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The state of one worker.
+
+    Attributes:
+        name, address: from ``workers.toml`` or the command line.
+        inferences: done since its start; None if unknown.
+        fault: a clause, None if there is none.
+    """
+
+    name: str
+    address: str
+    inferences: int | None
+    fault: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints."""
+        return asdict(self)
+
+
+async def ask_all(plan: int, workers: Mapping[int, Contact], timeout: float, key: bytes | None = None) -> list[Answer]:
+    """Return the states of all workers, in order, requested at the same time."""
+    return list(await asyncio.gather(*(_ask(plan, device, each, timeout, key) for device, each in workers.items())))
+
+
+async def _ask(plan: int, device: int, contact: Contact, timeout: float, key: bytes | None) -> Answer:
+    try:
+        stream = await in_time(connect(contact.address), timeout)
+    except OSError as error:
+        return Answer(contact.name, contact.address, None, f"cannot be reached ({error.strerror or error})")
+    except LinkError as broken:
+        return Answer(contact.name, contact.address, None, broken.sentence)
+    connection = Connection(stream, plan, COORDINATOR, device, key)
+    try:
+        answer = await in_time(connection.open(Wish.STATUS), timeout)
+        return Answer(contact.name, contact.address, answer.item, None)
+    except LinkError as broken:
+        return Answer(contact.name, contact.address, None, broken.sentence)
+    finally:
+        connection.close()

@@ -1,1 +1,0 @@
-"""Runs a plan on this machine and checks its declarations."""
