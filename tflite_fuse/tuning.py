@@ -43,7 +43,7 @@ class Tuning:
         20, off=0, unit="searches of orders to place in", trades="time for less arena where no fixed order is best"
     )
     local_search_work: int = rule(
-        2_000_000, off=0, unit="pairs of tensors", trades="the same: what all of these searches take together"
+        500_000, off=0, unit="pairs of tensors", trades="the same: what all of these searches take together"
     )
     promotion: float = rule(
         8.0, off=1.0, unit="places in an order", trades="small steps of a local search for new placements"
