@@ -78,6 +78,12 @@ class Tuning:
         1 / 16, off=0.0, unit="share above a limit", trades="time for points whose estimate exceeds a limit"
     )
     banded: int = rule(8, off=0, unit="points", trades="time for strips in bands, which often cannot all be placed")
+    expected: float = rule(
+        1.02, off=1.0, unit="ratio", trades="time for points whose predicted instructions exceed a limit on compute"
+    )
+    offered: int = rule(
+        4, off=2**31, unit="one part of the arena in so many", trades="time to offer fewer instructions for more RAM"
+    )
     fast_tried: int = rule(16, off=4, unit="points", trades="time for fast points that may not fit")
     # How long the runs of stages are (passes/fusing/own_runs).
     run_gain: float = rule(
@@ -93,6 +99,12 @@ class Tuning:
     )
     split_beam: int = rule(48, off=1, unit="ways to a cut", trades="time of the search for ways that end better")
     split_plans: int = rule(16, off=1, unit="plans", trades="time of measuring for what estimates do not tell")
+    split_few: int = rule(
+        4, off=2**31, unit="plans or workers", trades="time where buffers of all plans would be placed"
+    )
+    split_many: int = rule(
+        16, off=2**31, unit="workers", trades="time for all groups of workers; of more, fewer groups share an edge"
+    )
     split_searches: int = rule(
         4, off=1, unit="searches", trades="time for plans found within a little less flash, where it is limited"
     )

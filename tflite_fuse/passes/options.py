@@ -39,9 +39,6 @@ DEFAULT_PASSES = ("reorder", "fuse", "plan")
 AS_TARGET = "auto"
 """Weights in the form with the fewest instructions on the target that takes no additional flash."""
 
-TOO_MUCH_EXPECTED = 1.02
-"""Ratio allowed between the search's predicted instructions and those of the schedule: the search is less exact."""
-
 
 AXES = ("height", "width")
 
@@ -367,7 +364,7 @@ class FuseOptions:
     @property
     def _most_compute(self) -> float | None:
         limit = self.wanted.compute_limit
-        return limit if limit is None or self.counted is None else limit * TOO_MUCH_EXPECTED
+        return limit if limit is None or self.counted is None else limit * self.tuning.expected
 
     def search(self, moved: Collection[int] = ()) -> SearchOptions:
         """Return the options of the search.

@@ -13,8 +13,6 @@ from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import Accountant, Needs
 from tflite_fuse.split.search.auto import (
-    FEW_CANDIDATES,
-    MANY,
     OBJECTIVES,
     Found,
     Search,
@@ -30,9 +28,6 @@ from tflite_fuse.split.verify import Verified, verify_plan
 from tflite_fuse.tuning import TUNING, Tuning
 
 STRATEGIES = ("auto", "paper", "even", "frequency")
-
-FEW = 4
-"""Fewest workers for a second search among fewer workers."""
 
 _ROUNDS = 12
 """Most searches until a plan fits the workers' memory."""
@@ -160,8 +155,8 @@ def _searched(
 
     The search estimates memory; if its plans need more, it is repeated with lower limits.
     """
-    measure = Measure(cluster, accountant, objective)
-    limited = has_flash_limit(cluster) and len(cluster.workers) <= MANY
+    measure = Measure(cluster, accountant, objective, tuning)
+    limited = has_flash_limit(cluster) and len(cluster.workers) <= tuning.split_many
     fitting: list[tuple[Plan, Found]] = []
     search = Search(network, cluster, accountant, objective, tuning=tuning)
     other = _other(network, cluster, accountant, objective, tuning)
@@ -199,7 +194,7 @@ def _searched(
         least = measure.best_that_fits(_of_least_ram(network, cluster, accountant, objective, tuning)) or ranked[0]
         return least, measure.needs(least), ()
     best, found = min(fitting, key=lambda each: measure.value(each[0]))
-    if len(cluster.workers) <= MANY:
+    if len(cluster.workers) <= tuning.split_many:
         better = soonest(best, measure.seconds, by_phase=True)
         best = min((each for each in (best, better) if fits(cluster, measure.needs(each))), key=measure.value)
     return best, measure.needs(best), (_claim(objective, measure.value(best)[0], found, len(ranked)),)
@@ -221,8 +216,8 @@ def _alone(network: Network, cluster: Cluster) -> list[Plan]:
 
 def _other(network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning) -> Search | None:
     """Return a search among fewer workers for the objective time, as estimates could make more workers slower."""
-    among = fewer(len(cluster.workers))
-    if objective == "time" and among is not None and among >= FEW:
+    among = fewer(len(cluster.workers), tuning)
+    if objective == "time" and among is not None:
         return Search(network, cluster, accountant, objective, fastest_first(cluster)[:among], tuning)
     return None
 
@@ -242,7 +237,7 @@ def _sparing(search: Search) -> tuple[Plan, ...]:
     Where flash is unlimited, this search limits it above the need: more kinds of ways are kept then.
     """
     cluster = search.cluster
-    if len(cluster.workers) > MANY or (search.objective == "ram" and not has_flash_limit(cluster)):
+    if len(cluster.workers) > search.tuning.split_many or (search.objective == "ram" and not has_flash_limit(cluster)):
         return ()
 
     def less(most: int | None, otherwise: int | None) -> int | None:
@@ -268,7 +263,7 @@ def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[
         plans = search.within(cluster).run().plans if search is not None else ()
     except LimitError:
         return ()
-    return plans[:FEW_CANDIDATES] if objective == "ram" else plans
+    return plans if search is None or objective != "ram" else plans[: search.tuning.split_few]
 
 
 def _claim(objective: str, value: float, found: Found, plans: int) -> str:

@@ -79,7 +79,7 @@ def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:
 
     Only fronts that were searched for the goal are used.
     """
-    most, enough = chosen.arena + chosen.arena // 4, (1 - site.tuning.clear_gain) * chosen.time
+    most, enough = chosen.arena + chosen.arena // site.tuning.offered, (1 - site.tuning.clear_gain) * chosen.time
     fast = [front for options, front in site.fronts.items() if options.target == site.core]
     points = [point for front in fast for point in front.points if point.ram_bytes <= most and point.work <= enough]
     if not chosen.blocks or not points:

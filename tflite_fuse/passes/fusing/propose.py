@@ -18,7 +18,6 @@ from tflite_fuse.notes import Note
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
-from tflite_fuse.passes.options import TOO_MUCH_EXPECTED
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions
 from tflite_fuse.search.schemes import Scheme
@@ -155,8 +154,8 @@ def in_own_runs(own: OwnRuns, start: Start, objective: Objective, found: Sequenc
 
 
 def by_speed(start: Start, limit: int, cuts: Cuts) -> list[Point]:
-    """Return points of the front of instructions, the fewest first, without blocks that far exceed the limit."""
-    most = limit + limit // _FAR_ABOVE
+    """Return points of the front of instructions, the fewest first, without blocks beyond the RAM that is offered."""
+    most = limit + limit // start.site.tuning.offered
     strips, bands = cuts is not Cuts.NONE, cuts is Cuts.BANDS
     options = replace(
         start.options, target=start.site.core, most_ram=most, most_compute=None, strips=strips, bands=bands
@@ -173,10 +172,6 @@ class Cuts(Enum):
     NONE = "whole"
     STRIPS = "strips"
     BANDS = "strips in bands"
-
-
-_FAR_ABOVE = 4
-"""The fast front excludes blocks that exceed a RAM limit by more than one n-th: none of them can fit."""
 
 
 def cuts_of(options: SearchOptions, least: Candidate) -> tuple[Cuts, ...]:
@@ -213,7 +208,7 @@ def _allowed(start: Start, points: Sequence[Point], objective: Objective) -> lis
         return list(points)
     most: float = objective.max_compute
     if start.options.target is not None:
-        most *= TOO_MUCH_EXPECTED * start.front.unfused.work / max(start.site.unfused_compute, 1)
+        most *= start.site.tuning.expected * start.front.unfused.work / max(start.site.unfused_compute, 1)
     return [point for point in points if point.work <= most]
 
 

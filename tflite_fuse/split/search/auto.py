@@ -25,23 +25,18 @@ from tflite_fuse.tuning import TUNING, Tuning
 
 OBJECTIVES = ("time", "ram", "traffic", "throughput")
 
-FEW_CANDIDATES = 4
-"""Number of ways that become plans with many workers or for RAM, because all their buffers must be placed."""
-
 _UNLIMITED = 1 << 62
 """Bytes."""
 
-MANY = 16
-"""Most workers with all groups and block lengths; with more, fewer groups and shorter blocks are searched."""
-
 _COUNTS = {Mode.ROWS: (2, 3, 4, 7, 8, 14, 16), Mode.CHANNELS: (2, 4, 8), Mode.SUMS: (2, 4, 8)}
 _COUNTS_OF_MANY = {Mode.ROWS: (2, 4, 7, 8, 14, 28, 56), Mode.CHANNELS: (4, 8), Mode.SUMS: (4, 8)}
-"""Numbers of workers that share an edge, beside all of them if they are at most ``MANY``."""
+"""Numbers of workers that share an edge, beside all of them if they are not many."""
 
 
-def fewer(workers: int) -> int | None:
-    """Return a smaller number of workers to try beside all; None with two and with many workers."""
-    return max((count for count in _COUNTS[Mode.ROWS] if count < workers <= MANY), default=None)
+def fewer(workers: int, tuning: Tuning) -> int | None:
+    """Return a smaller number of workers to try beside all; None with few and with many workers."""
+    fits = (count for count in _COUNTS[Mode.ROWS] if tuning.split_few <= count < workers <= tuning.split_many)
+    return max(fits, default=None)
 
 
 def fastest_first(cluster: Cluster) -> list[int]:
@@ -85,7 +80,7 @@ class Search:
         self.maker = EdgeMaker(network, cluster, self.estimates)
         self.joints = Joints(network, cluster)
         self.places = cuts(network)
-        many = len(cluster.workers) > MANY
+        self.tuning, many = tuning, len(cluster.workers) > tuning.split_many
         self.longest = max(1, tuning.split_span // 2) if many else tuning.split_span
         self.counts = _COUNTS_OF_MANY if many else _COUNTS
         self.order = fastest_first(cluster) if among is None else list(among)
@@ -107,7 +102,8 @@ class Search:
             objective == "throughput",
             tuning.split_beam,
         )
-        self.candidates = min(tuning.split_plans, FEW_CANDIDATES if many or objective == "ram" else tuning.split_plans)
+        few = tuning.split_few if many or objective == "ram" else tuning.split_plans
+        self.candidates = min(tuning.split_plans, few)
         self.memory = EdgeMemory(cluster, accountant)
         self._rejected: list[tuple[int, Edge]] = []
 
@@ -204,8 +200,9 @@ class Search:
         return (smallest is not None and size > smallest) or self._asks_ram or self.bounds.leaves_out
 
     def _singles(self) -> list[int]:
-        """Return the workers on which an edge may be whole: all, or the first four of many."""
-        return self.order[:MANY] if len(self.order) <= MANY else self.order[:4]
+        """Return the workers on which an edge may be whole: all, or the first few of many."""
+        few, many = self.tuning.split_few, self.tuning.split_many
+        return self.order if len(self.order) <= many else self.order[:few]
 
     def _is_next(self, label: Label, edge: Edge) -> bool:
         """Return whether a worker that begins to work alone is the first idle one of its kind: equal workers need only
@@ -217,7 +214,8 @@ class Search:
 
     def _groups(self, mode: Mode) -> Iterator[tuple[int, ...]]:
         total = len(self.order)
-        counts = {count for count in self.counts[mode] if count < total} | ({total} if total <= MANY else set())
+        together = {total} if total <= self.tuning.split_many else set[int]()
+        counts = together | {count for count in self.counts[mode] if count < total}
         for count in sorted(counts - {1}):
             yield tuple(sorted(self.order[:count]))
 

@@ -9,9 +9,9 @@ from math import inf
 from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.needs import Accountant, Needs
-from tflite_fuse.split.search.auto import FEW_CANDIDATES
 from tflite_fuse.split.search.memory import least_ram, within_ram
 from tflite_fuse.split.simulate import Course, simulate
+from tflite_fuse.tuning import Tuning
 
 _NEXT_TO = 128
 """Bytes below which a change of a limit is negligible."""
@@ -32,8 +32,8 @@ def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: boo
 class Measure:
     """Values of plans by an objective: ``needs``, ``timeline`` and ``ram_of`` measure each plan once."""
 
-    def __init__(self, cluster: Cluster, accountant: Accountant, objective: str) -> None:
-        self.cluster, self.accountant, self.objective = cluster, accountant, objective
+    def __init__(self, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning) -> None:
+        self.cluster, self.accountant, self.objective, self.tuning = cluster, accountant, objective, tuning
         self.needs, self.timeline, self.ram_of = cache(self._needs), cache(self._timeline), cache(self._ram_of)
 
     def _needs(self, plan: Plan) -> tuple[Needs, ...]:
@@ -49,7 +49,7 @@ class Measure:
         for number, plan in enumerate(ranked):
             if best is not None and self.objective != "ram" and self.value(plan) >= self.value(best):
                 break
-            other = self.thriftier(plan) if number < FEW_CANDIDATES else plan
+            other = self.thriftier(plan) if number < self.tuning.split_few else plan
             if fits(self.cluster, self.needs(other)) and (best is None or self.value(other) < self.value(best)):
                 best = other
         return best
