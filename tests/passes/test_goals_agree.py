@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 from pathlib import Path
 from random import Random
@@ -16,7 +16,11 @@ from tests.builders import random_graph
 from tests.conftest import shared_models
 from tests.told import told
 from tflite_fuse import Goal, LimitError
+from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model import serialize_model
+from tflite_fuse.passes.fusing.explore import solve
+from tflite_fuse.passes.fusing.fuse import Fuse
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.tuning import TUNING
 
 CLEARLY = 0.97
@@ -105,6 +109,20 @@ def test_a_limit_on_ram_is_as_fast_as_one_on_compute_in_as_many_bytes(seed: int)
         other = answer(data, "resident", Goal(max_compute=factor))
         mine = answer(data, "resident", Goal(max_ram=other.arena))
         assert mine.instructions * (1 - TUNING.clear_gain) <= other.instructions
+
+
+@pytest.mark.parametrize(
+    ("seed", "goal"), [(5000, Goal(least_ram=True)), (5004, Goal(least_ram=True)), (5015, Goal(max_compute=1.0))]
+)
+def test_the_same_blocks_in_the_shortest_runs_need_no_less(seed: int, goal: Goal) -> None:
+    """Runs below the estimated peak cost no RAM by the estimate, but may where tensors share memory."""
+    start = Fuse(FuseOptions(goal=goal)).start(tiny_network(Random(seed).randint))
+    chosen = solve(start, goal)
+    blocks = tuple(
+        replace(each, config=BlockConfig(each.config.tile_height, each.config.tile_width, 1))
+        for each in chosen.point.blocks
+    )
+    assert chosen.arena <= start.site.realise(replace(chosen.point, blocks=blocks)).arena
 
 
 @shared_models("mlperf_tiny_dscnn_kws_int8")
