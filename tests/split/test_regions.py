@@ -28,7 +28,7 @@ def mask(region: Region) -> Mask:
     counts = np.zeros(SHAPE, np.int64)
     for box in region:
         assert box.volume > 0
-        counts[box.slices] += 1
+        counts[slice(*box.rows), slice(*box.columns), slice(*box.channels)] += 1
     return counts
 
 
