@@ -6,12 +6,15 @@ The default goal is always explored first; its candidates take part if they keep
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from tflite_fuse.cost.instructions import LEAST_GAIN
 from tflite_fuse.errors import LimitError
-from tflite_fuse.model.operators import operator_label
+from tflite_fuse.ir.block import BlockChoice
+from tflite_fuse.ir.program import FUSED_OPERATOR
+from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective, objective_of
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
@@ -101,9 +104,13 @@ def objective_for(site: Site, goal: Goal) -> Objective:
 
 
 class NotReachedError(LimitError):
-    """No candidate keeps the caller's limits; ``nearest`` is the one of the least arena, None above a compute limit."""
+    """No candidate keeps the caller's limits.
 
-    nearest: Candidate | None = None
+    ``outside`` has the names of tensors that are written outside of the nearest one's blocks; None where the limit on
+    compute is missed.
+    """
+
+    outside: frozenset[str | None] | None = None
 
 
 def _not_reached(start: Start, goal: Goal, objective: Objective, pool: Collection[Candidate]) -> NotReachedError:
@@ -130,8 +137,16 @@ def _not_reached(start: Start, goal: Goal, objective: Objective, pool: Collectio
         reached=nearest.arena,
         operator=culprits,
     )
-    error.nearest = nearest
+    error.outside = written_outside(nearest.site.maker.model, nearest.point.blocks)
     return error
+
+
+def written_outside(model: Model, blocks: Sequence[BlockChoice] = ()) -> frozenset[str | None]:
+    """Return the names of tensors that operators write outside of the blocks in a model and of those to come."""
+    inside = {operator for block in blocks for operator in block.operators}
+    plain = (op for at, op in enumerate(model.main.operators) if at not in inside)
+    written = (op.outputs or () for op in plain if operator_name(model, op) != FUSED_OPERATOR)
+    return frozenset(model.main.tensors[tensor].name for outputs in written for tensor in outputs)
 
 
 def _largest(candidate: Candidate) -> Iterator[str]:

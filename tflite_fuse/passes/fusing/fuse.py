@@ -6,7 +6,7 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
@@ -26,13 +26,13 @@ from tflite_fuse.emit.in_model import program_overlaps, with_plans
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.emit.outside import copies_of, inputs_to_move, lowerings_for, with_copies
 from tflite_fuse.errors import BudgetError, LimitError
-from tflite_fuse.ir.block import BlockChoice, WeightForm
-from tflite_fuse.ir.program import FUSED_OPERATOR, Program
+from tflite_fuse.ir.block import WeightForm
+from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.arena import Arena, realise
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import replace_operators
-from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
@@ -41,7 +41,7 @@ from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.fusing.candidate import Candidate, Site, Work
-from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more, solve
+from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more, solve, written_outside
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.in_memories import solve_in_memories
 from tflite_fuse.passes.fusing.orders import orders_at_hand
@@ -299,11 +299,11 @@ class FuseSpelled:
                 break
             try:
                 result = self.fuse.run(spelled.model)
-                plain = _written_outside(result.model, ())
+                plain = written_outside(result.model)
             except NotReachedError as error:
-                if error.nearest is None:
+                if error.outside is None:
                     break
-                plain = _written_outside(error.nearest.site.maker.model, error.nearest.point.blocks)
+                plain = error.outside
             except LimitError:
                 break
             outside = {index for index, names in spelled.made.items() if not plain.isdisjoint(names)}
@@ -311,15 +311,3 @@ class FuseSpelled:
                 return replace(result, notes=(*spelled.notes, *result.notes))
             kept |= outside or set(spelled.made)
         return self.fuse.run(model)
-
-
-def _written_outside(model: Model, blocks: Sequence[BlockChoice]) -> set[str | None]:
-    """Return the names of tensors written outside of blocks, of those in the file and of those to come."""
-    inside = {operator for block in blocks for operator in block.operators}
-    plain = (op for at, op in enumerate(model.main.operators) if at not in inside)
-    return {
-        model.main.tensors[tensor].name
-        for op in plain
-        if operator_name(model, op) != FUSED_OPERATOR
-        for tensor in op.outputs or ()
-    }
