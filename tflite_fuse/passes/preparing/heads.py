@@ -177,6 +177,15 @@ class _Parts:
             self.model, begin = add_int32(self.model, "head/begin", [*[0] * (len(before) - 1), head * dims[3]])
             self.model, size = add_int32(self.model, "head/size", self._dims(result))
             self._add("SLICE", [source, begin, size], result, make_options("SliceOptions"))
+        return result if prod(before[:-2]) == 1 else self._in_one_row(result)
+
+    def _in_one_row(self, image: int) -> int:
+        """Return [1, h, w, channels] as [1, h * w, channels]: a BATCH_MATMUL multiplies each row of an image alone."""
+        dims = self._dims(image)
+        row = (1, prod(dims[:-1]), dims[-1])
+        result = self._like(image, row, "tokens")
+        self.model, shape = add_int32(self.model, "tokens/shape", row)
+        self._add("RESHAPE", [image, shape], result, make_options("ReshapeOptions", new_shape=row))
         return result
 
     def _divides(self, layer: Operator, channels: int) -> bool:

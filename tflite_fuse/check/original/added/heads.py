@@ -2,14 +2,15 @@
 
     TRANSPOSE(t)[token, head] = the part of the head in t:    parts are channels of the result, one after the other
 
-The part of a head in [1, heads, ...] follows from the parts of what its step reads, because BATCH_MATMUL, SOFTMAX and
-products with one constant treat each head alone. In [1, tokens, heads, channels] it is a range of the channels of
-[tokens, heads * channels], which a FULLY_CONNECTED makes of a range of its weights.
+A RESHAPE to [1, tokens, heads, channels] makes a head of a range of channels, which a FULLY_CONNECTED makes of a range
+of its weights. From there parts follow the order of the file: BATCH_MATMUL, SOFTMAX and operators with a constant treat
+each head alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from tflite_fuse.check.original.added.groups import of_group
@@ -17,150 +18,203 @@ from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Operator
 
-_MOST_HEADS = 10
-"""Most heads; a model of many has none of these steps."""
+_MOST_PARTS = 10_000
+"""Most parts of all tensors together: a hostile file can claim 2^31 heads in a few bytes."""
 
 
 def add_heads(original: Original) -> None:
     """Add to the original the steps of each head before each TRANSPOSE of heads, and the CONCATENATION of all."""
-    for step in tuple(original.steps):
-        if step.name != "TRANSPOSE" or len(step.outputs) != 1 or original.numbers(step.operand(1)) != (0, 2, 1, 3):
-            continue
-        dims = original.tensors[step.inputs[0]].dims
-        if len(dims) != 4 or not 2 <= dims[1] <= _MOST_HEADS or not _alike(original, step):
-            continue
-        parts = [_Heads(original, step, dims[1]).of_batch(step.inputs[0], head) for head in range(dims[1])]
-        found = [part[0] for part in parts if part is not None and not part[1]]
-        if len(found) == dims[1]:
-            shape = (*original.tensors[found[0]].dims[:-1], dims[1] * dims[3])
-            joined = _like(original, step.outputs[0], shape)
-            joining = make_options("ConcatenationOptions", axis=len(shape) - 1)
-            original.add_operator(step, "CONCATENATION", found, joined, joining, 2)
-            original.unite(step.outputs[0], joined)
+    steps = tuple(original.steps)
+    if any(step.name == "BATCH_MATMUL" for step in steps):
+        heads = _Heads(original)
+        for step in steps:
+            heads.follow(step)
 
 
-def _alike(original: Original, step: Step) -> bool:
-    """Return whether the bytes of a step's input and output are read the same way."""
-    found = original.stands_for(step.operand(0))
-    return found is not None and found == original.stands_for(step.outputs[0])
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a tensor, one for each head.
 
+    Attributes:
+        axis: the dimension of heads: 2 in [1, tokens, heads, channels], 1 in [1, heads, rows, columns].
+        tensors: the parts, which lack that dimension.
+        turned: whether rows and columns of the parts are exchanged.
+    """
 
-def _like(original: Original, tensor: int, shape: tuple[int, ...]) -> int:
-    """Add a tensor like another one, with another shape."""
-    return original.add_tensor(replace(original.tensors[tensor], shape=shape, shape_signature=None))
+    axis: int
+    tensors: tuple[int, ...]
+    turned: bool = False
 
 
 @dataclass
 class _Heads:
-    """Adds the part of a head.
+    """Adds the parts of heads to the original, in the order of its steps.
 
     Attributes:
         original: the original.
-        end: the step behind attention, of which added steps have the label.
-        count: number of heads.
-        left: steps that may still be followed: files are hostile.
+        known: tensor → its parts.
+        count: number of all parts.
     """
 
     original: Original
-    end: Step
-    count: int
-    left: int = 32
+    known: dict[int, _Parts] = field(default_factory=dict)
+    count: int = 0
 
-    def of_batch(self, tensor: int, head: int) -> tuple[int, bool] | None:
-        """Return a head's part of [1, heads, a, b], and whether it is [b, a] instead; None if there is none."""
-        step, dims = self._writer(tensor), self.original.tensors[tensor].dims
-        if step is None or len(step.outputs) != 1 or len(dims) != 4 or dims[:2] != (1, self.count):
-            return None
-        if step.name == "TRANSPOSE":
-            order = self.original.numbers(step.operand(1))
-            if not _alike(self.original, step):
-                return None
-            if order == (0, 1, 3, 2):
-                inner = self.original.written_by(step.inputs[0])
-                if inner is not None and inner.name == "BATCH_MATMUL":
-                    return self._product(inner, head, turned=True)
-                found = self.of_batch(step.inputs[0], head)
-                return None if found is None else (found[0], not found[1])
-            row = self.of_tokens(step.inputs[0], head) if order in ((0, 2, 1, 3), (0, 2, 3, 1)) else None
-            return None if row is None else (row, order[2] == 3)
-        if step.name == "BATCH_MATMUL":
-            return self._product(step, head, turned=False)
-        if step.name != "SOFTMAX" and not (step.name == "MUL" and self._is_single(step.operand(1))):
-            return None
-        part = self.of_batch(step.operand(0), head)
-        if part is None or part[1]:
-            return None
-        operator = replace(step.operator, inputs=(part[0], *step.inputs[1:]))
-        return self._add(operator, step, self.original.tensors[part[0]].dims), False
+    def follow(self, step: Step) -> None:
+        """Add the parts of a step's output if those of its operands are known."""
+        rule = _RULES.get(step.name)
+        operands = (1, 2) if step.name in ("RESHAPE", "SOFTMAX") else (2,)
+        if rule is None or len(step.outputs) != 1 or len(step.inputs) not in operands or min(step.inputs) < 0:
+            return
+        parts = rule(self, step) if self.count < _MOST_PARTS else None
+        if parts is None or self._dims(step.outputs[0]) != self._whole(parts):
+            return
+        self.known[step.outputs[0]] = parts
+        self.count += len(parts.tensors)
+        if step.name == "TRANSPOSE" and parts.axis == 2:
+            self._join(step, parts)
 
-    def _product(self, step: Step, head: int, turned: bool) -> tuple[int, bool] | None:
-        """Return a head's part of a BATCH_MATMUL; ``turned``, that of the transposed result: (A B')' is B A'."""
-        both = [self.of_batch(tensor, head) for tensor in step.inputs]
-        if step.options.get("adj_x") or len(both) != 2 or both[0] is None or both[1] is None or both[0][1]:
-            return None
-        by_column = bool(step.options.get("adj_y")) is not both[1][1]
-        if turned and not by_column:
-            return None
-        first, second = (both[1][0], both[0][0]) if turned else (both[0][0], both[1][0])
-        rows, columns = (self.original.tensors[each].dims for each in (first, second))
-        options = make_options("BatchMatMulOptions", adj_x=False, adj_y=by_column)
-        operator = replace(step.operator, inputs=(first, second), builtin_options=options)
-        return self._add(operator, step, (*rows[:-1], columns[-2 if by_column else -1])), False
+    def _whole(self, parts: _Parts) -> tuple[int, ...]:
+        """Return the shape of the tensor that has these parts."""
+        rows, columns = self._dims(parts.tensors[0])[-2:]
+        rows, columns = (columns, rows) if parts.turned else (rows, columns)
+        heads = len(parts.tensors)
+        return (1, rows, heads, columns) if parts.axis == 2 else (1, heads, rows, columns)
 
-    def of_tokens(self, tensor: int, head: int) -> int | None:
-        """Return a head's part of [1, tokens, heads, channels], which is [..., tokens, channels]."""
-        step, dims = self._writer(tensor), self.original.tensors[tensor].dims
-        if step is None or len(step.outputs) != 1 or len(dims) != 4 or (dims[0], dims[2]) != (1, self.count):
+    def _of_reshape(self, step: Step) -> _Parts | None:
+        """Return ranges of the channels of [..., heads * channels] as the heads of [1, tokens, heads, channels]."""
+        (source, *_), dims = step.inputs, self._dims(step.outputs[0])
+        before = self._dims(source)
+        if len(dims) != 4 or dims[0] != 1 or not 2 <= dims[2] <= _MOST_PARTS - self.count or not self._alike(step):
             return None
-        if step.name in ("ADD", "MUL"):
-            part, constant = self.of_tokens(step.operand(0), head), step.operand(1)
-            if part is not None and constant >= 0 and self.original.tensors[constant].dims == dims[2:]:
-                own = of_group(self.original, constant, head, self.count)
-            else:
-                own = constant if self._is_single(constant) else None
-            if part is None or own is None:
-                return None
-            return self._add(replace(step.operator, inputs=(part, own)), step, self.original.tensors[part].dims)
-        if step.name != "RESHAPE" or step.operand(0) < 0 or not _alike(self.original, step):
-            return None
-        source = step.inputs[0]
-        before = self.original.tensors[source].dims
         if len(before) not in (2, 3, 4) or before[-1] != dims[2] * dims[3] or prod(before[:-1]) != dims[1]:
             return None
-        part = _like(self.original, source, (*before[:-1], dims[3]))
-        begin = self.original.add_numbers([*[0] * (len(before) - 1), head * dims[3]])
+        layer, parts = self.original.written_by(source), []
         size = self.original.add_numbers([*before[:-1], dims[3]])
-        self.original.add_operator(self.end, "SLICE", (source, begin, size), part, make_options("SliceOptions"), 2)
-        layer = self.original.written_by(source)
-        if layer is not None and layer.name == "FULLY_CONNECTED" and len(layer.outputs) == 1:
-            made = self._of_layer(layer, head, before[-1])
+        for head in range(dims[2]):
+            part = self._like(source, (*before[:-1], dims[3]))
+            begin = self.original.add_numbers([*[0] * (len(before) - 1), head * dims[3]])
+            self.original.add_operator(step, "SLICE", (source, begin, size), part, make_options("SliceOptions"), 2)
+            made = None if layer is None else self._of_layer(layer, head, dims[2])
             if made is not None:
                 self.original.unite(part, made)
-        return part
+            if prod(before[:-2]) > 1:  # a BATCH_MATMUL multiplies each row of an image alone
+                row = self._like(part, (1, dims[1], dims[3]))
+                self.original.unite(part, row)
+                part = row
+            parts.append(part)
+        return _Parts(2, tuple(parts))
 
-    def _of_layer(self, layer: Step, head: int, channels: int) -> int | None:
+    def _of_layer(self, layer: Step, head: int, count: int) -> int | None:
         """Return the output of a FULLY_CONNECTED with a head's rows of its weights."""
-        constants: list[int] = []
-        for tensor in layer.inputs[1:]:
-            if tensor >= 0 and self.original.tensors[tensor].dims[:1] != (channels,):
-                return None
-            own = tensor if tensor < 0 else of_group(self.original, tensor, head, self.count)
-            if own is None:
-                return None
-            constants.append(own)
-        shape = (*self.original.tensors[layer.outputs[0]].dims[:-1], channels // self.count)
-        return self._add(replace(layer.operator, inputs=(layer.operand(0), *constants)), layer, shape)
+        dims = self._dims(layer.outputs[0])
+        constants = layer.inputs[1:]
+        if layer.name != "FULLY_CONNECTED" or len(layer.outputs) != 1:
+            return None
+        if any(tensor >= 0 and self._dims(tensor)[:1] != dims[-1:] for tensor in constants):
+            return None
+        own = [each if each < 0 else of_group(self.original, each, head, count) for each in constants]
+        inputs = (layer.operand(0), *(each for each in own if each is not None))
+        if len(inputs) <= len(constants):
+            return None
+        return self._add(layer, replace(layer.operator, inputs=inputs), (*dims[:-1], dims[-1] // count))
 
-    def _add(self, operator: Operator, step: Step, shape: tuple[int, ...]) -> int:
+    def _of_constant(self, step: Step) -> _Parts | None:
+        """Return the parts of an ADD or MUL with one constant, or with one for each channel of heads."""
+        parts, constant = self.known.get(step.inputs[0]), step.inputs[1]
+        if parts is None or parts.turned:
+            return None
+        heads = len(parts.tensors)
+        if self.original.content(constant) and prod(self._dims(constant)) == 1:
+            return self._each(step, parts, [(constant,)] * heads)
+        if parts.axis != 2 or self._dims(constant) != self._dims(step.inputs[0])[2:]:
+            return None
+        own = [of_group(self.original, constant, head, heads) for head in range(heads)]
+        return self._each(step, parts, [(each,) for each in own if each is not None])
+
+    def _of_softmax(self, step: Step) -> _Parts | None:
+        parts = self.known.get(step.inputs[0])
+        if parts is None or parts.axis != 1 or parts.turned:
+            return None
+        return self._each(step, parts, [step.inputs[1:]] * len(parts.tensors))
+
+    def _each(self, step: Step, parts: _Parts, others: Sequence[tuple[int, ...]]) -> _Parts | None:
+        """Return the outputs of a step on each part and its other operands; None if some parts have none."""
+        if len(others) != len(parts.tensors):
+            return None
+        made = [
+            self._add(step, replace(step.operator, inputs=(part, *other)), self._dims(part))
+            for part, other in zip(parts.tensors, others, strict=True)
+        ]
+        return replace(parts, tensors=tuple(made))
+
+    def _of_transpose(self, step: Step) -> _Parts | None:
+        """Return parts whose axis of heads moves, or whose rows and columns are exchanged."""
+        (source, order), parts = step.inputs, self.known.get(step.inputs[0])
+        numbers = self.original.numbers(order)
+        if parts is None or not self._alike(step):
+            return None
+        if parts.axis == 2:
+            return (
+                _Parts(1, parts.tensors, numbers == (0, 2, 3, 1)) if numbers in ((0, 2, 1, 3), (0, 2, 3, 1)) else None
+            )
+        if numbers == (0, 2, 1, 3) and not parts.turned:
+            return _Parts(2, parts.tensors)
+        if numbers != (0, 1, 3, 2):
+            return None
+        product = self.original.written_by(source)
+        if product is not None and product.name == "BATCH_MATMUL":
+            return self._of_product(product, exchanged=True)
+        return replace(parts, turned=not parts.turned)
+
+    def _of_product(self, step: Step, exchanged: bool = False) -> _Parts | None:
+        """Return the parts of a BATCH_MATMUL; ``exchanged``, those of the transposed result: (A B')' is B A'."""
+        first, second = (self.known.get(tensor) for tensor in step.inputs)
+        if first is None or second is None or first.turned or first.axis != 1 or second.axis != 1:
+            return None
+        by_column = bool(step.options.get("adj_y")) is not second.turned
+        if step.options.get("adj_x") or len(first.tensors) != len(second.tensors) or (exchanged and not by_column):
+            return None
+        options, made = make_options("BatchMatMulOptions", adj_x=False, adj_y=by_column), []
+        for pair in zip(first.tensors, second.tensors, strict=True):
+            inputs = pair[::-1] if exchanged else pair
+            rows, columns = (self._dims(each) for each in inputs)
+            operator = replace(step.operator, inputs=inputs, builtin_options=options)
+            made.append(self._add(step, operator, (*rows[:-1], columns[-2 if by_column else -1])))
+        return _Parts(1, tuple(made))
+
+    def _join(self, step: Step, parts: _Parts) -> None:
+        """Add the CONCATENATION of all heads, which has the bytes of [1, tokens, heads, channels]."""
+        first = self._dims(parts.tensors[0])
+        joined = self._like(step.outputs[0], (*first[:-1], len(parts.tensors) * first[-1]))
+        joining = make_options("ConcatenationOptions", axis=len(first) - 1)
+        self.original.add_operator(step, "CONCATENATION", parts.tensors, joined, joining, 2)
+        self.original.unite(step.outputs[0], joined)
+
+    def _add(self, step: Step, operator: Operator, shape: tuple[int, ...]) -> int:
         """Add a step like another one, with another operator; return its output."""
-        output = _like(self.original, step.outputs[0], shape)
+        output = self._like(step.outputs[0], shape)
         self.original.add_step(Step(step.label, step.name, replace(operator, outputs=(output,)), step.code))
         return output
 
-    def _writer(self, tensor: int) -> Step | None:
-        """Return the step that writes a tensor; None once too many are followed."""
-        self.left -= 1
-        return self.original.written_by(tensor) if self.left >= 0 else None
+    def _like(self, tensor: int, shape: tuple[int, ...]) -> int:
+        """Add a tensor like another one, with another shape."""
+        return self.original.add_tensor(replace(self.original.tensors[tensor], shape=shape, shape_signature=None))
 
-    def _is_single(self, tensor: int) -> bool:
-        return bool(self.original.content(tensor)) and prod(self.original.tensors[tensor].dims) == 1
+    def _dims(self, tensor: int) -> tuple[int, ...]:
+        return self.original.tensors[tensor].dims
+
+    def _alike(self, step: Step) -> bool:
+        """Return whether the bytes of a step's input and output are read the same way."""
+        found = self.original.stands_for(step.inputs[0])
+        return found is not None and found == self.original.stands_for(step.outputs[0])
+
+
+_RULES: dict[str, Callable[[_Heads, Step], _Parts | None]] = {
+    "ADD": _Heads._of_constant,
+    "BATCH_MATMUL": _Heads._of_product,
+    "MUL": _Heads._of_constant,
+    "RESHAPE": _Heads._of_reshape,
+    "SOFTMAX": _Heads._of_softmax,
+    "TRANSPOSE": _Heads._of_transpose,
+}
