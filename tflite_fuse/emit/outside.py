@@ -93,17 +93,16 @@ def _reading_bytes(block: Block, stage: Stage, moved: Collection[int]) -> Stage:
 def lowerings_for(model: Model, mode: InputMode, lowerings: Lowerings | None = None) -> Lowerings:
     """Return the operators of a model as stages, for inputs in ``mode``.
 
-    Maps one pixel wide become rows, except for streamed inputs, whose pixels the application finds by row and column.
-    External memory is never written, so a QUANTIZE of uint8 becomes a table even if it only moves every value by 128.
+    Maps one pixel wide become rows, except where an input outside the arena would, whose pixels the application finds
+    by row and column. External memory is never written, so a QUANTIZE of uint8 becomes a table even if it only moves
+    every value by 128.
     """
     lowerings = lower_model(model) if lowerings is None else lowerings
-    if mode is InputMode.RESIDENT:
-        return lie_down(lowerings)
-    if mode is InputMode.STREAMED:
-        return lowerings
-    return tuple(
-        each if isinstance(each, str) else _as_table(model, index, each) for index, each in enumerate(lowerings)
-    )
+    if mode is InputMode.EXTERNAL:
+        lowerings = tuple(
+            each if isinstance(each, str) else _as_table(model, index, each) for index, each in enumerate(lowerings)
+        )
+    return lie_down(lowerings, () if mode is InputMode.RESIDENT else model.main.inputs)
 
 
 def _as_table(model: Model, index: int, lowered: Lowered) -> Lowered:

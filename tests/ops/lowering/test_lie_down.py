@@ -10,7 +10,9 @@ from scripts.zoo.builder import ModelBuilder
 from scripts.zoo.float_twin import float_twin
 from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.emit.outside import lowerings_for
+from tflite_fuse.ir.block import Storage
 from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.ops.lowering.lie_down import lie_down
 from tflite_fuse.ops.lowering.lower import lower_model
@@ -22,6 +24,18 @@ def column(length: int = 32, dilation: int = 1) -> Model:
     b = ModelBuilder(1)
     x = b.conv(b.input((1, length, 1, 4)), 8, (3, 1))
     return b.build([b.depthwise(x, (3, 1), dilation=(dilation, 1))])
+
+
+def signal(length: int = 48) -> Model:
+    """Convolutions along a row with pools along a column between them, as Keras exports Conv1D and MaxPooling1D."""
+    b = ModelBuilder(1)
+    x = b.reshape(b.input((1, length, 4)), (1, 1, length, 4))
+    for channels in (8, 16):
+        x = b.conv(x, channels, (1, 3))
+        x = b.max_pool(b.reshape(x, (1, length, 1, channels)), (2, 1), (2, 1))
+        length //= 2
+        x = b.reshape(x, (1, 1, length, channels))
+    return b.build([b.fully_connected(x, 3)])
 
 
 def windows(model: Model, mode: InputMode = InputMode.RESIDENT) -> list[tuple[tuple[int, int, int], tuple[int, int]]]:
@@ -44,6 +58,26 @@ def test_windows_with_many_pixels_between_their_taps_keep_their_columns() -> Non
 def test_a_model_with_a_wider_map_stays_as_it_is() -> None:
     lowerings = lower_model(networks.inverted_residual_network(size=8, blocks=1))
     assert lie_down(lowerings) is lowerings
+
+
+@pytest.mark.parametrize("mode", [InputMode.RESIDENT, InputMode.STREAMED])
+def test_pools_along_a_column_between_rows_become_rows(mode: InputMode) -> None:
+    model = signal()
+    shapes = [((1, 48, 8), (1, 3)), ((1, 24, 8), (1, 2)), ((1, 24, 16), (1, 3)), ((1, 12, 16), (1, 2))]
+    assert windows(model, mode)[:4] == shapes
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.parametrize("mode", list(InputMode))
+@pytest.mark.parametrize("real", [False, True])
+def test_a_signal_along_both_axes_is_never_whole(real: bool, mode: InputMode) -> None:
+    model = float_twin(signal()) if real else signal()
+    written = load_model(tflite_fuse.rewrite(serialize_model(model), input_mode=mode).model)
+    assert {operator_name(written, each) for each in written.main.operators} == {"CUSTOM:TFLITE_FUSE"}
+    tensors = [t for found in blocks_in(written).values() for t in found.block.tensors]
+    assert {tensor.height for tensor in tensors} == {1} and max(tensor.pixels for tensor in tensors) == 48
+    whole = max(t.pixels * t.channels for t in tensors if t.storage is Storage.OUTPUT)
+    assert whole <= 24 * 8  # half of what the first convolution makes
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -6,6 +6,7 @@ the same pixels is the same bytes, so blocks read and write every tensor as it i
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from tflite_fuse.ir.block import Stage, StageKind
@@ -21,28 +22,43 @@ _BY_ROW = (StageKind.SPACE_TO_DEPTH, StageKind.DEPTH_TO_SPACE)
 """Kinds whose windows have a fixed form, over rows or squares."""
 
 
-def lie_down(lowerings: Lowerings) -> Lowerings:
-    """Return the operators with rows for columns if every map is one pixel wide, otherwise unchanged.
+def lie_down(lowerings: Lowerings, fixed: Collection[int] = ()) -> Lowerings:
+    """Return the operators with rows for columns if every map is one row or one pixel wide, otherwise unchanged.
 
-    Windows that would need too many pixel pointers on the stack keep their columns: a row needs pointers to the pixels
-    that a dilated window skips, too.
+    Converters lay a signal along the width for convolutions and along the height for pools; as rows, both share a
+    block. Windows that would need too many pixel pointers on the stack keep their columns: a row needs pointers to the
+    pixels that a dilated window skips, too.
+
+    Args:
+        lowerings: the operators of a model.
+        fixed: tensors whose pixels the application finds by row and column: no operator turns if one of them would.
     """
     lowered = [each for each in lowerings if not isinstance(each, str)]
-    if not lowered or not all(map(_is_column, lowered)) or all(each.output_shape[0] == 1 for each in lowered):
+    columns = [each for each in lowered if not _is_flat(each)]
+    turned = {tensor.index for each in columns for tensor in (*each.inputs, each.output) if _lying(tensor) != tensor}
+    if not columns or not all(map(_is_column, columns)) or not turned.isdisjoint(fixed):
         return lowerings
-    return tuple(each if isinstance(each, str) else _turned(each) for each in lowerings)
+    return tuple(each if isinstance(each, str) or _is_flat(each) else _turned(each) for each in lowerings)
+
+
+def _is_flat(lowered: Lowered) -> bool:
+    return all(height == 1 for height, _, _ in _shapes(lowered))
+
+
+def _shapes(lowered: Lowered) -> tuple[Shape, ...]:
+    tensors = (*lowered.inputs, lowered.output)
+    if lowered.stage is None:
+        return tuple(tensor.flattened for tensor in tensors)
+    return (lowered.output_shape, *map(lowered.seen, lowered.inputs), *(tensor.flattened for tensor in tensors))
 
 
 def _is_column(lowered: Lowered) -> bool:
     stage, tensors = lowered.stage, (*lowered.inputs, lowered.output)
-    shapes = (lowered.output_shape, *map(lowered.seen, lowered.inputs), *(tensor.flattened for tensor in tensors))
-    if any(width != 1 for _, width, _ in shapes):
-        return False
     if any(tensor.flattened[0] > 1 and len(tensor.dims) != 4 for tensor in tensors):
         return False
     if stage is None:
-        return True
-    if stage.kind in _BY_ROW:
+        return all(1 in shape[:2] for shape in _shapes(lowered))
+    if any(width != 1 for _, width, _ in _shapes(lowered)) or stage.kind in _BY_ROW:
         return False
     turns = stage.kind is StageKind.PAD or KINDS[stage.kind].window in _WINDOWS
     return turns and stage.kernel_size[1] == 1 and stage.padding[1] == 0 and 2 * stage.extent[0] <= STACK_POINTERS
@@ -61,12 +77,16 @@ def _turned(lowered: Lowered) -> Lowered:
 
 def _swapped(shape: Shape) -> Shape:
     height, width, channels = shape
-    return width, height, channels
+    return (width, height, channels) if width == 1 else shape
 
 
 def _lying(activation: Activation) -> Activation:
     dims = activation.dims
-    return replace(activation, dims=(dims[0], dims[2], dims[1], dims[3])) if len(dims) == 4 else activation
+    return (
+        replace(activation, dims=(dims[0], dims[2], dims[1], dims[3]))
+        if len(dims) == 4 and dims[2] == 1
+        else activation
+    )
 
 
 def _as_row(stage: Stage) -> Stage:
