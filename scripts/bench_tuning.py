@@ -2,9 +2,9 @@
 """Gain of each heuristic parameter: bench_tuning.py [--only FIELD] [--model TEXT] [--json].
 
 Each field of ``tflite_fuse.tuning.Tuning`` is switched off in turn (``off`` of its ``rule``); a set of models is
-rewritten, its graphs are ordered and placed again, and networks are split over three workers. A row shows the increase
-of arena, predicted instructions and processor time; ``--json`` has every model's. A rule whose row is "same" can be
-deleted.
+rewritten, its graphs are ordered and placed again, and networks are split over three to twenty workers. A row shows the
+increase of arena, predicted instructions and processor time; ``--json`` has every model's. A rule whose row is "same"
+and whose processor time is not above 1 can be deleted, unless it limits what notes offer.
 
 The set: the sample, a few small models of ``--data`` (default: the folder ``shared`` beside the project), random
 networks of ``bench_small_networks.py``, the order graphs of ``--data``, and harder random tangles. Exit codes: 0 done,
@@ -30,6 +30,7 @@ from rich.table import Table
 from scripts.bench_small_networks import small_network
 from scripts.graphs import read_graph, tangle
 from scripts.sweep_split import NAMED, equal
+from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.budget import WORK, Budget
@@ -57,6 +58,7 @@ GOALS = {
     "": FuseOptions(),
     ", least RAM": FuseOptions(goal=Goal(least_ram=True)),
     ", streamed": FuseOptions(input_mode=InputMode.STREAMED),
+    ", 1.1 of the instructions": FuseOptions(goal=Goal(max_compute=1.1), target=Target.CORTEX_M7),
 }
 
 Run = Callable[[Tuning], tuple[int, float]]
@@ -98,6 +100,8 @@ def runs(data: Path) -> Iterator[tuple[str, Run]]:
         for options in (SplitOptions(), SplitOptions(max_flash=80_000), SplitOptions(objective="throughput")):
             goal = "" if options.max_flash is None else ", little flash"
             yield f"{name} split, {options.objective}{goal}", _splitting(NAMED[name](), options)
+    for workers in (8, 20):
+        yield f"branching split over {workers}, time", _splitting(NAMED["branching"](), SplitOptions(), workers)
 
 
 def _rewriting(content: bytes, options: FuseOptions) -> Run:
@@ -118,11 +122,11 @@ def _planning(graph: Program) -> Run:
     return run
 
 
-def _splitting(model: Model, options: SplitOptions) -> Run:
+def _splitting(model: Model, options: SplitOptions, workers: int = 3) -> Run:
     """Return RAM of the worker that needs most, and predicted nanoseconds in the place of instructions."""
 
     def run(tuning: Tuning) -> tuple[int, float]:
-        found = split_model(model, equal(3), replace(options, tuning=tuning))
+        found = split_model(model, equal(workers), replace(options, tuning=tuning))
         taken = found.timeline.period if options.objective == "throughput" else found.timeline.seconds
         return max(each.ram_bytes for each in found.needs if each.by_phase), taken * 1e9
 

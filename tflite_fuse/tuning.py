@@ -78,11 +78,11 @@ class Tuning:
         1 / 16, off=0.0, unit="share above a limit", trades="time for points whose estimate exceeds a limit"
     )
     banded: int = rule(8, off=0, unit="points", trades="time for strips in bands, which often cannot all be placed")
-    expected: float = rule(
-        1.02, off=1.0, unit="ratio", trades="time for points whose predicted instructions exceed a limit on compute"
-    )
     offered: int = rule(
-        4, off=2**31, unit="one part of the arena in so many", trades="time to offer fewer instructions for more RAM"
+        4,
+        off=2**31,
+        unit="one part of the arena in so many",
+        trades="time for notes that offer speed for RAM",
     )
     fast_tried: int = rule(16, off=4, unit="points", trades="time for fast points that may not fit")
     # How long the runs of stages are (passes/fusing/own_runs).

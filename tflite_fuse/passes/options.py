@@ -361,11 +361,6 @@ class FuseOptions:
         """Return the stream to make of the model, if any."""
         return None if self.stream_time is None else Hop(self.stream_time, self.stream_axis)
 
-    @property
-    def _most_compute(self) -> float | None:
-        limit = self.wanted.compute_limit
-        return limit if limit is None or self.counted is None else limit * self.tuning.expected
-
     def search(self, moved: Collection[int] = ()) -> SearchOptions:
         """Return the options of the search.
 
@@ -389,7 +384,7 @@ class FuseOptions:
             single_operators=own,
             count_tail=self.count_tail,
             target=self.counted,
-            most_compute=self._most_compute if own else None,
+            most_compute=self.wanted.compute_limit if own else None,
         )
 
     def arena(self) -> ArenaOptions:

@@ -203,12 +203,12 @@ def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candid
 
 
 def _allowed(start: Start, points: Sequence[Point], objective: Objective) -> list[Point]:
-    """Return the points predicted to keep the limit on compute, with a margin for predicted instructions."""
+    """Return the points predicted to keep the limit on compute."""
     if objective.max_compute is None:
         return list(points)
     most: float = objective.max_compute
     if start.options.target is not None:
-        most *= start.site.tuning.expected * start.front.unfused.work / max(start.site.unfused_compute, 1)
+        most *= start.front.unfused.work / max(start.site.unfused_compute, 1)
     return [point for point in points if point.work <= most]
 
 
