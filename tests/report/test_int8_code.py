@@ -48,8 +48,13 @@ def test_a_model_that_is_not_of_int8_is_told_to_be_quantized(data: TensorType, w
     assert not quantization_offer(network()) and "quantize" not in inspection_headline(found, None, "", "")[4]
     step = inspection_headline(replace(found, records=offer), None, "", "")[4]
     assert step.startswith(f"next: quantize the {kind} model to int8")
+    assert step.endswith("; as it is: tflite-fuse rewrite in.tflite small.tflite")
     report = replace(tflite_fuse.rewrite(serialize_model(network()), verify=False).report, records=offer)
-    assert headline(report, "out.tflite", "")[4] == step
+    report = replace(report, advice=("with --input streamed: 1,072 B",))
+    assert headline(report, "out.tflite", "")[4] == (
+        f"{step.partition('; as it is: ')[0]}; as it is: tflite-fuse export out.tflite project --format arduino; "
+        "less RAM: with --input streamed: 1,072 B"
+    )
     printed = [line.removeprefix("    ") for line in details(report) if line.startswith("    ") or not line]
     assert "\n".join(printed) + "\n" == CODE
 

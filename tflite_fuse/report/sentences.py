@@ -25,14 +25,14 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
     if report.unchanged is not None:
         reached = f"unchanged, arena {after:,} bytes; {report.unchanged}"
     more = f"; less RAM: {report.advice[0]}" if report.advice else ""
-    step = f"{_export(target, report.runtime)}{more} (--verbose lists what was done and why)"
+    step = f"{_export(target, report.runtime)}{more}"
     not_run = "" if report.unverified is None else ", NOT RUN" if report.second_witness is None else ", not run in TFLM"
     return (
         f"{target}: {reached}{not_run}",
         _allocate(report.after, report.runtime) + ("" if report.memories is None else f"; {report.memories}"),
         fit,
         report.claim() if report.unverified is None else f"UNVERIFIED: {report.unverified}; {report.claim()}",
-        f"next: {_quantize(report.records) or step}",
+        _next(report.records, step, "what was done and why"),
     )
 
 
@@ -75,12 +75,18 @@ def inspection_headline(
         _allocate(found.figures, found.runtime),
         fit,
         checked if refused is None else f"{sentences_of((refused,))[0]}; {checked}",
-        f"next: {_quantize(found.records) or f'{step} (--verbose lists operators, reasons and notes)'}",
+        _next(found.records, step, "operators, reasons and notes"),
     )
 
 
+def _next(records: Sequence[Note], step: str, lists: str) -> str:
+    """Return the line of the next step: a conversion to int8 before a step with a model of another type."""
+    quantize = _quantize(records)
+    return f"next: {quantize}; as it is: {step}" if quantize else f"next: {step} (--verbose lists {lists})"
+
+
 def _quantize(records: Sequence[Note]) -> str:
-    """Return the next step for a model that is not of int8; empty for all others."""
+    """Return the first step with a model that is not of int8; empty for all others."""
     found = next((note for note in records if note.reason == "full int8"), None)
     if found is None:
         return ""
