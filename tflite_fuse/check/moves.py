@@ -166,6 +166,9 @@ def parts_of(original: Original, step: Step, values: Numbers) -> list[Numbers] |
         times = original.numbers(step.operand(1))
         sound = len(times) == rank and min(times) > 0 and prod(times) * values.size <= MOST_VALUES
         return [np.tile(values, times)] if sound else None
+    if step.name == "PACK":
+        axis = step.number("axis")
+        return [np.expand_dims(values, axis)] if len(step.inputs) == 1 and -rank <= axis + 1 <= rank + 1 else None
     if step.name == "UNPACK":
         axis = step.number("axis")
         sound = -rank <= axis < rank and values.shape[axis] == len(step.outputs)

@@ -95,6 +95,32 @@ def test_a_split_of_rows_or_columns_is_cut_within_blocks(axis: int, sizes: list[
     assert not names & {"SPLIT", "SPLIT_V"}
 
 
+@some
+@given(
+    st.integers(-4, 3), st.sampled_from([(1, 16, 6), (1, 1, 96), (1, 96, 1)]), st.sampled_from(["resident", "streamed"])
+)
+def test_a_pack_and_an_unpack_of_one_tensor_are_renamed(axis: int, dims: tuple[int, ...], mode: str) -> None:
+    model = raw.RawModel()
+    source = model.tensor((1, 4, 4, 3), 0.05, -5)
+    newest = raw.add_convolution(model, source, (1, 4, 4, 6))
+    quantization = model.tensors[newest].quantization
+    assert quantization is not None and quantization.scale and quantization.zero_point
+    packed = list(dims)
+    packed.insert(axis % 4, 1)
+    for name, shape, options in (
+        ("RESHAPE", dims, make_options("ReshapeOptions", new_shape=dims)),
+        ("PACK", packed, make_options("PackOptions", axis=axis, values_count=1)),
+        ("UNPACK", dims, make_options("UnpackOptions", axis=axis, num=1)),
+        ("RESHAPE", (1, 4, 4, 6), make_options("ReshapeOptions", new_shape=(1, 4, 4, 6))),
+    ):
+        before, newest = newest, model.tensor(shape, quantization.scale[0], quantization.zero_point[0])
+        operands = [before, model.constant(np.array(shape, np.int32))] if name == "RESHAPE" else [before]
+        model.operator(name, operands, [newest], options)
+    built = model.build([source], [raw.add_convolution(model, newest, (1, 4, 4, 4))])
+    result = rewrite(serialize_model(built), input_mode=mode, inputs=3, verify=True).report
+    assert result.proven.blocks == 1 and result.after.operators == 1 and result.verified is not None
+
+
 @pytest.mark.parametrize("times", [(2, 2), (3, 1), (1, 5), (7, 3)])
 def test_an_image_that_tiles_make_larger_is_resized(times: tuple[int, int]) -> None:
     """The runtime has no TILE: what is made of such a model is compared with the numbers repeated."""

@@ -207,12 +207,19 @@ def _unpack(view: OperatorView, values: Indices, count: int) -> list[Indices]:
     return [np.take(values, place, axis) for place in range(values.shape[axis])]
 
 
+def _pack(view: OperatorView, values: Indices, count: int) -> list[Indices]:
+    if len(view.inputs) != 1:
+        raise BlockError(f"it joins {len(view.inputs)} tensors")
+    return [np.expand_dims(values, _axis(view.option("axis", default=0), values.ndim + 1))]
+
+
 _SOURCES = {"SPLIT": 1}
 """Position of the moved operand, if it is not the first."""
 
 MOVES: Mapping[str, Callable[[OperatorView, Indices, int], list[Indices]]] = {
     "EXPAND_DIMS": _reshape,
     "GATHER": _gather,
+    "PACK": _pack,
     "RESHAPE": _reshape,
     "SLICE": _slice,
     "SPLIT": _split,

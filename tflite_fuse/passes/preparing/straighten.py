@@ -12,7 +12,8 @@ block pads while it reads, and the map is stored without padding.
 Each output of a chain becomes one operator on the tensor where the chain begins, with equal bytes and without the
 intermediate tensors. A channel shuffle, expressed channels-first, with five dimensions or by splitting, becomes one
 GATHER. An image enlarged by TILE, which TensorFlow Lite Micro lacks, becomes supported. Each output of a SPLIT becomes
-an operator of its own, a GATHER of channels or a SLICE, so a fused block can contain it without the others.
+an operator of its own, a GATHER of channels or a SLICE, so a fused block can contain it without the others. A PACK or
+UNPACK of a single tensor, as in a recurrent network of one step, is a RESHAPE.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tflite_fuse.ops.kinds.resize import PARTS, nearest
 from tflite_fuse.ops.lowering.lower import Lowerings, absorb, lower_model
 from tflite_fuse.ops.lowering.movement import MOVES, Indices, channels_of, moves_in, places_of
 from tflite_fuse.ops.lowering.operands import Activation, read_moved
+from tflite_fuse.ops.table import LOWERINGS
 from tflite_fuse.passes.base import PassResult
 
 _PADDING = ("PAD", "PADV2")
@@ -230,7 +232,8 @@ def _gathers(ways: _Ways, operator: Operator) -> dict[int, _Way]:
     found = {tensor: ways.furthest(tensor) for tensor in outputs if tensor in read}
     known = {tensor: way for tensor, way in found.items() if way is not None}
     whole = len(known) == len(found) and all(len(graph.tensors[tensor].dims) > 1 for tensor in known)
-    return known if whole and (len(outputs) > 1 or any(way.steps > 1 for way in known.values())) else {}
+    wanted = operator_name(ways.model, operator) not in LOWERINGS or any(way.steps > 1 for way in known.values())
+    return known if whole and (wanted or len(outputs) > 1) else {}
 
 
 def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Way]]) -> Model:

@@ -300,4 +300,4 @@ _LOOKS: Mapping[str, Callable[[_Seen], Look]] = {
     "MEAN": _mean,
     "TRANSPOSE": _transpose,
 }
-assert set(MOVES) - {"TILE", "UNPACK"} <= set(_LOOKS)
+assert set(MOVES) - {"PACK", "TILE", "UNPACK"} <= set(_LOOKS)
