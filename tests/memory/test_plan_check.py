@@ -101,6 +101,19 @@ def test_a_strange_operator_may_do_as_it_likes_with_its_own_tensors() -> None:
     assert plan_fault(write_plan(model, [0, 16])) is not None
 
 
+def test_the_memory_of_a_strange_operator_may_contain_the_input() -> None:
+    """As compilers for accelerators write it: the input and the output lie in the memory of the command stream."""
+    maker = Maker()
+    source, memory, result = maker.data((1, 64), I8), maker.data((1, 256), I8), maker.data((1, 64), I8)
+    model = maker.model("ADD", [source, memory], [result])
+    model = replace(model, subgraphs=(replace(model.main, inputs=(source,)),))
+    code = replace(model.operator_codes[0], custom_code="ethos-u", deprecated_builtin_code=32, builtin_code=32)
+    strange = write_plan(replace(model, operator_codes=(code, *model.operator_codes[1:])), [64, 0, 128])
+    assert plan_fault(strange) is None
+    assert not told(tflite_fuse.inspect(serialize_model(strange)).records, "warned", "unsound plan")
+    assert plan_fault(write_plan(model, [64, 0, 128])) is not None
+
+
 def test_inspect_warns_and_verify_and_export_refuse(tmp_path: Path) -> None:
     model = planned()
     sound = serialize_model(model)

@@ -195,8 +195,8 @@ def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
 
     The runtime keeps tensors without offsets apart. An operator may write over its input if any kernel set does,
     because the file does not name its kernel set; a fused block may if ``overlaps`` permit the distance; other custom
-    operators may overlap freely, because their rules are unknown. Variables stay intact between inferences. Only the
-    first subgraph is checked.
+    operators may overlap freely, because their rules are unknown, and their working memory may lie anywhere. Variables
+    stay intact between inferences. Only the first subgraph is checked.
 
     Raises:
         ModelError: a dynamic shape.
@@ -207,7 +207,9 @@ def plan_fault(model: Model, overlaps: Sequence[Overlap] = ()) -> str | None:
         graph = program_of(model)
         offsets = (read_plan(model) or ())[: len(graph.sizes)]
         graph = with_placed_variables(graph, model, offsets)
-        sizes = tuple(0 if at == ONLINE else size for size, at in zip(graph.sizes, offsets, strict=True))
+        free = _memory_of_strangers(model)
+        placed = enumerate(zip(graph.sizes, offsets, strict=True))
+        sizes = tuple(0 if at == ONLINE or tensor in free else size for tensor, (size, at) in placed)
         graph = replace(graph, sizes=sizes)
         for size, at, name in zip(sizes, offsets, graph.names, strict=True):
             if at + size > _FARTHEST:
@@ -236,6 +238,21 @@ def why_untouchable(model: Model) -> str | None:
 
 def _is_stranger(name: str) -> bool:
     return name.startswith("CUSTOM:") and name != FUSED_OPERATOR
+
+
+def _memory_of_strangers(model: Model) -> set[int]:
+    """Return tensors that hold nothing before or after other custom operators: no other reads them, none writes them.
+
+    An accelerator's compiler lists the memory of its command stream as operands; it contains the network's input.
+    """
+    graph = model.main
+    kept = {*graph.inputs, *graph.outputs}
+    free = set[int]()
+    for operator in graph.operators:
+        own = _is_stranger(operator_name(model, operator))
+        (free if own else kept).update(operator.inputs or ())
+        kept.update(operator.outputs or ())
+    return free - kept
 
 
 def _of_strangers(model: Model) -> list[Overlap]:

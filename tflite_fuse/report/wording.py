@@ -153,7 +153,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     (
         "offered",
         "full int8",
-    ): "most of the model computes in {kind}, which needs more RAM than int8; quantize the model "
+    ): "most of the model computes in {kind}; with int8 it needs less RAM: quantize the model "
     "that it was converted from to int8",
     ("kept", "input in the arena"): "input {tensor} cannot be {mode}: {why}",
     ("changed", "input copied"): "input {tensor} is copied into the arena, {copied_bytes:,} B: its rows in a block "
