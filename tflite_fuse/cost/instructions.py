@@ -279,15 +279,16 @@ class _Instructions:
             return replace(layer, work=predicted_instructions({"plain macs": layer.work}, costs))
         stage = replace(layer.stage, inputs=layer.inputs, output=layer.outputs[0])
         if self.graph.accumulates(index):
-            return self._accumulator(layer, stage)
+            return self._accumulator(index, stage)
         runs = tuple(self._run(stage, length) for length in range(1, self.longest + 1))
         alone = rows_cost(tensors[stage.output], runs) + self._block
         return replace(layer, work=alone, run_costs=runs, pull_cost=ceil(costs["pulls"]))
 
-    def _accumulator(self, layer: PricedStep, stage: Stage) -> PricedStep:
+    def _accumulator(self, index: int, stage: Stage) -> PricedStep:
         """Its runs are those that add up its input; the cost of writing its output is added."""
+        layer = self.graph.steps[index]
         visits = (ceil(instruction_costs(self.target)["runs"]),) * self.longest
-        source = self.graph.tensors[self.graph.through_views(layer.inputs[0])]
+        source = self.graph.tensors[self.graph.summed(index)]
         return replace(layer, work=rows_cost(source, visits) + self._run(stage, 1) + self._block, run_costs=visits)
 
     @property

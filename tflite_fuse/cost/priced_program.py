@@ -6,7 +6,7 @@ layer list (the benchmarks' descriptions of published networks); ``search/from_m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -20,6 +20,7 @@ from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.program import Program, Step
 from tflite_fuse.ir.tail_shares import NO_TAIL, TailShares
 from tflite_fuse.ops.entry import Kind, Window
+from tflite_fuse.ops.lowering.view import Fit
 from tflite_fuse.ops.table import KINDS, macs_per_pixel
 
 
@@ -33,6 +34,14 @@ class WorkUnit(str, Enum):
     MACS = "macs"
     INSTRUCTIONS = "instructions"
     CYCLES = "cycles"
+
+
+class Reading(NamedTuple):
+    """An input of a step: height, width and channels as the step sees it, and the shapes that it accepts instead."""
+
+    tensor: int
+    shape: tuple[int, int, int]
+    fit: Fit
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,7 @@ class PricedStep(Step):
         run_costs: work of runs of 1, 2, … pixels of its output, if the unit depends on the length of runs; empty if all
             pixels cost the same.
         pull_cost: additional work of each of these runs if a step of the same block waits for it.
+        readings: inputs of a stage, if their shapes may differ from those in which they are written.
     """
 
     work: int = 0
@@ -64,6 +74,7 @@ class PricedStep(Step):
     in_one_tile: bool = False
     run_costs: tuple[int, ...] = ()
     pull_cost: int = 0
+    readings: tuple[Reading, ...] = ()
 
     @property
     def fusable(self) -> bool:
@@ -195,18 +206,37 @@ class PricedProgram(Program):
                 found[layer.outputs[0]] = found[layer.inputs[0]]
         return found
 
+    @cached_property
+    def earliest(self) -> list[int]:
+        """The earliest possible first step of the blocks that end in each step.
+
+        A block stores a tensor in one shape, so it cannot contain two steps of which one reads another shape of the
+        same bytes, such as other channels behind a RESHAPE.
+        """
+        return _earliest(self)
+
+    def summed(self, layer: int) -> int:
+        """Return the input of an accumulator as it is computed, before views of which it can read the source."""
+        tensor, readings = self.steps[layer].inputs[0], self.steps[layer].readings
+        while (writer := self.producer[tensor]) >= 0 and self.steps[writer].view:
+            source = self.steps[writer].inputs[0]
+            made = self.tensors[source]
+            if readings and not readings[0].fit.accepts((made.height, made.width, made.channels), readings[0].shape):
+                break
+            tensor = source
+        return tensor
+
     def accumulates(self, layer: int) -> bool:
         """Return whether a layer sums its whole input before it writes its one pixel."""
         return self._accumulating[layer]
 
     @cached_property
     def _accumulating(self) -> list[bool]:
-        stages = ((layer.stage, layer.inputs) for layer in self.steps)
         return [
-            stage is not None
-            and bool(stage.inputs)
-            and KINDS[stage.kind].accumulates(self.tensors[self.through_views(inputs[0])])
-            for stage, inputs in stages
+            layer.stage is not None
+            and bool(layer.stage.inputs)
+            and KINDS[layer.stage.kind].accumulates(self.tensors[self.summed(index)])
+            for index, layer in enumerate(self.steps)
         ]
 
     @property
@@ -269,6 +299,38 @@ def _stage(kind: Kind, entry: Mapping[str, Any], sources: tuple[int, ...], outpu
 
 def _pair(value: int | Sequence[int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def _earliest(graph: PricedProgram) -> list[int]:
+    """Return the earliest first step of blocks by their last one; see ``PricedProgram.earliest``."""
+    found, earliest, seen = [], 0, dict[int, list[tuple[int, Reading]]]()
+    for index, step in enumerate(graph.steps):
+        for reading in step.readings:
+            root = graph.through_views(reading.tensor)
+            for other, known in seen.get(root, ()):
+                if not _alike(reading, known):
+                    views = {*_views(graph, reading.tensor)} ^ {*_views(graph, known.tensor)}
+                    earliest = max(earliest, min((other, *views)) + 1)
+            seen.setdefault(root, []).append((index, reading))
+        if step.stage is not None and step.readings:
+            made = graph.tensors[step.outputs[0]]
+            written = Reading(step.outputs[0], (made.height, made.width, made.channels), Fit.EXACT)
+            seen.setdefault(step.outputs[0], []).append((index, written))
+        found.append(earliest)
+    return found
+
+
+def _alike(first: Reading, second: Reading) -> bool:
+    """Return whether a block can store a tensor so that both read it."""
+    strict, other = sorted((first, second), key=lambda each: list(Fit).index(each.fit))
+    return other.fit.accepts(strict.shape, other.shape)
+
+
+def _views(graph: PricedProgram, tensor: int) -> Iterator[int]:
+    """Yield the views that rename a tensor, from the last one up."""
+    while (writer := graph.producer[tensor]) >= 0 and graph.steps[writer].view:
+        yield writer
+        tensor = graph.steps[writer].inputs[0]
 
 
 def _row_progress(graph: PricedProgram) -> Progress:

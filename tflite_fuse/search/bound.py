@@ -173,7 +173,7 @@ def _sums(graph: PricedProgram, index: int) -> int:
     layer = graph.steps[index]
     if layer.stage is None or not graph.accumulates(index):
         return 0
-    source = graph.through_views(layer.inputs[0])
+    source = graph.summed(index)
     return round_up(accumulator_bytes(replace(layer.stage, inputs=(source,)), graph.tensors), SCRATCH_ALIGNMENT)
 
 

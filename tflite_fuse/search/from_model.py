@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 
-from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
+from tflite_fuse.cost.priced_program import PricedProgram, PricedStep, Reading
 from tflite_fuse.emit.in_model import executed_macs
 from tflite_fuse.ir.block import BlockTensor, StageKind
 from tflite_fuse.ir.program import Program, program_of
@@ -88,6 +88,7 @@ def _priced(memory: Program, lowered: Sequence[Lowered | str], index: int, macs:
         absorbed=absorbed,
         unit=unit,
         in_one_tile=result.passed_over,
+        readings=tuple(Reading(source.index, result.seen(source), result.fit) for source in result.inputs),
     )
 
 
@@ -102,14 +103,16 @@ def _is_absorbed(memory: Program, lowered: Sequence[Lowered | str], result: Lowe
 def _extents(memory: Program, lowered: Sequence[Lowered | str]) -> tuple[BlockTensor, ...]:
     """Return height, width and channels of every tensor; a single pixel for tensors that no block contains."""
     tensors = [BlockTensor(name, 1, 1, 0, 0) for name in memory.names]
-    for result in lowered:
-        if isinstance(result, str):
-            continue
+    found = [each for each in lowered if not isinstance(each, str)]
+    stages = [each for each in found if each.stage is not None]
+    views = [each for each in found if each.stage is None]
+    for result in (*views, *stages):
         for source in result.inputs:
             tensors[source.index] = _extent(source, result.seen(source))
-    for result in lowered:
-        if not isinstance(result, str):
+        if result.stage is None:
             tensors[result.output.index] = _extent(result.output, _written(result))
+    for result in stages:
+        tensors[result.output.index] = _extent(result.output, _written(result))
     return tuple(tensors)
 
 

@@ -263,22 +263,17 @@ class _Kin:
     def driven(self) -> int:
         """The tensor that the blocks compute tile by tile."""
         graph = self.graph
-        return _computed(graph, self.last) if self.tail is None else summed_tensor(graph, self.tail)
+        return _computed(graph, self.last) if self.tail is None else graph.summed(self.tail)
 
     @cached_property
     def inner(self) -> int:
-        """First folded layer: the accumulator or the views before it; without one, the views at the end, or the end."""
+        """First folded layer: the accumulator or views before it; without one, the views at the end, or the end."""
         if self.tail is None:
             return _views_at_the_end(self.graph, self.last)
         layers, first = self.graph.steps, self.tail
-        while first > 0 and layers[first - 1].view and layers[first - 1].outputs == layers[first].inputs:
+        while layers[first].inputs[0] != self.driven:  # the views between stand in line
             first -= 1
         return first
-
-
-def summed_tensor(graph: PricedProgram, tail: int) -> int:
-    """Return the tensor that an accumulator sums, as it is computed (without views)."""
-    return graph.through_views(graph.steps[tail].inputs[0])
 
 
 def price_block(
@@ -340,7 +335,7 @@ def driven_tensor(graph: PricedProgram, first: int, last: int) -> int:
     tail = find_tail(graph, last)
     if tail is None or tail < first:
         return _computed(graph, last)
-    return summed_tensor(graph, tail)
+    return graph.summed(tail)
 
 
 def _views_at_the_end(graph: PricedProgram, last: int) -> int:

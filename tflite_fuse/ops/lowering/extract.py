@@ -10,7 +10,6 @@ convolutions becomes their padding; operators that together are a function of on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -244,8 +243,8 @@ class _Assembly:
         if root not in self.position:
             self._add(root, self._input_shape(root), source.zero_point, Storage.INPUT, root)
         tensor = self.tensors[self.position[root]]
-        fit = self.stages[index].fit
-        if not _fits((tensor.height, tensor.width, tensor.channels), self.stages[index].seen(source), fit):
+        lowered = self.stages[index]
+        if not lowered.fit.accepts((tensor.height, tensor.width, tensor.channels), lowered.seen(source)):
             raise self.piece.refusal(index, f"it reads its input {source.name} in another shape than it was written")
         return self.position[root]
 
@@ -276,14 +275,6 @@ class _Assembly:
             if self.piece.root(source.index) == root
         ]
         return min(views, key=lambda view: view[:2])[2]
-
-
-def _fits(shape: Shape, wanted: Shape, fit: Fit) -> bool:
-    if fit is Fit.BYTES:
-        return math.prod(shape) == math.prod(wanted)
-    if fit is Fit.PIXELS:
-        return shape[0] * shape[1] == wanted[0] * wanted[1] and shape[2] == wanted[2]
-    return shape == wanted
 
 
 def _assemble(piece: _Piece, stages: dict[int, Lowered]) -> Extraction:

@@ -106,8 +106,9 @@ def lower_model(model: Model) -> Lowerings:
     yields a reason if there is no table.
     """
     written = {*model.main.inputs, *(t for operator in model.main.operators for t in operator.outputs or ())}
-    found = [_lower_or_reason(model, index, written) for index in range(len(model.main.operators))]
     readers = readers_of(model)
+    read = {*model.main.outputs, *readers}
+    found = [_lower_or_reason(model, index, written, read) for index in range(len(model.main.operators))]
     lowered = {index: each for index, each in enumerate(found) if not isinstance(each, str)}
     tables = find_tables(lowered, readers, lambda tensor: tensor in model.main.outputs)
     gone = {each for table in tables.values() for each in table.operators} - tables.keys()
@@ -149,14 +150,20 @@ def _units(tables: Mapping[int, Table]) -> list[tuple[int, ...]]:
     return [tuple(sorted(unit)) for unit in units if len(unit) > 1]
 
 
-def _lower_or_reason(model: Model, index: int, written: Set[int]) -> Lowered | str:
-    """Return a lowered operator, or a reason: no proof covers the bytes of an input without a writer."""
+def _lower_or_reason(model: Model, index: int, written: Set[int], read: Set[int]) -> Lowered | str:
+    """Return a lowered operator, or a reason: no proof covers an input without a writer, no block computes for nothing.
+
+    Args:
+        written, read: tensors with a writer, and with a reader.
+    """
     try:
         lowered = lower_operator(model, index)
     except BlockError as error:
         return Reason(str(error), error.tensor)
     unknown = [activation.index for activation in lowered.inputs if activation.index not in written]
-    return f"it reads {model.main.tensors[unknown[0]].name}, which nothing writes" if unknown else lowered
+    if unknown:
+        return f"it reads {model.main.tensors[unknown[0]].name}, which nothing writes"
+    return lowered if lowered.output.index in read else "nothing reads its output"
 
 
 def lower_operator(model: Model, index: int) -> Lowered:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 import numpy.typing as npt
@@ -43,6 +43,14 @@ class Fit(Enum):
     EXACT = "height, width and channels as the operator says"
     PIXELS = "any height and width with as many pixels, and the operator's channels"
     BYTES = "any shape of as many bytes"
+
+    def accepts(self, written: Shape, seen: Shape) -> bool:
+        """Return whether a stage that sees an input of shape ``seen`` can read one that was written as ``written``."""
+        if self is Fit.BYTES:
+            return prod(written) == prod(seen)
+        if self is Fit.PIXELS:
+            return written[0] * written[1] == seen[0] * seen[1] and written[2] == seen[2]
+        return written == seen
 
 
 @dataclass(frozen=True)
