@@ -10,6 +10,7 @@ import tflite_fuse
 from tflite_fuse import Goal, UsageError
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.priced_program import WorkUnit
+from tflite_fuse.memory.regions import memories_of
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.fusing.objective import objective_of
 from tflite_fuse.passes.options import FuseOptions
@@ -17,6 +18,7 @@ from tflite_fuse.search.schemes import Scheme
 from tflite_fuse.tuning import TUNING
 
 UNFUSED = ("reorder", "plan")
+MEMORIES = memories_of({"region": [{"name": "fast", "size": 5000}, {"name": "slow", "size": 100_000}]})
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,21 @@ def test_streams_leave_more_of_the_arena_to_speed_unless_a_goal_says_otherwise()
     assert set(ceilings(Goal(), 1_200)) == {1_712}
     for asked in (Goal(max_ram=30_000), Goal(max_compute=1.0), Goal(max_compute=1.3), Goal(least_ram=True)):
         assert len(set(ceilings(asked, 24_000))) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"goal": Goal(least_ram=True)},
+        {"goal": Goal(max_compute=1.3)},
+        {"goal": Goal(max_ram=5000), "cost": "instructions", "target": "cortex-m7"},
+        {"weights": "16bit"},
+        {"scheme": "inverted-residual", "tiles": (4, 4)},
+        {"memory": MEMORIES},
+    ],
+)
+def test_a_rewrite_without_proven_blocks_keeps_only_what_needs_none(options: dict[str, Any]) -> None:
+    given = FuseOptions(**options)
+    bare = given.without_fusion
+    assert "fuse" not in bare.passes and bare.passes[-1] == "plan"
+    assert bare.wanted.max_ram == given.wanted.max_ram and bare.target == given.target

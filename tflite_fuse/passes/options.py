@@ -6,7 +6,7 @@ Search, placement and pricing use views of them (``search``, ``arena``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any, ClassVar, TypeVar
@@ -314,6 +314,21 @@ class FuseOptions:
     def _goal_is_of(self, memory: Memories) -> bool:
         goal = self.wanted
         return not goal.least_ram and goal.max_ram in (None, memory.fast.nbytes) and (goal.max_compute or 1) >= 1
+
+    @property
+    def without_fusion(self) -> FuseOptions:
+        """The same options without blocks, and without the goals and forms that only blocks have."""
+        return replace(
+            self,
+            passes=tuple(name for name in self.passes if name != "fuse"),
+            goal=Goal(max_ram=self.wanted.max_ram),
+            scheme=Scheme.AUTO.value,
+            tiles=None,
+            tile_size=None,
+            cost=WorkUnit.MACS.value,
+            weights=WeightForm.EIGHT.value,
+            memory=None,
+        )
 
     def _refuse_without_fusion(self) -> None:
         reasons = {

@@ -194,8 +194,7 @@ def _made(model: Model, options: FuseOptions, budget: Budget) -> _Made:
                 outside |= more
     if options.input_mode is not InputMode.RESIDENT or options.stream is not None:
         raise LimitError(f"no block can read the input from outside the arena or as a stream: {refused}")
-    bare = replace(options, passes=tuple(name for name in options.passes if name != "fuse"))
-    made = _attempt(model, bare, budget, accepts, {})
+    made = _attempt(model, options.without_fusion, budget, accepts, {})
     return replace(made, unproven=(note("limited", "no proof of blocks", why=str(refused)),))
 
 
