@@ -8,6 +8,7 @@ are one value. A part is also known as a SLICE, an enlarged image as a RESIZE_NE
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from math import prod
 
@@ -80,10 +81,13 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, tuple[int,
         if channels == list(range(image[2])):
             original.unite(source, tensor)
             continue
-        if original.tensors[tensor].dims != (*original.tensors[source].dims[:-1], len(channels)):
-            continue  # the runtime's GATHER would give another shape
-        options = make_options("GatherOptions", axis=len(original.tensors[source].dims) - 1)
-        original.add_operator(step, "GATHER", (source, original.add_numbers(channels)), tensor, options)
+        found, natural = original.tensors[tensor], (*original.tensors[source].dims[:-1], len(channels))
+        made = tensor
+        if found.dims != natural:  # such as a slice that drops the axis
+            made = original.add_tensor(replace(found, shape=natural, shape_signature=None))
+            original.unite(tensor, made)
+        options = make_options("GatherOptions", axis=len(natural) - 1)
+        original.add_operator(step, "GATHER", (source, original.add_numbers(channels)), made, options)
     return looked_up
 
 
@@ -234,8 +238,8 @@ def kept_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterato
 
 def _gathered_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
     along, listed = step.number("axis"), list(original.numbers(step.operand(1)))
-    flat = step.operand(1) >= 0 and len(original.tensors[step.operand(1)].dims) == 1
-    if not flat or not -len(dims) <= along < len(dims) or step.number("batch_dims") or not listed:
+    rank = len(original.tensors[step.operand(1)].dims) if step.operand(1) >= 0 else 2
+    if rank > 1 or not -len(dims) <= along < len(dims) or step.number("batch_dims") or not listed:
         return
     by = listed[1] - listed[0] if len(listed) > 1 else 1
     for axis, length in enumerate(dims):
@@ -244,4 +248,4 @@ def _gathered_parts(original: Original, step: Step, dims: tuple[int, ...]) -> It
         elif by < 1 or listed[0] < 0 or listed[-1] >= length or listed != list(range(listed[0], listed[-1] + 1, by)):
             yield None
         else:
-            yield slice(listed[0], listed[-1] + 1, by)
+            yield slice(listed[0], listed[-1] + 1, by) if rank else listed[0]

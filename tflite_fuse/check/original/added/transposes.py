@@ -124,17 +124,19 @@ def _alike(original: Original, a: int, b: int) -> bool:
 
 def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) -> None:
     """Continue from ``moved``, which holds the bytes of ``plain`` with axis ``order[i]`` as axis i."""
-    dims = original.tensors[moved].dims
+    dims, readers = original.tensors[moved].dims, original.readers(moved)
     visible = [axis for axis, dim in zip(order, dims, strict=True) if dim > 1]
-    if visible == sorted(visible):
+    same = visible == sorted(visible)
+    if same:
         original.unite(moved, plain)
-        return
-    for step in original.readers(moved):
-        if step.name == "FULLY_CONNECTED":
+    for step in readers:
+        if step.name == "FULLY_CONNECTED" and not same:
             _add_dense(original, step, moved, plain, order)
             continue
         listed = original.numbers(step.operand(1))
-        if step.name != "MEAN" or len(step.outputs) != 1 or not listed or original.stands_for(step.outputs[0]) is None:
+        if step.name != "MEAN" or step.operand(0) != moved or len(step.outputs) != 1:
+            continue  # other tensors of the same bytes have other axes
+        if not listed or original.stands_for(step.outputs[0]) is None:
             continue
         reduced = {axis % len(order) for axis in listed}
         summed = [order[axis] for axis in sorted(reduced)]

@@ -1,0 +1,50 @@
+"""Models over tensors of any rank, batch and order of dimensions: each rewrite is proven and gives the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tflite_fuse
+from scripts.zoo.float_twin import float_twin
+from tests.drawing.random_blocks import random_reals
+from tests.drawing.raw_models import edgy_int8, seeds
+from tests.drawing.steps.ranks import chains
+from tests.drawing.witness import assert_same_bytes
+from tflite_fuse import Goal, LimitError
+from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.runtime import tflm
+
+needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+
+GOALS: tuple[dict[str, Any], ...] = (
+    {"goal": Goal(least_ram=True)},
+    {},
+    {"input_mode": "external"},
+    {"input_mode": "streamed", "goal": Goal(max_compute=1.0)},
+)
+UNPROVEN = ("no proof", "no proof of blocks", "file, not proven")
+
+
+@needs_tflm
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(chains(), st.booleans(), st.sampled_from(GOALS), seeds)
+def test_chains_over_any_rank_are_proven_and_give_the_same_bytes(
+    model: Model, real: bool, options: dict[str, Any], seed: int
+) -> None:
+    model, rng = float_twin(model) if real else model, np.random.default_rng(seed)
+    data = serialize_model(model)
+    dims = model.main.tensors[model.main.inputs[0]].dims
+    inputs = [[random_reals(rng, dims) if real else edgy_int8(rng, dims)]]
+    try:
+        result = tflite_fuse.rewrite(data, verify=False, **options)
+    except LimitError:
+        return  # the input is read by operators that no block has
+    assert not [each for each in result.report.records if each.reason in UNPROVEN]
+    before, after = tflm.run(data, inputs).outputs[0], tflite_fuse.run(result.model, inputs[0])
+    for ours, theirs in zip(after, before, strict=True):
+        assert_same_bytes(ours, theirs)
