@@ -196,8 +196,17 @@ def test_notes_say_what_moved_and_what_did_not(mode: str) -> None:
 
 
 def test_models_of_other_types_say_what_to_do() -> None:
-    with pytest.raises(LimitError, match=r"input_0 cannot be streamed: it is int16 and QUANTIZE_0 reads it"):
-        tflite_fuse.rewrite(serialize_model(int16_input()), input_mode="streamed")
+    model = int16_input()
+    read = r"input_0 cannot be streamed: it is int16 and QUANTIZE_0 reads it.*: convert the model with int8 inputs"
+    with pytest.raises(LimitError, match=read):
+        tflite_fuse.rewrite(serialize_model(model), input_mode="streamed")
+    first = model.main.operators[0].opcode_index
+    signal = replace(
+        model.operator_codes[first], custom_code="SignalWindow", deprecated_builtin_code=32, builtin_code=32
+    )
+    codes = tuple(signal if index == first else each for index, each in enumerate(model.operator_codes))
+    with pytest.raises(LimitError, match=r"SignalWindow_0 reads it.*: keep it in the arena$"):
+        tflite_fuse.rewrite(serialize_model(replace(model, operator_codes=codes)), input_mode="streamed")
 
 
 def test_modes_need_the_fuse_pass_and_exist() -> None:

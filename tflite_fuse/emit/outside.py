@@ -172,9 +172,11 @@ def _why_not_moved(model: Model, tensor: int) -> str | None:
     if graph.inputs.count(tensor) != 1:
         return "the model lists it as input more than once"
     if graph.tensors[tensor].type not in OUTSIDE_TYPES:
+        custom = operator_name(model, graph.operators[readers[0]]).startswith("CUSTOM:")
+        remedy = "convert the model with int8 inputs (inference_input_type=tf.int8)"
         return (
             f"it is {type_name(graph.tensors[tensor].type)} and {operator_label(model, readers[0])} reads it, while "
-            "blocks read int8, uint8 and float32: convert the model with int8 inputs (inference_input_type=tf.int8)"
+            f"blocks read int8, uint8 and float32: {'keep it in the arena' if custom else remedy}"
         )
     return None
 
