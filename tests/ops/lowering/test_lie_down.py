@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import tflite_fuse
 from scripts.zoo import networks
@@ -78,6 +80,41 @@ def test_a_signal_along_both_axes_is_never_whole(real: bool, mode: InputMode) ->
     assert {tensor.height for tensor in tensors} == {1} and max(tensor.pixels for tensor in tensors) == 48
     whole = max(t.pixels * t.channels for t in tensors if t.storage is Storage.OUTPUT)
     assert whole <= 24 * 8  # half of what the first convolution makes
+
+
+LAYERS = ("conv", "depthwise", "max pool", "average pool", "pad", "branch")
+
+
+@st.composite
+def signals(draw: st.DrawFn) -> Model:
+    """Layers along a signal, each of which may lie along the width or the height."""
+    b = ModelBuilder(draw(st.integers(0, 9)))
+    length, channels = draw(st.integers(12, 40)), draw(st.integers(1, 5))
+    x = b.input(draw(st.sampled_from([(1, length, channels), (1, 1, length, channels), (1, length, 1, channels)])))
+    for name in draw(st.lists(st.sampled_from(LAYERS), min_size=1, max_size=5)):
+        by_row, size, step = draw(st.booleans()), draw(st.integers(1, 3)), draw(st.integers(1, 2))
+        x = b.reshape(x, (1, 1, length, channels) if by_row else (1, length, 1, channels))
+        kernel, stride = ((1, size), (1, step)) if by_row else ((size, 1), (step, 1))
+        if name == "conv":
+            x = b.conv(x, draw(st.integers(1, 6)), kernel, stride)
+        elif name == "depthwise":
+            x = b.depthwise(x, kernel, stride)
+        elif name == "pad":
+            x = b.pad(x, (0, 0, 1, size) if by_row else (1, size, 0, 0))
+        elif name == "branch":
+            x = b.add(b.conv(x, channels, kernel), x)
+        else:
+            x = (b.max_pool if name == "max pool" else b.average_pool)(x, kernel, stride)
+        length, channels = max(x.shape[1:3]), x.shape[3]
+    return b.build([b.fully_connected(x, 3)])
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(signals(), st.booleans(), st.sampled_from(["resident", "streamed", "external"]))
+def test_any_mixture_of_rows_and_columns_is_proven_and_computes_the_same(model: Model, real: bool, mode: str) -> None:
+    report = tflite_fuse.rewrite(serialize_model(float_twin(model) if real else model), input_mode=mode).report
+    assert report.proven.blocks and report.proven.notes == ()
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
