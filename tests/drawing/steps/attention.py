@@ -152,7 +152,10 @@ def attention_of_heads(
 
     for _ in range(layers):
         queries, rows = projected(), projected()
-        values = rows if shares else projected()
+        if shares and not is_keras:  # keys and values are turned apart, without a layer of their own
+            rows, values = (reshaped(newest, (1, tokens, count, depth)) for _ in range(2))
+        else:
+            values = rows if shares else projected()
         if is_keras:
             scaled, factor = (
                 like(queries, (1, tokens, count, depth)),

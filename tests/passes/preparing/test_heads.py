@@ -14,6 +14,7 @@ from tests.drawing.random_blocks import random_reals
 from tests.drawing.raw_models import RawModel, edgy_int8, seeds
 from tests.drawing.steps.attention import attention_of_heads, heads
 from tests.drawing.witness import assert_same_bytes
+from tflite_fuse import Goal
 from tflite_fuse.api import rewrite
 from tflite_fuse.check import validate
 from tflite_fuse.check.correspondence import Correspondence
@@ -57,6 +58,14 @@ def test_nothing_is_whole_but_tokens_keys_and_values(real: bool, is_keras: bool)
     assert result.report.before.arena_bytes > 2 * 2 * 48 * 48 * size  # scores and shares
     assert result.report.after.arena_bytes < 3 * 48 * 32 * size + 1024
     assert note("changed", "heads", "TRANSPOSE_17" if is_keras else "TRANSPOSE_12", heads=2) in result.report.records
+
+
+@pytest.mark.parametrize("keys", ["by column", "turned", "both"])
+@pytest.mark.parametrize("batch", [(), (1,), (1, 2)])
+def test_blocks_of_keys_and_values_of_the_same_channels_are_proven(keys: str, batch: tuple[int, ...]) -> None:
+    model = attention_of_heads(6, 2, 3, keys, shares=True, batch=batch)
+    result = rewrite(serialize_model(model), verify=False, goal=Goal(least_ram=True))
+    assert not [each for each in result.report.records if each.reason == "no proof"]
 
 
 def exchanged(model: Model, name: str) -> Model:

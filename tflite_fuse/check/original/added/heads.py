@@ -53,11 +53,13 @@ class _Heads:
     Attributes:
         original: the original.
         known: tensor → its parts.
+        cut: (tensor, number of heads) → the ranges of its channels: two RESHAPEs of a tensor have the same parts.
         count: number of all parts.
     """
 
     original: Original
     known: dict[int, _Parts] = field(default_factory=dict)
+    cut: dict[tuple[int, int], _Parts] = field(default_factory=dict)
     count: int = 0
 
     def follow(self, step: Step) -> None:
@@ -89,6 +91,8 @@ class _Heads:
             return None
         if len(before) not in (2, 3, 4) or before[-1] != dims[2] * dims[3] or prod(before[:-1]) != dims[1]:
             return None
+        if (source, dims[2]) in self.cut:
+            return self.cut[source, dims[2]]
         layer, parts = self.original.written_by(source), []
         size = self.original.add_numbers([*before[:-1], dims[3]])
         for head in range(dims[2]):
@@ -103,7 +107,8 @@ class _Heads:
                 self.original.unite(part, row)
                 part = row
             parts.append(part)
-        return _Parts(2, tuple(parts))
+        self.cut[source, dims[2]] = _Parts(2, tuple(parts))
+        return self.cut[source, dims[2]]
 
     def _of_layer(self, layer: Step, head: int, count: int) -> int | None:
         """Return the output of a FULLY_CONNECTED with a head's rows of its weights."""
