@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflite_fuse.cost.estimate.growing_block import BlockCosts, Pricing
+from tflite_fuse.cost.estimate.growing_block import BlockCosts, Pricing, TileSizes
 from tflite_fuse.cost.estimate.least_work import work_limit
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import BudgetError, LimitError
@@ -344,12 +344,15 @@ class _Edges:
     def all(self) -> tuple[CutGraph, int | None]:
         """Return the cut graph, and the bytes of RAM beyond which blocks were skipped."""
         allowed, most = self._allowed(), self.rules.most_ram
-        some = not (self.rules.every_block or self.rules.slow) and self.restriction.scheme is Scheme.AUTO
-        if some and work_limit(self.graph, self.graph.work).spare == 0:
-            # Paths without recompute have the least work, so none with more RAM than such a path is on the front.
-            enough = self._enough(allowed)
-            most = enough if most is None else min(most, enough)
+        if self._recompute_costs and most is None:
+            most = self._enough(allowed)  # No path with more RAM than one of least work is on the front.
         return self._cuts([self._blocks(last, firsts, most) for last, firsts in enumerate(allowed)]), most
+
+    @cached_property
+    def _recompute_costs(self) -> bool:
+        """Whether blocks in one tile have the least work, and only blocks on the front are searched."""
+        some = not (self.rules.every_block or self.rules.slow) and self.restriction.scheme is Scheme.AUTO
+        return some and work_limit(self.graph, self.graph.work).spare == 0
 
     def _cuts(self, blocks: Sequence[Iterable[Edge]]) -> CutGraph:
         """Return the cut graph of blocks by their last layer and of single operators."""
@@ -373,18 +376,31 @@ class _Edges:
             options = Offers(*needs, *(nothing,) * 4)
             yield Edge(index, index + 1, options, False, Span(index, index), self._tail.of_operator(index))
 
-    def _blocks(self, last: int, firsts: Collection[int], most: int | None, whole: bool = False) -> Iterator[Edge]:
-        """Yield the blocks from some layers to ``last``, without those that certainly exceed ``most`` bytes.
+    def _blocks(self, last: int, firsts: Collection[int], most: int | None) -> Collection[Edge]:
+        """Return the blocks from some layers to ``last``, without those that certainly exceed ``most`` bytes.
 
-        Args:
-            whole: whether blocks run in one tile only.
+        Blocks that need no more in one tile than the network's inputs at the start are not divided if that takes work;
+        with a limit on work, their growth ends before most others can be divided.
         """
+        if not self._recompute_costs or self.pricing.limit is None:
+            return self._tiled(last, firsts, most, self.restriction.tile_sizes, self.pricing).values()
+        whole, start = self._in_one_tile(last, firsts, most), max(self.residency.start, self.rules.floor)
+        small = {first for (first, _), edge in whole.items() if int(edge.options.ram[-1]) <= start}
+        large, pricing = [first for first in firsts if first not in small], replace(self.pricing, divided=True)
+        return (whole | self._tiled(last, large, most, self.restriction.tile_sizes, pricing)).values()
+
+    def _in_one_tile(self, last: int, firsts: Collection[int], most: int | None) -> dict[tuple[int, int], Edge]:
+        """Return the blocks in one tile as ``_tiled`` does."""
+        return self._tiled(last, firsts, most, whole_tile, replace(self.pricing, limit=None))
+
+    def _tiled(
+        self, last: int, firsts: Collection[int], most: int | None, sizes: TileSizes, pricing: Pricing
+    ) -> dict[tuple[int, int], Edge]:
+        """Return the blocks under some tilings by first layer and driven tensor; other arguments as in ``_blocks``."""
+        found: dict[tuple[int, int], Edge] = {}
         if not firsts:
-            return
+            return found
         paired = len(self.rules.chunks) if self.restriction.paired else 0
-        sizes, pricing = self.restriction.tile_sizes, self.pricing
-        if whole:
-            sizes, pricing = whole_tile, replace(pricing, limit=None)
         rooms = None if most is None else {first: most - self._beside(first, last) for first in firsts}
         for costs in self.restriction.prices(self.graph, last, sizes, pricing, firsts if rooms is None else rooms):
             if self.rules.slow:
@@ -392,7 +408,9 @@ class _Edges:
             options, unbanded = self._offered(costs, paired)
             if len(options):
                 tail = self._tail.of_block(self.residency.results(costs.first, last))
-                yield Edge(costs.first, last + 1, options, True, Span(costs.first, last), tail, unbanded)
+                span = Span(costs.first, last)
+                found[costs.first, costs.driven] = Edge(costs.first, last + 1, options, True, span, tail, unbanded)
+        return found
 
     def _traffic(self, first: int, last: int) -> int:
         """What a block reads from the slow memory and writes to it, in the unit of work."""
@@ -448,11 +466,15 @@ class _Edges:
         held = [self.residency.held(cut) for cut in range(len(allowed) + 1)]
         around = [min(held[max(0, cut - _NARROW) : cut + _NARROW + 1]) for cut in range(len(held))]
         narrow = {cut for cut in range(1, len(allowed)) if held[cut] == around[cut] < held[cut - 1]} | {0, len(allowed)}
-        blocks = [
-            self._blocks(last, narrow.intersection(firsts), None, whole=True) if last + 1 in narrow else ()
-            for last, firsts in enumerate(allowed)
-        ]
-        return least_ram(self._cuts(blocks))
+        for most in (2 * max(held[cut] for cut in narrow), None):
+            blocks = [
+                self._in_one_tile(last, narrow.intersection(firsts), most).values() if last + 1 in narrow else ()
+                for last, firsts in enumerate(allowed)
+            ]
+            enough = least_ram(self._cuts(blocks))
+            if most is not None and enough <= most:  # Blocks that need more, which were skipped, would not lower it.
+                break
+        return enough
 
 
 def _nearest_first(edge: Edge) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
-from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN, Shapes
+from tflite_fuse.cost.estimate.shapes import Shapes
 from tflite_fuse.cost.instructions import LEAST_GAIN, Core, in_instructions
 from tflite_fuse.cost.priced_program import PricedProgram, WorkUnit
 from tflite_fuse.errors import UsageError
@@ -91,7 +91,9 @@ def fusion_front(
         points = map(builder.point, paths)
         return tuple(points if options.target is None else _worth_having(points))
 
-    points, unbanded = points_of(cuts.edges), cuts.edges.without_bands
+    points = points_of(cuts.edges)
+    banded = any(block.scheme == "tiles" for point in points for block in point.blocks)
+    unbanded = cuts.edges.without_bands if banded else cuts.edges
     plain = points if unbanded is cuts.edges else points_of(unbanded)
     return Front(points, unfused_point(graph, options), graph, plain, frozenset(builder.orders - {0}))
 
@@ -114,7 +116,7 @@ def searched_cuts(
 
     Raises: as ``fusion_front``.
     """
-    known = shapes or (NOTHING_KNOWN,) * (1 + len(others))
+    known = shapes or tuple(Shapes(options.chunks) for _ in (graph, *others))
 
     def restricted(number: int, ordered: PricedProgram) -> Restriction:
         return replace(_restriction(ordered, options), prices=partial(block_costs, shapes=known[number]))

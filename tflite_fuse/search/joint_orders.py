@@ -67,7 +67,7 @@ def joint_cuts(
         BudgetError, LimitError: as ``cut_graph``.
     """
     made: list[Cuts] = []
-    into: dict[int, list[Edge]] = {}
+    into: dict[int, list[tuple[int, int, Edge]]] = {}
     known: set[_Piece] = set()
     orders = (tuple(range(len(graph.steps))), *others)
     first_allows = restricted(0, graph)
@@ -81,14 +81,11 @@ def joint_cuts(
         for edge in (edge for edges in cuts.edges.into for edge in edges):
             first, last, _ = edge.span
             if edge.fused or (run[first], order[first : last + 1]) not in known:
-                ends = run[first], run[last + 1]
-                into[ends[1]].append(
-                    replace(edge, source=ends[0], target=ends[1], span=edge.span._replace(order=number))
-                )
+                into[run[last + 1]].append((run[first], number, edge))
         if number + 1 < len(orders):
             known.update(_pieces(run, order))
             # A block that needs more than a path of the first order is not on the joint front.
-            rules = replace(rules, most_ram=made[0].most, every_block=True)
+            rules = replace(rules, most_ram=made[0].most)
     edges = _numbered(into, made[0].edges)
     require_end(edges, graph, first_allows.scheme, rules)
     return JointCuts(edges, tuple(made), orders)
@@ -113,12 +110,18 @@ def _without(
     return replace(restriction, allows=new) if known else restriction
 
 
-def _numbered(into: dict[int, list[Edge]], first: CutGraph) -> CutGraph:
-    """Return the cut graph with cuts numbered by the number of operators that have run."""
+def _numbered(into: dict[int, list[tuple[int, int, Edge]]], first: CutGraph) -> CutGraph:
+    """Return the cut graph of edges by the cut at their end, with cuts numbered by the operators that have run.
+
+    Each edge comes with the cut at its start and the number of its order.
+    """
     cuts = sorted(into, key=lambda run: (run.bit_count(), run))
     number = {run: index for index, run in enumerate(cuts)}
     edges = (
-        tuple(replace(edge, source=number[edge.source], target=number[edge.target]) for edge in into[run])
+        tuple(
+            replace(edge, source=number[start], target=number[run], span=edge.span._replace(order=order))
+            for start, order, edge in into[run]
+        )
         for run in cuts
     )
     return CutGraph(first.start, first.tail, tuple(edges))

@@ -241,7 +241,9 @@ class _Kin:
                 if not kept.any():
                     return
                 rows, columns = np.any(kept, axis=1), np.any(kept, axis=0)
-                if 2 * np.count_nonzero(rows) * np.count_nonzero(columns) <= kept.size:
+                if np.count_nonzero(rows) * np.count_nonzero(columns) == 1:
+                    if self.pricing.divided:
+                        return
                     heights, widths = tuple(compress(heights, rows)), tuple(compress(widths, columns))
                     block = self.grown(heights, widths, first)
             if firsts is None or first in firsts:

@@ -37,6 +37,7 @@ class Pricing:
             one.
         spare: function from the first and last layer of a block to the bytes of scratch that fit beside the peak;
             overlaps of such scratch are not computed. None without it.
+        divided: whether blocks for which the limit leaves a single tiling are skipped.
     """
 
     chunks: tuple[int, ...] = (1,)
@@ -45,6 +46,7 @@ class Pricing:
     sharing: int | None = None
     limit: WorkLimit | None = None
     spare: Callable[[int, int], int] | None = field(default=None, compare=False)
+    divided: bool = False
 
     def does_not_count(self, first: int, last: int, scratch: int) -> bool:
         """Return whether the scratch of a block fits into free memory, so that its overlaps do not matter."""
