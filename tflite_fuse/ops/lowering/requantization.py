@@ -34,21 +34,8 @@ def quantize_multiplier(scale: float) -> tuple[int, int]:
     Raises:
         BlockError: the scale is not finite, 2³⁰ or more, or a negative one that TFLM rounds to −2³¹.
     """
-    if not math.isfinite(scale):
-        raise BlockError(f"a scale ratio of {scale} cannot be expressed as a multiplier")
-    fraction, shift = math.frexp(scale)
-    multiplier = _round_half_away(fraction * 2**31)
-    if multiplier == 2**31:
-        multiplier //= 2
-        shift += 1
-    if scale == 0 or shift < _MIN_SHIFT:
-        return 0, 0
-    if multiplier == -(2**31):
-        # TFLM halves only +2³¹, and a product with −2³¹ may saturate, which the executor does not do.
-        raise BlockError(f"a scale ratio of {scale!r} rounds to a multiplier outside 32-bit arithmetic")
-    if shift > MAX_LEFT_SHIFT:
-        raise BlockError(f"a scale ratio of {scale:g} is too large for 32-bit arithmetic")
-    return multiplier, shift
+    entry = _table([scale])
+    return int(entry.multiplier[0]), int(entry.shift[0])
 
 
 def quantize_multiplier_below_one(scale: float) -> tuple[int, int]:
@@ -143,8 +130,19 @@ def _round_half_away(value: float) -> int:
 
 
 def _table(scales: Sequence[float]) -> Requantization:
-    entries = [quantize_multiplier(scale) for scale in scales]
-    return Requantization(
-        np.array([multiplier for multiplier, _ in entries], np.int32),
-        np.array([shift for _, shift in entries], np.int32),
-    )
+    """Return the entries of some scales, each as ``quantize_multiplier`` documents."""
+    values = np.array(scales, dtype=np.float64)
+    for scale in values[~np.isfinite(values)].tolist():
+        raise BlockError(f"a scale ratio of {scale} cannot be expressed as a multiplier")
+    fractions, shifts = np.frexp(values)
+    multipliers = np.copysign(np.floor(np.abs(fractions) * 2.0**31 + 0.5), fractions)
+    carries = multipliers == 2.0**31
+    multipliers, shifts = np.where(carries, multipliers / 2, multipliers), shifts + carries
+    nothing = (values == 0) | (shifts < _MIN_SHIFT)
+    multipliers, shifts = np.where(nothing, 0, multipliers), np.where(nothing, 0, shifts)
+    for scale in values[multipliers == -(2.0**31)].tolist():
+        # TFLM halves only +2³¹, and a product with −2³¹ may saturate, which the executor does not do.
+        raise BlockError(f"a scale ratio of {scale!r} rounds to a multiplier outside 32-bit arithmetic")
+    for scale in values[shifts > MAX_LEFT_SHIFT].tolist():
+        raise BlockError(f"a scale ratio of {scale:g} is too large for 32-bit arithmetic")
+    return Requantization(multipliers.astype(np.int32), shifts.astype(np.int32))
