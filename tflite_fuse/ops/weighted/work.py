@@ -94,17 +94,17 @@ def _plain(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels, macs
 
 def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, kernels: Kernels) -> Counter[str]:
     """Return the counts of pairs of pixels and a single remainder, after groups of four if windows are small."""
-    found = Counter[str]()
-    most = _most_pixels(stage, source, kernels)
-    groups = Counter[int]()
+    found, most = Counter[str](), _most_pixels(stage, source, kernels)
+    groups = {most: 0, 2: 0, 1: 0}
     for length, times in runs.items():
         left = length % most if most > 2 else length
-        groups.update({most: (length - left) // most * times})
-        groups.update({2: left // 2 * times})
-        groups.update({1: left % 2 * times})
+        groups[most] += (length - left) // most * times
+        groups[2] += left // 2 * times
+        groups[1] += left % 2 * times
     for pixels, number in groups.items():
-        if number:
-            found += _conv_groups(stage, source, output, pixels, number, kernels)
+        for name, count in _conv_groups(stage, source, output, pixels, kernels).items() if number else ():
+            if count:
+                found[name] += number * count
     return found
 
 
@@ -123,9 +123,9 @@ _WAYS = {1: "conv single", 2: "conv", 4: "conv four"}
 
 
 def _conv_groups(
-    stage: Stage, source: BlockTensor, output: BlockTensor, pixels: int, groups: int, kernels: Kernels
-) -> Counter[str]:
-    """Return the counts of ``groups`` of one, two or four pixels; large windows are widened part by part."""
+    stage: Stage, source: BlockTensor, output: BlockTensor, pixels: int, kernels: Kernels
+) -> dict[str, int]:
+    """Return the counts of a group of one, two or four pixels; large windows are widened part by part."""
     rows, columns = _window(stage)
     values, channels = _values(stage, source), output.channels
     in_word = 4 // _WORDS[kernels] if pixels == 1 else 1
@@ -134,7 +134,7 @@ def _conv_groups(
     by_tap = source.channels % 4 == 0 and (pixels == 4 or values > room or stage.dilation[1] != 1)
     pieces = rows * columns if by_tap else rows
     together = 2 if pixels == 4 or kernels is Kernels.DSP else 4
-    found = {
+    return {
         f"{_WAYS[pixels]} macs": pixels * values * round_up(channels, together),
         f"{_WAYS[pixels]} outputs": pixels * channels,
         "conv groups": 1,
@@ -142,7 +142,6 @@ def _conv_groups(
         "conv taps": pieces * again * ceil(pixels / 2),
         "conv part outputs": 0 if values <= room else pixels * channels * ceil(values / (words * in_word)),
     }
-    return Counter({name: groups * count for name, count in found.items()})
 
 
 def _in_int16(found: Counter[str]) -> Counter[str]:
