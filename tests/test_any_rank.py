@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 import tflite_fuse
 from scripts.zoo.float_twin import float_twin
 from tests.drawing.random_blocks import random_reals
-from tests.drawing.raw_models import edgy_int8, seeds
+from tests.drawing.raw_models import RawModel, edgy_int8, seeds
 from tests.drawing.steps.ranks import chains
 from tests.drawing.witness import assert_same_bytes
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.options import make_options
 from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -48,3 +49,16 @@ def test_chains_over_any_rank_are_proven_and_give_the_same_bytes(
     before, after = tflm.run(data, inputs).outputs[0], tflite_fuse.run(result.model, inputs[0])
     for ours, theirs in zip(after, before, strict=True):
         assert_same_bytes(ours, theirs)
+
+
+def test_a_column_and_its_pixels_as_a_batch_are_added() -> None:
+    """A batch of single pixels is a column of them, which no block lays down as a row."""
+    raw = RawModel()
+    source, batch = raw.tensor((1, 30, 1, 2)), raw.tensor((30, 1, 2))
+    raw.operator("RESHAPE", [source, raw.constant(np.array([30, 1, 2], np.int32))], [batch], None)
+    total, output = raw.tensor((1, 30, 1, 2), 0.7), raw.tensor((1, 30, 1, 2), 1 / 256, -128)
+    raw.operator("ADD", [batch, source], [total], make_options("AddOptions"))
+    raw.operator("LOGISTIC", [total], [output], None)
+    model = raw.build([source], [output, batch])
+    result = tflite_fuse.rewrite(serialize_model(model), verify=False, goal=Goal(least_ram=True))
+    assert not [each for each in result.report.records if each.reason in UNPROVEN]

@@ -58,6 +58,8 @@ def _is_column(lowered: Lowered) -> bool:
         return False
     if stage is None:
         return all(1 in shape[:2] for shape in _shapes(lowered))
+    if any(tensor.by_value and tensor.shape[0] > 1 and len(tensor.dims) != 4 for tensor in tensors):
+        return False  # a batch of pixels stays a column
     if any(width != 1 for _, width, _ in _shapes(lowered)) or stage.kind in _BY_ROW:
         return False
     turns = stage.kind is StageKind.PAD or KINDS[stage.kind].window in _WINDOWS
