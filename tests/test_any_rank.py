@@ -62,3 +62,21 @@ def test_a_column_and_its_pixels_as_a_batch_are_added() -> None:
     model = raw.build([source], [output, batch])
     result = tflite_fuse.rewrite(serialize_model(model), verify=False, goal=Goal(least_ram=True))
     assert not [each for each in result.report.records if each.reason in UNPROVEN]
+
+
+@needs_tflm
+@pytest.mark.parametrize("input_mode", ["resident", "streamed", "external"])
+def test_pixels_of_an_image_become_rows_of_a_matrix(input_mode: str) -> None:
+    """A FULLY_CONNECTED of each pixel of [1, h, w, channels] writes [h * w, units]."""
+    raw, rng = RawModel(), np.random.default_rng(1)
+    source = newest = raw.tensor((1, 6, 5, 4), 0.25, 3)
+    for units in (7, 3):
+        depth = raw.tensors[newest].dims[-1]
+        weights = raw.constant(rng.integers(-127, 128, (units, depth)).astype(np.int8), [2.0**-6])
+        output = raw.tensor((30, units), 0.25, 2)
+        raw.operator("FULLY_CONNECTED", [newest, weights], [output], make_options("FullyConnectedOptions"))
+        newest = output
+    data = serialize_model(raw.build([source], [newest]))
+    result = tflite_fuse.rewrite(data, verify=True, inputs=3, input_mode=input_mode)
+    assert result.report.verified is not None and result.report.verified.bit_exact
+    assert result.report.after.arena_bytes < result.report.before.arena_bytes

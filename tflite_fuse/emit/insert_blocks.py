@@ -337,7 +337,7 @@ class BlockMaker:
 
     def _extracted(self, choice: BlockChoice) -> OutsideExtraction:
         extraction = extract(self.model, choice.operators, self.lowerings)
-        return move_outside(extraction, self.moved, self.mode, choice.config)
+        return move_outside(extraction, self.moved, self.mode, _within(choice.config, extraction.block))
 
     @staticmethod
     def _apart(extraction: Extraction, slow: frozenset[int]) -> dict[int, int]:
@@ -400,15 +400,17 @@ def _is_new(operator: Operator) -> bool:
 def _within(config: BlockConfig, block: Block) -> BlockConfig:
     """Return the configuration with tiles no larger than the driven tensor, which a RESHAPE inside may have changed.
 
-    One tile replaces several tiles that would leave holes in an output. The search expects a reader inside the block
-    for every pixel. But a function of an output and of that output's source becomes a table of the source alone, and
-    the output has no reader inside.
+    One tile of all pixels in another shape stays one tile. One tile also replaces several that would leave holes in an
+    output. The search expects a reader inside the block for every pixel. But a function of an output and of that
+    output's source becomes a table of the source alone, and the output has no reader inside.
     """
     split = split_block(block)
     driven = block.tensors[split.driven]
     whole = replace(config, tile_height=driven.height, tile_width=driven.width)
     height, width = min(config.tile_height, driven.height), min(config.tile_width, driven.width)
     tiled = replace(config, tile_height=height, tile_width=width)
+    if config.tile_height * config.tile_width >= driven.pixels:
+        return whole
     if tiled != whole:
         try:
             Tiles(block, split, tiled)
