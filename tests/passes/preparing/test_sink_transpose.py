@@ -96,8 +96,9 @@ def transposed_dense(
     zero_point: int = 7,
     rows: int = 1,
     keeps: bool = False,
+    again: Sequence[int] = (),
 ) -> Model:
-    """int8 [1, 3, 5, 4] → CONV_2D → TRANSPOSE → RESHAPE (if ``flat``) → FULLY_CONNECTEDs."""
+    """int8 [1, 3, 5, 4] → CONV_2D → TRANSPOSE, once or ``again`` → RESHAPE (if ``flat``) → FULLY_CONNECTEDs."""
     raw, rng = RawModel(), np.random.default_rng(heads)
     x = raw.tensor((1, 3, 5, 4), 0.1, 7)
     filters, bias = rng.integers(-127, 128, (4, 1, 1, 4), np.int8), rng.integers(-99, 99, 4, np.int32)
@@ -106,6 +107,10 @@ def transposed_dense(
     raw.operator("CONV_2D", [x, raw.constant(filters, [0.01]), raw.constant(bias, [0.001])], [c], options)
     t = raw.tensor([(1, 3, 5, 4)[axis] for axis in permutation], 0.9, 7)
     raw.operator("TRANSPOSE", [c, raw.constant(np.array(permutation, np.int32))], [t], None)
+    if again:
+        twice = raw.tensor([raw.tensors[t].dims[axis] for axis in again], 0.9, 7)
+        raw.operator("TRANSPOSE", [t, raw.constant(np.array(again, np.int32))], [twice], None)
+        t = twice
     if flat:
         f = raw.tensor((rows, 60 // rows), 0.9, zero_point)
         shape = raw.constant(np.array((rows, 60 // rows), np.int32))
@@ -129,6 +134,7 @@ DENSE = [
     transposed_dense((0, 3, 2, 1), heads=3),
     transposed_dense((0, 2, 3, 1), flat=False),
     transposed_dense((0, 3, 1, 2), zero_point=-3),
+    transposed_dense((0, 3, 1, 2), again=(0, 1, 3, 2)),
     transposed_dense((0, 3, 1, 2), keeps=True),  # of two dimensions two remain, as litert-torch writes it
 ]
 

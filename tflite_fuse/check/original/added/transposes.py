@@ -58,9 +58,14 @@ def _follow_all(original: Original, known: Known, first: tuple[int, int, Order])
                 continue
             if step.name == "TRANSPOSE":
                 again = original.numbers(step.operand(1))
-                restored = sorted(again) == list(range(len(order))) and [order[axis] for axis in again] == sorted(order)
-                if restored and _alike(original, moved, step.outputs[0]):
+                if sorted(again) != list(range(len(order))) or not _alike(original, moved, step.outputs[0]):
+                    continue
+                both = tuple(order[axis] for axis in again)
+                dims = tuple(original.tensors[plain].dims[axis] for axis in both)
+                if both == tuple(sorted(both)):
                     original.unite(plain, step.outputs[0])
+                elif original.tensors[step.outputs[0]].dims == dims:
+                    waiting.append((step.outputs[0], plain, both))
             elif (result := _add_turned(original, step, known, order)) is not None:
                 waiting.append((step.outputs[0], result, order))
 
