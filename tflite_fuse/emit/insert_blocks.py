@@ -409,7 +409,7 @@ def _within(config: BlockConfig, block: Block) -> BlockConfig:
     whole = replace(config, tile_height=driven.height, tile_width=driven.width)
     height, width = min(config.tile_height, driven.height), min(config.tile_width, driven.width)
     tiled = replace(config, tile_height=height, tile_width=width)
-    if config.tile_height * config.tile_width >= driven.pixels:
+    if config.tile_height * config.tile_width == driven.pixels:
         return whole
     if tiled != whole:
         try:
