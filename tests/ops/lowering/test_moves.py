@@ -10,6 +10,7 @@ import pytest
 from tests.drawing.raw_models import RawModel, add_convolution
 from tflite_fuse.check import validate
 from tflite_fuse.errors import BlockError
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Model
 from tflite_fuse.ops.kinds.moves import ChannelParameters
@@ -108,3 +109,18 @@ def test_a_transpose_by_what_is_no_permutation_is_left_alone(order: list[int]) -
     raw.operator("TRANSPOSE", [between, raw.constant(np.array([0, 2, 3, 1], np.int32))], [back], None)
     model = raw.build([source], [add_convolution(raw, back, (1, 4, 4, 2))])
     assert Straighten().run(model).model is model
+
+
+@pytest.mark.parametrize("dims", [(8, 2), (1, 8, 2), (2, 3, 4)])
+def test_moves_that_lead_back_are_a_reshape(dims: tuple[int, ...]) -> None:
+    raw = RawModel()
+    newest = source = raw.tensor(dims)
+    for _ in range(2):
+        order = [*range(len(dims) - 2), len(dims) - 1, len(dims) - 2]
+        turned = raw.tensor([raw.tensors[newest].dims[axis] for axis in order])
+        raw.operator("TRANSPOSE", [newest, raw.constant(np.array(order, np.int32))], [turned], None)
+        newest = turned
+    model = raw.build([source], [newest])
+    result = Straighten().run(model)
+    assert [operator_name(result.model, each) for each in result.model.main.operators] == ["RESHAPE"]
+    assert validate(model, result.model).proven

@@ -191,15 +191,20 @@ def _as_channels(source: Activation, output: Activation, indices: Indices, steps
     if channels is None:
         return None
     if channels == tuple(range(source.shape[2])):
-        options = make_options("ReshapeOptions", new_shape=output.dims)
-        return _Way(source, steps, "RESHAPE", {"shape": output.dims}, options)
+        return _as_reshape(source, output, steps)
     if output.dims == (*source.dims[:-1], len(channels)):
         options = make_options("GatherOptions", axis=len(source.dims) - 1)
         return _Way(source, steps, "GATHER", {"channels": channels}, options)
     return None
 
 
+def _as_reshape(source: Activation, output: Activation, steps: int) -> _Way:
+    options = make_options("ReshapeOptions", new_shape=output.dims)
+    return _Way(source, steps, "RESHAPE", {"shape": output.dims}, options)
+
+
 def _as_part(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
+    """Return a SLICE, or a RESHAPE if the slice is whole, or None."""
     if len(source.dims) != len(output.dims) or not 2 <= len(source.dims) <= 4 or not indices.size:
         return None
     begin = tuple(int(place) for place in np.unravel_index(int(indices.flat[0]), source.dims))
@@ -207,6 +212,8 @@ def _as_part(source: Activation, output: Activation, indices: Indices, steps: in
     values = np.arange(source.elements, dtype=np.int32).reshape(source.dims)[part]
     if not np.array_equal(values, indices.reshape(output.dims)):
         return None
+    if output.dims == source.dims:
+        return _as_reshape(source, output, steps)
     return _Way(source, steps, "SLICE", {"begin": begin, "size": output.dims})
 
 
