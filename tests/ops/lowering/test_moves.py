@@ -124,3 +124,14 @@ def test_moves_that_lead_back_are_a_reshape(dims: tuple[int, ...]) -> None:
     result = Straighten().run(model)
     assert [operator_name(result.model, each) for each in result.model.main.operators] == ["RESHAPE"]
     assert validate(model, result.model).proven
+
+
+def test_a_slice_of_everything_is_its_input() -> None:
+    raw = RawModel()
+    source, sliced, output = (raw.tensor((8, 2)) for _ in range(3))
+    begin, size = (raw.constant(np.array(each, np.int32)) for each in ([0, 0], [8, -1]))
+    raw.operator("SLICE", [source, begin, size], [sliced], None)
+    raw.operator("TRANSPOSE", [sliced, raw.constant(np.array([0, 1], np.int32))], [output], None)
+    model = raw.build([source], [output])
+    result = Straighten().run(model)
+    assert result.changed and validate(model, result.model).proven

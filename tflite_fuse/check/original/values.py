@@ -1,8 +1,9 @@
 """The original model as values: which tensors hold the same bytes, and which operators read them.
 
-Tensors of equal bytes are one *value*: RESHAPE and other renaming operators keep their input's bytes, as does a PAD
-that adds nothing. A TRANSPOSE moves bytes, but a MEAN or FULLY_CONNECTED behind it may not depend on the order;
-``added/transposes.py`` adds these over the untransposed tensor, so rewritten models without the TRANSPOSE match.
+Tensors of equal bytes are one *value*: RESHAPE and other renaming operators keep their input's bytes, as do a PAD that
+adds nothing and a SLICE of everything. A TRANSPOSE moves bytes, but a MEAN or FULLY_CONNECTED behind it may not depend
+on the order; ``added/transposes.py`` adds these over the untransposed tensor, so rewritten models without the TRANSPOSE
+match.
 """
 
 from __future__ import annotations
@@ -93,9 +94,9 @@ class Original:
         for step in self.steps:
             if len(step.outputs) != 1 or step.operand(0) < 0 or self.tensors[step.inputs[0]].is_variable:
                 continue  # a variable equals its copy only until it is written again
-            if step.name in RENAMING or (
-                step.name in ("PAD", "PADV2") and not any(self.numbers(step.operand(1)) or (1,))
-            ):
+            from_zero = not any(self.numbers(step.operand(1)) or (1,))
+            whole = self.tensors[step.inputs[0]].dims == self.tensors[step.outputs[0]].dims
+            if step.name in RENAMING or (from_zero and whole and step.name in ("PAD", "PADV2", "SLICE")):
                 self.unite(step.inputs[0], step.outputs[0])
 
     # ---- Values
