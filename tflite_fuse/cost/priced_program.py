@@ -36,7 +36,7 @@ class WorkUnit(str, Enum):
     CYCLES = "cycles"
 
 
-class Reading(NamedTuple):
+class SeenShape(NamedTuple):
     """An input of a step: height, width and channels as the step sees it, and the shapes that it accepts instead."""
 
     tensor: int
@@ -62,7 +62,7 @@ class PricedStep(Step):
         run_costs: work of runs of 1, 2, … pixels of its output, if the unit depends on the length of runs; empty if all
             pixels cost the same.
         pull_cost: additional work of each of these runs if a step of the same block waits for it.
-        readings: inputs of a stage, if their shapes may differ from those in which they are written.
+        seen_shapes: inputs of a stage, if their shapes may differ from those in which they are written.
     """
 
     work: int = 0
@@ -74,7 +74,7 @@ class PricedStep(Step):
     in_one_tile: bool = False
     run_costs: tuple[int, ...] = ()
     pull_cost: int = 0
-    readings: tuple[Reading, ...] = ()
+    seen_shapes: tuple[SeenShape, ...] = ()
 
     @property
     def fusable(self) -> bool:
@@ -217,11 +217,11 @@ class PricedProgram(Program):
 
     def summed(self, layer: int) -> int:
         """Return the input of an accumulator as it is computed, before views of which it can read the source."""
-        tensor, readings = self.steps[layer].inputs[0], self.steps[layer].readings
+        tensor, seen = self.steps[layer].inputs[0], self.steps[layer].seen_shapes
         while (writer := self.producer[tensor]) >= 0 and self.steps[writer].view:
             source = self.steps[writer].inputs[0]
             made = self.tensors[source]
-            if readings and not readings[0].fit.accepts((made.height, made.width, made.channels), readings[0].shape):
+            if seen and not seen[0].fit.accepts((made.height, made.width, made.channels), seen[0].shape):
                 break
             tensor = source
         return tensor
@@ -303,24 +303,24 @@ def _pair(value: int | Sequence[int]) -> tuple[int, int]:
 
 def _earliest(graph: PricedProgram) -> list[int]:
     """Return the earliest first step of blocks by their last one; see ``PricedProgram.earliest``."""
-    found, earliest, seen = [], 0, dict[int, list[tuple[int, Reading]]]()
+    found, earliest, seen = [], 0, dict[int, list[tuple[int, SeenShape]]]()
     for index, step in enumerate(graph.steps):
-        for reading in step.readings:
-            root = graph.through_views(reading.tensor)
+        for shape in step.seen_shapes:
+            root = graph.through_views(shape.tensor)
             for other, known in seen.get(root, ()):
-                if not _alike(reading, known):
-                    views = {*_views(graph, reading.tensor)} ^ {*_views(graph, known.tensor)}
+                if not _alike(shape, known):
+                    views = {*_views(graph, shape.tensor)} ^ {*_views(graph, known.tensor)}
                     earliest = max(earliest, min((other, *views)) + 1)
-            seen.setdefault(root, []).append((index, reading))
-        if step.stage is not None and step.readings:
+            seen.setdefault(root, []).append((index, shape))
+        if step.stage is not None and step.seen_shapes:
             made = graph.tensors[step.outputs[0]]
-            written = Reading(step.outputs[0], (made.height, made.width, made.channels), Fit.EXACT)
+            written = SeenShape(step.outputs[0], (made.height, made.width, made.channels), Fit.EXACT)
             seen.setdefault(step.outputs[0], []).append((index, written))
         found.append(earliest)
     return found
 
 
-def _alike(first: Reading, second: Reading) -> bool:
+def _alike(first: SeenShape, second: SeenShape) -> bool:
     """Return whether a block can store a tensor so that both read it."""
     strict, other = sorted((first, second), key=lambda each: list(Fit).index(each.fit))
     return other.fit.accepts(strict.shape, other.shape)

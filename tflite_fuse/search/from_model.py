@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import prod
 
-from tflite_fuse.cost.priced_program import PricedProgram, PricedStep, Reading
+from tflite_fuse.cost.priced_program import PricedProgram, PricedStep, SeenShape
 from tflite_fuse.emit.in_model import executed_macs
 from tflite_fuse.ir.block import BlockTensor, StageKind
 from tflite_fuse.ir.program import Program, program_of
@@ -88,7 +88,7 @@ def _priced(memory: Program, lowered: Sequence[Lowered | str], index: int, macs:
         absorbed=absorbed,
         unit=unit,
         in_one_tile=result.passed_over,
-        readings=tuple(Reading(source.index, result.seen(source), result.fit) for source in result.inputs),
+        seen_shapes=tuple(SeenShape(source.index, result.seen(source), result.fit) for source in result.inputs),
     )
 
 
