@@ -322,7 +322,8 @@ class Demand(NamedTuple):
         extent: the tensor, or the view through which a block reads its input.
         rows, columns: range that every tile needs.
         consumers: stages that read it.
-        oldest: for each row of the driven tensor, the first row that it and the rows below need; None if not required.
+        oldest: for each row of the driven tensor, the first row that it and the rows below need or that is computed for
+            them, between windows, too; None if not required.
     """
 
     extent: BlockTensor
@@ -335,8 +336,9 @@ class Demand(NamedTuple):
         """Return the demand on ``source`` of a stage that reads it through ``windows`` and writes the tensor."""
         if windows == (PIXEL, PIXEL) and (self.extent.height, self.extent.width) == (source.height, source.width):
             return Demand(source, self.rows, self.columns, consumers, self.oldest)
-        rows = needed(self.rows, windows[0], source.height)
-        oldest = None if self.oldest is None else np.maximum(windows[0].first(self.oldest), 0)
+        rows, oldest = needed(self.rows, windows[0], source.height), self.oldest
+        if oldest is not None:  # Rows between two windows are computed with the second one.
+            oldest = np.maximum(np.minimum(windows[0].first(oldest), windows[0].end(oldest)), 0)
         return Demand(source, rows, needed(self.columns, windows[1], source.width), consumers, oldest)
 
     def joined(self, other: Demand) -> Demand:
