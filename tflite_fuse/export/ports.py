@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.export.text import comment, float_literal, int_literal, shape
+from tflite_fuse.export.text import comment, fill, float_literal, int_literal, shape
 from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
@@ -119,23 +119,6 @@ def checked_outside(model: Model) -> tuple[OutsideInput, ...]:
     return tuple(found)
 
 
-_MEMORY = """\
-/* Tensors between blocks lie in a second memory, which may be slower. The compiler's flags name its section:
- * -DMODEL_MEMORY_SECTION='__attribute__((section(".sdram")))' */
-#if defined(ESP_PLATFORM)
-#include "esp_attr.h"
-#endif
-#if !defined(MODEL_MEMORY_SECTION) && defined(EXT_RAM_BSS_ATTR)
-#define MODEL_MEMORY_SECTION EXT_RAM_BSS_ATTR
-#elif !defined(MODEL_MEMORY_SECTION) && defined(EXTMEM)
-#define MODEL_MEMORY_SECTION EXTMEM
-#elif !defined(MODEL_MEMORY_SECTION)
-#define MODEL_MEMORY_SECTION
-#endif
-static uint8_t second_memory[MODEL_MEMORY_BYTES] __attribute__((aligned(16))) MODEL_MEMORY_SECTION;
-"""
-
-
 def memory_macro(nbytes: int) -> str:
     """Return the C macro of the bytes of the second memory. Empty without one."""
     return (
@@ -150,11 +133,11 @@ def outside_source(inputs: Sequence[OutsideInput], memory: int = 0) -> str:
         inputs: those outside the arena.
         memory: bytes of the second memory; 0 for none.
     """
-    parts = [_MEMORY] if memory else []
+    parts = [fill("plain_c/second_memory.h")] if memory else []
     given = "second_memory, sizeof(second_memory)" if memory else "NULL, 0"
     if not inputs:
         nothing = f"{{TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 0, NULL, {given}}}"
-        return f"{_MEMORY}static const tflite_fuse_outside outside = {nothing};\n" if memory else ""
+        return "".join((*parts, f"static const tflite_fuse_outside outside = {nothing};\n")) if memory else ""
     parts += [_reader(entry) if entry.mode is InputMode.STREAMED else _frame(entry) for entry in inputs]
     no_source = "{NULL, NULL, 0, 0, 0, TFLITE_FUSE_INT8}"
     types = {entry.number: f"TFLITE_FUSE_{type_name(entry.type).upper()}" for entry in inputs}

@@ -1,4 +1,4 @@
-"""Pieces of C and C++ source. Texts from a model file are sanitized."""
+"""Pieces of C and C++ source, and templates of files. Texts from a model file are sanitized."""
 
 from __future__ import annotations
 
@@ -6,9 +6,25 @@ import math
 import re
 import struct
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from string import Template
 
 _PER_LINE = 20
 _LONGEST = 60
+
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def fill(path: str, /, **values: object) -> str:
+    """Return a file of ``templates/`` with values in place of its ``$names``."""
+    return _template(path).substitute(values)
+
+
+@cache
+def _template(path: str) -> Template:
+    return Template((_TEMPLATES / path).read_text(encoding="utf-8"))
 
 
 def comment(text: str | None) -> str:

@@ -10,7 +10,7 @@ from string import Template
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.arena import Declared, declared_arenas
 from tflite_fuse.export.ports import Port, checked_outside, memory_macro, model_ports, outside_source, port_macros
-from tflite_fuse.export.text import byte_array, comment
+from tflite_fuse.export.text import byte_array, comment, fill
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.runtimes import Runtime
 from tflite_fuse.memory.tflm.tail import resource_variables
@@ -91,135 +91,6 @@ STEP_PAUSE, PAUSE = 20, 5000
 
 SHOWN_ELEMENTS = 16
 """Elements of an output that a main program prints."""
-
-_DATA_HEADER = Template("""\
-/* $title for TensorFlow Lite Micro. Written by tflite-fuse; export again rather than change it. */
-#ifndef MODEL_DATA_H_
-#define MODEL_DATA_H_
-
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-#define MODEL_BYTES $size
-
-/* Bytes of the arena that $runtime needs on a 32-bit target.
- * The program prints how many of them are used. If it says that they do not suffice, raise this number$exact. */
-$arenas
-$ports
-/* The model file, aligned to 16 bytes. */
-extern const unsigned char model_data[MODEL_BYTES];
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif
-""")
-
-_OPS_HEADER = Template("""\
-// The operators of $title, and no others. Written by tflite-fuse; export again rather than change it.
-#ifndef MODEL_OPS_H_
-#define MODEL_OPS_H_
-
-#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
-$include
-namespace tflite {
-// TensorFlow Lite Micro's types are found from in here, whether it keeps them in tflite or in tflite::micro.
-namespace micro {
-
-typedef MicroMutableOpResolver<$count> ModelOps;
-
-inline TfLiteStatus RegisterModelOps(ModelOps& ops) {
-$body  return kTfLiteOk;
-}
-
-}  // namespace micro
-}  // namespace tflite
-
-#endif
-""")
-
-_INCLUDES = Template("""\
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <type_traits>
-
-#include "tensorflow/lite/micro/micro_interpreter.h"
-$variables#include "tensorflow/lite/schema/schema_generated.h"
-#if defined(__has_include)
-#if __has_include("tensorflow/lite/micro/micro_error_reporter.h")
-#include "tensorflow/lite/micro/micro_error_reporter.h"
-#define MODEL_HAS_ERROR_REPORTER
-#endif
-#endif
-
-#include "model_data.h"
-#include "model_ops.h"
-$outside""")
-
-_SETUP = Template("""\
-namespace tflite {
-namespace micro {
-
-$arrays
-static MicroInterpreter* interpreter = nullptr;
-
-template <typename Interpreter$allocator>
-static Interpreter* Build(const Model* model, const ModelOps& ops, std::true_type) {
-$plain  return &built;
-}
-
-#ifdef MODEL_HAS_ERROR_REPORTER
-// Interpreters until 2022 require an error reporter.
-template <typename Interpreter$allocator>
-static Interpreter* Build(const Model* model, const ModelOps& ops, std::false_type) {
-  static MicroErrorReporter reporter;
-$reported  return &built;
-}
-#endif
-
-static void PrintArena() {
-  char line[80];
-  const unsigned long used = static_cast<unsigned long>(interpreter->arena_used_bytes());
-  snprintf(line, sizeof(line), "arena: %lu bytes used, %lu free (MODEL_ARENA_BYTES)", used,
-           static_cast<unsigned long>($bytes) - used);
-  $print_line
-}
-
-// Returns what went wrong, or nullptr. TensorFlow Lite Micro has then printed a line that says more.
-static const char* SetUp() {
-  const Model* model = GetModel(model_data);
-  if (model->version() != TFLITE_SCHEMA_VERSION) {
-    return "the model's schema is not the one of this TensorFlow Lite Micro";
-  }
-  static ModelOps ops;
-  if (RegisterModelOps(ops) != kTfLiteOk) {
-    return "an operator could not be registered";
-  }
-$hand_over  interpreter = Build<MicroInterpreter>(
-      model, ops, std::is_constructible<MicroInterpreter, const Model*, const ModelOps&, uint8_t*, size_t>());
-  if (interpreter->AllocateTensors() != kTfLiteOk) {
-    return "AllocateTensors failed; if memory is missing, raise MODEL_ARENA_BYTES in model_data.h";
-  }
-  PrintArena();
-  return nullptr;
-}
-
-static void FillInputs() {
-$fill}
-
-static void PrintOutputs() {
-$print}
-
-}  // namespace micro
-}  // namespace tflite
-""")
 
 
 _BUILT = Template("""\
@@ -326,14 +197,15 @@ def data_files(model: TflmModel, where: str, name: str) -> dict[str, str]:
 def _data_header(model: TflmModel) -> str:
     unknown = model.arenas[-1].arena.unknown
     exact = f": what {comment(', '.join(unknown))} needs is not known" if unknown else ""
-    return _DATA_HEADER.substitute(
+    return fill(
+        "tflm/model_data.h",
         title=comment(model.title),
         size=len(model.data),
         runtime=model.runtime,
         exact=exact,
         arenas=_arena_macros(model.arenas, model.two_arenas)
         + memory_macro(model.memory)
-        + (f"\n{_SECTIONS}" if model.two_arenas else ""),
+        + ("\n" + fill("tflm/sections.h") if model.two_arenas else ""),
         ports="".join(port_macros(port) + "\n" for port in (*model.inputs, *model.outputs)),
     )
 
@@ -369,7 +241,8 @@ def _arena_macro(declared: Declared, two: bool) -> str:
 def _ops_header(model: TflmModel, fused_header: str) -> str:
     calls = registrations(model.operators)
     fused = any(call.startswith("tflite_fuse_") for call in calls)
-    return _OPS_HEADER.substitute(
+    return fill(
+        "tflm/model_ops.h",
         title=comment(model.title),
         include=f'#include "{fused_header}"\n' if fused else "",
         count=max(1, len(calls)),
@@ -385,7 +258,7 @@ def includes(model: TflmModel) -> str:
     """Return the headers of every main program, and the inputs outside the arena."""
     source = outside_source(model.outside, model.memory)
     variables = '#include "tensorflow/lite/micro/micro_resource_variable.h"\n' if model.variables else ""
-    return _INCLUDES.substitute(variables=variables, outside=f"\n{source}" if source else "")
+    return fill("tflm/includes.h", variables=variables, outside=f"\n{source}" if source else "")
 
 
 def setup(model: TflmModel, print_line: str) -> str:
@@ -396,11 +269,12 @@ def setup(model: TflmModel, print_line: str) -> str:
         print_line: C++ that prints the char array ``line``.
     """
     here = _STEPS_HERE if model.remembers else _HERE
-    fill = [f"  memset(interpreter->input({p.number})->data.raw, 0, {p.macro}_BYTES);{here}\n" for p in model.inputs]
+    filled = [f"  memset(interpreter->input({p.number})->data.raw, 0, {p.macro}_BYTES);{here}\n" for p in model.inputs]
     two = model.two_arenas
     built = _BUILT_WITH_VARIABLES if model.variables else _BUILT_APART if two else _BUILT
     buffers = f"{'persistent, sizeof(persistent), ' if two else ''}arena, sizeof(arena)"
-    return _SETUP.substitute(
+    return fill(
+        "tflm/setup.cpp",
         arrays=_ARRAYS if two else "alignas(16) static uint8_t arena[MODEL_ARENA_BYTES];",
         bytes="sizeof(persistent) + sizeof(arena)" if two else "sizeof(arena)",
         allocator=", typename Allocator = MicroAllocator" if model.variables or two else "",
@@ -408,7 +282,7 @@ def setup(model: TflmModel, print_line: str) -> str:
         reported=built.substitute(reporter=", &reporter", count=model.variables, buffers=buffers),
         print_line=print_line,
         hand_over="  tflite_fuse_set_outside(&outside);\n" if model.outside or model.memory else "",
-        fill="".join(fill),
+        fill="".join(filled),
         print="".join(_print(port, print_line) for port in model.outputs),
     )
 
@@ -417,25 +291,6 @@ _ARRAYS = """\
 alignas(16) static uint8_t persistent[MODEL_PERSISTENT_BYTES] MODEL_PERSISTENT_SECTION;
 alignas(16) static uint8_t arena[MODEL_ACTIVATIONS_BYTES] MODEL_ACTIVATIONS_SECTION;"""
 
-_SECTIONS = """\
-/* The memories that the two arrays of the arena lie in: yours to change, or to define for the compiler. Activations are
- * read and written all the time, what the runtime keeps seldom. */
-#if defined(ESP_PLATFORM)
-#include "esp_attr.h"
-#endif
-#if !defined(MODEL_PERSISTENT_SECTION) && defined(EXT_RAM_BSS_ATTR)
-#define MODEL_PERSISTENT_SECTION EXT_RAM_BSS_ATTR
-#elif !defined(MODEL_PERSISTENT_SECTION) && defined(ARDUINO_TEENSY41)
-#define MODEL_PERSISTENT_SECTION __attribute__((section(".dmabuffers")))
-#elif !defined(MODEL_PERSISTENT_SECTION)
-#define MODEL_PERSISTENT_SECTION
-#endif
-#if !defined(MODEL_ACTIVATIONS_SECTION) && defined(MODEL_HAS_DTCM)
-#define MODEL_ACTIVATIONS_SECTION __attribute__((section(".dtcm")))
-#elif !defined(MODEL_ACTIVATIONS_SECTION)
-#define MODEL_ACTIVATIONS_SECTION
-#endif
-"""
 
 _HERE = "  // Your data goes here."
 _STEPS_HERE = "  // Your new time steps go here: earlier ones are remembered. interpreter->Reset() forgets them."

@@ -6,14 +6,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from string import Template
 
 from tflite_fuse.cost.instructions import Target, block_instructions
 from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.flash import Flash
 from tflite_fuse.export.ports import Port, checked_outside
-from tflite_fuse.export.text import comment
+from tflite_fuse.export.text import comment, fill
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
@@ -127,23 +126,6 @@ _ORIGINAL = """\
 Both run in your TensorFlow Lite Micro, one after the other in the same arena, which has to be as large as the original
 needs. A board on which it does not fit has nothing to compare with."""
 
-_TEXT = Template("""\
-# $title on a board: $other and rewritten
-
-1. In `board.h` name the board as `tflite-fuse boards` lists it, and the clock of its core.
-2. $build
-3. $run what it prints into `results.jsonl`.
-4. `tflite-fuse boards add results.jsonl`
-
-It compares the outputs of both on $sets inputs, and prints a line of JSON for each: the board, the bytes of the arena,
-the median of $runs inferences in microseconds, and what each block takes. Where outputs differ it prints the first
-difference and no time.
-
-$about
-
-Flash: $flash.
-""")
-
 
 def benchmark_readme(format: str, title: str, flash: Flash) -> str:
     """Return the text of a benchmark's README.md.
@@ -153,7 +135,8 @@ def benchmark_readme(format: str, title: str, flash: Flash) -> str:
         title: of the rewritten model.
         flash: of the rewritten model and the library.
     """
-    return _TEXT.substitute(
+    return fill(
+        "benchmark/README.md",
         title=comment(title),
         other="unfused" if format == "c" else "original",
         build=_BUILD[format],

@@ -8,35 +8,8 @@ from string import Template
 
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files
+from tflite_fuse.export.text import fill
 from tflite_fuse.export.tflm import TflmModel, includes, model_files, setup
-
-_MAIN = Template("""\
-// Runs $run and prints its outputs. Written by tflite-fuse; yours to change.
-#include "esp_timer.h"
-#include "freertos/FreeRTOS.h"
-#include "freertos/task.h"
-
-$includes
-$setup
-extern "C" void app_main(void) {
-  const char* reason = tflite::micro::SetUp();
-  while (reason != nullptr) {
-    printf("%s\\n", reason);
-    vTaskDelay(pdMS_TO_TICKS(5000));
-  }
-  for (;;) {
-    tflite::micro::FillInputs();
-    const int64_t start = esp_timer_get_time();
-    if (tflite::micro::interpreter->Invoke() == 0) {  // kTfLiteOk
-      printf("microseconds: %ld\\n", static_cast<long>(esp_timer_get_time() - start));
-      tflite::micro::PrintOutputs();
-    } else {
-      printf("Invoke failed\\n");
-    }
-    vTaskDelay(pdMS_TO_TICKS($pause));
-  }
-}
-""")
 
 _PROJECT = Template("""\
 cmake_minimum_required(VERSION 3.16)
@@ -80,7 +53,8 @@ def files(model: TflmModel, directory: Path) -> Files:
         "sdkconfig.defaults": _DEFAULTS + (_SECOND_MEMORY if model.memory else ""),
         "main/CMakeLists.txt": _COMPONENT,
         "main/idf_component.yml": _MANIFEST,
-        "main/main.cpp": _MAIN.substitute(
+        "main/main.cpp": fill(
+            "tflm/esp_idf.cpp",
             run=model.run,
             pause=model.pause,
             includes=includes(model),

@@ -13,7 +13,7 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.export import library
 from tflite_fuse.export.arena import Declared, declared_arenas
 from tflite_fuse.export.folder import Files
-from tflite_fuse.export.text import comment
+from tflite_fuse.export.text import comment, fill
 from tflite_fuse.export.tflm import TflmModel
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.kernel_sets import GENERATIONS
@@ -38,24 +38,6 @@ _DEFAULTS: dict[str, Any] = {
     },
 }
 """Of a manifest of version 2 where none lies beside the model."""
-
-_REGISTER = """\
-## The operator `TFLITE_FUSE`
-
-ESPHome's `micro_wake_word` registers twenty operators, and `TFLITE_FUSE` is none of them. Copy
-`esphome/components/micro_wake_word` of your ESPHome release into a folder of your configuration, name that folder under
-`external_components`, and there
-
-1. replace `MicroMutableOpResolver<20>` by `MicroMutableOpResolver<21>` in all files;
-2. add `#include "tflite_fuse_tflm.h"` to `streaming_model.cpp`;
-3. add to `register_streaming_ops_`, before its last `return`:
-
-       if (tflite_fuse_register(op_resolver) != kTfLiteOk) return false;
-
-4. add the ESP-IDF component `components/tflite_fuse` of this folder to the build.
-
-`tflite-fuse rewrite --no-fuse` makes a model that needs none of this.
-"""
 
 
 def require_wake_word(model: Model) -> None:
@@ -150,6 +132,6 @@ def readme(title: str, name: str, arena_bytes: int, fused: bool) -> str:
             "with ESP-NN, on ESP32, ESP32-S3, ESP32-C3 and ESP32-P4. Compare the other entries of the manifest with",
             "those that the model was trained for.",
             "",
-            *((_REGISTER,) if fused else ()),
+            *((fill("tflm/esphome.md"),) if fused else ()),
         )
     )

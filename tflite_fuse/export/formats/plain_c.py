@@ -4,86 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from string import Template
 
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files
 from tflite_fuse.export.ports import memory_macro, outside_source, port_macros
 from tflite_fuse.export.steps import Place, Step, WholeModel
-from tflite_fuse.export.text import byte_array, comment
+from tflite_fuse.export.text import byte_array, comment, fill
 
 SHOWN_ELEMENTS = 16
 """Elements of an output that the main program prints."""
 
-_HEADER = Template("""\
-/* $title for the C library of tflite-fuse. Written by tflite-fuse; export again rather than change it.$notes */
-#ifndef ${NAME}_H_
-#define ${NAME}_H_
-
-#include "tflite_fuse_model.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-#define ${NAME}_STEPS $steps
-#define ${NAME}_ARENA_BYTES $arena$state
-
-$ports
-extern const tflite_fuse_model $name;
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif
-""")
-
-_MAIN = Template("""\
-/* Runs $title once and prints its outputs. Written by tflite-fuse; yours to change. */
-#include <stdio.h>
-#include <string.h>
-
-#include "model.h"
-
-/* Where a board has more than one memory, the compiler's flags say in which the arena lies:
- * -DMODEL_ARENA_SECTION='__attribute__((section(".dtcm")))' */
-#ifndef MODEL_ARENA_SECTION
-#define MODEL_ARENA_SECTION
-#endif
-
-static _Alignas(16) uint8_t arena[MODEL_ARENA_BYTES] MODEL_ARENA_SECTION;
-static tflite_fuse_block blocks[MODEL_STEPS];
-$outside
-static int stop(tflite_fuse_status status) {
-  printf("%s\\n", tflite_fuse_message(status));
-  return 1;
-}
-
-int main(void) {
-  tflite_fuse_status status = tflite_fuse_load(&model, blocks);
-  if (status != TFLITE_FUSE_OK) {
-    return stop(status);
-  }
-  const int used = MODEL_ARENA_BYTES;
-  printf("arena: %d bytes used, %d free (MODEL_ARENA_BYTES)\\n", used, (int)sizeof(arena) - used);
-$fill  status = tflite_fuse_run(&model, blocks, arena, sizeof(arena), $argument);
-  if (status != TFLITE_FUSE_OK) {
-    return stop(status);
-  }
-$print  return 0;
-}
-""")
-
-_ZEPHYR_PROJECT = Template("""\
-cmake_minimum_required(VERSION 3.20)
-find_package(Zephyr REQUIRED HINTS $$ENV{ZEPHYR_BASE})
-project($name LANGUAGES C)
-
-file(GLOB sources CONFIGURE_DEPENDS src/*.c)
-target_sources(app PRIVATE $${sources})
-target_compile_options(app PRIVATE -ffp-contract=off) # float32: products are rounded before they are added
-""")
 
 _ZEPHYR_SETTINGS = """\
 CONFIG_SPEED_OPTIMIZATIONS=y
@@ -111,7 +41,7 @@ def zephyr_files(model: WholeModel, title: str, directory: Path) -> Files:
     """Return the files of an application for Zephyr; raises the errors of ``files``."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", directory.resolve().name) or "model"
     return {
-        "CMakeLists.txt": _ZEPHYR_PROJECT.substitute(name=name),
+        "CMakeLists.txt": fill("plain_c/CMakeLists.txt", name=name),
         "prj.conf": _ZEPHYR_SETTINGS,
         **{f"src/{path}": content for path, content in files(model, title).items()},
     }
@@ -126,7 +56,8 @@ def _header(model: WholeModel, title: str, name: str) -> str:
     ports = memory_macro(model.memory_bytes) + "".join(
         port_macros(port, [(_suffix(at), at.offset)]) + "\n" for port, at in (*model.inputs, *model.outputs)
     )
-    return _HEADER.substitute(
+    return fill(
+        "plain_c/model.h",
         title=comment(title),
         notes="".join(f"\n * {note}." for note in model.notes),
         name=name,
@@ -200,17 +131,20 @@ def _place(place: Place) -> str:
 
 def _main(model: WholeModel, title: str) -> str:
     source = outside_source(model.outside, model.memory_bytes)
-    fill = [f"  memset({_at(at, p.macro)}, 0, {p.macro}_BYTES); /* Your data goes here. */\n" for p, at in model.inputs]
+    filled = [
+        f"  memset({_at(at, p.macro)}, 0, {p.macro}_BYTES); /* Your data goes here. */\n" for p, at in model.inputs
+    ]
     show = [
         f"  for (int i = 0; i < {min(SHOWN_ELEMENTS, port.elements)}; ++i) {{\n"
         f'    printf("output {port.number}[%d] = %d\\n", i, ((const int8_t*)({_at(at, port.macro)}))[i]);\n'
         "  }\n"
         for port, at in model.outputs
     ]
-    return _MAIN.substitute(
+    return fill(
+        "plain_c/main.c",
         title=comment(title),
         outside=f"\n{source}" if source else "",
-        fill="".join(fill),
+        fill="".join(filled),
         argument="&outside" if source else "NULL",
         print="".join(show),
     )

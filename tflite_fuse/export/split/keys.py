@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.folder import Files
 from tflite_fuse.export.split.boards import Place, Way
-from tflite_fuse.export.text import byte_array
+from tflite_fuse.export.text import byte_array, fill
 from tflite_fuse.split.cluster.link.messages import LEAST_BYTES
 
 KEY_FILE = "include/key.h"
@@ -25,15 +25,6 @@ _KEY = """\
 _INCLUDES = '#include "key.h"\n#include "tflite_fuse_key.h"\n'
 
 _MBEDTLS_MAC = "tflite_fuse_mbedtls_mac"
-_CRYPTO_MAC = """\
-static int Mac(void*, const uint8_t* key, size_t key_bytes, const uint8_t* data, size_t bytes, uint8_t* result) {
-  SHA256 hash;
-  hash.resetHMAC(key, key_bytes);
-  hash.update(data, bytes);
-  hash.finalizeHMAC(key, key_bytes, result, TFLITE_FUSE_SECRET_BYTES);
-  return 0;
-}
-"""
 
 _LOCK = """\
 static uint8_t secrets[{sessions}][TFLITE_FUSE_SECRET_BYTES];
@@ -54,7 +45,7 @@ class Source:
 
     Attributes:
         includes: of the program.
-        random: a function ``Random``, and code it needs.
+        random: template of a function ``Random``.
         begin: code in ``setup``.
         mac: the function; ``Mac`` is in the program.
         libraries: PlatformIO's names.
@@ -67,48 +58,12 @@ class Source:
     libraries: tuple[str, ...] = ("rweather/Crypto",)
 
 
-_TEENSY = """\
-static int Random(void*, void* data, size_t bytes) {
-  for (uint8_t* to = static_cast<uint8_t*>(data); bytes > 0; --bytes) {
-    *to++ = static_cast<uint8_t>(Entropy.random());
-  }
-  return 0;
-}
-
-"""
-
-_NORDIC = """\
-static int Random(void*, void* data, size_t bytes) {
-  NRF_RNG->CONFIG = 1;  // without bias
-  NRF_RNG->TASKS_START = 1;
-  for (uint8_t* to = static_cast<uint8_t*>(data); bytes > 0; --bytes) {
-    NRF_RNG->EVENTS_VALRDY = 0;
-    const unsigned long start = millis();
-    while (NRF_RNG->EVENTS_VALRDY == 0) {
-      if (millis() - start > 100) {
-        return -1;
-      }
-    }
-    *to++ = static_cast<uint8_t>(NRF_RNG->VALUE);
-  }
-  NRF_RNG->TASKS_STOP = 1;
-  return 0;
-}
-
-"""
-
-_ESP = """\
-static int Random(void*, void* data, size_t bytes) {
-  esp_fill_random(data, bytes);
-  return 0;
-}
-
-"""
-
 _SOURCES = {
-    "teensy": Source("#include <Entropy.h>\n#include <SHA256.h>\n", _TEENSY, "  Entropy.Initialize();\n"),
-    "nordicnrf52": Source("#include <SHA256.h>\n#include <nrf.h>\n", _NORDIC),
-    "espressif32": Source('#include "link/tflite_fuse_mbedtls.h"\n', _ESP, "", _MBEDTLS_MAC, ()),
+    "teensy": Source(
+        "#include <Entropy.h>\n#include <SHA256.h>\n", "split/random_teensy.cpp", "  Entropy.Initialize();\n"
+    ),
+    "nordicnrf52": Source("#include <SHA256.h>\n#include <nrf.h>\n", "split/random_nordic.cpp"),
+    "espressif32": Source('#include "link/tflite_fuse_mbedtls.h"\n', "split/random_esp.cpp", "", _MBEDTLS_MAC, ()),
 }
 
 
@@ -157,10 +112,10 @@ def lock_of(place: Place, has_key: bool, sessions: str, node: str = "&node", *, 
             f"{place.name!r} is {place.board.title}, which has no random bytes{radio} that a key may rely on: "
             "leave out the key, or take another board"
         )
-    mac = _CRYPTO_MAC if source.mac == "Mac" else ""
+    mac = fill("split/mac.cpp") if source.mac == "Mac" else ""
     memory = f"{mac}{_LOCK.format(sessions=sessions)}"
     opened = _OPEN.format(node=node, mac=source.mac)
-    return Lock(source.includes + _INCLUDES, source.random, memory, source.begin, opened, source.libraries)
+    return Lock(source.includes + _INCLUDES, fill(source.random), memory, source.begin, opened, source.libraries)
 
 
 def key_files(key: bytes | None) -> Files:

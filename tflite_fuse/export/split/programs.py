@@ -7,41 +7,7 @@ from string import Template
 
 from tflite_fuse.export.split.boards import Place, Way
 from tflite_fuse.export.split.keys import Lock
-from tflite_fuse.export.text import byte_array, comment
-
-_FRAGMENT_HEADER = Template("""\
-/* What $title does in an inference, as it lies in flash. Written by tflite-fuse; export again rather than change it. */
-#ifndef FRAGMENT_H_
-#define FRAGMENT_H_
-
-#define FRAGMENT_BYTES $bytes
-
-/* Of the buffer it needs. */
-#define BUFFER_BYTES $buffer
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-extern const unsigned char fragment[FRAGMENT_BYTES];
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif
-""")
-
-_FRAGMENT = """\
-#include "fragment.h"
-
-#if defined(__IMXRT1062__) /* a Teensy 4 copies constants into RAM unless it is told not to */
-#define IN_FLASH __attribute__((section(".progmem"), aligned(16)))
-#else
-#define IN_FLASH __attribute__((aligned(16)))
-#endif
-
-"""
+from tflite_fuse.export.text import byte_array, comment, fill
 
 _NETWORKS = {
     Way.ETHERNET: (
@@ -97,116 +63,12 @@ _BEGIN = {
     (Way.WIFI, False): "",
 }
 
-_WORKER = Template("""\
-// $name, a worker of $title, on $board, over $way. Written by tflite-fuse; export again rather than change it.
-#include <Arduino.h>
-$include
-#include "fragment.h"
-#include "network.h"
-#include "tflite_fuse_arduino.h"
-$key
-$using$transport
-alignas(16) static uint8_t buffer[BUFFER_BYTES];
-alignas(4) static uint8_t frame[TFLITE_FUSE_FRAME_BYTES];
-static tflite_fuse_session sessions[$sessions];
-static tflite_fuse_worker worker;
-static tflite_fuse_node node;
-$lock$join
-void setup() {
-  Serial.begin(115200);
-$begin$sums  const tflite_fuse_status status =
-      tflite_fuse_worker_open(&worker, fragment, FRAGMENT_BYTES, buffer, sizeof(buffer));
-  while (status != TFLITE_FUSE_OK) {
-    Serial.println(tflite_fuse_worker_message(status));
-    delay(5000);
-  }
-  tflite_fuse_node_open(&node, &worker, $which.transport(), frame, sessions, $sessions);
-$locked}
-
-// Serves the coordinator$others.
-void loop() {
-$serve}
-""")
-
-_COORDINATOR = Template("""\
-// The coordinator of $title, on $board. Written by tflite-fuse; yours to change.
-#include <Arduino.h>
-$include
-#include "fragment.h"
-#include "network.h"
-#include "link/tflite_fuse_several.h"
-#include "tflite_fuse_arduino.h"
-#include "tflite_fuse_coordinator.h"
-$key
-$using$transport
-static const tflite_fuse_transport* const ways[] = {$ways};
-static const tflite_fuse_contact contacts[] = {
-$contacts};
-static const char* const names[] = {$names};
-$dials
-enum { WORKERS = $workers, MILLISECONDS = 10000 };
-
-alignas(16) static uint8_t buffer[BUFFER_BYTES];
-alignas(4) static uint8_t frame[TFLITE_FUSE_FRAME_BYTES];
-static tflite_fuse_session sessions[WORKERS];
-static tflite_fuse_worker machine;
-static tflite_fuse_several several;
-static tflite_fuse_transport transport;
-static tflite_fuse_coordinator coordinator;
-$lock$join
-void setup() {
-  Serial.begin(115200);
-$begin  const tflite_fuse_status status =
-      tflite_fuse_worker_open(&machine, fragment, FRAGMENT_BYTES, buffer, sizeof(buffer));
-  while (status != TFLITE_FUSE_OK) {
-    Serial.println(tflite_fuse_worker_message(status));
-    delay(5000);
-  }
-  tflite_fuse_several_open(&several, ways, $way_count, &transport);
-  tflite_fuse_coordinator_open(&coordinator, &machine, &transport, frame, sessions, contacts, WORKERS, $dial_list);
-$locked}
-
-static void FillInputs() {
-  uint32_t bytes;
-  for (uint32_t i = 0; void* input = tflite_fuse_worker_input(&machine, i, &bytes); ++i) {
-    memset(input, 0, bytes);  // Your data goes here.
-  }
-}
-
-static void PrintOutputs() {
-  uint32_t bytes;
-  for (uint32_t i = 0; const void* output = tflite_fuse_worker_output(&machine, i, &bytes); ++i) {
-    for (uint32_t b = 0; b < bytes && b < 16; ++b) {
-      Serial.print(b == 0 ? "output: " : " ");
-      Serial.print(static_cast<int>(static_cast<const int8_t*>(output)[b]));
-    }
-    Serial.println("");
-  }
-}
-
-void loop() {
-  FillInputs();
-  const unsigned long start = millis();
-  const tflite_fuse_verdict end = tflite_fuse_coordinator_infer(&coordinator, MILLISECONDS);
-  if (end.fault == TFLITE_FUSE_LINK_OK) {
-    Serial.print("milliseconds: ");
-    Serial.println(millis() - start);
-    PrintOutputs();
-  } else {
-    Serial.print(end.worker < 0 ? "the coordinator" : names[end.worker]);
-    Serial.print(" ");
-    Serial.println(tflite_fuse_link_message(end.fault));
-  }
-  delay(1000);
-}
-""")
-
 
 def fragment_files(where: str, title: str, fragment: bytes, buffer_bytes: int) -> dict[str, str]:
     """Return ``fragment.h`` and ``fragment.c`` below ``where``."""
-    header = _FRAGMENT_HEADER.substitute(title=comment(title), bytes=len(fragment), buffer=max(1, buffer_bytes))
+    header = fill("split/fragment.h", title=comment(title), bytes=len(fragment), buffer=max(1, buffer_bytes))
     array = byte_array("const unsigned char fragment[FRAGMENT_BYTES] IN_FLASH", fragment)
-    return {f"{where}fragment.h": header, f"{where}fragment.c": _FRAGMENT + array}
+    return {f"{where}fragment.h": header, f"{where}fragment.c": fill("split/fragment.c") + array}
 
 
 def worker_program(place: Place, title: str, peers: int, coordinator_is_board: bool, lock: Lock, sums: bool) -> str:
@@ -227,7 +89,8 @@ def worker_program(place: Place, title: str, peers: int, coordinator_is_board: b
         )
         begin = "  Join();\n  server.begin();\n"
     quiet = place.way is Way.SERIAL and not coordinator_is_board
-    return _WORKER.substitute(
+    return fill(
+        "split/worker.cpp",
         name=comment(place.name),
         title=comment(title),
         board=place.board.title,
@@ -296,7 +159,8 @@ def coordinator_program(
         begin.append("  Join();\n")
     contacts = [_contact(each, lines) for each in workers]
     pairs = ", ".join(f"{{{a}, {b}}}" for a, b in dials)
-    return _COORDINATOR.substitute(
+    return fill(
+        "split/coordinator.cpp",
         title=comment(title),
         board=place.board.title,
         include=include,

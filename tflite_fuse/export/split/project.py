@@ -15,7 +15,7 @@ from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.split.boards import Place, Way, places_of
 from tflite_fuse.export.split.keys import Lock, key_files, lock_of, said_of_keys
 from tflite_fuse.export.split.programs import coordinator_program, fragment_files, worker_program
-from tflite_fuse.export.text import comment
+from tflite_fuse.export.text import comment, fill
 from tflite_fuse.split.cluster.folder import Deployment, read_deployment
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.encode import decode
@@ -23,17 +23,6 @@ from tflite_fuse.split.fragments.encode import decode
 EXPORT_SCHEMA = "tflite-fuse/export-split/1"
 FORMATS = ("platformio",)
 
-_PROJECT = Template("""\
-; $count devices of one model, each an environment by its name: pio run -e NAME -t upload
-[platformio]
-default_envs = $envs
-
-[env]
-framework = arduino
-monitor_speed = 115200
-build_flags = -O2
-build_unflags = -Os
-""")
 
 _ENVIRONMENT = Template("""\
 
@@ -43,22 +32,6 @@ platform = $platform
 board = $id
 build_src_filter = +<$env/>
 """)
-
-_NETWORK = """\
-// The network of all boards. Yours to change.
-#ifndef NETWORK_H_
-#define NETWORK_H_
-
-#define WIFI_NAME "name"
-#define WIFI_PASSWORD "password"
-#define NETWORK_MASK 255, 255, 255, 0
-#define NETWORK_GATEWAY 192, 168, 1, 1
-
-// Bits a second on serial lines between boards.
-#define LINE_SPEED 1000000
-
-#endif
-"""
 
 
 @dataclass(frozen=True)
@@ -119,7 +92,7 @@ def export_split(
     locks = _locks(deployment, places, key is not None)
     files = {**_devices(deployment, places, locks), **key_files(key), **library.for_workers("lib/tflite_fuse/")}
     files["platformio.ini"] = _ini(places, locks)
-    files["include/network.h"] = _NETWORK
+    files["include/network.h"] = fill("split/network.h")
     files["README.md"] = _readme(places, key)
     return SplitExport(write_folder(target, files, force=force), places, tuple(_notes(deployment, places)))
 
@@ -162,7 +135,7 @@ def _locks(deployment: Deployment, places: Sequence[Place], has_key: bool) -> di
 
 
 def _ini(places: Sequence[Place], locks: Mapping[int, Lock]) -> str:
-    text = _PROJECT.substitute(count=len(places), envs=", ".join(each.env for each in places))
+    text = fill("split/platformio.ini", count=len(places), envs=", ".join(each.env for each in places))
     for each in places:
         text += _ENVIRONMENT.substitute(
             name=comment(each.name),

@@ -1,0 +1,6 @@
+extern "C" void app_main(void) {
+  tflite::micro::Benchmark();
+  for (;;) {
+    vTaskDelay(pdMS_TO_TICKS(1000));
+  }
+}
