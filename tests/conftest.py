@@ -6,10 +6,13 @@ import importlib.util
 import os
 from collections.abc import Generator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.compiling import FOLDER
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -22,6 +25,14 @@ SHARED_ARCH = sorted((SHARED / "arch").glob("*.json"))
 
 RAY_IS_HERE = importlib.util.find_spec("ray") is not None
 collect_ignore = [] if RAY_IS_HERE else ["pipelines/test_ray.py"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes a folder of compiled objects, which workers inherit by its variable."""
+    if FOLDER not in os.environ:
+        folder = TemporaryDirectory(prefix="tflite-fuse-objects-")
+        config.add_cleanup(folder.cleanup)
+        os.environ[FOLDER] = folder.name
 
 
 def pytest_report_header() -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import PATIENCE
+from tests.compiling import compiled, shared_folder
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
 
 HERE = Path(__file__).parent
@@ -62,11 +63,13 @@ def build(command: Sequence[str | Path]) -> None:
 
 def headers_of(generation: int) -> Path:
     """A directory with that generation's headers."""
-    root = workshop() / f"generation{generation}"
+    root = shared_folder() / f"generation{generation}"
     for name in GENERATIONS[generation]:
         header = root / "tensorflow" / name
         header.parent.mkdir(parents=True, exist_ok=True)
-        header.write_text('#include "fake_tflm.h"\n')
+        written = header.with_suffix(f".{os.getpid()}")  # other workers may be reading the header
+        written.write_text('#include "fake_tflm.h"\n')
+        written.replace(header)
     return root
 
 
@@ -75,23 +78,17 @@ def glue_flags(generation: int) -> list[str]:
     return [f"-DFAKE_GENERATION={generation}", *(f"-I{folder}" for folder in folders)]
 
 
-@functools.cache
-def library_objects() -> tuple[Path, ...]:
+def library_objects() -> list[Path]:
     """The C library, with sanitizers."""
-    folder = workshop() / "library"
-    folder.mkdir()
-    for source in library_sources():
-        build([compiler("gcc"), "-std=c11", *SANITIZERS, "-c", source, "-o", folder / f"{source.stem}.o"])
-    return tuple(sorted(folder.glob("*.o")))
+    return compiled([compiler("gcc"), "-std=c11", *SANITIZERS], library_sources())
 
 
 @functools.cache
 def driver(generation: int) -> Path:
     """``run_operator.cpp`` with the glue and the library."""
     program = workshop() / f"run_operator{generation}"
-    sources = [GLUE, HERE / "run_operator.cpp"]
-    command = [compiler("g++"), "-std=c++11", *SANITIZERS, *glue_flags(generation), *sources, *library_objects()]
-    build([*command, "-o", program])
+    command = [compiler("g++"), "-std=c++11", *SANITIZERS, *glue_flags(generation)]
+    build([*command, *compiled(command, [GLUE, HERE / "run_operator.cpp"]), *library_objects(), "-o", program])
     return program
 
 

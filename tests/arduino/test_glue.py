@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from collections.abc import Callable
@@ -107,6 +108,7 @@ def expected_outputs(block: Block, operands: Operands) -> list[bytes]:
     return [values.tobytes() for values in reference(block, operands)]
 
 
+@functools.cache
 def scenario_with(wanted: Callable[[Block], bool], first_number: int = 0) -> tuple[Scenario, Block, Operands]:
     return next(found for seed in range(1000) if wanted((found := random_scenario(seed, first_number))[1]))
 

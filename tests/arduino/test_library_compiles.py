@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling import compiled
 from tests.device.targets import NOT_OF_A_WORKER, OF_HALFWORDS, ON_CALL
 from tflite_fuse.runtime.library.compiler import find_compiler
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
@@ -25,17 +26,8 @@ CORES = {
 }
 
 
-def compile_all(command: list[str], directory: Path) -> list[Path]:
-    objects = []
-    for source in library_sources():
-        objects.append(directory / f"{source.stem}.o")
-        done = subprocess.run(
-            [*command, *STRICT, f"-I{library_directory()}", "-c", str(source), "-o", str(objects[-1])],
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-    return objects
+def compile_all(command: list[str]) -> list[Path]:
+    return compiled([*command, *STRICT, f"-I{library_directory()}"], library_sources())
 
 
 def cross(core: str) -> list[str]:
@@ -45,8 +37,8 @@ def cross(core: str) -> list[str]:
     return command
 
 
-def test_without_warnings_on_this_machine(tmp_path: Path) -> None:
-    compile_all(list(find_compiler().command), tmp_path)
+def test_without_warnings_on_this_machine() -> None:
+    compile_all(list(find_compiler().command))
 
 
 @pytest.mark.parametrize("command", [["clang"], ["gcc", "-m32"], ["clang", "-m32"]], ids=" ".join)
@@ -55,12 +47,12 @@ def test_without_warnings_by_other_compilers_and_on_32_bits(command: list[str], 
     trial = [*command, "-c", str(tmp_path / "header.c"), "-o", str(tmp_path / "header.o")]
     if shutil.which(command[0]) is None or subprocess.run(trial, capture_output=True).returncode != 0:
         pytest.skip(f"{' '.join(command)} or its C library is not installed")
-    compile_all(command, tmp_path)
+    compile_all(command)
 
 
 @pytest.mark.parametrize("core", CORES)
-def test_without_warnings_for_a_device(core: str, tmp_path: Path) -> None:
-    objects = compile_all(cross(core), tmp_path)
+def test_without_warnings_for_a_device(core: str) -> None:
+    objects = compile_all(cross(core))
     if core == "cortex-m7":
         left_out = (*NOT_OF_A_WORKER, *OF_HALFWORDS, *ON_CALL)
         floats = "tflite_fuse_float_"
@@ -68,13 +60,12 @@ def test_without_warnings_for_a_device(core: str, tmp_path: Path) -> None:
         assert_small_and_without_globals(kept)
 
 
-def test_no_unaligned_loads_where_they_are_forbidden(tmp_path: Path) -> None:
+def test_no_unaligned_loads_where_they_are_forbidden() -> None:
     """Kernels with DSP instructions load words from any address: a build that forbids this must not have them."""
-    command = [*cross("cortex-m7"), "-mno-unaligned-access"]
-    compile_all(command, tmp_path)
-    assert code_bytes(tmp_path / "tflite_fuse_conv_dsp.o") == 0
-    compile_all(cross("cortex-m7"), tmp_path)
-    assert code_bytes(tmp_path / "tflite_fuse_conv_dsp.o") > 0
+    (source,) = (each for each in library_sources() if each.stem == "tflite_fuse_conv_dsp")
+    for flags, is_there in ([], True), (["-mno-unaligned-access"], False):
+        (found,) = compiled([*cross("cortex-m7"), *STRICT, *flags, f"-I{library_directory()}"], [source])
+        assert (code_bytes(found) > 0) is is_there
 
 
 def code_bytes(compiled: Path) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
 from tests import PATIENCE
+from tests.compiling import compiled
 from tests.device.program import Int8Array, Program, write_program
 from tflite_fuse.export.folder import Files
 from tflite_fuse.export.library import Parts, flat_sources, with_parts
@@ -187,16 +188,8 @@ def link(target: Target, main: Path, directory: Path, flags: str) -> Path:
     return elf
 
 
-_objects = TemporaryDirectory(prefix="tflite-fuse-device-")
-
-
-@cache
 def _library_objects(target: Target, flags: str) -> list[Path]:
-    """The library compiled, once per target and flags."""
-    folder = Path(mkdtemp(prefix=f"{target.name}-", dir=_objects.name))
-    command = f"{target.prefix}gcc -std=gnu11 -g {target.flags} {flags} -c".split()
-    call([*command, *map(str, library_sources())], folder)
-    return sorted(folder.glob("*.o"))
+    return compiled(f"{target.prefix}gcc -std=gnu11 -g {target.flags} {flags}".split(), library_sources())
 
 
 def execute(target: Target, elf: Path, program: Program, timeout: float = PATIENCE) -> Report:
@@ -249,10 +242,13 @@ def _write(directory: Path, files: Files) -> None:
         (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
+_sources = TemporaryDirectory(prefix="tflite-fuse-device-")
+
+
 @cache
 def _flat_objects(target: Target, flags: str) -> Path:
     """Sources and objects of the library with all kinds, once per target and flags."""
-    folder = Path(mkdtemp(prefix=f"{target.name}-flat-", dir=_objects.name))
+    folder = Path(mkdtemp(prefix=f"{target.name}-flat-", dir=_sources.name))
     _write(folder, _flat(frozenset(StageKind) - frozenset(OF_SUMS)))
     sources = [path.name for path in sorted(folder.glob("*.c"))]
     call([f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c".split(), *sources], folder)
@@ -266,14 +262,14 @@ def library_size(
     the worker of a split has beside that, its link included; ``optional``: what only some of these have. Files that
     only applications link that call them are not counted."""
     sizes: dict[str, int] = {}
+    objects = {each.stem: each for each in _library_objects(target, flags)}
     for source in library_sources():
         if (source.parent.name in ("worker", "link")) is not worker or (source.stem in NOT_OF_A_WORKER) is not optional:
             continue
         if source.stem in ON_CALL:
             continue
-        command = [f"{target.prefix}gcc", *f"-std=gnu11 {target.flags} {flags} -c {source} -o part.o".split()]
-        call(command, directory)
-        sizes[source.name] = int(call([f"{target.prefix}size", "part.o"], directory).splitlines()[1].split()[0])
+        listing = call([f"{target.prefix}size", str(objects[source.stem])], directory)
+        sizes[source.name] = int(listing.splitlines()[1].split()[0])
     return sizes
 
 

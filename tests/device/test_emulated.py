@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tflite_fuse
 from scripts.zoo import networks
-from tests.conftest import shared_models
-from tests.device.program import fusable_core, program_of
+from tests.conftest import SHARED, shared_models
+from tests.device.program import Program, fusable_core, program_of
 from tests.device.targets import OF_HALFWORDS, TARGETS, Target, build, execute, library_size, linked_size
 from tflite_fuse.ir.block import StageKind
-from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -58,13 +60,19 @@ NETWORKS = {
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
 
-def check(model: Model, target: Target, folder: Path, inputs: int, input_mode: str = "resident") -> None:
-    """Rewrites the part of a model that blocks can hold, runs it on a target, compares all outputs."""
-    core = fusable_core(model)
-    rewritten = load_model(tflite_fuse.rewrite(serialize_model(core), input_mode=input_mode, verify=False).model)
-    program, samples = program_of(rewritten), generate_inputs(core, inputs)
+@cache
+def rewritten(name: str, inputs: int, input_mode: str = "resident") -> tuple[Program, Any, Any]:
+    """The part of a model that blocks can hold as blocks, its inputs, and the outputs that are wanted."""
+    core = fusable_core(NETWORKS[name]() if name in NETWORKS else load_model(SHARED / "models" / f"{name}.tflite"))
+    found = load_model(tflite_fuse.rewrite(serialize_model(core), input_mode=input_mode, verify=False).model)
+    samples = generate_inputs(core, inputs)
+    return program_of(found), samples, tflm.run(serialize_model(core), samples).outputs
+
+
+def check(name: str, target: Target, folder: Path, inputs: int, input_mode: str = "resident") -> None:
+    """Runs the blocks of a model on a target and compares all outputs."""
+    program, samples, wanted = rewritten(name, inputs, input_mode)
     report = execute(target, build(target, program, samples, folder, "-O2", guarded=True), program)
-    wanted = tflm.run(serialize_model(core), samples).outputs
     assert report.outputs == [[np.asarray(output).tobytes() for output in outputs] for outputs in wanted]
     assert len({tuple(outputs) for outputs in report.outputs}) > 1
 
@@ -72,13 +80,13 @@ def check(model: Model, target: Target, folder: Path, inputs: int, input_mode: s
 @targets
 @pytest.mark.parametrize("name", NETWORKS)
 def test_small_networks(name: str, target: Target, tmp_path: Path) -> None:
-    check(NETWORKS[name](), target, tmp_path, inputs=6)
+    check(name, target, tmp_path, inputs=6)
 
 
 @targets
 @pytest.mark.parametrize("name", ["inverted residuals", "pyramid", "one dimension"])
 def test_pictures_that_are_handed_out(name: str, target: Target, tmp_path: Path) -> None:
-    check(NETWORKS[name](), target, tmp_path, inputs=3, input_mode="streamed")
+    check(name, target, tmp_path, inputs=3, input_mode="streamed")
 
 
 STACK_LIMIT = 2432
@@ -87,9 +95,8 @@ STACK_LIMIT = 2432
 
 @targets
 def test_the_stack_is_what_is_said_and_the_measurement_sees_it(target: Target, tmp_path: Path) -> None:
-    core = fusable_core(NETWORKS["inverted residuals"]())
-    program = program_of(load_model(tflite_fuse.rewrite(serialize_model(core), verify=False).model))
-    report = execute(target, build(target, program, generate_inputs(core, 1), tmp_path, "-O2"), program)
+    program, samples, _ = rewritten("inverted residuals", inputs=6)
+    report = execute(target, build(target, program, samples[:1], tmp_path, "-O2"), program)
     assert all(100 < used <= STACK_LIMIT for used in report.stack)
 
 
@@ -104,7 +111,7 @@ def test_the_stack_is_what_is_said_and_the_measurement_sees_it(target: Target, t
     "mlperf_tiny_autoencoder_int8",
 )
 def test_public_models(path: Path, target: Target, tmp_path: Path) -> None:
-    check(load_model(path), target, tmp_path, inputs=4)
+    check(path.stem, target, tmp_path, inputs=4)
 
 
 @pytest.mark.parametrize(("flags", "limit"), FIRST_LIMITS.items())
