@@ -62,10 +62,19 @@ def sum_of(raw: RawModel, a: int, b: int) -> int:
     return output
 
 
-def pad(raw: RawModel, a: int, b: int) -> int:
-    output = raw.tensor((1, 4, 11, 6), 0.4, 9)
-    amounts = raw.constant(np.array([[0, 0], [0, 0], [1, 2], [0, 0]], np.int32))
-    raw.operator("PAD", [sum_of(raw, a, b), amounts], [output], None)
+def pad(before: int, behind: int) -> Between:
+    def add(raw: RawModel, a: int, b: int) -> int:
+        output = raw.tensor((1, 4, 8 + before + behind, 6), 0.4, 9)
+        amounts = raw.constant(np.array([[0, 0], [0, 0], [before, behind], [0, 0]], np.int32))
+        raw.operator("PAD", [sum_of(raw, a, b), amounts], [output], None)
+        return output
+
+    return add
+
+
+def pad_of_nothing(raw: RawModel, a: int, b: int) -> int:
+    output = raw.tensor(FIRST, 0.4, 9)
+    raw.operator("RELU", [pad(0, 0)(raw, a, b)], [output], None)
     return output
 
 
@@ -94,7 +103,8 @@ GROUPS = {
     "RELU": of_one("RELU"),
     "LOGISTIC": of_one("LOGISTIC"),
     "ADD": sum_of,
-    "PAD": pad,
+    "PAD": pad(1, 2),
+    "PAD of nothing": pad_of_nothing,
     "CONCATENATION": join,
     "a factor for each channel": scaled((1, 4, 1, 1)),
     "two groups": two_groups,

@@ -91,13 +91,6 @@ class Original:
             code = model.operator_codes[operator.opcode_index]
             self.add_step(Step(operator_label(model, index), operator_name(model, operator), operator, code))
         self.in_file = dict(self.writer)
-        for step in self.steps:
-            if len(step.outputs) != 1 or step.operand(0) < 0 or self.tensors[step.inputs[0]].is_variable:
-                continue  # a variable equals its copy only until it is written again
-            from_zero = not any(self.numbers(step.operand(1)) or (1,))
-            whole = self.tensors[step.inputs[0]].dims == self.tensors[step.outputs[0]].dims
-            if step.name in RENAMING or (from_zero and whole and step.name in ("PAD", "PADV2", "SLICE")):
-                self.unite(step.inputs[0], step.outputs[0])
 
     # ---- Values
 
@@ -140,6 +133,16 @@ class Original:
         for tensor in step.outputs:
             self.writer[tensor] = len(self.steps)
         self.steps.append(step)
+        if self._keeps_bytes(step):
+            self.unite(step.inputs[0], step.outputs[0])
+
+    def _keeps_bytes(self, step: Step) -> bool:
+        """Return whether the only output of a step holds the bytes of its first input."""
+        if len(step.outputs) != 1 or step.operand(0) < 0 or self.tensors[step.inputs[0]].is_variable:
+            return False  # a variable equals its copy only until it is written again
+        from_zero = not any(self.numbers(step.operand(1)) or (1,))
+        whole = self.tensors[step.inputs[0]].dims == self.tensors[step.outputs[0]].dims
+        return step.name in RENAMING or (from_zero and whole and step.name in ("PAD", "PADV2", "SLICE"))
 
     def add_operator(
         self,
