@@ -99,6 +99,26 @@ def two_groups(raw: RawModel, a: int, b: int) -> int:
     return of_one("RELU")(raw, turned(raw, turned(raw, sum_of(raw, a, b), (0, 2, 3, 1)), (0, 3, 1, 2)), b)
 
 
+def reshaped(raw: RawModel, tensor: int, shape: tuple[int, ...]) -> int:
+    output = raw.tensor(shape, 0.3, -7)
+    raw.operator("RESHAPE", [tensor, raw.constant(np.array(shape, np.int32))], [output], None)
+    return output
+
+
+def one_dimension(raw: RawModel, a: int, b: int) -> int:
+    """A sum and a factor for each channel on maps without rows, as PyTorch's layers of one dimension have them."""
+    scaled, factors = (
+        raw.tensor((1, 4, 48), 0.3, -7),
+        raw.constant(np.arange(-2, 2, dtype=np.int8).reshape(1, 4, 1), [0.5]),
+    )
+    raw.operator("MUL", [reshaped(raw, a, (1, 4, 48)), factors], [scaled], make_options("MulOptions"))
+    total = raw.tensor((1, 4, 48), 0.3, -7)
+    raw.operator(
+        "ADD", [scaled, reshaped(raw, b, (1, 4, 48))], [total], make_options("AddOptions", fused_activation_function=1)
+    )
+    return reshaped(raw, total, FIRST)
+
+
 GROUPS = {
     "RELU": of_one("RELU"),
     "LOGISTIC": of_one("LOGISTIC"),
@@ -108,6 +128,7 @@ GROUPS = {
     "CONCATENATION": join,
     "a factor for each channel": scaled((1, 4, 1, 1)),
     "two groups": two_groups,
+    "layers of one dimension": one_dimension,
     "slopes of three dimensions": scaled((4, 1, 1), "PRELU"),
 }
 
@@ -155,7 +176,11 @@ def whole_constant(raw: RawModel, a: int, b: int) -> int:
     return sum_of(raw, a, other)
 
 
-@pytest.mark.parametrize("between", [softmax, whole_constant])
+def other_channels(raw: RawModel, a: int, b: int) -> int:
+    return reshaped(raw, reshaped(raw, sum_of(raw, a, b), (1, 8, 24)), FIRST)
+
+
+@pytest.mark.parametrize("between", [softmax, whole_constant, other_channels])
 def test_operators_that_depend_on_the_order_of_axes_keep_theirs(between: Between) -> None:
     assert not ChannelsLast().run(channels_first(between)).changed
 

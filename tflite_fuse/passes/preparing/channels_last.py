@@ -3,14 +3,14 @@
     TRANSPOSE'(RELU(TRANSPOSE(x)))  =  RELU(x)    if TRANSPOSE' restores the order of the axes
 
 Converters of channels-first models put a TRANSPOSE before and behind each convolution and leave the operators between
-two convolutions channels-first: activations, sums, pads, joins. The tensors of such a group are connected by these
-operators alone, and only TRANSPOSEs lead into the group and out of it. Its operators then run with channels last, and
-the TRANSPOSEs are removed.
+two convolutions channels-first: activations, sums, pads, joins, and RESHAPEs that keep batch and channels, as around
+the layers of one dimension. The tensors of such a group are connected by these operators alone, and only TRANSPOSEs
+lead into the group and out of it. Its operators then run with channels last, and the TRANSPOSEs are removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
@@ -47,7 +47,7 @@ class ChannelsLast:
         while groups := _apart(_groups(rewritten)):
             for group in groups:
                 labels = [operator_label(rewritten, index) for index in sorted(group.transposes)]
-                notes.append(note("removed", "transposes around", *labels, inside=len(group.inside)))
+                notes.append(note("removed", "transposes around", *labels, inside=len(group.orders)))
             rewritten = _turned(rewritten, groups)
         if rewritten is model:
             return PassResult(model, False)
@@ -59,15 +59,13 @@ class _Group:
     """Operators on transposed tensors.
 
     Attributes:
-        order: permutation of the TRANSPOSEs into the group.
         entries, exits: the TRANSPOSEs into it and out of it.
-        inside: its other operators.
+        orders: for each other operator the permutation that makes its output of the tensor with channels last.
     """
 
-    order: Axes
     entries: frozenset[int]
     exits: frozenset[int]
-    inside: frozenset[int]
+    orders: Mapping[int, Axes]
 
     @property
     def transposes(self) -> frozenset[int]:
@@ -90,31 +88,52 @@ def _groups(model: Model) -> Iterator[_Group]:
     readers = readers_of(model)
     writers = {tensor: i for i, operator in enumerate(model.main.operators) for tensor in operator.outputs or ()}
     seen = set[int]()
-    for start, order in layouts.items():
-        if start in seen or order == tuple(sorted(order)):
+    for start, first in layouts.items():
+        if start in seen or first == tuple(sorted(first)):
             continue
-        back = tuple(np.argsort(order).tolist())
-        waiting = [_output(model.main.operators[start])]
-        found: dict[str, set[int]] = {"entries": set(), "exits": set(), "inside": set()}
-        known, sound = set(waiting), True
+        known = {_output(model.main.operators[start]): first}
+        entries, exits, inside = set[int](), set[int](), set[int]()
+        waiting, sound = list(known), True
         while waiting and sound:
             tensor = waiting.pop()
             sound = tensor not in model.main.outputs and tensor in writers
             for index in dict.fromkeys((writers.get(tensor, -1), *readers.get(tensor, ()))) if sound else ():
-                leads_in = index == writers[tensor]
-                if layouts.get(index) == (order if leads_in else back):
-                    found["entries" if leads_in else "exits"].add(index)
+                leads_in, order = index == writers[tensor], known[tensor]
+                if layouts.get(index) == (order if leads_in else tuple(np.argsort(order).tolist())):
+                    (entries if leads_in else exits).add(index)
                     sound &= leads_in or _output(model.main.operators[index]) not in model.main.outputs
                     continue
-                computed = _computed(model, model.main.operators[index], len(order))
-                sound &= bool(computed)
-                found["inside"].add(index)
-                fresh = {*computed, _output(model.main.operators[index])} - known
-                waiting += fresh
-                known |= fresh
-        seen |= found["entries"]
-        if sound and found["inside"] and found["exits"] and not found["entries"] & found["exits"]:
-            yield _Group(order, **{name: frozenset(indices) for name, indices in found.items()})
+                found = _orders(model, model.main.operators[index], order)
+                sound &= bool(found) and all(known.get(each, other) == other for each, other in found.items())
+                inside.add(index)
+                waiting += found.keys() - known.keys()
+                known |= found
+        seen |= entries
+        if sound and inside and exits and not entries & exits:
+            orders = {index: known[_output(model.main.operators[index])] for index in inside}
+            yield _Group(frozenset(entries), frozenset(exits), orders)
+
+
+def _orders(model: Model, operator: Operator, order: Axes) -> dict[int, Axes]:
+    """Return the orders of an operator's inputs and output if one has ``order``; nothing if the operator depends on it.
+
+    Constants are left out. A RESHAPE of all axes behind batch and channels is the same with channels last.
+    """
+    if operator_name(model, operator) != "RESHAPE":
+        computed = _computed(model, operator, len(order))
+        return dict.fromkeys((*computed, _output(operator)), order) if computed else {}
+    ends = (operator.inputs or (-1,))[0], _output(operator)
+    before, after = (model.main.tensors[end].dims for end in ends)
+    keeps = min(len(before), len(after)) > 2 and before[:2] == after[:2] and prod(before) == prod(after)
+    whole = all(_is_whole(model, end) and not is_constant(model, end) for end in ends)
+    if not (keeps and whole and order == _channels_first(len(order))):
+        return {}
+    return dict(zip(ends, map(_channels_first, (len(before), len(after))), strict=True))
+
+
+def _channels_first(rank: int) -> Axes:
+    """Return the permutation that moves channels from the last axis to axis 1."""
+    return 0, rank - 1, *range(1, rank - 1)
 
 
 def _output(operator: Operator) -> int:
@@ -160,7 +179,8 @@ def _can_turn(model: Model, tensor: int, rank: int) -> bool:
 
 def _turned(model: Model, groups: Sequence[_Group]) -> Model:
     """Return the model with the groups' operators on tensors in the order before the TRANSPOSEs, without these."""
-    operators, orders = list(model.main.operators), {index: group.order for group in groups for index in group.inside}
+    operators = list(model.main.operators)
+    orders = {index: order for group in groups for index, order in group.orders.items()}
     gone = frozenset[int]().union(*(group.transposes for group in groups))
     instead = {_output(operators[index]): (operators[index].inputs or ())[0] for index in gone}
     for index, operator in enumerate(operators):
@@ -188,6 +208,11 @@ def _turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Mod
         assert isinstance(axis, int)
         options = {**get_options(operator), "axis": order[axis]}
         return model, replace(operator, builtin_options=make_options("ConcatenationOptions", **options))
+    if name == "RESHAPE":
+        dims = tuple(model.main.tensors[_output(operator)].dims[axis] for axis in back)
+        model, shape = add_int32(model, "shape", dims)
+        reshape = make_options("ReshapeOptions", new_shape=dims)
+        return model, replace(operator, inputs=(inputs[0], shape), builtin_options=reshape)
     if name in _PADS:
         amounts = np.reshape(stored_numbers(model, operator, 1), (-1, 2))[list(back)]
         model, inputs[1] = add_int32(model, "paddings", amounts.ravel().tolist())

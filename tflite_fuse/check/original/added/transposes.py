@@ -5,6 +5,8 @@
 
     RELU(TRANSPOSE(x))                    =  TRANSPOSE(RELU(x))    and so for all operators that go value by value, pads
                                                                and joins
+    RESHAPE(TRANSPOSE(x))                 =  TRANSPOSE(RESHAPE(x))    of the axes behind batch and channels, if the
+                                                               channels are the last axis of x
 
 TRANSPOSE' is the rest of the permutation on the remaining axes. An int8 MEAN sums in int32 and rounds once, so the
 order of summation does not matter; on float32 the axes of a MEAN must keep their order. As soon as TRANSPOSE' only
@@ -66,8 +68,24 @@ def _follow_all(original: Original, known: Known, first: tuple[int, int, Order])
                     original.unite(plain, step.outputs[0])
                 elif original.tensors[step.outputs[0]].dims == dims:
                     waiting.append((step.outputs[0], plain, both))
+            elif step.name == "RESHAPE":
+                if (reshaped := _reshaped(original, step, plain, order)) is not None:
+                    waiting.append((step.outputs[0], *reshaped))
             elif (result := _add_turned(original, step, known, order)) is not None:
                 waiting.append((step.outputs[0], result, order))
+
+
+def _reshaped(original: Original, step: Step, plain: int, order: Order) -> tuple[int, Order] | None:
+    """Return a RESHAPE's output with channels last, and the order of its axes; None if it moves batch or channels."""
+    before, output = (original.tensors[tensor] for tensor in (step.inputs[0], step.outputs[0]))
+    first, rank = (0, len(order) - 1, *range(1, len(order) - 1)), len(output.dims)
+    keeps = order == first and min(len(order), rank) > 2 and before.dims[:2] == output.dims[:2]
+    if not keeps or prod(before.dims) != prod(output.dims) or not _alike(original, step.inputs[0], step.outputs[0]):
+        return None
+    dims = (output.dims[0], *output.dims[2:], output.dims[1])
+    result = original.add_tensor(replace(output, shape=dims, shape_signature=None))
+    original.unite(plain, result)
+    return result, (0, rank - 1, *range(1, rank - 1))
 
 
 def _add_turned(original: Original, step: Step, known: Known, order: Order) -> int | None:
