@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from operator import ge
 from random import Random
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.drawing.random_configs import one_tile, random_config
 from tests.drawing.waiting_blocks import waiting_block
 from tflite_fuse.cost.schedule import tile_order
 from tflite_fuse.cost.schedule.events import Followed
-from tflite_fuse.cost.schedule.schedule import Orders, schedule, schedule_within
+from tflite_fuse.cost.schedule.schedule import Orders, schedule
 from tflite_fuse.cost.schedule.tile_order import TileOrder
 from tflite_fuse.cost.schedule.tiles import split_block
 from tflite_fuse.errors import BlockError
@@ -78,25 +77,6 @@ def test_schedules_that_share_orders_are_those_made_alone(kept: int, monkeypatch
         configs = [first, *(replace(random_config(rng, block), **tile) for _ in range(6)), first]
         for config in configs:
             assert schedule(block, config, orders) == schedule(block, config)
-
-
-def test_a_schedule_is_given_up_only_where_it_needs_more() -> None:
-    """Unless some ring is smaller than under the other configuration, which whoever asks rules out."""
-    kept, given_up = 0, 0
-    for seed in range(150):
-        rng = Random(seed)
-        block = random_block(rng, largest=9)
-        now = replace(one_tile(random_config(rng, block)), longest_runs=(), ahead=frozenset())
-        longer = replace(now, chunk=now.chunk + rng.randrange(4), longest_runs=_runs_of(block, now.chunk + 4))
-        least, alone = schedule(block, now), schedule(block, longer)
-        for most in (alone.scratch_bytes, alone.scratch_bytes - 4, least.scratch_bytes):
-            found = schedule_within(block, longer, Orders(block, now), most, least)
-            assert found is None or found == alone
-            kept += found is not None
-            given_up += found is None
-            if all(map(ge, alone.capacities, least.capacities)):
-                assert found is not None or alone.scratch_bytes > most
-    assert kept > 100 and given_up > 100
 
 
 def test_what_runs_as_before_is_not_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,6 @@ class TileRun:
     """Events of one tile.
 
     Attributes:
-        ways: actual execution of its stages, from the last one on: tiles with equal ways have equal events.
         capacities: ring capacity in pixels of each tensor that a stage writes.
         produced: computed pixels of each tensor that a stage writes.
         lengths: number of runs of each length, from 0 on, for each tensor that a stage writes.
@@ -78,7 +77,6 @@ class TileRun:
         holds: holds of each tensor that no stage writes.
     """
 
-    ways: tuple[Way, ...]
     capacities: Mapping[int, int]
     produced: Mapping[int, int]
     lengths: Mapping[int, IntArray]
@@ -123,11 +121,11 @@ class Followed:
         """Return all holds of a tensor."""
         return [Hold(self._times(each), each.positions) for each in self.holds.get(tensor, ())]
 
-    def result(self, ways: tuple[Way, ...]) -> TileRun:
+    def result(self) -> TileRun:
         """Return the events of the tile after its last stage was followed."""
         runs = {tensor: Runs(self._times(each), each.positions) for tensor, each in self.runs.items()}
         holds = {tensor: self.held(tensor) for tensor in self.holds}
-        return TileRun(ways, self.capacities, self.produced, self.lengths, runs, holds)
+        return TileRun(self.capacities, self.produced, self.lengths, runs, holds)
 
     def _times(self, moments: Moments) -> IntArray:
         return self.events[moments.stage][:, moments.column]

@@ -10,12 +10,12 @@ order, except the overlap distances of blocks in several tiles, which are bounds
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tflite_fuse.cost.schedule.events import FAR, Hold, Runs, TileRun, Way
-from tflite_fuse.cost.schedule.tile_order import Spare, TileOrder, lay_out, ring_bytes
+from tflite_fuse.cost.schedule.events import FAR, Hold, Runs, TileRun
+from tflite_fuse.cost.schedule.tile_order import TileOrder, lay_out
 from tflite_fuse.cost.schedule.tiles import Split, Tiles, other_outputs, split_block
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.axes import NOWHERE
@@ -134,7 +134,6 @@ class Orders:
     Attributes:
         tiles: its tiles.
         by_class: the order in each class of tiles, and the number of tiles in it.
-        known: schedules by chunk and by the actual execution of the stages in each class.
     """
 
     def __init__(self, block: Block, config: BlockConfig) -> None:
@@ -146,7 +145,6 @@ class Orders:
             (TileOrder(split.spatial, shape, split.driven, sums, completed, frozenset(block.outputs)), count)
             for shape, count in self.tiles.classes
         ]
-        self.known: dict[tuple[int, tuple[tuple[Way, ...], ...]], Schedule] = {}
 
 
 def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) -> Schedule:
@@ -162,39 +160,7 @@ def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) ->
     split = split_block(block) if orders is None else orders.split
     _check_runs(split, config)
     orders = orders or Orders(block, config)
-    return _of_runs(block, config, orders, [(order.under(config), count) for order, count in orders.by_class])
-
-
-def schedule_within(block: Block, config: BlockConfig, orders: Orders, most: int, other: Schedule) -> Schedule | None:
-    """Return the schedule, or None if it certainly needs more than ``most`` bytes of scratch.
-
-    Args:
-        other: schedule of the same block, under a configuration that requires no larger ring than this one.
-
-    Raises:
-        BlockError: as ``schedule``.
-    """
-    check_config(config)
-    _check_runs(orders.split, config)
-    ends = [
-        other.offsets[t] + ring_bytes(other.capacities[t], block.tensors[t].pixel_bytes) for t in other.rings(block)
-    ]
-    spare = Spare(most - max(ends, default=0), block, other.capacities)
-    runs = [(order.within(config, spare), count) for order, count in orders.by_class]
-    followed = [(run, count) for run, count in runs if run is not None]
-    return _of_runs(block, config, orders, followed) if len(followed) == len(runs) else None
-
-
-def _of_runs(block: Block, config: BlockConfig, orders: Orders, runs: Sequence[tuple[TileRun, int]]) -> Schedule:
-    alike = config.chunk, tuple(run.ways for run, _ in runs)
-    if alike not in orders.known:
-        orders.known[alike] = _schedule(block, config, orders, runs)
-    return replace(orders.known[alike], config=config)
-
-
-def _schedule(block: Block, config: BlockConfig, orders: Orders, runs: Sequence[tuple[TileRun, int]]) -> Schedule:
-    """Return the schedule that follows from the events in each class of tiles and their number."""
-    split = orders.split
+    runs = [(order.under(config), count) for order, count in orders.by_class]
     capacities = _capacities(block, split, [run for run, _ in runs])
     layout = lay_out(block, split, capacities)
     pixels = [sum(run.produced[stage.output] * count for run, count in runs) for stage in split.spatial]

@@ -145,28 +145,6 @@ class _Node:
         return min(self.width, int(np.max(self.asked.ends - _starts(self.asked, self.begins), initial=1)))
 
 
-@dataclass(frozen=True)
-class Spare:
-    """Bytes by which a block's rings may exceed those of another configuration, each ring being at least as large.
-
-    Attributes:
-        nbytes: bytes for all rings together.
-        block: the block.
-        capacities: pixels of each ring under the other configuration.
-    """
-
-    nbytes: int
-    block: Block
-    capacities: Sequence[int]
-
-    def taken(self, tensor: int, capacity: int) -> int:
-        """Return the bytes that a ring of ``capacity`` pixels takes of it."""
-        made = self.block.tensors[tensor]
-        if made.storage is not Storage.SCRATCH:
-            return 0
-        return ring_bytes(capacity, made.pixel_bytes) - ring_bytes(self.capacities[tensor], made.pixel_bytes)
-
-
 @dataclass
 class TileOrder:
     """One tile, followed under one configuration after another.
@@ -193,29 +171,16 @@ class TileOrder:
 
     def under(self, config: BlockConfig) -> TileRun:
         """Return the events under a configuration."""
-        run = self.within(config, None)
-        assert run is not None
-        return run
-
-    def within(self, config: BlockConfig, spare: Spare | None) -> TileRun | None:
-        """Return the events, or None as soon as the rings exceed ``spare``."""
-        left = 0 if spare is None else spare.nbytes
         if config.chunk not in self._known:
             self._known[config.chunk] = self._node(self._start(config.chunk), len(self.stages))
-        now, ways = self._known[config.chunk], list[Way]()
+        now = self._known[config.chunk]
         for index in reversed(range(len(self.stages))):
             longest = config.longest_run(index) if self.stages[index].inputs else MAX_CHUNK
             way = now.way(longest, index in config.ahead)
             if way not in now.then:
                 now.then[way] = self._node(self._step(now, index, *way), index)
             now = now.then[way]
-            ways.append(way)
-            if spare is not None:
-                output = self.stages[index].output
-                left -= spare.taken(output, now.followed.capacities[output])
-                if left < 0:
-                    return None
-        return now.followed.result(tuple(ways))
+        return now.followed.result()
 
     def _node(self, followed: Followed, index: int) -> _Node:
         """Return the state after the stages from ``index`` on, with their demand on the stage before."""

@@ -16,7 +16,7 @@ from math import ceil
 from operator import ge
 
 from tflite_fuse.cost.instructions import Core, block_instructions
-from tflite_fuse.cost.schedule.schedule import Orders, Schedule, schedule, schedule_within
+from tflite_fuse.cost.schedule.schedule import Orders, Schedule, schedule
 from tflite_fuse.cost.schedule.tiles import split_block
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig, StageKind
@@ -85,8 +85,8 @@ class OwnRuns:
         """Return the best result of climbs from a few starts; the block's own runs if that saves too little."""
         most, start, least = round_up(needs.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT, plan.config, needs
         for config in _starts(plan.block, plan.config, plan.config.chunk * (2 if more else 1)):
-            found = self._needs_within(choice, plan, config, needs, most)
-            if found is not None and found.time < least.time:
+            found = self._needs(choice, plan, config)
+            if found.scratch <= most and found.time < least.time:
                 start, least = config, found
         moves = _together(plan)
         best = start
@@ -130,9 +130,9 @@ class OwnRuns:
                     runs = [longer.longest_run(stage) for stage in range(len(widths))]
                     if longer == best or any(all(map(ge, runs, other)) for other in too_long):
                         break
-                    found = self._needs_within(choice, plan, longer, least, most)
-                    too_long += [runs] if found is None else []
-                    if found is None or found.time >= least.time:
+                    found = self._needs(choice, plan, longer)
+                    too_long += [runs] if found.scratch > most else []
+                    if found.scratch > most or found.time >= least.time:
                         break
                     best, least = longer, found
         return best
@@ -141,31 +141,9 @@ class OwnRuns:
         key = choice.operators, config
         if key not in self._known:
             run = plan.schedule if config == plan.config else schedule(plan.block, config, self._orders(plan))
-            self._note(key, _Needs(plan.block, run, self.site.core))
+            self._known[key] = _Needs(plan.block, run, self.site.core)
+            self.followed += sum(self._known[key].runs)
         return self._known[key]
-
-    def _needs_within(
-        self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig, now: _Needs, most: int
-    ) -> _Needs | None:
-        """Return the needs of a block; None above ``most`` bytes of scratch, found early if no run is shorter than now.
-
-        A ring may shrink while others grow, but rarely.
-        """
-        key = choice.operators, config
-        if key not in self._known and not _runs_as_long(plan.block, config, now.schedule.config):
-            self._needs(choice, plan, config)
-        if key not in self._known:
-            run = schedule_within(plan.block, config, self._orders(plan), most, now.schedule)
-            if run is None:
-                self.followed += sum(now.runs)
-                return None
-            self._note(key, _Needs(plan.block, run, self.site.core))
-        found = self._known[key]
-        return found if found.scratch <= most else None
-
-    def _note(self, key: tuple[tuple[int, ...], BlockConfig], needs: _Needs) -> None:
-        self._known[key] = needs
-        self.followed += sum(needs.runs)
 
     def _orders(self, plan: BlockPlan) -> Orders:
         block, now = plan.block, plan.config
@@ -245,12 +223,6 @@ def _doubled(widths: Sequence[int], config: BlockConfig, stages: Sequence[int]) 
     for stage in stages:
         runs[stage] = min(2 * runs[stage], LONGEST_RUN)
     return _with_runs(config, config.chunk, runs)
-
-
-def _runs_as_long(block: Block, config: BlockConfig, other: BlockConfig) -> bool:
-    """Return whether no stage's runs are shorter than under another configuration, with the same stages ahead."""
-    stages = range(len(block.stages))
-    return other.ahead == config.ahead and all(config.longest_run(s) >= other.longest_run(s) for s in stages)
 
 
 def _able_to_run_ahead(block: Block) -> list[int]:
