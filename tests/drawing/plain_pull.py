@@ -48,7 +48,8 @@ class PlainPull:
             return EMPTY
         tensor = stage.inputs[number]
         length = (self.block.tensors[tensor].height, self.block.tensors[tensor].width)[axis]
-        if stage.kind.name.endswith("MATRIX_PRODUCT") and number == 1:
+        matrix = stage.kind.name.endswith("MATRIX_PRODUCT") and number == 1
+        if matrix or stage.kind is StageKind.TRANSPOSE:
             return 0, length
         pixels = self.block.tensors[tensor].pixels, self.block.tensors[stage.output].pixels
         if stage.kind in PAIRS and pixels[0] == 1 < pixels[1]:

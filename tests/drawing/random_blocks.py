@@ -248,6 +248,10 @@ class BlockMaker(TensorMaker):
         elif height % size == width % size == 0 and channels < 5:
             self.add_stage(stage, (height // size, width // size, channels * size**2))
 
+    def rows_as_columns(self) -> None:
+        height, width, channels = self.extent
+        self.add_stage(Stage(StageKind.TRANSPOSE, (self.newest,), -1), (width, height, channels))
+
     def transposed(self) -> None:
         """Any kernel and distance: now and then windows that meet no pixel at all."""
         axes, shape = [], []
@@ -313,7 +317,8 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
     steps += [maker.resizing, maker.transposed, maker.there_and_back, maker.extreme, maker.real_pair]
-    steps += [maker.squares, maker.softmax, maker.gate, maker.first_largest, maker.attention, lambda: draw_sums(maker)]
+    steps += [maker.squares, maker.softmax, maker.gate, maker.first_largest, maker.attention]
+    steps += [maker.rows_as_columns, lambda: draw_sums(maker)]
     maker.windowed()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()

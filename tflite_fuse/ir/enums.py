@@ -106,6 +106,8 @@ class StageKind(IntEnum):
     """
     FLOAT_MATRIX_PRODUCT = 51
     """The same of float32."""
+    TRANSPOSE = 52
+    """Rows become columns: pixel (y, x) of the output is pixel (x, y) of the input. Of any element type."""
 
 
 class Storage(IntEnum):

@@ -315,7 +315,7 @@ class Kind:
         moves: whether it moves elements of any type, so that its output has its input's type.
         by_value: whether every output value depends only on the values at the same place and channel, everywhere in the
             same way.
-        second_whole: whether every output pixel needs all of its second input.
+        whole: number of the input that every output pixel needs all of; None without one.
         cuts: whether its padding may be negative: windows may skip rows and columns at the edges of the input.
         sum_bytes: function from its first input to the bytes per output channel of the sums that it keeps while it
             visits all pixels of that input; 0 if it writes pixel by pixel.
@@ -340,7 +340,7 @@ class Kind:
     writes_real: bool = False
     moves: bool = False
     by_value: bool = False
-    second_whole: bool = False
+    whole: int | None = None
     cuts: bool = False
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
     sums_in_order: bool = False
@@ -366,8 +366,8 @@ class Kind:
             number: position of the input.
             source, output: the input, and the output.
         """
-        if self.second_whole:
-            return number == 1
+        if self.whole is not None:
+            return number == self.whole
         goes_with_all = (self.by_value and self.inputs[0] > 1) or self.memory_bytes(output) > 0
         return goes_with_all and source.pixels == 1 < output.pixels
 

@@ -176,7 +176,9 @@ enum tflite_fuse_kind {
    * its columns; or one of several matrices, each for as many pixels of the first tensor. */
   TFLITE_FUSE_KIND_MATRIX_PRODUCT = 50,
   /* The same of float32. */
-  TFLITE_FUSE_KIND_FLOAT_MATRIX_PRODUCT = 51
+  TFLITE_FUSE_KIND_FLOAT_MATRIX_PRODUCT = 51,
+  /* Rows become columns: pixel (y, x) of the output is pixel (x, y) of the input. Of any element type. */
+  TFLITE_FUSE_KIND_TRANSPOSE = 52
 };
 
 /* Where a tensor of a block lives. */

@@ -33,7 +33,8 @@
   row(GLOBAL_MAX, global_max)                 \
   row(CHANNEL_MAX, channel_max)               \
   row(ARG_MAX, arg_max)                       \
-  row(MATRIX_PRODUCT, matrix_product)
+  row(MATRIX_PRODUCT, matrix_product)         \
+  row(TRANSPOSE, transpose)
 
 /* Kinds on float32. Define TFLITE_FUSE_NO_FLOATS for the library's sources on cores without instructions or functions
  * for floats. */

@@ -35,6 +35,7 @@ typedef struct {
   uint8_t operands;               /* inputs per call of the kernel; with more inputs it is called for each */
   uint8_t sums;                   /* enum tflite_fuse_sums */
   uint8_t packed_pixels;          /* neighbouring pixels computed together with packed weights; 0 for one */
+  uint8_t whole;                  /* 1 or 2: every output pixel needs all of this input, whose pixels are contiguous */
   bool has_window;                /* kernel, stride and dilation may differ from 1, taps may fall outside the image */
   bool has_padding;               /* padding may differ from 0 */
   bool cuts;                      /* padding may be negative: windows start inside the image */
@@ -44,7 +45,6 @@ typedef struct {
   bool reads_float;               /* inputs are float32, else int8 */
   bool writes_float;              /* the output is float32, else int8 */
   bool moves;                     /* output and inputs have the same type */
-  bool second_whole;              /* every output pixel needs all of the second input, whose pixels are contiguous */
 
   /* Returns whether its tensors fit together, beyond the above. */
   bool (*fits)(const tflite_fuse_block* block, const tflite_fuse_stage* stage);

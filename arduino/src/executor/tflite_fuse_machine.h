@@ -104,8 +104,8 @@ static inline int32_t tflite_fuse_pixels(const tflite_fuse_tensor* tensor) { ret
 /* Returns whether every output pixel needs all of input `number`: a matrix, or a single pixel beside a larger input. */
 static inline bool tflite_fuse_needs_all(const tflite_fuse_entry* entry, int32_t number,
                                          const tflite_fuse_tensor* input, const tflite_fuse_tensor* output) {
-  return entry->second_whole
-             ? number == 1
+  return entry->whole > 0
+             ? number == entry->whole - 1
              : entry->operands > 1 && tflite_fuse_pixels(input) == 1 && tflite_fuse_pixels(output) > 1;
 }
 

@@ -14,6 +14,7 @@ from tflite_fuse.ops.kinds.real import OPERATIONS, RealPairParameters, dequantiz
 UNCLAMPED = (StageKind.PAD, StageKind.CONCATENATION, StageKind.LOOKUP, StageKind.CHANNELS, StageKind.RESIZE)
 UNCLAMPED += (StageKind.QUANTIZE, StageKind.DEQUANTIZE, StageKind.REAL_PAIR)
 UNCLAMPED += (StageKind.SPACE_TO_DEPTH, StageKind.DEPTH_TO_SPACE, StageKind.ARG_MAX, StageKind.FLOAT_ARG_MAX)
+UNCLAMPED += (StageKind.TRANSPOSE,)
 
 
 class TensorMaker:

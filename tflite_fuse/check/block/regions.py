@@ -87,6 +87,7 @@ MOVES = (
     StageKind.CHANNELS,
     StageKind.SPACE_TO_DEPTH,
     StageKind.DEPTH_TO_SPACE,
+    StageKind.TRANSPOSE,
 )
 """Kinds whose output has the type of their inputs."""
 
@@ -127,9 +128,12 @@ MATRICES = (StageKind.MATRIX_PRODUCT, StageKind.FLOAT_MATRIX_PRODUCT)
 
 
 def needs_all(kind: int, number: int, source: TensorDesc, output: TensorDesc) -> bool:
-    """Return whether every output pixel needs all of input ``number``: a matrix, or a single pixel beside an image."""
+    """Return whether every output pixel needs all of input ``number``: a matrix, an image whose rows become
+    columns, or a single pixel beside an image."""
     if kind in MATRICES:
         return number == 1
+    if kind == StageKind.TRANSPOSE:
+        return True
     goes_with_all = kind in PAIRS or (kind == StageKind.LSTM and source.storage == Storage.PERSISTENT)
     return goes_with_all and source.height * source.width == 1 < output.height * output.width
 

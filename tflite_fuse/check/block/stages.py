@@ -139,7 +139,7 @@ def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference
         for number, (image, read) in enumerate(zip(found, view.inputs, strict=True))
         if not needs_all(view.kind, number, read, view.output)
     ]
-    if not wide:
+    if not wide and meaning.pointwise:
         yield Difference("image of an input", output, found)
         return
     if meaning.output is not None:
@@ -360,7 +360,7 @@ def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
 def sees_outside(view: StageView) -> bool:
     """Return whether a window leaves the image, or a packed kernel loads pixels beyond it."""
     desc, output = view.desc, view.output
-    if view.kind in (StageKind.SOURCE, *_OF_ALL_PIXELS, *PAIRS):
+    if view.kind in (StageKind.SOURCE, StageKind.TRANSPOSE, *_OF_ALL_PIXELS, *PAIRS):
         return False
     source = view.inputs[0]
     together = view.kind is StageKind.DEPTHWISE and desc.weight_layout != WeightLayout.PLAIN

@@ -198,7 +198,7 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "SPACE_TO_DEPTH": _moved(larger.squares(StageKind.SPACE_TO_DEPTH)),
     "SQUARE": _curve(5, -inf, inf),
     "STRIDED_SLICE": _moved(larger.sliced),
-    "TRANSPOSE": _moved(larger.planes),
+    "TRANSPOSE": _moved(larger.transposed),
     "TRANSPOSE_CONV": layers.transposed_convolution,
 }
 """Operators on float32 that are stages of their own."""

@@ -157,10 +157,11 @@ def squares(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
     return squares
 
 
-def planes(original: Original, step: Step) -> Meaning | None:
-    """Return the stage of a TRANSPOSE of an image with leading channels: planes, one below the other, joined by pixel.
+def transposed(original: Original, step: Step) -> Meaning | None:
+    """Return the stage of a TRANSPOSE of rows and columns, or of an image with leading channels.
 
-    Axes of length 1 may stand anywhere: the comparison is by where each value moves.
+    The latter are planes, one below the other, joined by pixel. Axes of length 1 may stand anywhere: the comparison is
+    by where each value moves.
     """
     alike = original.stands_for(step.inputs[0]) == original.stands_for(step.outputs[0])
     dims, output = original.tensors[step.inputs[0]].dims, original.image(step.outputs[0])
@@ -170,6 +171,9 @@ def planes(original: Original, step: Step) -> Meaning | None:
     height, width, depth = output
     values = np.arange(size, dtype=np.int64)
     moved = parts_of(original, step, values.reshape(dims))
+    image = (width, height, depth)
+    if moved is not None and np.array_equal(moved[0].ravel(), values.reshape(image).swapaxes(0, 1).ravel()):
+        return of_first(step, StageKind.TRANSPOSE, (image,), output)
     joined = np.moveaxis(values.reshape(depth, height, width), 0, 2)
     if moved is None or not np.array_equal(moved[0].ravel(), joined.ravel()):
         return None

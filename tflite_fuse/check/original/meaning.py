@@ -23,6 +23,7 @@ _BY_PLACE = (
     StageKind.FLOAT_RESIZE,
     StageKind.TRANSPOSE_CONV,
     StageKind.FLOAT_TRANSPOSE_CONV,
+    StageKind.TRANSPOSE,
 )
 """Kinds whose window of one pixel is not at the output's position."""
 

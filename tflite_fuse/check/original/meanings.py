@@ -110,7 +110,7 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "STRIDED_SLICE": larger.sliced,
     "STATE": state_meaning,
     "SUB": operators.sum_of(-1),
-    "TRANSPOSE": larger.planes,
+    "TRANSPOSE": larger.transposed,
     "TRANSPOSE_CONV": layers.transposed_convolution,
     recurrent.LSTM: recurrent.lstm,
 }

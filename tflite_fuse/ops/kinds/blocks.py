@@ -1,7 +1,8 @@
-"""SPACE_TO_DEPTH and DEPTH_TO_SPACE: squares of pixels as the channels of one pixel, and the inverse.
+"""SPACE_TO_DEPTH and DEPTH_TO_SPACE: squares of pixels as the channels of one pixel, and the inverse; TRANSPOSE.
 
 A TRANSPOSE from channels first to channels last is a SPACE_TO_DEPTH, too: its input is an image of one channel in which
-the planes lie one below the other, and a window covers one pixel of each plane.
+the planes lie one below the other, and a window covers one pixel of each plane. A TRANSPOSE of rows and columns is a
+kind of its own, which needs all of its input for every pixel.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.block import BlockTensor, Stage, StageKind, Storage
 from tflite_fuse.ir.limits import MAX_WINDOW
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import Kind, Operand, StageCheck, Window, each_value
@@ -106,13 +107,16 @@ def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowere
 
 
 def _lower_transpose(view: OperatorView) -> Lowered:
-    """Lower a TRANSPOSE from channels first to last, of an input of the model, or one that moves no byte."""
+    """Lower a TRANSPOSE of rows and columns, of an input with channels first, or one that moves no byte."""
     source, (indices,) = moved("TRANSPOSE", view, (view.output,))
     _, output = view.moved()
     order = indices.reshape(output.shape)
     if np.array_equal(order.ravel(), np.arange(source.elements)):
         return Lowered(None, (source,), output)
     height, width, channels = output.shape
+    image = (width, height, channels)
+    if np.array_equal(order, np.arange(source.elements).reshape(image).swapaxes(0, 1)):
+        return Lowered(Stage(StageKind.TRANSPOSE), (source,), output, output.shape, sees=image)
     planes = np.arange(source.elements).reshape(channels, height, width)
     if not np.array_equal(order, planes.transpose(1, 2, 0)) or channels > MOST_PLANES:
         raise BlockError("it does not move channels from the first place to the last")
@@ -129,7 +133,7 @@ SPACE_TO_DEPTH = Kind(
     check=_check(_to_depth),
     reference=_gather,
     work=_MOVED,
-    lowerings={"SPACE_TO_DEPTH": _lowered_to(_to_depth), "TRANSPOSE": _lower_transpose},
+    lowerings={"SPACE_TO_DEPTH": _lowered_to(_to_depth)},
 )
 
 DEPTH_TO_SPACE = Kind(
@@ -142,4 +146,22 @@ DEPTH_TO_SPACE = Kind(
     lowerings={"DEPTH_TO_SPACE": _lowered_to(_to_space)},
 )
 
-KINDS = (SPACE_TO_DEPTH, DEPTH_TO_SPACE)
+
+def _check_transpose(check: StageCheck) -> None:
+    (source,), output = check.sources, check.output
+    turned = source.width, source.height, source.channels
+    check.require(turned == (output.height, output.width, output.channels), f"reads {source.name} of another shape")
+    check.require(source.storage is not Storage.PERSISTENT, f"reads the state {source.name} by column")
+
+
+TRANSPOSE = Kind(
+    StageKind.TRANSPOSE,
+    whole=0,
+    moves=True,
+    check=_check_transpose,
+    reference=lambda stage, operands, output: operands[0][1].swapaxes(0, 1),
+    work=_MOVED,
+    lowerings={"TRANSPOSE": _lower_transpose},
+)
+
+KINDS = (SPACE_TO_DEPTH, DEPTH_TO_SPACE, TRANSPOSE)

@@ -138,7 +138,7 @@ def _lower(view: OperatorView) -> Lowered:
 MATRIX_PRODUCT = Kind(
     StageKind.MATRIX_PRODUCT,
     inputs=(2, 2),
-    second_whole=True,
+    whole=1,
     check=_check,
     reference=_reference,
     encode_table=LAYOUT.encode,
@@ -164,7 +164,7 @@ def _float_work(stage: Stage, tensors: Tensors) -> tuple[int, ...]:
 FLOAT_MATRIX_PRODUCT = Kind(
     StageKind.FLOAT_MATRIX_PRODUCT,
     inputs=(2, 2),
-    second_whole=True,
+    whole=1,
     reads_real=True,
     writes_real=True,
     check=lambda check: _check_shapes(check, parameters_of(check.stage, FloatMatrixParameters).by_column),

@@ -45,7 +45,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_matrix_product
     .max_inputs = 2,
     .operands = 2,
     .keeps_extent = true,
-    .second_whole = true,
+    .whole = 2,
     .reads_float = true,
     .writes_float = true,
     .fits = tflite_fuse_matrices_fit,
