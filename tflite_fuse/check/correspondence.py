@@ -13,7 +13,7 @@ from tflite_fuse.check.original.added.joins import add_joins
 from tflite_fuse.check.original.added.known import add_known_numbers
 from tflite_fuse.check.original.added.narrower import add_narrower
 from tflite_fuse.check.original.added.quantized import add_quantized
-from tflite_fuse.check.original.added.transposes import add_untransposed
+from tflite_fuse.check.original.added.transposes import add_by_columns, add_untransposed
 from tflite_fuse.check.original.functions import unite_types
 from tflite_fuse.check.original.values import Original
 from tflite_fuse.check.streaming.states import States, find_states, mixes
@@ -106,6 +106,7 @@ class Correspondence:
         for step in mixes(self.original, self.states):
             self.original.add_step(step)
         add_narrower(self.original, self.witness.kept)
+        add_by_columns(self.original, self.witness.columns)
         unite_types(self.original)
 
     def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:

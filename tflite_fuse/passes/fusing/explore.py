@@ -43,16 +43,16 @@ def solve(start: Start, goal: Goal) -> Candidate:
 
 
 def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
-    """Add the candidates worth placing for a goal to a pool, with copies of streamed inputs if these may need less."""
+    """Add candidates worth placing for a goal to a pool, those of the model's other forms if these may need less."""
     objective = objective_for(start.site, goal)
     found = [each for each in pool if each.site is start.site]
     known = len(found)
     _explore(start, objective, goal, found)
     pool += found[known:]
-    least = objective.least(pool)
-    # Strips may read a copy twice, and its readers need not be in one block.
-    if start.copied is not None and (least is None or least.arena > start.copied_bytes):
-        explore(start.copied(), goal, pool)
+    for form in start.others:
+        least = objective.least(pool)
+        if (least is None or least.arena > form.least_bytes) and (other := form.start()) is not None:
+            explore(other, goal, pool)
 
 
 def _explore(start: Start, objective: Objective, goal: Goal, pool: list[Candidate]) -> None:

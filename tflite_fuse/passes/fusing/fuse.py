@@ -35,6 +35,7 @@ from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.witness import Witness
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.extract import flash_of_16_bits, with_weights
 from tflite_fuse.ops.lowering.lower import Lowerings
@@ -45,8 +46,9 @@ from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more,
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.in_memories import solve_in_memories
 from tflite_fuse.passes.fusing.orders import orders_at_hand
-from tflite_fuse.passes.fusing.propose import Start
+from tflite_fuse.passes.fusing.propose import Form, Start
 from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.preparing.by_columns import by_columns
 from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.cut_graph import longest_block
@@ -126,7 +128,17 @@ class Fuse:
         notes += tuple(_about_weights(chosen, WeightForm(self.options.weights)))
         model, point = start.site.maker.emit(chosen.program, chosen.blocks), chosen.point
         return FuseResult(
-            model, True, notes, claim, "fusion", chosen.blocks, point, start.front, expected, chosen.ordered
+            model,
+            True,
+            notes,
+            claim,
+            "fusion",
+            chosen.blocks,
+            point,
+            start.front,
+            expected,
+            chosen.ordered,
+            witness=start.witness,
         )
 
     def start(self, model: Model) -> Start:
@@ -146,10 +158,24 @@ class Fuse:
             return self._start(copied)
         graph, moved = found.site.graph, found.site.maker.moved
         copied = with_copies(found.model, moved) if copies else None
-        if copied is None:
-            return found
-        tail, least = graph.tail.fixed if self.options.count_tail else 0, min(graph.sizes[tensor] for tensor in moved)
-        return replace(found, copied=cache(lambda: self._start(copied)), copied_bytes=tail + least)
+        if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
+            tail = graph.tail.fixed if self.options.count_tail else 0
+            least = tail + min(graph.sizes[tensor] for tensor in moved)
+            found = replace(found, others=(Form(cache(lambda: self._start(copied)), least),))
+        turned = by_columns(model) if self.options.scheme is Scheme.AUTO else None
+        if turned is not None:
+            form = Form(cache(lambda: self._by_columns(turned)))
+            found = replace(found, others=(*found.others, form))
+        return found
+
+    def _by_columns(self, turned: Model) -> Start | None:
+        try:
+            found = self._start(turned)
+        except LimitError:
+            return None
+        inputs = range(len(turned.main.inputs))
+        turning = note("changed", "by columns")
+        return replace(found, notes=(*found.notes, turning), witness=Witness(columns=tuple(inputs)))
 
     def _start(self, model: Model) -> Start:
         options, mode = self.options, InputMode(self.options.input_mode)

@@ -14,6 +14,7 @@ from enum import Enum
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.witness import Witness
 from tflite_fuse.notes import Note
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective
@@ -33,8 +34,8 @@ class Start:
         options: options of the search.
         front: the front found.
         notes: notes about the orders, and reasons for inputs that stay in the arena.
-        copied: makes the start of the same model with copies of its streamed inputs; None where there is none.
-        copied_bytes: least bytes of an arena that holds a whole copy.
+        others: the same model in other forms, which take part.
+        witness: of the form that this one has.
     """
 
     model: Model
@@ -42,12 +43,28 @@ class Start:
     options: SearchOptions
     front: Front
     notes: tuple[Note, ...]
-    copied: Callable[[], Start] | None = field(default=None, repr=False)
-    copied_bytes: int = 0
+    others: tuple[Form, ...] = ()
+    witness: Witness = field(default_factory=Witness)
 
     def of(self, candidate: Candidate) -> Start:
-        """Return whichever a candidate was found from: this one, or the one with copies."""
-        return self if self.copied is None or candidate.site is self.site else self.copied()
+        """Return the form of the model that a candidate was found from."""
+        if candidate.site is self.site:
+            return self
+        forms = (form.start() for form in self.others)
+        return next(form for form in forms if form is not None and form.site is candidate.site)
+
+
+@dataclass(frozen=True)
+class Form:
+    """Another form of a model, such as with copies of its streamed inputs.
+
+    Attributes:
+        start: makes its start, once; None if none of its inputs can leave the arena.
+        least_bytes: bytes below which no arena of this form can be.
+    """
+
+    start: Callable[[], Start | None] = field(repr=False)
+    least_bytes: int = 0
 
 
 def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:

@@ -18,21 +18,15 @@ from typing import ClassVar
 import numpy as np
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_constant, add_int32, prune, replace_main, replace_tensor
-from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
+from tflite_fuse.model.edit import prune, replace_main
+from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator
-from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
-from tflite_fuse.ops.kinds.lookup import FUNCTIONS
-from tflite_fuse.ops.kinds.real import OF_ONE, OF_TWO
 from tflite_fuse.ops.lowering.lower import readers_of
-from tflite_fuse.ops.lowering.operands import is_constant, stored_numbers
+from tflite_fuse.ops.lowering.operands import is_constant
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.preparing.sink_transpose import Axes, layout_of
-
-_BY_VALUE = frozenset({*FUNCTIONS, *OF_ONE, *OF_TWO, "DEQUANTIZE", "PRELU", "QUANTIZE"})
-_PADS = ("PAD", "PADV2")
-_DTYPES: dict[int, str] = {TensorType.INT8: "i1", TensorType.FLOAT32: "<f4"}
+from tflite_fuse.passes.preparing.turned import computed_alike, is_whole, turned_operator
 
 
 @dataclass(frozen=True)
@@ -120,12 +114,12 @@ def _orders(model: Model, operator: Operator, order: Axes) -> dict[int, Axes]:
     Constants are left out. A RESHAPE of all axes behind batch and channels is the same with channels last.
     """
     if operator_name(model, operator) != "RESHAPE":
-        computed = _computed(model, operator, len(order))
+        computed = computed_alike(model, operator, len(order))
         return dict.fromkeys((*computed, _output(operator)), order) if computed else {}
     ends = (operator.inputs or (-1,))[0], _output(operator)
     before, after = (model.main.tensors[end].dims for end in ends)
     keeps = min(len(before), len(after)) > 2 and before[:2] == after[:2] and prod(before) == prod(after)
-    whole = all(_is_whole(model, end) and not is_constant(model, end) for end in ends)
+    whole = all(is_whole(model, end) and not is_constant(model, end) for end in ends)
     if not (keeps and whole and order == _channels_first(len(order))):
         return {}
     return dict(zip(ends, map(_channels_first, (len(before), len(after))), strict=True))
@@ -140,43 +134,6 @@ def _output(operator: Operator) -> int:
     return (operator.outputs or (-1,))[0]
 
 
-def _computed(model: Model, operator: Operator, rank: int) -> tuple[int, ...]:
-    """Return the inputs of an operator that computes alike in any order of axes, without constants; else nothing."""
-    name, inputs, tensors = operator_name(model, operator), operator.inputs or (), model.main.tensors
-    if len(operator.outputs or ()) != 1 or not inputs or min(inputs) < 0:
-        return ()
-    computed = tuple(tensor for tensor in inputs if not is_constant(model, tensor))
-    constants = [tensor for tensor in inputs if tensor not in computed]
-    dims = tensors[_output(operator)].dims
-    if len(dims) != rank or not all(_is_whole(model, tensor) for tensor in (*computed, _output(operator))):
-        return ()
-    if name in _BY_VALUE:
-        fits = all(tensors[tensor].dims == dims for tensor in computed)
-        return computed if fits and all(_can_turn(model, tensor, rank) for tensor in constants) else ()
-    if name in _PADS:
-        amounts = stored_numbers(model, operator, 1)
-        plain = computed == inputs[:1] and len(amounts) == 2 * rank
-        return computed if plain and all(tensors[tensor].dims in ((), (1,)) for tensor in inputs[2:]) else ()
-    axis = get_options(operator).get("axis", 0)
-    joins = name == "CONCATENATION" and not constants and isinstance(axis, int) and -rank <= axis < rank
-    return computed if joins and all(len(tensors[tensor].dims) == rank for tensor in computed) else ()
-
-
-def _is_whole(model: Model, tensor: int) -> bool:
-    """Return whether a computed tensor has one scale at most, so that its values mean the same in any order."""
-    found = model.main.tensors[tensor]
-    return not found.is_variable and (found.quantization is None or len(found.quantization.scale or ()) <= 1)
-
-
-def _can_turn(model: Model, tensor: int, rank: int) -> bool:
-    """Return whether a constant has a number alone, or values in an order that can be changed."""
-    found = model.main.tensors[tensor]
-    scales = 0 if found.quantization is None else len(found.quantization.scale or ())
-    stored = len(model.buffers[found.buffer].data or b"")
-    sized = found.type in _DTYPES and stored == prod(found.dims) * np.dtype(_DTYPES[found.type]).itemsize
-    return sized and scales <= 1 and found.sparsity is None and len(found.dims) <= rank and not found.is_variable
-
-
 def _turned(model: Model, groups: Sequence[_Group]) -> Model:
     """Return the model with the groups' operators on tensors in the order before the TRANSPOSEs, without these."""
     operators = list(model.main.operators)
@@ -185,7 +142,7 @@ def _turned(model: Model, groups: Sequence[_Group]) -> Model:
     instead = {_output(operators[index]): (operators[index].inputs or ())[0] for index in gone}
     for index, operator in enumerate(operators):
         if index in orders:
-            model, operator = _turned_operator(model, operator, orders[index])
+            model, operator = turned_operator(model, operator, orders[index])
         inputs = list(operator.inputs or ())
         for place in range(len(inputs)):
             while inputs[place] in instead:  # a group may follow another
@@ -198,31 +155,3 @@ def _turned(model: Model, groups: Sequence[_Group]) -> Model:
         tensors[output] = replace(tensors[output], shape=dims, shape_signature=None)
     kept = tuple(each for index, each in enumerate(operators) if index not in gone)
     return replace_main(model, replace(model.main, tensors=tuple(tensors), operators=kept))
-
-
-def _turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Model, Operator]:
-    """Return an operator with its constants and its axis in the order before a TRANSPOSE."""
-    back, inputs, name = tuple(np.argsort(order).tolist()), list(operator.inputs or ()), operator_name(model, operator)
-    if name == "CONCATENATION":
-        axis = get_options(operator).get("axis", 0)
-        assert isinstance(axis, int)
-        options = {**get_options(operator), "axis": order[axis]}
-        return model, replace(operator, builtin_options=make_options("ConcatenationOptions", **options))
-    if name == "RESHAPE":
-        dims = tuple(model.main.tensors[_output(operator)].dims[axis] for axis in back)
-        model, shape = add_int32(model, "shape", dims)
-        reshape = make_options("ReshapeOptions", new_shape=dims)
-        return model, replace(operator, inputs=(inputs[0], shape), builtin_options=reshape)
-    if name in _PADS:
-        amounts = np.reshape(stored_numbers(model, operator, 1), (-1, 2))[list(back)]
-        model, inputs[1] = add_int32(model, "paddings", amounts.ravel().tolist())
-        model = replace_tensor(model, inputs[1], replace(model.main.tensors[inputs[1]], shape=amounts.shape))
-        return model, replace(operator, inputs=tuple(inputs))
-    for place, tensor in enumerate(inputs):
-        found = model.main.tensors[tensor]
-        if is_constant(model, tensor) and prod(found.dims) > 1:
-            dims = (1,) * (len(order) - len(found.dims)) + found.dims
-            values = np.frombuffer(model.buffers[found.buffer].data or b"", _DTYPES[found.type]).reshape(dims)
-            turned = np.ascontiguousarray(values.transpose(back))
-            model, inputs[place] = add_constant(model, replace(found, shape=turned.shape), turned.tobytes())
-    return model, replace(operator, inputs=tuple(inputs))

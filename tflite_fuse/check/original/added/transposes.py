@@ -16,6 +16,7 @@ values of a row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -33,6 +34,58 @@ Order = tuple[int, ...]
 
 Known = dict[int, tuple[int, Order]]
 """By moved tensor: the tensor with its values in another order, and for each axis the one it is there."""
+
+
+_COLUMNS_FIRST: Order = (0, 2, 1, 3)
+
+_WINDOWS = {
+    "AVERAGE_POOL_2D": "Pool2DOptions",
+    "CONV_2D": "Conv2DOptions",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
+    "MAX_POOL_2D": "Pool2DOptions",
+}
+_PAIRS = (("stride_h", "stride_w"), ("dilation_h_factor", "dilation_w_factor"), ("filter_height", "filter_width"))
+
+
+def add_by_columns(original: Original, positions: Sequence[int]) -> None:
+    """Add to the original its operators on maps whose rows and columns are exchanged, from some of its inputs on.
+
+    A TRANSPOSE leads to each exchanged map, and one back.
+
+    Args:
+        original: the model.
+        positions: of these inputs among all; what a QUANTIZE makes of an input is exchanged, too.
+    """
+    known: Known = {}
+    for source in dict.fromkeys(original.model.main.inputs[position] for position in positions):
+        quantized = (step.outputs[0] for step in original.readers(source) if step.name == "QUANTIZE" and step.outputs)
+        for tensor in dict.fromkeys((source, *quantized)):
+            dims = original.tensors[tensor].dims
+            read = original.readers(tensor) and original.stands_for(tensor) is not None
+            if not read or len(dims) != 4:
+                continue
+            exchanged = _exchanged(original, tensor, tensor)
+            if tensor in known:
+                original.unite(known[tensor][0], exchanged)
+            else:
+                _follow_all(original, known, (tensor, exchanged, _COLUMNS_FIRST))
+    by_value: dict[tuple[int, tuple[int, ...]], int] = {}
+    for tensor, (plain, _) in known.items():
+        like = original.value(tensor), original.tensors[tensor].dims
+        original.unite(by_value.setdefault(like, plain), plain)
+        if plain >= len(original.model.main.tensors):
+            original.unite(tensor, _exchanged(original, plain, tensor))
+
+
+def _exchanged(original: Original, source: int, like: int) -> int:
+    """Add the TRANSPOSE of a map's rows and columns; return its output, which has another tensor's quantization."""
+    one, height, width, channels = original.tensors[source].dims
+    shaped = replace(original.tensors[like], shape=(one, width, height, channels), shape_signature=None)
+    output = original.add_tensor(shaped)
+    writer = original.written_by(source) or original.readers(source)[0]
+    order = original.add_numbers(_COLUMNS_FIRST)
+    original.add_operator(writer, "TRANSPOSE", (source, order), output, make_options("TransposeOptions"))
+    return output
 
 
 def add_untransposed(original: Original) -> None:
@@ -95,7 +148,11 @@ def _add_turned(original: Original, step: Step, known: Known, order: Order) -> i
         Its output, whose axes are in that order.
     """
     output, back = original.tensors[step.outputs[0]], np.argsort(order)
+    if step.name in _WINDOWS or step.name in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "SOFTMAX"):
+        return _add_windows(original, step, known, order)
     computed = [tensor for tensor in step.inputs if tensor >= 0 and not original.content(tensor)]
+    if order == _COLUMNS_FIRST:
+        computed = [tensor for tensor in computed if not _is_pixel(original, tensor)]
     same = all(tensor in known and known[tensor][1] == order for tensor in computed)
     whole = all(original.stands_for(tensor) is not None for tensor in (*computed, step.outputs[0]))
     if len(output.dims) != len(order) or min(step.inputs) < 0 or not computed or not same or not whole:
@@ -103,7 +160,8 @@ def _add_turned(original: Original, step: Step, known: Known, order: Order) -> i
     operands, options = [known[t][0] if t in computed else t for t in step.inputs], step.operator.builtin_options
     if step.name in _BY_VALUE:
         for place, tensor in enumerate(step.inputs):
-            turned = operands[place] if tensor in computed else _turned_constant(original, tensor, order)
+            constant = bool(original.content(tensor))
+            turned = _turned_constant(original, tensor, order) if constant else operands[place]
             if turned is None or (tensor in computed and original.tensors[tensor].dims != output.dims):
                 return None
             operands[place] = turned
@@ -123,6 +181,52 @@ def _add_turned(original: Original, step: Step, known: Known, order: Order) -> i
     dims = tuple(output.dims[axis] for axis in back)
     result = original.add_tensor(replace(output, shape=dims, shape_signature=None))
     operator = replace(step.operator, inputs=tuple(operands), outputs=(result,), builtin_options=options)
+    original.add_step(Step(step.label, step.name, operator, step.code))
+    return result
+
+
+def _is_pixel(original: Original, tensor: int) -> bool:
+    """Return whether a tensor is one pixel, whose rows and columns may be exchanged."""
+    dims = original.tensors[tensor].dims
+    return len(dims) == 4 and prod(dims[:3]) == 1
+
+
+def _add_windows(original: Original, step: Step, known: Known, order: Order) -> int | None:
+    """Add an operator whose windows have rows as columns; None if the sums of its windows would have another order."""
+    source, output, inputs = step.operand(0), original.tensors[step.outputs[0]], list(step.inputs)
+    if order != _COLUMNS_FIRST or known.get(source, (-1, ()))[1] != order or len(output.dims) != 4:
+        return None
+    options, types = dict(step.options), {original.tensors[source].type, output.type}
+    window = [options.get("filter_height", 1), options.get("filter_width", 1)]
+    if step.name.startswith("RESIZE"):
+        size = original.numbers(step.operand(1))
+        if len(size) != 2 or types != {TensorType.INT8}:
+            return None
+        inputs[1] = original.add_numbers(size[::-1])
+    stored = step.operator.builtin_options
+    if step.name in _WINDOWS and (stored is None or stored.type != make_options(_WINDOWS[step.name]).type):
+        return None
+    if step.name in _WINDOWS and len(inputs) > 1:
+        weights = original.tensors[inputs[1]]
+        content, dtype = original.content(inputs[1]), _DTYPES.get(weights.type, "i1")
+        sized = len(content) == prod(weights.dims) * np.dtype(dtype).itemsize
+        if weights.type not in types or len(weights.dims) != 4 or not sized or weights.sparsity is not None:
+            return None
+        window = [*weights.dims[1:3]]
+        turned = np.frombuffer(content, dtype).reshape(weights.dims).swapaxes(1, 2)
+        shaped = replace(weights, shape=turned.shape, shape_signature=None)
+        inputs[1] = original.add_tensor(shaped, turned.tobytes())
+    if types != {TensorType.INT8} and not (types == {TensorType.FLOAT32} and 1 in window):
+        return None
+    inputs[0] = known[source][0]
+    if step.name in _WINDOWS:
+        for down, across in _PAIRS:
+            if down in options:
+                options[down], options[across] = options[across], options[down]
+        stored = make_options(_WINDOWS[step.name], **options)
+    one, height, width, channels = output.dims
+    result = original.add_tensor(replace(output, shape=(one, width, height, channels), shape_signature=None))
+    operator = replace(step.operator, inputs=tuple(inputs), outputs=(result,), builtin_options=stored)
     original.add_step(Step(step.label, step.name, operator, step.code))
     return result
 

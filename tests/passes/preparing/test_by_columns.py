@@ -1,0 +1,120 @@
+"""Models walked by columns: the same bytes, proven, in less memory where maps are wider than high."""
+
+from __future__ import annotations
+
+from itertools import chain
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scripts.zoo.builder import ModelBuilder
+from scripts.zoo.float_twin import float_twin
+from scripts.zoo.recording import Ref
+from tests.uint8_models import with_uint8_borders
+from tflite_fuse.api import Result, rewrite
+from tflite_fuse.check import validate
+from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.witness import Witness, set_witness
+from tflite_fuse.passes.preparing.by_columns import by_columns
+from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+
+
+def spotter(height: int = 10, width: int = 49, type: TensorType = TensorType.INT8) -> Model:
+    """A keyword spotter on bands by time."""
+    builder = ModelBuilder(seed=3)
+    x = builder.input((1, height, width, 1), type=type)
+    y = builder.quantize(x) if type is TensorType.FLOAT32 else x
+    y = builder.conv(y, 24, kernel=(4, 10), stride=(1, 2), activation="RELU")
+    for _ in range(3):
+        y = builder.conv(builder.depthwise(y, 3, activation="RELU"), 24, kernel=1, activation="RELU")
+    return builder.build([builder.softmax(builder.fully_connected(builder.mean(y), 6))])
+
+
+def random_network(rng: Random) -> Model:
+    """A network of all operators that turn, and some that do not, on a map that is mostly wider than high."""
+    builder = ModelBuilder(seed=rng.randrange(1000))
+    height, width = rng.randint(2, 9), rng.randint(8, 36)
+    newest = builder.input((1, height, width, rng.choice([1, 3, 4])))
+    for _ in range(rng.randint(2, 7)):
+        newest = _step(builder, rng, newest)
+    ends = {
+        "mean": lambda: builder.fully_connected(builder.mean(newest), 5),
+        "flat": lambda: builder.fully_connected(newest, 5),
+        "map": lambda: newest,
+        "shares": lambda: builder.softmax(newest),
+    }
+    return builder.build([ends[rng.choice(sorted(ends))]()])
+
+
+def _step(builder: ModelBuilder, rng: Random, x: Ref) -> Ref:
+    _, height, width, channels = x.shape
+    kernel = rng.choice([1, 2, 3]), rng.choice([1, 2, 3, 5])
+    stride = rng.choice([1, 1, 2]), rng.choice([1, 1, 2])
+    padding = rng.choice(["SAME", "SAME", (1, 0, 0, 2)])
+    name = rng.choice(["conv", "conv", "depthwise", "pool", "residual", "join", "gate", "resize", "pad", "table"])
+    if name == "conv":
+        return builder.conv(x, rng.choice([3, 4, 8]), kernel=kernel, stride=stride, padding=padding)
+    if name == "depthwise":
+        return builder.depthwise(x, kernel, stride=stride, padding=padding, activation="RELU6")
+    if name == "pool" and min(height, width) > 3:
+        pool = rng.choice([builder.average_pool, builder.max_pool])
+        return pool(x, (2, rng.choice([2, 3])), stride=(2, rng.choice([1, 2])), padding=rng.choice(["SAME", "VALID"]))
+    if name == "residual":
+        return builder.add(builder.conv(x, channels, kernel=kernel, padding="SAME"), x)
+    if name == "join":
+        other = builder.conv(x, channels, kernel=kernel, padding="SAME")
+        return builder.concat([x, other], axis=rng.choice([1, 2, 3]))
+    if name == "gate":
+        return builder.mul(x, builder.logistic(builder.conv(builder.mean(x, keep_dims=True), channels, kernel=1)))
+    if name == "resize" and height * width < 200:
+        return builder.resize(x, (2 * height, 2 * width), bilinear=rng.random() < 0.5)
+    if name == "pad":
+        return builder.pad(x, (rng.randint(0, 2), 1, 0, rng.randint(0, 2)))
+    return builder.hard_swish(x)
+
+
+def walked(result: Result) -> bool:
+    return any((each.fate, each.reason) == ("changed", "by columns") for each in result.report.records)
+
+
+def test_a_keyword_spotter_takes_less_ram(monkeypatch: pytest.MonkeyPatch) -> None:
+    tall, wide = (rewrite(serialize_model(spotter(*extents)), verify=False) for extents in ((49, 10), (10, 49)))
+    assert walked(wide) and not walked(tall)
+    monkeypatch.setattr("tflite_fuse.passes.fusing.fuse.by_columns", lambda model: None)
+    by_rows = rewrite(serialize_model(spotter(10, 49)), verify=False)
+    assert not walked(by_rows) and wide.report.after.head_bytes < 0.7 * by_rows.report.after.head_bytes
+
+
+@pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is missing")
+@pytest.mark.parametrize("mode", ["resident", "streamed", "external"])
+@pytest.mark.parametrize("border", ["int8", "uint8", "float32"])
+def test_every_border_and_input_gives_the_same_bytes(border: str, mode: str) -> None:
+    model = spotter(type=TensorType.FLOAT32 if border == "float32" else TensorType.INT8)
+    data = serialize_model(model)
+    if border == "uint8":
+        data = serialize_model(with_uint8_borders(load_model(data)))
+    result = rewrite(data, verify=True, inputs=4, input_mode=mode)
+    assert walked(result) and result.report.verified is not None and result.report.verified.bit_exact
+
+
+@pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is missing")
+@settings(max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_turned_operators_compute_the_same_in_the_runtime(seed: int, is_float: bool) -> None:
+    model = random_network(Random(seed))
+    model = load_model(serialize_model(float_twin(model) if is_float else model))
+    turned = by_columns(model)
+    if turned is None:
+        return
+    witnessed = set_witness(turned, Witness(columns=(0,)))
+    found = validate(model, witnessed)
+    assert found.proven, [str(finding) for finding in found.findings]
+    given_values = generate_inputs(model, 2, seed % 1000)
+    before, after = (tflm.run(serialize_model(each), given_values).outputs for each in (model, turned))
+    for a, b in zip(chain.from_iterable(before), chain.from_iterable(after), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,211 @@
+"""Models walked column by column: rows and columns exchanged from the inputs on.
+
+    CONV_2D(x, W)  =  TRANSPOSE(CONV_2D(TRANSPOSE(x), W with rows as columns))
+
+Line buffers of a block hold rows. Where maps are wider than high, as those of sounds are (bands by time), columns are
+shorter. The operators from the inputs on are rewritten for exchanged rows and columns as far as they compute alike; a
+TRANSPOSE stands behind each input, and in front of readers that do not. On int8 the order of a window's sums does not
+matter. On float32 it does, so windows turn that have one row or one column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import (
+    add_constant,
+    add_int32,
+    add_operator_code,
+    add_tensor,
+    prune,
+    replace_operators,
+)
+from tflite_fuse.model.operators import get_options, make_options, operator_name
+from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.lowering.operands import is_constant, stored_numbers
+from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
+from tflite_fuse.passes.preparing.turned import computed_alike, turned_operator
+
+COLUMNS_FIRST = (0, 2, 1, 3)
+"""The order of axes of a map walked by columns."""
+
+_OPTIONS = {
+    "AVERAGE_POOL_2D": "Pool2DOptions",
+    "CONV_2D": "Conv2DOptions",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
+    "MAX_POOL_2D": "Pool2DOptions",
+}
+"""Operators with windows, and their options."""
+
+_BY_PIXEL = ("ADD", "MAXIMUM", "MINIMUM", "MUL", "SQUARED_DIFFERENCE", "SUB")
+"""Operators one of whose operands may be a single pixel."""
+
+_PAIRS = (("stride_h", "stride_w"), ("dilation_h_factor", "dilation_w_factor"), ("filter_height", "filter_width"))
+
+
+def by_columns(model: Model) -> Model | None:
+    """Return the model walked by columns, or None if its maps are not wider than high or no window turns.
+
+    The result has the same inputs and outputs. It has no offline plan.
+    """
+    turned = _Turned(remove_plan(model))
+    for tensor in entries(model):
+        turned.enter(tensor)
+    for operator in model.main.operators:
+        turned.follow(operator)
+    for tensor in model.main.outputs:
+        turned.leave(tensor)
+    if not turned.windows or turned.saved <= 0:
+        return None
+    found = prune(replace_operators(turned.model, turned.operators))
+    return SinkTranspose().run(found).model
+
+
+def entries(model: Model) -> Iterator[int]:
+    """Yield the maps that enter from outside: inputs, and what a QUANTIZE makes of those of uint8."""
+    graph = model.main
+    for source in dict.fromkeys(graph.inputs):
+        made = [source]
+        if graph.tensors[source].type == TensorType.UINT8:
+            readers = (op for op in graph.operators if op.inputs == (source,))
+            made = [t for op in readers if operator_name(model, op) == "QUANTIZE" for t in op.outputs or ()]
+        for tensor in made:
+            found = graph.tensors[tensor]
+            if found.type in (TensorType.INT8, TensorType.FLOAT32) and _is_map(found.dims):
+                yield tensor
+
+
+def _is_map(dims: tuple[int, ...]) -> bool:
+    return len(dims) == 4 and dims[0] == 1 and min(dims) > 0 and min(dims[1:3]) > 1
+
+
+class _Turned:
+    """The operators of a model, turned one after the other.
+
+    Attributes:
+        model: the model with new tensors.
+        operators: the operators so far.
+        maps: tensor → the same with rows as columns.
+        whole: tensors that exist with their rows as rows.
+        windows: number of operators with windows that turned.
+        saved: bytes of all rows of turned maps less those of all columns.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.operators = list[Operator]()
+        self.maps = dict[int, int]()
+        self.whole = set[int]()
+        self.windows = self.saved = 0
+
+    def enter(self, tensor: int) -> None:
+        """Turn a map that exists as it is, by a TRANSPOSE behind its writer."""
+        self.whole.add(tensor)
+        writers = (op for op in self.model.main.operators if tensor in (op.outputs or ()))
+        self.operators += writers
+        self._transpose(tensor, self._add_map(tensor))
+
+    def leave(self, tensor: int) -> None:
+        """Add the TRANSPOSE back of a turned map, once."""
+        if tensor in self.maps and tensor not in self.whole:
+            self.whole.add(tensor)
+            self._transpose(self.maps[tensor], tensor)
+
+    def follow(self, operator: Operator) -> None:
+        """Add an operator, turned if its maps are and it computes alike."""
+        if self.whole.intersection(operator.outputs or ()):
+            return
+        read = [tensor for tensor in operator.inputs or () if tensor in self.maps]
+        if not read or not self._turns(operator):
+            for tensor in read:
+                self.leave(tensor)
+            self.operators.append(operator)
+            return
+        name, (output,) = operator_name(self.model, operator), operator.outputs or (-1,)
+        self.windows += name in _OPTIONS
+        operator = self._turned(name, operator)
+        inputs = tuple(self.maps.get(tensor, tensor) for tensor in operator.inputs or ())
+        made = self._add_map(output) if prod(self.model.main.tensors[output].dims[1:3]) > 1 else output
+        self.operators.append(replace(operator, inputs=inputs, outputs=(made,)))
+
+    def _turns(self, operator: Operator) -> bool:
+        """Return whether an operator computes alike on its maps with rows as columns."""
+        name, graph = operator_name(self.model, operator), self.model.main
+        inputs, outputs = operator.inputs or (-1,), operator.outputs or ()
+        if len(outputs) != 1 or len(graph.tensors[outputs[0]].dims) != 4 or graph.tensors[outputs[0]].dims[0] != 1:
+            return False
+        if name in _OPTIONS:
+            return inputs[0] in self.maps and self._windows_turn(operator)
+        if name in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"):
+            exact = graph.tensors[outputs[0]].type == TensorType.INT8
+            return exact and inputs[0] in self.maps and len(stored_numbers(self.model, operator, 1)) == 2
+        if name == "SOFTMAX":
+            return inputs[0] in self.maps
+        maps = [tensor for tensor in inputs if not self._is_pixel(tensor)]
+        alone = replace(operator, inputs=tuple(maps)) if name in _BY_PIXEL else operator
+        computed = computed_alike(self.model, alone, 4)
+        return bool(computed) and all(tensor in self.maps for tensor in computed)
+
+    def _is_pixel(self, tensor: int) -> bool:
+        """Return whether a tensor is computed and one pixel, which goes with every pixel of a map."""
+        dims = self.model.main.tensors[tensor].dims
+        return not is_constant(self.model, tensor) and len(dims) == 4 and prod(dims[:3]) == 1
+
+    def _windows_turn(self, operator: Operator) -> bool:
+        graph, options, table = self.model.main, get_options(operator), operator.builtin_options
+        expected = make_options(_OPTIONS[operator_name(self.model, operator)])
+        if table is None or table.type != expected.type:
+            return False
+        inputs, output = operator.inputs or (), (operator.outputs or (-1,))[0]
+        types = {graph.tensors[inputs[0]].type, graph.tensors[output].type}
+        window = options.get("filter_height", 1), options.get("filter_width", 1)
+        if len(inputs) > 1:
+            weights = graph.tensors[inputs[1]]
+            stored = len(self.model.buffers[weights.buffer].data or b"")
+            sized = stored == prod(weights.dims) * (4 if weights.type == TensorType.FLOAT32 else 1)
+            if weights.type not in types or len(weights.dims) != 4 or not sized or weights.sparsity is not None:
+                return False
+            window = weights.dims[1], weights.dims[2]
+        return types == {TensorType.INT8} or (types == {TensorType.FLOAT32} and 1 in window)
+
+    def _turned(self, name: str, operator: Operator) -> Operator:
+        """Return an operator with constants and options for rows as columns."""
+        inputs = list(operator.inputs or ())
+        if name in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"):
+            self.model, inputs[1] = add_int32(self.model, "size", stored_numbers(self.model, operator, 1)[::-1])
+        if name not in _OPTIONS:
+            if name != "SOFTMAX" and not name.startswith("RESIZE"):
+                self.model, operator = turned_operator(self.model, operator, COLUMNS_FIRST)
+                return operator
+            return replace(operator, inputs=tuple(inputs))
+        options = get_options(operator)
+        for down, across in _PAIRS:
+            if down in options:
+                options = {**options, down: options[across], across: options[down]}
+        if len(inputs) > 1:
+            weights = self.model.main.tensors[inputs[1]]
+            dtype = np.float32 if weights.type == TensorType.FLOAT32 else np.int8
+            values = np.frombuffer(self.model.buffers[weights.buffer].data or b"", dtype).reshape(weights.dims)
+            turned = np.ascontiguousarray(values.swapaxes(1, 2))
+            shaped = replace(weights, shape=turned.shape, shape_signature=None)
+            self.model, inputs[1] = add_constant(self.model, shaped, turned.tobytes())
+        return replace(operator, inputs=tuple(inputs), builtin_options=make_options(_OPTIONS[name], **options))
+
+    def _add_map(self, tensor: int) -> int:
+        found = self.model.main.tensors[tensor]
+        one, height, width, channels = found.dims
+        shaped = replace(found, shape=(one, width, height, channels), shape_signature=None, buffer=0)
+        self.model, self.maps[tensor] = add_tensor(self.model, replace(shaped, name=f"{found.name}/columns"))
+        self.saved += (width - height) * channels
+        return self.maps[tensor]
+
+    def _transpose(self, source: int, output: int) -> None:
+        self.model, order = add_int32(self.model, "columns first", COLUMNS_FIRST)
+        self.model, code = add_operator_code(self.model, builtin="TRANSPOSE")
+        self.operators.append(Operator(code, (source, order), (output,), make_options("TransposeOptions")))

@@ -1,0 +1,91 @@
+"""Operators that compute alike on tensors whose axes are in another order.
+
+    RELU(TRANSPOSE(x))  =  TRANSPOSE(RELU(x))    and so for all operators that go value by value, pads and joins
+
+Constants, paddings and the axis of a join are then in that order, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from tflite_fuse.model.edit import add_constant, add_int32, replace_tensor
+from tflite_fuse.model.operators import get_options, make_options, operator_name
+from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.types import TensorType
+from tflite_fuse.ops.kinds.lookup import FUNCTIONS
+from tflite_fuse.ops.kinds.real import OF_ONE, OF_TWO
+from tflite_fuse.ops.lowering.operands import is_constant, stored_numbers
+from tflite_fuse.passes.preparing.sink_transpose import Axes
+
+_BY_VALUE = frozenset({*FUNCTIONS, *OF_ONE, *OF_TWO, "DEQUANTIZE", "PRELU", "QUANTIZE"})
+_PADS = ("PAD", "PADV2")
+_DTYPES: dict[int, str] = {TensorType.INT8: "i1", TensorType.FLOAT32: "<f4"}
+
+
+def computed_alike(model: Model, operator: Operator, rank: int) -> tuple[int, ...]:
+    """Return the inputs of an operator that computes alike in any order of axes, without constants; else nothing."""
+    name, inputs, tensors = operator_name(model, operator), operator.inputs or (), model.main.tensors
+    if len(operator.outputs or ()) != 1 or not inputs or min(inputs) < 0:
+        return ()
+    computed = tuple(tensor for tensor in inputs if not is_constant(model, tensor))
+    constants = [tensor for tensor in inputs if tensor not in computed]
+    dims = tensors[(operator.outputs or (-1,))[0]].dims
+    if len(dims) != rank or not all(is_whole(model, tensor) for tensor in (*computed, (operator.outputs or (-1,))[0])):
+        return ()
+    if name in _BY_VALUE:
+        fits = all(tensors[tensor].dims == dims for tensor in computed)
+        return computed if fits and all(_can_turn(model, tensor, rank) for tensor in constants) else ()
+    if name in _PADS:
+        amounts = stored_numbers(model, operator, 1)
+        plain = computed == inputs[:1] and len(amounts) == 2 * rank
+        return computed if plain and all(tensors[tensor].dims in ((), (1,)) for tensor in inputs[2:]) else ()
+    axis = get_options(operator).get("axis", 0)
+    joins = name == "CONCATENATION" and not constants and isinstance(axis, int) and -rank <= axis < rank
+    return computed if joins and all(len(tensors[tensor].dims) == rank for tensor in computed) else ()
+
+
+def is_whole(model: Model, tensor: int) -> bool:
+    """Return whether a computed tensor has one scale at most, so that its values mean the same in any order."""
+    found = model.main.tensors[tensor]
+    return not found.is_variable and (found.quantization is None or len(found.quantization.scale or ()) <= 1)
+
+
+def _can_turn(model: Model, tensor: int, rank: int) -> bool:
+    """Return whether a constant has a number alone, or values in an order that can be changed."""
+    found = model.main.tensors[tensor]
+    scales = 0 if found.quantization is None else len(found.quantization.scale or ())
+    stored = len(model.buffers[found.buffer].data or b"")
+    sized = found.type in _DTYPES and stored == prod(found.dims) * np.dtype(_DTYPES[found.type]).itemsize
+    return sized and scales <= 1 and found.sparsity is None and len(found.dims) <= rank and not found.is_variable
+
+
+def turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Model, Operator]:
+    """Return an operator with its constants and its axis in the order before a TRANSPOSE."""
+    back, inputs, name = tuple(np.argsort(order).tolist()), list(operator.inputs or ()), operator_name(model, operator)
+    if name == "CONCATENATION":
+        axis = get_options(operator).get("axis", 0)
+        assert isinstance(axis, int)
+        options = {**get_options(operator), "axis": order[axis]}
+        return model, replace(operator, builtin_options=make_options("ConcatenationOptions", **options))
+    if name == "RESHAPE":
+        dims = tuple(model.main.tensors[(operator.outputs or (-1,))[0]].dims[axis] for axis in back)
+        model, shape = add_int32(model, "shape", dims)
+        reshape = make_options("ReshapeOptions", new_shape=dims)
+        return model, replace(operator, inputs=(inputs[0], shape), builtin_options=reshape)
+    if name in _PADS:
+        amounts = np.reshape(stored_numbers(model, operator, 1), (-1, 2))[list(back)]
+        model, inputs[1] = add_int32(model, "paddings", amounts.ravel().tolist())
+        model = replace_tensor(model, inputs[1], replace(model.main.tensors[inputs[1]], shape=amounts.shape))
+        return model, replace(operator, inputs=tuple(inputs))
+    for place, tensor in enumerate(inputs):
+        found = model.main.tensors[tensor]
+        if is_constant(model, tensor) and prod(found.dims) > 1:
+            dims = (1,) * (len(order) - len(found.dims)) + found.dims
+            values = np.frombuffer(model.buffers[found.buffer].data or b"", _DTYPES[found.type]).reshape(dims)
+            turned = np.ascontiguousarray(values.transpose(back))
+            model, inputs[place] = add_constant(model, replace(found, shape=turned.shape), turned.tobytes())
+    return model, replace(operator, inputs=tuple(inputs))
