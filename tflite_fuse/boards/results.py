@@ -17,7 +17,7 @@ from typing import Any
 
 from tflite_fuse.boards.table import Board, find_board
 from tflite_fuse.errors import UsageError
-from tflite_fuse.export.benchmark.candidate import RESULT_SCHEMA
+from tflite_fuse.export.benchmark import RESULT_SCHEMA
 from tflite_fuse.files import read_file, write_atomically
 
 SHARED_FILE = Path(__file__).resolve().parents[1] / "data" / "board_results.jsonl"

@@ -13,7 +13,7 @@ from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import answers_errors, print_json, say
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import FORMATS, export_model
-from tflite_fuse.export.benchmark.candidate import OnBoard
+from tflite_fuse.export.benchmark import OnBoard
 from tflite_fuse.export.split.project import export_split
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS
 from tflite_fuse.split.cluster.link.messages import read_key

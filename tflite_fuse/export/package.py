@@ -11,9 +11,16 @@ from typing import Any
 from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export import library
-from tflite_fuse.export.benchmark import plain_c as of_plain_c
-from tflite_fuse.export.benchmark import tflm as of_tflm
-from tflite_fuse.export.benchmark.candidate import OnBoard, benchmark_readme, candidate, require_resident
+from tflite_fuse.export.benchmark import (
+    OnBoard,
+    benchmark_readme,
+    both,
+    candidate,
+    plain_benchmark,
+    require_resident,
+    tflm_benchmark,
+    unfused,
+)
 from tflite_fuse.export.flash import Flash, measured
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, esphome, plain_c
@@ -188,16 +195,16 @@ def _benchmark(
     )
     if runtime is None:
         whole = whole_model(rewritten.model)
-        unfused = of_plain_c.unfused(original.model, whole)
+        apart = unfused(original.model, whole)
         return replace(
             _plain(rewritten.model, rewritten.title, target, format),
-            files=of_plain_c.files(unfused, whole, whose, board),
-            blocks=tuple(step.options for each in (unfused, whole) for step in each.steps if step.options),
+            files=plain_benchmark(apart, whole, whose, board),
+            blocks=tuple(step.options for each in (apart, whole) for step in each.steps if step.options),
         )
     models = [_tflm_model(each, runtime) for each in (original, rewritten)]
-    content = _with_tflm(of_tflm.both(*models), rewritten.model, target, format)
+    content = _with_tflm(both(*models), rewritten.model, target, format)
     count = max(len(each.model.main.operators) for each in (original, rewritten))
-    files = of_tflm.with_benchmark(content.files, format, models[0], models[1], whose, board, runtime, count)
+    files = tflm_benchmark(content.files, format, models[0], models[1], whose, board, runtime, count)
     return replace(content, files=files)
 
 

@@ -2,66 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from string import Template
 from typing import Any
 
 from tflite_fuse.report.notebook import printable
 from tflite_fuse.report.report import change
 
-_CARD = Template("""\
----
-library_name: tflite
-tags:
-- tflite-micro
-- tinyml
-- tflite-fuse
----
-
-## On a microcontroller
-
-$verdict
-
-| | before | after | change |
-|---|---:|---:|---:|
-$rows
-
-- The arena is what must be allocated for $runtime.
-- $instructions
-- $proof
-- A fused model needs the operator `TFLITE_FUSE` of [tflite-fuse](https://github.com/tflite-fuse/tflite-fuse) on the
-  device; on a PC `tflite_fuse.litert.interpreter("$after")` runs it, unless its input is streamed or external.
-
-### Reproduce
-
-```sh
-tflite-fuse rewrite $before $after --metrics metrics.json
-tflite-fuse verify $before $after
-```
-
-### DVC
-
-```yaml
-stages:
-  fuse:
-    cmd: tflite-fuse rewrite $before $after --metrics metrics.json
-    deps: [$before]
-    outs: [$after]
-    metrics:
-    - metrics.json: {cache: false}
-```
-
-### MLflow
-
-```python
-import json
-import mlflow
-
-with mlflow.start_run():
-    mlflow.log_metrics(json.load(open("metrics.json")))
-    mlflow.log_artifact("$after")
-```
-""")
+_CARD = Path(__file__).with_name("card.md")
 
 _ROWS = (
     ("tensor arena, bytes", "arena_bytes"),
@@ -82,7 +30,7 @@ def card(page: dict[str, Any]) -> str:
     pairs = [(title, figures["before"][key], figures["after"][key]) for title, key in _ROWS]
     rows = [f"| {title} | {old:,} | {new:,} | {change(old, new)} |" for title, old, new in pairs]
     before, after = _file(page["model"]), _file(page["rewritten"])
-    return _CARD.substitute(
+    return Template(_CARD.read_text(encoding="utf-8")).substitute(
         verdict=page["verdict"],
         rows="\n".join(rows),
         runtime=page["runtime"],

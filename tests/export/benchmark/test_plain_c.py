@@ -17,7 +17,7 @@ from tests.export.exported import network, run
 from tflite_fuse.cost.instructions import Target as Core
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
-from tflite_fuse.export.benchmark.candidate import OnBoard
+from tflite_fuse.export.benchmark import OnBoard
 from tflite_fuse.model import serialize_model
 
 NANO = OnBoard("nano33ble", 64, Core.CORTEX_M4)

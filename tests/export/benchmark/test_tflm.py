@@ -13,7 +13,7 @@ from tests.export.exported import network
 from tests.export.stand_ins import FORMATS, run_with_stand_ins
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
-from tflite_fuse.export.benchmark.candidate import OnBoard
+from tflite_fuse.export.benchmark import OnBoard
 
 
 def said(format: str, tmp_path: Path, *flags: str) -> list[dict[str, Any]]:

@@ -1,0 +1,320 @@
+"""Benchmarks: projects that run a model and its rewrite on a board, compare their bytes, and print times as JSON lines.
+
+With TensorFlow Lite Micro the original and its rewrite run in the user's runtime. In plain C there is no other runtime:
+each operator of the original runs as a block by itself, which gives the gain of fusing and the time of the rewritten
+model, not TensorFlow Lite Micro's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tflite_fuse.cost.instructions import Target, block_instructions
+from tflite_fuse.emit.in_model import blocks_in
+from tflite_fuse.emit.options import read_options
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export import library
+from tflite_fuse.export.flash import Flash
+from tflite_fuse.export.folder import Files
+from tflite_fuse.export.formats import plain_c
+from tflite_fuse.export.formats.arduino import RUNTIME_HEADER
+from tflite_fuse.export.ports import Port, checked_outside
+from tflite_fuse.export.steps import Step, WholeModel, whole_model
+from tflite_fuse.export.text import comment, fill
+from tflite_fuse.export.tflm import TflmModel, data_files
+from tflite_fuse.ir.enums import StageKind
+from tflite_fuse.ir.program import FUSED_OPERATOR
+from tflite_fuse.memory.tflm.runtimes import Runtime
+from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType
+
+RESULT_SCHEMA = "tflite-fuse/board-result/1"
+"""Schema of a line that a benchmark prints."""
+
+RUNS = 30
+"""Inferences whose median time is printed."""
+
+INPUT_SETS = 4
+"""Number of inputs on which outputs are compared."""
+
+
+@dataclass(frozen=True)
+class OnBoard:
+    """The board of a benchmark.
+
+    Attributes:
+        name: as ``tflite-fuse boards`` lists it; empty if the user fills it in.
+        mhz: of its core; 0 if the user fills it in.
+        target: the core whose instructions are predicted.
+    """
+
+    name: str = ""
+    mhz: int = 0
+    target: Target = Target.GENERIC
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file to run.
+
+    Attributes:
+        run: ``original``, ``unfused`` or ``rewritten``.
+        title: of the model.
+        digest: SHA-256 of the file.
+        nbytes: of the file.
+        instructions: predicted for the board's core; 0 if operators are outside of blocks.
+    """
+
+    run: str
+    title: str
+    digest: str
+    nbytes: int
+    instructions: int
+
+    def head(self, runtime: str, kernels: str) -> str:
+        """Return the beginning of its lines, a C string literal of JSON up to the fields that the board fills in."""
+        fields = {
+            "schema": RESULT_SCHEMA,
+            "run": self.run,
+            "model": comment(self.title),
+            "sha256": self.digest,
+            "bytes": self.nbytes,
+            "runtime": runtime,
+            "kernels": kernels,
+            "predicted_instructions": self.instructions,
+        }
+        return json.dumps(json.dumps(fields)[:-1])
+
+
+def candidate(run: str, title: str, data: bytes, model: Model, board: OnBoard) -> Candidate:
+    """Return the data of a file before it runs.
+
+    Raises:
+        ModelError: a block is damaged.
+    """
+    blocks = blocks_in(model)
+    whole = all(operator_name(model, each) == FUSED_OPERATOR for each in model.main.operators)
+    count = block_instructions(((plan.block, plan.schedule) for plan in blocks.values()), board.target) if whole else 0
+    return Candidate(run, title, hashlib.sha256(data).hexdigest(), len(data), count)
+
+
+def same_ports(ours: Sequence[Port], theirs: Sequence[Port]) -> bool:
+    """Return whether two models have the same inputs, or outputs, in order: types, shapes and quantizations."""
+    return [(port.tensor.type, port.tensor.dims, port.scale) for port in ours] == [
+        (port.tensor.type, port.tensor.dims, port.scale) for port in theirs
+    ]
+
+
+def require_resident(rewritten: Model) -> None:
+    """Raise UsageError for a model that reads inputs from outside the arena."""
+    if checked_outside(rewritten):
+        raise UsageError(
+            "a benchmark has inputs in the arena, and this model reads some from elsewhere; rewrite it without --input"
+        )
+
+
+NOT_THE_ORIGINAL = "inputs or outputs of the two models differ: give --benchmark the file that MODEL was rewritten from"
+
+
+_BUILD = {
+    "c": """\
+Build all files with `-O2`, in your firmware or by `cc -std=c11 -O2 *.c -o run -lm`; where a core counts no cycles
+   (Cortex-M0), `benchmark_ticks` in `board.h` needs a clock of your board.""",
+    "arduino": "Install `Chirale_TensorFlowLite` in the Library Manager, open the sketch, choose a board, upload.",
+    "platformio": "`pio run -e nano33ble -t upload`, or the environment of your board.",
+    "esp-idf": "`idf.py set-target esp32s3`, or your chip, and `idf.py build flash`.",
+}
+_RUN = {
+    "c": "Run it; copy",
+    "arduino": "Open the Serial Monitor at 115200 baud; copy",
+    "platformio": "`pio device monitor`; copy",
+    "esp-idf": "`idf.py monitor`; copy",
+}
+_UNFUSED = """\
+There is no other runtime here: *unfused* is the original's operators, each as a block by itself in this library. It
+says what fusing brings, and not what TensorFlow Lite Micro takes."""
+_ORIGINAL = """\
+Both run in your TensorFlow Lite Micro, one after the other in the same arena, which has to be as large as the original
+needs. A board on which it does not fit has nothing to compare with."""
+
+
+def benchmark_readme(format: str, title: str, flash: Flash) -> str:
+    """Return the text of a benchmark's README.md.
+
+    Args:
+        format: of the project.
+        title: of the rewritten model.
+        flash: of the rewritten model and the library.
+    """
+    return fill(
+        "benchmark/README.md",
+        title=comment(title),
+        other="unfused" if format == "c" else "original",
+        build=_BUILD[format],
+        run=_RUN[format],
+        sets=INPUT_SETS,
+        runs=RUNS,
+        about=_UNFUSED if format == "c" else _ORIGINAL,
+        flash=flash.sentence(),
+    )
+
+
+# ---- In plain C ----
+
+
+def unfused(original: Model, rewritten: WholeModel) -> WholeModel:
+    """Return the original with every operator as a block by itself, with the same inputs and outputs as its rewrite.
+
+    Raises:
+        UsageError: inputs and outputs differ, or no block can hold an operator.
+        ModelError: a dynamic shape.
+    """
+    if any(operator_name(original, each) == FUSED_OPERATOR for each in original.main.operators):
+        raise UsageError("the file of --benchmark has fused blocks itself: give the original")
+    for kept in ((), ("SOFTMAX",)):
+        found = whole_model(original, kept)
+        if all(
+            same_ports([port for port, _ in ours], [port for port, _ in theirs])
+            for ours, theirs in ((rewritten.inputs, found.inputs), (rewritten.outputs, found.outputs))
+        ):
+            return found
+    raise UsageError(NOT_THE_ORIGINAL)
+
+
+def plain_benchmark(original: WholeModel, rewritten: WholeModel, whose: tuple[Candidate, ...], board: OnBoard) -> Files:
+    """Return the files of a folder in plain C.
+
+    Args:
+        original, rewritten: the models to run.
+        whose: data of the lines about them.
+        board: the board.
+
+    Raises:
+        RuntimeUnavailableError: this installation lacks the library.
+    """
+    title = whose[1].title
+    outputs = sum(port.nbytes for port, _ in rewritten.outputs)
+    tables = _tables("original", original, whose[0]) + _tables("model", rewritten, whose[1])
+    main = fill(
+        "benchmark/plain_c.c",
+        title=comment(title),
+        runs=RUNS,
+        sets=INPUT_SETS,
+        output_bytes=outputs,
+        tables=tables,
+        lines=fill("benchmark/lines.c"),
+    )
+    return {
+        **plain_c.model_files(original, f"{title}, every operator by itself,", "original"),
+        **plain_c.model_files(rewritten, title, "model"),
+        "main.c": main,
+        "board.h": fill(
+            "benchmark/board.h",
+            name=board.name or "unknown",
+            hertz=board.mhz * 1_000_000,
+            core=fill("benchmark/core.h"),
+        ),
+        **library.flat_sources(),
+        **library.licence(""),
+    }
+
+
+def _stages(step: Step) -> str:
+    """Return a step's name from the kinds of its stages."""
+    kinds = [StageKind(stage.kind).name for stage in read_options(step.options).stages] if step.options else ["COPY"]
+    return kinds[0] if len(kinds) == 1 else f"{kinds[0]} to {kinds[-1]}, {len(kinds)} stages"
+
+
+def _tables(name: str, model: WholeModel, whose: Candidate) -> str:
+    """Return names of the steps, ports, and the beginning of the model's line."""
+    names = ", ".join(f'"{_stages(step)}"' for step in model.steps)
+    ports = {
+        kind: "".join(f"{{{place.offset}, {port.nbytes}}}, " for port, place in found)
+        for kind, found in (("inputs", model.inputs), ("outputs", model.outputs))
+    }
+    lines = [
+        f"static const char* const {name}_head = {whose.head('none', 'tflite-fuse')};",
+        f"static const char* const {name}_names[] = {{{names}}};",
+        *(f"static const port {name}_{kind}[] = {{{text}{{0, 0}}}};" for kind, text in ports.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# ---- In TensorFlow Lite Micro ----
+
+
+def both(original: TflmModel, rewritten: TflmModel) -> TflmModel:
+    """Return the rewritten model with the operators of both, for a project that runs them one after the other.
+
+    Raises:
+        UsageError: inputs or outputs differ, or a model has resource variables.
+    """
+    if not (same_ports(original.inputs, rewritten.inputs) and same_ports(original.outputs, rewritten.outputs)):
+        raise UsageError(NOT_THE_ORIGINAL)
+    if original.remembers or rewritten.remembers:
+        raise UsageError("there is no benchmark of a model that remembers earlier runs here: --format c has one")
+    return replace(rewritten, operators=tuple(dict.fromkeys((*original.operators, *rewritten.operators))))
+
+
+def tflm_benchmark(
+    files: Files,
+    format: str,
+    original: TflmModel,
+    rewritten: TflmModel,
+    whose: tuple[Candidate, ...],
+    board: OnBoard,
+    runtime: Runtime,
+    count: int,
+) -> Files:
+    """Return the files of a project with a benchmark in place of its main program.
+
+    Args:
+        files: of the project that runs the rewritten model, with the operators of both.
+        format: of the project.
+        original, rewritten: the models to run.
+        whose: data of the lines about them.
+        board: the board.
+        runtime: the runtime of the arenas.
+        count: number of operators of the larger model.
+    """
+    main = next(name for name in files if name.endswith((".ino", "main.cpp")))
+    where = main[: main.rfind("/") + 1]
+    includes = {"arduino": "", "platformio": "#include <Arduino.h>\n"}.get(format, "")
+    of_idf = format == "esp-idf"
+    first = "" if of_idf else f"{includes}#include <{RUNTIME_HEADER}>\n\n"
+    text = fill(
+        "benchmark/tflm.cpp",
+        title=comment(rewritten.title),
+        first=first,
+        lines=fill("benchmark/lines.c"),
+        runs=RUNS,
+        sets=INPUT_SETS,
+        output_bytes=sum(port.nbytes for port in rewritten.outputs),
+        operators=count,
+        original_head=whose[0].head(str(runtime), runtime.kernels),
+        model_head=whose[1].head(str(runtime), runtime.kernels),
+        inputs=_port_rows(rewritten, "inputs"),
+        outputs=_port_rows(rewritten, "outputs"),
+        start=fill(f"benchmark/start_{'esp_idf' if of_idf else 'arduino'}.cpp"),
+    )
+    header = fill(
+        "benchmark/board_tflm.h",
+        name=board.name or "unknown",
+        hertz=board.mhz * 1_000_000,
+        includes=fill("benchmark/includes_esp_idf.h") if of_idf else "",
+        now="esp_timer_get_time()" if of_idf else "micros()",
+        print='printf("%s", text)' if of_idf else "Serial.print(text)",
+        core=fill("benchmark/core.h"),
+    )
+    return {**files, main: text, f"{where}board.h": header, **data_files(original, where, "original")}
+
+
+def _port_rows(model: TflmModel, which: str) -> str:
+    ports = model.inputs if which == "inputs" else model.outputs
+    return ", ".join(
+        f"{{{port.nbytes}, {'true' if port.tensor.type == TensorType.FLOAT32 else 'false'}}}" for port in ports
+    )

@@ -1,1 +1,0 @@
-"""Projects that run a model and its rewrite on a board, compare their bytes, and print times as JSON lines."""
