@@ -87,7 +87,6 @@ class Edge:
         fused: whether it is a block.
         span: the layers between.
         tail: bytes that it adds to the tail of the arena.
-        unbanded: options without bands; None if they are the same.
     """
 
     source: int
@@ -96,7 +95,6 @@ class Edge:
     fused: bool
     span: Span
     tail: int = 0
-    unbanded: Offers | None = None
 
 
 @dataclass(frozen=True)
@@ -112,17 +110,6 @@ class CutGraph:
     start: int
     tail: int
     into: tuple[tuple[Edge, ...], ...]
-
-    @property
-    def without_bands(self) -> CutGraph:
-        """Return the cut graph without blocks in bands."""
-        if not any(edge.unbanded is not None for edges in self.into for edge in edges):
-            return self
-        into = (
-            (edge if edge.unbanded is None else replace(edge, options=edge.unbanded, unbanded=None) for edge in edges)
-            for edges in self.into
-        )
-        return replace(self, into=tuple(tuple(edge for edge in edges if len(edge.options)) for edges in into))
 
     @cached_property
     def places(self) -> int:
@@ -405,11 +392,11 @@ class _Edges:
         for costs in self.restriction.prices(self.graph, last, sizes, pricing, firsts if rooms is None else rooms):
             if self.rules.slow:
                 costs = costs._replace(work=costs.work + self._traffic(costs.first, last))
-            options, unbanded = self._offered(costs, paired)
+            options = _block_options(costs, self.residency, paired, most_work(len(self.graph.steps)))
             if len(options):
                 tail = self._tail.of_block(self.residency.results(costs.first, last))
                 span = Span(costs.first, last)
-                found[costs.first, costs.driven] = Edge(costs.first, last + 1, options, True, span, tail, unbanded)
+                found[costs.first, costs.driven] = Edge(costs.first, last + 1, options, True, span, tail)
         return found
 
     def _traffic(self, first: int, last: int) -> int:
@@ -424,14 +411,6 @@ class _Edges:
                 leaves = tensor in graph.outputs or graph.consumers[tensor][-1:] > (last,)
                 written += graph.tensors[tensor].nbytes if leaves else 0
         return round(read * self.rules.traffic[0] + written * self.rules.traffic[1])
-
-    def _offered(self, costs: BlockCosts, paired: int) -> tuple[Offers, Offers | None]:
-        """Return the options of a block, and those without bands unless they are the same."""
-        most, whole = most_work(len(self.graph.steps)), costs.tile_height >= self.graph.tensors[costs.driven].height
-        options = _block_options(costs, self.residency, paired, most)
-        if self.restriction.scheme is not Scheme.AUTO or whole.all():
-            return options, None
-        return options, _block_options(costs._replace(usable=costs.usable & whole), self.residency, paired, most)
 
     def _beside(self, first: int, last: int) -> int:
         """Return the bytes needed at least besides a block's scratch, which may lie over inputs."""

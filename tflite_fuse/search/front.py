@@ -48,14 +48,12 @@ class Front:
             pixels without a reader, more if a scheme always recomputes.
         unfused: the model without blocks, for comparison (it need not be on the front).
         graph: the searched graph.
-        unbanded: the points of a search without bands; points of the front may dominate these.
         orders: numbers of the orders of operators in which blocks of any point were found, except the first.
     """
 
     points: tuple[Point, ...]
     unfused: Point
     graph: PricedProgram
-    unbanded: tuple[Point, ...] = ()
     orders: frozenset[int] = frozenset()
 
     def least_ram(self, max_compute: float | None = None) -> Point:

@@ -13,7 +13,7 @@ from tflite_fuse.cost.priced_program import PricedProgram, WorkUnit
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.model.schema import Model
-from tflite_fuse.search.cut_graph import CutGraph, Edge, Residency, Rules, Span
+from tflite_fuse.search.cut_graph import Edge, Residency, Rules, Span
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.joint_orders import JointCuts, Order, joint_cuts
@@ -86,16 +86,9 @@ def fusion_front(
         priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
     cuts, builder = searched_cuts(graph, others, priced, options.chunks if options.target is None else (), shapes)
 
-    def points_of(edges: CutGraph) -> tuple[Point, ...]:
-        paths = search_paths(edges, priced.most_work) if edges.reaches_its_end else ()
-        points = map(builder.point, paths)
-        return tuple(points if options.target is None else _worth_having(points))
-
-    points = points_of(cuts.edges)
-    banded = any(block.scheme == "tiles" for point in points for block in point.blocks)
-    unbanded = cuts.edges.without_bands if banded else cuts.edges
-    plain = points if unbanded is cuts.edges else points_of(unbanded)
-    return Front(points, unfused_point(graph, options), graph, plain, frozenset(builder.orders - {0}))
+    found = map(builder.point, search_paths(cuts.edges, priced.most_work))
+    points = tuple(found if options.target is None else _worth_having(found))
+    return Front(points, unfused_point(graph, options), graph, frozenset(builder.orders - {0}))
 
 
 def searched_cuts(

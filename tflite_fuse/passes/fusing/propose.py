@@ -73,10 +73,10 @@ def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
     The first points of the front are placed. Strips in bands, which often cannot
     all be placed as expected, come after the others.
     """
-    site, tuning, points = start.site, start.site.tuning, _allowed(start, start.front.unbanded, objective)
-    banded = [point for point in _allowed(start, start.front.points, objective) if _bands(point)]
+    site, tuning, points = start.site, start.site.tuning, _allowed(start, start.front.points, objective)
+    banded = [point for point in points if _bands(point)]
     least: Candidate | None = None
-    for point in points[: tuning.placed_first]:
+    for point in sorted(points, key=lambda point: _bands(point) > 0)[: tuning.placed_first]:
         found = site.realise(point)
         yield found
         if _computes_within(found, objective) and (least is None or found.arena < least.arena):
@@ -95,9 +95,8 @@ def within_ram(start: Start, objective: Objective, max_ram: int) -> Iterator[Can
     site, most = start.site, max_ram * (1 + start.site.tuning.near)
     if site.runs_unfused:
         yield site.realise(start.front.unfused)
-    for points in (start.front.unbanded, start.front.points):
-        near = [point for point in _allowed(start, points, objective) if point.ram_bytes <= most]
-        yield from _fitting(site, sorted(near, key=lambda point: point.work), max_ram)
+    near = [point for point in _allowed(start, start.front.points, objective) if point.ram_bytes <= most]
+    yield from _fitting(site, sorted(near, key=lambda point: point.work), max_ram)
 
 
 def in_shortest_runs(start: Start, least: Candidate) -> Candidate:
