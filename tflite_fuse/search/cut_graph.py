@@ -165,8 +165,7 @@ class Residency:
                 results[: producer + 1, producer : max(end, producer + 1)] += 1
                 left[: producer + 1, producer:end] += size
                 left[: producer + 1, producer] += size if end == producer else 0
-        self._held: list[int] = held.tolist()
-        self._left: list[list[int]] = left.tolist()
+        self._held, self._left = held, left
         self._results: list[list[int]] = results.tolist()
 
     @staticmethod
@@ -179,11 +178,11 @@ class Residency:
 
     def held(self, cut: int) -> int:
         """Return the bytes of all tensors written before the cut and needed after it."""
-        return self._held[cut]
+        return int(self._held[cut])
 
     def left(self, first: int, last: int) -> int:
         """Return the bytes of tensors written by the layers ``first … last`` that outlive them or have no reader."""
-        return self._left[first][last]
+        return int(self._left[first, last])
 
     def results(self, first: int, last: int) -> int:
         """Return the number of tensors written by the layers ``first … last`` that outlive them or have no reader."""
@@ -196,6 +195,20 @@ class Residency:
     def spare(self, first: int, last: int) -> int:
         """Return the bytes of scratch with which a block needs no more than the network's inputs at the start."""
         return self.start - self.outside(first, last)
+
+    def beside(self, last: int, shares: bool, last_reader: int) -> IntArray:
+        """Return the bytes needed at least besides the scratch of blocks that end at ``last``, by first layer.
+
+        Args:
+            last: the last layer.
+            shares: whether outputs and scratch may lie over inputs.
+            last_reader: last layer that reads a network input, over which scratch may lie.
+        """
+        held, left = self._held[: last + 1], self._left[: last + 1, last]
+        if not shares:
+            return held + left
+        held = np.where(np.arange(last + 1) <= last_reader, self._held[last + 1], held)
+        return np.maximum(held, left)
 
     def while_running(self, costs: BlockCosts) -> IntArray:
         """Return the bytes live while a block runs, under every tiling."""
@@ -388,8 +401,12 @@ class _Edges:
         if not firsts:
             return found
         paired = len(self.rules.chunks) if self.restriction.paired else 0
-        rooms = None if most is None else {first: most - self._beside(first, last) for first in firsts}
-        for costs in self.restriction.prices(self.graph, last, sizes, pricing, firsts if rooms is None else rooms):
+        rooms: Collection[int] = firsts
+        if most is not None:
+            shares = pricing.sharing is not None
+            room = most - self._tail.fixed - self.residency.beside(last, shares, self._last_reader)
+            rooms = dict(zip(firsts, room[[*firsts]].tolist(), strict=True))
+        for costs in self.restriction.prices(self.graph, last, sizes, pricing, rooms):
             if self.rules.slow:
                 costs = costs._replace(work=costs.work + self._traffic(costs.first, last))
             options = _block_options(costs, self.residency, paired, most_work(len(self.graph.steps)))
@@ -411,15 +428,6 @@ class _Edges:
                 leaves = tensor in graph.outputs or graph.consumers[tensor][-1:] > (last,)
                 written += graph.tensors[tensor].nbytes if leaves else 0
         return round(read * self.rules.traffic[0] + written * self.rules.traffic[1])
-
-    def _beside(self, first: int, last: int) -> int:
-        """Return the bytes needed at least besides a block's scratch, which may lie over inputs."""
-        held, left = self.residency.held(first), self.residency.left(first, last)
-        if self.pricing.sharing is None:
-            return self._tail.fixed + held + left
-        if first <= self._last_reader:
-            held = self.residency.held(last + 1)
-        return self._tail.fixed + max(held, left)
 
     @cached_property
     def _last_reader(self) -> int:

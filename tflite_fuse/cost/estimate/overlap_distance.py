@@ -40,10 +40,10 @@ class Sharing:
 
     def __init__(self, graph: PricedProgram, last: int, grid: Grid, chunks: Sequence[int], alignment: int) -> None:
         """``alignment``: bytes; all sizes and distances are rounded up to a multiple of it."""
-        self.graph, self.last, self.grid, self.chunks, self.alignment = graph, last, grid, chunks, alignment
+        self.graph, self.last, self.grid, self.chunks, self.alignment = graph, last, grid, tuple(chunks), alignment
         self.output = self._result(last)
         self.whole = grid.is_whole(self.output)
-        self._extent, self._written = _extent(self.output), round_up(self.output.nbytes, alignment)
+        self._extent = _extent(self.output)
         self._tiled, self._in_one = not self.whole.all(), bool(self.whole.any())
         self._fills = {last: whole_fill(self.output.height)}
         self._known: dict[tuple[int, int], IntArray] = {}
@@ -67,30 +67,24 @@ class Sharing:
 
     def _with(self, demand: Demand) -> IntArray:
         if self.grid.shape == (1, 1) and self._in_one:
-            return self._saved(demand.extent, self._in_one_tile(demand))[:, None, None]
+            return self._in_one_tile(demand)[:, None, None]
         shared = np.empty((len(self.chunks), *self.grid.shape), dtype=np.int64)
         if self._tiled:
             rows, columns = (demand.rows, self.grid.heights), (demand.columns, self.grid.widths)
-            shared[:] = self._saved(demand.extent, tiled_distances(demand.extent, self.output, rows, columns))
+            distances = tiled_distances(demand.extent, self.output, rows, columns)
+            shared[:] = shared_bytes(demand.extent.nbytes, self.output.nbytes, distances, self.alignment)
         if self._in_one:
-            shared[:, self.whole] = self._saved(demand.extent, self._in_one_tile(demand))[:, None]
+            shared[:, self.whole] = self._in_one_tile(demand)[:, None]
         return shared
 
     def _in_one_tile(self, demand: Demand) -> IntArray:
-        """Return the distance to an input in bytes, [chunks]."""
+        """Return the bytes of an input that the output may overwrite in one tile, [chunks]."""
         if self.by_rows:
             assert demand.oldest is not None
-            distance = distance_by_rows(demand.extent, self.output, demand.oldest)
-            return np.full(len(self.chunks), distance, dtype=np.int64)
-        source, readings = _extent(demand.extent), self._readings(demand)
-        return np.array(one_tile_distances(source, self._extent, readings, tuple(self.chunks)))
-
-    def _saved(self, source: BlockTensor, distances: IntArray) -> IntArray:
-        """Return the bytes saved when the output lies over an input at each distance."""
-        whole, written = round_up(source.nbytes, self.alignment), self._written
-        above = np.maximum(round_up(distances, self.alignment), 0)
-        shared: IntArray = whole + written - np.maximum(written, above + whole)
-        return shared
+            distance = np.full(len(self.chunks), distance_by_rows(demand.extent, self.output, demand.oldest))
+            return shared_bytes(demand.extent.nbytes, self.output.nbytes, distance, self.alignment)
+        readings = self._readings(demand)
+        return one_tile_shares(_extent(demand.extent), self._extent, readings, self.chunks, self.alignment)
 
     def _readings(self, demand: Demand) -> tuple[Reading, ...]:
         return tuple(
@@ -104,6 +98,14 @@ class Sharing:
 
     def _result(self, layer: int) -> BlockTensor:
         return self.graph.tensors[self.graph.steps[layer].outputs[0]]
+
+
+def shared_bytes(source: int, output: int, distances: IntArray, alignment: int) -> IntArray:
+    """Return the bytes saved when an output lies over an input at each distance; sizes are in bytes."""
+    whole, written = round_up(source, alignment), round_up(output, alignment)
+    above = np.maximum(round_up(distances, alignment), 0)
+    shared: IntArray = whole + written - np.maximum(written, above + whole)
+    return shared
 
 
 def _extent(tensor: BlockTensor) -> Extent:
@@ -258,9 +260,17 @@ def _row_runs(width: int, chunks: tuple[int, ...]) -> Tilings:
 
 
 @lru_cache(maxsize=1 << 14)
+def one_tile_shares(
+    source: Extent, output: Extent, readings: tuple[Reading, ...], chunks: tuple[int, ...], alignment: int
+) -> IntArray:
+    """Return the bytes of an input that the output may overwrite in one tile, by chunk; arguments as below."""
+    distances = one_tile_distances(source, output, readings, chunks)
+    return shared_bytes(prod(source), prod(output), distances, alignment)
+
+
 def one_tile_distances(
     source: Extent, output: Extent, readings: tuple[Reading, ...], chunks: tuple[int, ...]
-) -> tuple[int, ...]:
+) -> IntArray:
     """Return how many bytes the input must start above the output (negative: may start below) in one tile, by chunk.
 
     The distance is the largest number of bytes written before the first input byte that a stage still needs. A stage
@@ -282,7 +292,7 @@ def one_tile_distances(
         if across.late is not None:
             leads.append(down.written + across.late)
         found = reduce(np.maximum, leads, np.maximum(found, down.before))
-    return tuple(found.tolist())
+    return found
 
 
 def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray) -> int:
