@@ -92,7 +92,9 @@ class Tuning:
     runs_followed: int = rule(
         4_000_000, off=0, unit="runs of stages", trades="time for fewer instructions; the largest models take a sixth"
     )
-
+    longest_run: int = rule(
+        16, off=8, unit="pixels", trades="time for runs on wide maps; taps of a 3 x 3 window beyond it exceed a table"
+    )
     # Splits over several devices (split).
     split_span: int = rule(
         6, off=1, unit="cuts of the model", trades="rows computed twice at seams for values that need not travel"

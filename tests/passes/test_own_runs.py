@@ -23,12 +23,14 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.fusing.explore import objective_for
 from tflite_fuse.passes.fusing.fuse import Fuse
-from tflite_fuse.passes.fusing.own_runs import CHUNKS, LONGEST_RUN, OwnRuns
+from tflite_fuse.passes.fusing.own_runs import OwnRuns
 from tflite_fuse.passes.fusing.propose import smallest
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.rewriting.figures import arena_in_file
 from tflite_fuse.runtime import tflm
+from tflite_fuse.search.fusion_front import CHUNKS
+from tflite_fuse.tuning import TUNING
 
 
 def least_and_better(model: Model, mode: InputMode, more: int = 0) -> tuple[Candidate, Candidate]:
@@ -99,7 +101,7 @@ def test_never_more_memory_or_instructions(model: Model) -> None:
         assert better.arena <= least.arena
         assert better.time <= least.time
         for block in better.blocks:
-            assert all(run <= LONGEST_RUN for run in block.plan.config.longest_runs)
+            assert all(run <= TUNING.longest_run for run in block.plan.config.longest_runs)
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))

@@ -20,6 +20,9 @@ from tflite_fuse.search.joint_orders import JointCuts, Order, joint_cuts
 from tflite_fuse.search.paths import Path, search_paths
 from tflite_fuse.search.schemes import Restriction, Scheme, refuse_contradictions, restriction
 
+CHUNKS = (1, 2, 4, 8)
+"""Output pixels per step to choose from by default."""
+
 
 @dataclass(frozen=True)
 class SearchOptions(Rules):
@@ -46,7 +49,7 @@ class SearchOptions(Rules):
     scheme: Scheme = Scheme.AUTO
     tiles: tuple[int, int] | None = None
     tile_size: tuple[int, int] | None = None
-    chunks: tuple[int, ...] = (1, 2, 4, 8)
+    chunks: tuple[int, ...] = CHUNKS
     strips: bool = True
     bands: bool = False
     target: Core | None = None

@@ -18,10 +18,11 @@ from tflite_fuse.ir.block import ElementType
 from tflite_fuse.model.memories import Memories, Region
 from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.fusing.explore import solve
-from tflite_fuse.passes.fusing.own_runs import CHUNKS, OwnRuns
+from tflite_fuse.passes.fusing.own_runs import OwnRuns
 from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.fusion_front import CHUNKS
 
 _NO_MORE = 1.0
 """Compute factor allowed where the caller sets none: nothing is computed twice."""

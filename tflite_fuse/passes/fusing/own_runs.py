@@ -22,13 +22,8 @@ from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig, StageKind
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
+from tflite_fuse.search.fusion_front import CHUNKS
 from tflite_fuse.units import round_up
-
-CHUNKS = (1, 2, 4, 8)
-"""Run lengths of the driven tensor to try, in pixels."""
-
-LONGEST_RUN = 16
-"""Pixels: longer runs save almost nothing, and the taps of a 3 x 3 convolution over them exceed one table."""
 
 
 @dataclass
@@ -78,13 +73,15 @@ class OwnRuns:
 
     def _can_save(self, choice: BlockChoice, plan: BlockPlan) -> int:
         """Return the instructions that the longest runs would save, regardless of memory."""
-        longest = _with_runs(plan.config, CHUNKS[-1], [LONGEST_RUN * (width > 0) for width in _widths(plan.block)])
+        most = self.site.tuning.longest_run
+        longest = _with_runs(plan.config, CHUNKS[-1], [most * (width > 0) for width in _widths(plan.block)])
         return self._needs(choice, plan, plan.config).time - self._needs(choice, plan, longest).time
 
     def _best(self, choice: BlockChoice, plan: BlockPlan, needs: _Needs, more: int) -> BlockConfig:
         """Return the best result of climbs from a few starts; the block's own runs if that saves too little."""
         most, start, least = round_up(needs.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT, plan.config, needs
-        for config in _starts(plan.block, plan.config, plan.config.chunk * (2 if more else 1)):
+        longest = plan.config.chunk * (2 if more else 1), self.site.tuning.longest_run
+        for config in _starts(plan.block, plan.config, *longest):
             found = self._needs(choice, plan, config)
             if found.scratch <= most and found.time < least.time:
                 start, least = config, found
@@ -126,7 +123,8 @@ class OwnRuns:
             before = least
             for stages in moves:
                 while self._goes_on:
-                    longer = _doubled(widths, best, [s for s in stages if least.is_cut(best, s)])
+                    cut = [s for s in stages if least.is_cut(best, s)]
+                    longer = _doubled(widths, best, cut, self.site.tuning.longest_run)
                     runs = [longer.longest_run(stage) for stage in range(len(widths))]
                     if longer == best or any(all(map(ge, runs, other)) for other in too_long):
                         break
@@ -202,12 +200,18 @@ def _widths(block: Block) -> list[int]:
     ]
 
 
-def _starts(block: Block, now: BlockConfig, longest: int) -> Iterator[BlockConfig]:
-    """Yield configurations with equal runs for all stages, and with runs that grow with the width of the map."""
+def _starts(block: Block, now: BlockConfig, chunk_to: int, run_to: int) -> Iterator[BlockConfig]:
+    """Yield configurations with equal runs for all stages, and with runs that grow with the width of the map.
+
+    Args:
+        block: the block.
+        now: its present configuration.
+        chunk_to, run_to: pixels of the longest runs of the driven tensor, and of any other.
+    """
     widths = _widths(block)
-    for chunk in (chunk for chunk in CHUNKS if chunk <= longest):
+    for chunk in (chunk for chunk in CHUNKS if chunk <= chunk_to):
         yield _with_runs(now, chunk, [])
-        yield _with_runs(now, chunk, [chunk * width for width in widths])
+        yield _with_runs(now, chunk, [min(chunk * width, run_to) for width in widths])
 
 
 def _together(plan: BlockPlan) -> list[range]:
@@ -217,11 +221,11 @@ def _together(plan: BlockPlan) -> list[range]:
     return [range(stop) for stop in range(len(counts), 0, -1)] + alone
 
 
-def _doubled(widths: Sequence[int], config: BlockConfig, stages: Sequence[int]) -> BlockConfig:
-    """Return the configuration with the runs of some stages twice as long."""
+def _doubled(widths: Sequence[int], config: BlockConfig, stages: Sequence[int], most: int) -> BlockConfig:
+    """Return the configuration with the runs of some stages twice as long, up to ``most`` pixels."""
     runs = [config.longest_run(stage) if width else 0 for stage, width in enumerate(widths)]
     for stage in stages:
-        runs[stage] = min(2 * runs[stage], LONGEST_RUN)
+        runs[stage] = min(2 * runs[stage], most)
     return _with_runs(config, config.chunk, runs)
 
 
@@ -236,5 +240,5 @@ def _running_ahead(config: BlockConfig, stage: int) -> BlockConfig:
 
 def _with_runs(config: BlockConfig, chunk: int, runs: Sequence[int]) -> BlockConfig:
     """Return the configuration with other runs; 0 stays, and runs equal to ``chunk`` need no entry."""
-    own = tuple(0 if run in (0, chunk) else min(run, LONGEST_RUN) for run in runs)
+    own = tuple(0 if run in (0, chunk) else run for run in runs)
     return replace(config, chunk=chunk, longest_runs=own)
