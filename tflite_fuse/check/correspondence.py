@@ -12,6 +12,7 @@ from tflite_fuse.check.original.added.heads import add_heads
 from tflite_fuse.check.original.added.joins import add_joins
 from tflite_fuse.check.original.added.known import add_known_numbers
 from tflite_fuse.check.original.added.narrower import add_narrower
+from tflite_fuse.check.original.added.pools import add_pools_by_axes
 from tflite_fuse.check.original.added.quantized import add_quantized
 from tflite_fuse.check.original.added.transposes import add_by_columns, add_untransposed
 from tflite_fuse.check.original.functions import unite_types
@@ -102,6 +103,7 @@ class Correspondence:
         add_heads(self.original)
         add_gathers(self.original)
         add_joins(self.original)
+        add_pools_by_axes(self.original)
         self.states = find_states(self.original)
         for step in mixes(self.original, self.states):
             self.original.add_step(step)

@@ -180,6 +180,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("changed", "groups"): "{site} is computed in blocks as {groups} convolutions, one for each group",
     ("changed", "heads"): "{site} is gone: each of {heads} heads of attention has operators of its own",
     ("changed", "by columns"): "maps are walked column by column, because they are wider than high",
+    ("changed", "pooled by axes"): "{site} is computed over columns, then over rows, which keeps fewer pixels",
     ("changed", "rows joined"): "{site} is computed in blocks value by value from its inputs, padded to its shape",
     ("changed", "border"): "{side} {tensor} is int8 now, q standing for {scale:.9g} * (q - {zero_point}): {site} "
     "removed",

@@ -6,7 +6,7 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
@@ -42,14 +42,14 @@ from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.fusing.candidate import Candidate, Site, Work
-from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more, solve, written_outside
+from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more, objective_for, solve, written_outside
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.in_memories import solve_in_memories
 from tflite_fuse.passes.fusing.orders import orders_at_hand
 from tflite_fuse.passes.fusing.propose import Form, Start
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.preparing.by_columns import by_columns
-from tflite_fuse.passes.preparing.spell_out import spell_out
+from tflite_fuse.passes.preparing.spell_out import is_pool_of_both_axes, spell_out
 from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.cut_graph import longest_block
 from tflite_fuse.search.from_model import graph_from_model
@@ -64,7 +64,7 @@ class FuseResult(PassResult):
     """Result of fusion: the blocks in execution order, their point, the whole front.
 
     ``prediction`` is the predicted cost of the model with blocks; ``ordered`` is the result of ordering the operators
-    after blocks were inserted.
+    after blocks were inserted; ``chosen`` is the candidate of all this, None without a search.
     """
 
     blocks: tuple[InsertedBlock, ...] = ()
@@ -72,6 +72,7 @@ class FuseResult(PassResult):
     front: Front | None = None
     prediction: Prediction | None = None
     ordered: Ordered | None = None
+    chosen: Candidate | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Fuse:
             if ordered is not None and ordered.changed:
                 after = replace_operators(remove_plan(before), ordered.program.origin[1].operators)
             return FuseResult(
-                after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, ordered=ordered
+                after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, None, ordered, chosen
             )
         expected = _prediction(start.site, chosen)
         notes += (_expectation(expected), *_faster(start.site, chosen))
@@ -138,6 +139,7 @@ class Fuse:
             start.front,
             expected,
             chosen.ordered,
+            chosen,
             witness=start.witness,
         )
 
@@ -306,7 +308,10 @@ MOST_TRIED = 2
 
 @dataclass(frozen=True)
 class FuseSpelled:
-    """``Fuse`` with CONCATENATIONs along rows and convolutions of groups in forms that blocks support.
+    """``Fuse`` with CONCATENATIONs along rows, convolutions of groups and pools in forms that blocks support.
+
+    A MAX_POOL_2D over columns, then over rows, keeps fewer pixels and takes more instructions: the goal selects between
+    both forms of all pools.
 
     Attributes:
         fuse: the pass.
@@ -318,7 +323,24 @@ class FuseSpelled:
 
     def run(self, model: Model) -> FuseResult:
         """Fuse a model. Raises: as ``Fuse.run``."""
-        kept: set[int] = set()
+        operators, options = model.main.operators, self.fuse.options
+        pools = {index for index, operator in enumerate(operators) if is_pool_of_both_axes(model, operator)}
+        if not pools or options.memory is not None:
+            return self._spelled(model, pools)
+        found = list[FuseResult]()
+        for kept in (pools, ()):
+            try:
+                found.append(self._spelled(model, kept))
+            except NotReachedError:
+                if kept is not pools and not found:
+                    raise
+        candidates = [result.chosen for result in found if result.chosen is not None]
+        best = objective_for(candidates[0].site, options.wanted).select(candidates) if candidates else None
+        return next((result for result in found if best is not None and result.chosen is best), found[0])
+
+    def _spelled(self, model: Model, kept: Collection[int]) -> FuseResult:
+        """Fuse a model whose operators are replaced, apart from those kept and those that no block holds."""
+        kept = set(kept)
         for _ in range(MOST_TRIED):
             spelled, result = spell_out(model, kept), None
             if not spelled.made:

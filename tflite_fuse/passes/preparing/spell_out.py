@@ -1,4 +1,4 @@
-"""Operators that no block supports, expressed by operators that blocks support.
+"""Operators that no block supports, or not with as little memory, expressed by operators that blocks support.
 
 The result is for blocks only: outside of blocks it would need more memory.
 
@@ -10,6 +10,11 @@ The filters of a group read the channels of that group, in the same order and wi
 
 This is exact for int8. On float32 the pads are PADs with 0, whose bits are all 0, and each MAXIMUM is a BITWISE_XOR of
 bits, exact for zeros, infinities and NaN. A block cannot join tensors along rows, but it computes these pixel by pixel.
+
+    MAX_POOL_2D(x, h × w)  =  MAX_POOL_2D(MAX_POOL_2D(x, 1 × w), h × 1)
+
+Of equal values, as of 0 and -0, both take the first one row by row, and NaN never. With a stride along the width, a
+block keeps rows of the narrower map in place of those of x.
 """
 
 from __future__ import annotations
@@ -193,6 +198,38 @@ def _amounts(model: Model, inputs: Sequence[int], axis: int) -> Iterator[list[tu
         yield [(end - length, sum(lengths) - end) if at == axis else (0, 0) for at in range(rank)]
 
 
+def is_pool_of_both_axes(model: Model, operator: Operator) -> bool:
+    """Return whether an operator is a MAX_POOL_2D over rows and columns whose output is narrower than its input."""
+    inputs, outputs, options = operator.inputs or (), operator.outputs or (), get_options(operator)
+    if operator_name(model, operator) != "MAX_POOL_2D" or len(inputs) != 1 or len(outputs) != 1:
+        return False
+    try:
+        source, output = read_moved(model, inputs[0]), read_moved(model, outputs[0])
+    except BlockError:
+        return False
+    return len(source.dims) == len(output.dims) == 4 and all(
+        options.get(each, 0) not in (0, 1) for each in ("filter_height", "filter_width", "stride_w")
+    )
+
+
+def pool_by_axes(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
+    """Return the operators that replace one MAX_POOL_2D: over columns, then over rows."""
+    source, whole = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
+    options = get_options(operator)
+    columns = make_options("Pool2DOptions", **{**options, **_OF_COLUMNS})
+    rows = make_options("Pool2DOptions", **{**options, "stride_w": 1, "filter_width": 1})
+    shape = (*source.dims[:2], *whole.dims[2:])
+    narrow = replace(whole, buffer=0, name=f"{whole.name}/columns", shape=shape, shape_signature=None)
+    model, between = add_tensor(model, narrow)
+    return model, [
+        replace(operator, outputs=(between,), builtin_options=columns),
+        replace(operator, inputs=(between,), builtin_options=rows),
+    ]
+
+
+_OF_COLUMNS = {"stride_h": 1, "filter_height": 1, "fused_activation_function": NO_ACTIVATION}
+
+
 def _longer(whole: Tensor, name: str) -> Tensor:
     return replace(whole, buffer=0, name=name, shape_signature=None)
 
@@ -234,6 +271,9 @@ def spell_out(model: Model, kept: Collection[int] = ()) -> Spelled:
         elif index not in kept and joins_rows(model, operator):
             rewritten, instead = join_rows(rewritten, operator)
             notes.append(note("changed", "rows joined", operator_label(model, index)))
+        elif index not in kept and is_pool_of_both_axes(model, operator):
+            rewritten, instead = pool_by_axes(rewritten, operator)
+            notes.append(note("changed", "pooled by axes", operator_label(model, index)))
         else:
             operators.append(operator)
             continue

@@ -106,10 +106,15 @@ def _follow_all(original: Original, known: Known, first: tuple[int, int, Order])
     waiting = [first]
     while waiting:
         moved, plain, order = waiting.pop()
+        if known.get(moved, (-1, ()))[1] == order:
+            original.unite(known[moved][0], plain)
+            continue
         known[moved] = plain, order
         _follow(original, moved, plain, order)
         for step in original.readers(moved):
-            if len(step.outputs) != 1 or moved not in step.inputs or step.outputs[0] in known:
+            if len(step.outputs) != 1 or moved not in step.inputs:
+                continue
+            if step.outputs[0] in known and step.name != "MAX_POOL_2D":  # a pool may be there over each axis, too
                 continue
             if step.name == "TRANSPOSE":
                 again = original.numbers(step.operand(1))
