@@ -212,7 +212,7 @@ def test_models_of_other_types_say_what_to_do() -> None:
 def test_modes_need_the_fuse_pass_and_exist() -> None:
     with pytest.raises(UsageError, match="the fuse pass must run"):
         tflite_fuse.rewrite(original("reshaped"), input_mode="streamed", passes=["reorder", "plan"])
-    with pytest.raises(UsageError, match="they can be resident, streamed, external"):
+    with pytest.raises(UsageError, match="they can be resident, streamed, columns, external"):
         tflite_fuse.rewrite(original("reshaped"), input_mode="telepathic")
 
 
@@ -399,10 +399,10 @@ def test_inspect_says_where_file_and_blocks_disagree(tmp_path: Path) -> None:
 def test_the_front_without_the_input(tmp_path: Path) -> None:
     source = tmp_path / "in.tflite"
     save_model(MODELS["inverted residuals"](), source)
-    without_recompute = []
+    without_recompute = {}
     for mode in tflite_fuse.INPUT_MODES:
         done = command("pareto", source, "--input", mode, "--json")
         assert done.exit_code == 0, done.stderr
-        without_recompute.append(json.loads(done.stdout)["points"][-1]["ram_bytes"])
-    resident, streamed, external = without_recompute
-    assert external <= streamed < resident
+        without_recompute[mode] = json.loads(done.stdout)["points"][-1]["ram_bytes"]
+    assert without_recompute["external"] <= without_recompute["streamed"] < without_recompute["resident"]
+    assert without_recompute["columns"] == without_recompute["streamed"]  # the image is as wide as high

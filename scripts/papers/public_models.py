@@ -70,7 +70,7 @@ def ablation(data: Data) -> dict[str, Any]:
         if data.model not in (None, name):
             continue
         model, row = data.file(name), Row(model=name)
-        for mode in InputMode:
+        for mode in (InputMode.RESIDENT, InputMode.STREAMED, InputMode.EXTERNAL):
             for idea, switches in IDEAS.items():
                 fuse = FuseOptions(goal=Goal(max_compute=FRONTIER_FACTOR), input_mode=mode, **switches)
                 run = measure(f"{name}, {idea}", model, fuse, data.inputs)

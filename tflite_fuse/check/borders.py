@@ -43,7 +43,13 @@ def match_inputs(known: Correspondence) -> None:
         value = _behind_quantize(known, a, inside[1].tensors[b])
         if entry is not None:
             _check_outside(known, entry, value, known.before.main.tensors[a])
-            known.outside[entry.mode is InputMode.STREAMED, entry.number] = value
+            known.gone.add(value)
+            if entry.mode is InputMode.COLUMNS:
+                if value not in known.exchanged:
+                    known.found("inputs", f"input {position} arrives by columns, which the witness does not name")
+                    continue
+                value = known.exchanged[value]
+            known.outside[entry.mode.streams, entry.number] = value
         else:
             known.values[b] = value
             known.check_tensors(f"input {position}", [b])

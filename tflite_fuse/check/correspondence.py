@@ -75,6 +75,8 @@ class Correspondence:
         dissolved: subgraphs of the original that only initialized those variables and are gone.
         uninitialized: (subgraph, operator) pairs that are gone although their subgraph stays.
         overlaps: distances by which outputs of blocks may overlap their inputs, from the replay of their schedules.
+        gone: inputs of the original that are outside the arena.
+        exchanged: map of the original → the same with rows and columns exchanged.
         placed: offsets of each input and output of blocks in the slow memory, None for the arena.
     """
 
@@ -93,6 +95,8 @@ class Correspondence:
     uninitialized: frozenset[tuple[int, int]] = frozenset()
     overlaps: list[Overlap] = field(default_factory=list)
     placed: dict[int, set[int | None]] = field(default_factory=dict)
+    exchanged: dict[int, int] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.original = Original(self.before)
@@ -108,7 +112,7 @@ class Correspondence:
         for step in mixes(self.original, self.states):
             self.original.add_step(step)
         add_narrower(self.original, self.witness.kept)
-        add_by_columns(self.original, self.witness.columns)
+        self.exchanged = add_by_columns(self.original, self.witness.columns)
         unite_types(self.original)
 
     def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:

@@ -16,7 +16,7 @@ from tflite_fuse.check.streaming.states import droppable, dropped_graphs, uninit
 from tflite_fuse.ir.enums import ElementType, StageKind, Storage
 from tflite_fuse.ir.program import FUSED_OPERATOR, Overlap, has_effects
 from tflite_fuse.model.operators import operator_label, operator_name
-from tflite_fuse.model.outside import InputMode, outside_inputs
+from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Operator, Tensor
 from tflite_fuse.model.types import TensorType
 
@@ -279,7 +279,7 @@ class _Block:
     def _from_outside(self, options: Options) -> dict[int, int]:
         """Return the original's tensor of each external tensor and of each output of a SOURCE stage."""
         found: dict[int, int] = {}
-        entries = {(e.mode is InputMode.STREAMED, e.number): e for e in outside_inputs(self.known.after)}
+        entries = {(e.mode.streams, e.number): e for e in outside_inputs(self.known.after)}
         images = {key: (*entry.image, int(_ELEMENTS[entry.type])) for key, entry in entries.items()}
         for t, desc in enumerate(options.tensors):
             writer = options.stages[desc.producer] if 0 <= desc.producer < len(options.stages) else None

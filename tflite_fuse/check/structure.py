@@ -106,7 +106,7 @@ def _entry_findings(known: Correspondence, a: SignatureDef, b: SignatureDef) -> 
     for what in ("inputs", "outputs"):
         theirs, mine = _by_name(getattr(a, what)), _by_name(getattr(b, what))
         gone = {known.replaced.get(tensor, tensor) for name in theirs.keys() - mine.keys() for tensor in theirs[name]}
-        if mine.keys() - theirs.keys() or not gone <= set(known.outside.values()):
+        if mine.keys() - theirs.keys() or not gone <= known.gone:
             yield Finding("signatures", f"{what} of {a.signature_key}", "", None, (), sorted(theirs), sorted(mine))
         for name in mine.keys() & theirs.keys():
             wanted = [known.replaced.get(tensor, tensor) for tensor in theirs[name]]

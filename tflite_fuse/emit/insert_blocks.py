@@ -384,7 +384,7 @@ class BlockMaker:
         images = dict[int, Shape]()
         for block in inserted:
             for position, tensor in block.outside.items():
-                if tensor in images and self.mode is InputMode.STREAMED:
+                if tensor in images and self.mode.streams:
                     raise BlockError(
                         f"two blocks read {input_name(self.model, tensor)}, and a stream can be read only once"
                     )

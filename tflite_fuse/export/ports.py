@@ -138,10 +138,10 @@ def outside_source(inputs: Sequence[OutsideInput], memory: int = 0) -> str:
     if not inputs:
         nothing = f"{{TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 0, NULL, {given}}}"
         return "".join((*parts, f"static const tflite_fuse_outside outside = {nothing};\n")) if memory else ""
-    parts += [_reader(entry) if entry.mode is InputMode.STREAMED else _frame(entry) for entry in inputs]
+    parts += [_reader(entry) if entry.mode.streams else _frame(entry) for entry in inputs]
     no_source = "{NULL, NULL, 0, 0, 0, TFLITE_FUSE_INT8}"
     types = {entry.number: f"TFLITE_FUSE_{type_name(entry.type).upper()}" for entry in inputs}
-    streamed = [entry.mode is InputMode.STREAMED for entry in inputs]
+    streamed = [entry.mode.streams for entry in inputs]
     sources = ", ".join(
         f"{{read_input_{e.number}, NULL, {e.rows}, {e.columns}, {e.channels}, {types[e.number]}}}" if s else no_source
         for e, s in zip(inputs, streamed, strict=True)
@@ -167,9 +167,12 @@ def _describe(entry: OutsideInput) -> str:
 
 
 def _reader(entry: OutsideInput) -> str:
+    line = "row y from column x on, each once, top to bottom"
+    if entry.mode is InputMode.COLUMNS:
+        line = "column y from row x on, each once, from left to right"
     return (
         f"/* {_describe(entry)}\n"
-        " * It is never whole: the model asks for `count` pixels of row y from column x on, each once, top to bottom.\n"
+        " * It is never whole: the model reads `count` pixels of " + line + ".\n"
         " * Return 0, or anything else to end the inference. Your camera goes here. */\n"
         f"static int read_input_{entry.number}(void* user, int y, int x, int count, void* destination,\n"
         "                        size_t capacity) {\n"

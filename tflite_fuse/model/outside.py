@@ -38,8 +38,15 @@ class InputMode(str, Enum):
     """In the arena, as long as they are needed."""
     STREAMED = "streamed"
     """In no memory: the block that reads one pulls its pixels through a function, each once, top to bottom."""
+    COLUMNS = "columns"
+    """In no memory, too, but pixels arrive column by column, from left to right, as the steps of a spectrogram do."""
     EXTERNAL = "external"
     """In the caller's memory, which blocks may read at any time."""
+
+    @property
+    def streams(self) -> bool:
+        """Return whether each pixel arrives once."""
+        return self in (InputMode.STREAMED, InputMode.COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -51,10 +58,11 @@ class OutsideInput:
         name: name of its tensor.
         shape: shape of its tensor.
         scale, zero_point: its quantization; 1 and 0 for float32 and unquantized values.
-        mode: streamed or external.
+        mode: streamed, by columns, or external.
         number: index among the sources (streamed) or external tensors given to the runtime. Inputs outside are counted
             together in both modes.
-        rows, columns, channels: the image that the blocks read; its bytes are those of the tensor in the same order.
+        rows, columns, channels: the image that the blocks read; its bytes are those of the tensor in the same order, or
+            with columns as rows.
         type: element type, one of ``OUTSIDE_TYPES``.
     """
 
@@ -131,7 +139,9 @@ def _read_entry(entry: dict[str, Any]) -> OutsideInput:
     )
     if found.mode is InputMode.RESIDENT:
         raise ValueError(f"{found.name} is resident")
-    if prod(found.image) != prod(found.shape) or found.nbytes > _LARGEST:
+    turned = found.mode is InputMode.COLUMNS
+    fits = found.shape == (1, found.columns, found.rows, found.channels) if turned else True
+    if prod(found.image) != prod(found.shape) or found.nbytes > _LARGEST or not fits:
         raise ValueError(f"{found.name} has as shape {list(found.shape)} and as image {list(found.image)}")
     return found
 
@@ -187,9 +197,10 @@ def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mo
     """Return the model without some of its inputs, which its blocks read from outside the arena, and their metadata.
 
     Args:
-        model: a model whose blocks use the numbers of ``outside_numbers``.
+        model: a model whose blocks use the numbers of ``outside_numbers``; inputs that arrive by columns have rows and
+            columns exchanged.
         images: for each input that leaves, in the order of their numbers, rows, columns and channels as blocks read it.
-        mode: streamed or external.
+        mode: streamed, by columns, or external.
 
     Raises:
         ModelError: an operator reads one of them, or the metadata entry is damaged.
@@ -213,11 +224,13 @@ def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mo
 
 
 def _entry(tensor: Tensor, position: int, mode: InputMode, number: int, image: tuple[int, int, int]) -> OutsideInput:
-    kind, quantization = TensorType(tensor.type), tensor.quantization
-    if quantization is None or not quantization.scale or not quantization.zero_point:
-        return OutsideInput(position, tensor.name or "", tensor.dims, 1.0, 0, mode, number, *image, kind)
-    scale, zero_point = quantization.scale[0], quantization.zero_point[0]
-    return OutsideInput(position, tensor.name or "", tensor.dims, scale, zero_point, mode, number, *image, kind)
+    kind, quantization, shape = TensorType(tensor.type), tensor.quantization, tensor.dims
+    if mode is InputMode.COLUMNS:
+        shape = (shape[0], shape[2], shape[1], shape[3])
+    scale, zero_point = 1.0, 0
+    if quantization is not None and quantization.scale and quantization.zero_point:
+        scale, zero_point = quantization.scale[0], quantization.zero_point[0]
+    return OutsideInput(position, tensor.name or "", shape, scale, zero_point, mode, number, *image, kind)
 
 
 def forget_in_signatures(model: Model, tensors: Collection[int]) -> Model:

@@ -149,8 +149,8 @@ class FuseOptions:
     )
     input_mode: str = option(
         InputMode.RESIDENT.value,
-        "Where the model's inputs are on the device: in the arena; handed out row by row, as by a camera; or in other "
-        "memory, as PSRAM",
+        "Where the model's inputs are on the device: in the arena; handed out row by row, as by a camera, or column by "
+        "column, as a spectrogram; or in other memory, as PSRAM",
         panel=_ENDS,
         of=_ANY,
         choices=words(InputMode),

@@ -15,6 +15,12 @@ from tflite_fuse.notes import Note, note
 from tflite_fuse.report.notebook import html_table
 from tflite_fuse.report.wording import sentences_of
 
+_ORDERS = {
+    InputMode.STREAMED: "row by row",
+    InputMode.COLUMNS: "column by column",
+    InputMode.EXTERNAL: "in any order",
+}
+
 
 def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[InputMode, int]]) -> Iterator[Note]:
     """Yield a note per input outside the arena, and one per number where the file's metadata and its blocks disagree.
@@ -24,8 +30,8 @@ def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[Inpu
         read: number → mode and bytes that the blocks read.
     """
     for entry in entries:
-        how = f"source {entry.number}" if entry.mode is InputMode.STREAMED else f"external tensor {entry.number}"
-        order = "row by row" if entry.mode is InputMode.STREAMED else "in any order"
+        how = f"source {entry.number}" if entry.mode.streams else f"external tensor {entry.number}"
+        order = _ORDERS[entry.mode]
         real = entry.type == TensorType.FLOAT32
         yield note(
             "changed",
@@ -42,7 +48,8 @@ def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[Inpu
             order=order,
             source=how,
         )
-    told = {entry.number: (entry.mode, entry.nbytes) for entry in entries}
+    streamed = InputMode.STREAMED
+    told = {each.number: (streamed if each.mode.streams else each.mode, each.nbytes) for each in entries}
     for number in sorted(told.keys() | read.keys()):
         if told.get(number) != read.get(number):
             says, does = (_described(each.get(number)) for each in (told, read))

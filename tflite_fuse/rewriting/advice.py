@@ -18,6 +18,7 @@ from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
+from tflite_fuse.passes.preparing.by_columns import by_columns
 from tflite_fuse.report.report import Report
 from tflite_fuse.rewriting.figures import arena_in_file, memory_table
 from tflite_fuse.rewriting.rewrite import Counter, rewrite_model
@@ -118,6 +119,8 @@ def offers(model: Model, options: FuseOptions) -> Iterator[Offer]:
             continue
         found = list(_offer(f"--input {mode.value}", model, replace(options, input_mode=mode)))
         yield from found
+        if found and by_columns(model) is not None:
+            yield from _offer("--input columns", model, replace(options, input_mode=InputMode.COLUMNS))
         if found:
             return
 

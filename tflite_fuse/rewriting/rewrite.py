@@ -88,7 +88,7 @@ def rewrite_model(
         # The runtime leaves bytes that the file reads unwritten: compare with the intended model from here on.
         model = mended.model
     sound = plan_fault(model, block_overlaps(model)) is None
-    may_stay = sound and options.stream is None and options.input_mode is not InputMode.STREAMED
+    may_stay = sound and options.stream is None and not InputMode(options.input_mode).streams
     try:
         made = _made(model, options, budget)
         _keep_limit(made.after, options)

@@ -102,7 +102,7 @@ def make_feed(model: Model, inputs: Sequence[Array | PixelSource], name: str = "
         given = inputs[entry.position]
         if not callable(given):
             outside[entry.number] = _image(given, entry)
-        elif entry.mode is InputMode.STREAMED:
+        elif entry.mode.streams:
             outside[entry.number] = Stream(given, entry.image, _DTYPES[entry.type])
         else:
             raise UsageError(f"input {entry.name} of {name} is read in any order: give an array, not a function")
@@ -120,4 +120,6 @@ def _image(given: Any, entry: OutsideInput) -> Array:
             f"input {entry.name} is {dtype} {list(entry.shape)} but the array given for it is {array.dtype} "
             f"{list(array.shape)}"
         )
+    if entry.mode is InputMode.COLUMNS and array.shape == entry.shape:
+        array = np.ascontiguousarray(array.swapaxes(1, 2))
     return array.reshape(entry.image)

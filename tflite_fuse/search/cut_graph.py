@@ -316,7 +316,7 @@ def some_cuts(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
             raise LimitError(f"input {name} cannot be {rules.input_mode.value}: {why}")
     pricing = Pricing(
         chunks=rules.chunks,
-        streamed=moved if rules.input_mode is InputMode.STREAMED else frozenset(),
+        streamed=moved if rules.input_mode.streams else frozenset(),
         slow=rules.slow,
         sharing=rules.alignment if rules.overlap else None,
         limit=None if rules.most_work is None or restriction.paired else work_limit(graph, rules.most_work),

@@ -15,7 +15,6 @@ from tflite_fuse.emit.stream_time import stream_time
 from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import tell
-from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
@@ -126,7 +125,7 @@ class Site:
         """
         if stream_time(self.maker.model) is not None:
             return self.tuning.slack_calls
-        streamed = self.maker.moved and self.maker.mode is InputMode.STREAMED
+        streamed = self.maker.moved and self.maker.mode.streams
         return self.tuning.slack_streamed if streamed else self.tuning.slack
 
     @cached_property

@@ -48,7 +48,7 @@ from tflite_fuse.passes.fusing.in_memories import solve_in_memories
 from tflite_fuse.passes.fusing.orders import orders_at_hand
 from tflite_fuse.passes.fusing.propose import Form, Start
 from tflite_fuse.passes.options import FuseOptions
-from tflite_fuse.passes.preparing.by_columns import by_columns
+from tflite_fuse.passes.preparing.by_columns import arriving_by_columns, by_columns
 from tflite_fuse.passes.preparing.spell_out import is_pool_of_both_axes, spell_out
 from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.cut_graph import longest_block
@@ -57,6 +57,7 @@ from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.schemes import Scheme
 
 NOTHING_SPECIAL = FuseOptions()
+NO_WITNESS = Witness()
 
 
 @dataclass(frozen=True)
@@ -150,36 +151,43 @@ class Fuse:
             LimitError: no block of the scheme can read or copy an input that should leave the arena, in any order.
             BudgetError: the model is too large to be searched.
         """
-        copies = self.options.input_mode is InputMode.STREAMED and self.options.scheme is Scheme.AUTO
-        try:
-            found = self._start(model)
-        except LimitError as error:
-            copied = with_copies(model, ()) if copies and not isinstance(error, BudgetError) else None
-            if copied is None:
-                raise
-            return self._start(copied)
-        graph, moved = found.site.graph, found.site.maker.moved
-        copied = with_copies(found.model, moved) if copies else None
-        if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
-            tail = graph.tail.fixed if self.options.count_tail else 0
-            least = tail + min(graph.sizes[tensor] for tensor in moved)
-            found = replace(found, others=(Form(cache(lambda: self._start(copied)), least),))
-        turned = by_columns(model) if self.options.scheme is Scheme.AUTO else None
+        mode, auto = InputMode(self.options.input_mode), self.options.scheme is Scheme.AUTO
+        if mode is InputMode.COLUMNS:
+            arriving = arriving_by_columns(model)
+            if arriving is None:
+                raise LimitError("no input can arrive by columns: none is a map that a convolution or a pool reads")
+            return self._start_with_copies(arriving, auto, _all_inputs(model))
+        found, turned = self._start_with_copies(model, auto and mode.streams), by_columns(model) if auto else None
         if turned is not None:
             form = Form(cache(lambda: self._by_columns(turned)))
             found = replace(found, others=(*found.others, form))
         return found
 
+    def _start_with_copies(self, model: Model, copies: bool, witness: Witness = NO_WITNESS) -> Start:
+        """Return the start of a model, and as another form of it that with copies of its streamed inputs."""
+        try:
+            found = self._start(model, witness)
+        except LimitError as error:
+            copied = with_copies(model, ()) if copies and not isinstance(error, BudgetError) else None
+            if copied is None:
+                raise
+            return self._start(copied, witness)
+        graph, moved = found.site.graph, found.site.maker.moved
+        copied = with_copies(found.model, moved) if copies else None
+        if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
+            tail = graph.tail.fixed if self.options.count_tail else 0
+            least = tail + min(graph.sizes[tensor] for tensor in moved)
+            found = replace(found, others=(Form(cache(lambda: self._start(copied, witness)), least),))
+        return found
+
     def _by_columns(self, turned: Model) -> Start | None:
         try:
-            found = self._start(turned)
+            found = self._start(turned, _all_inputs(turned))
         except LimitError:
             return None
-        inputs = range(len(turned.main.inputs))
-        turning = note("changed", "by columns")
-        return replace(found, notes=(*found.notes, turning), witness=Witness(columns=tuple(inputs)))
+        return replace(found, notes=(*found.notes, note("changed", "by columns")))
 
-    def _start(self, model: Model) -> Start:
+    def _start(self, model: Model, witness: Witness = NO_WITNESS) -> Start:
         options, mode = self.options, InputMode(self.options.input_mode)
         fused, model = model, with_plans(model)
         order = Reorder(self.budget, options.in_place, tuning=options.tuning) if "reorder" in options.passes else None
@@ -211,11 +219,16 @@ class Fuse:
         if searched.most_compute is not None and site.unfused_compute:
             most = searched.most_compute * site.own_compute / site.unfused_compute
             searched = replace(searched, most_compute=most)
-        return Start(orders.first, site, searched, site.front(searched), (*orders.notes, *why_not))
+        notes = (*orders.notes, *why_not)
+        return Start(orders.first, site, searched, site.front(searched), notes, witness=witness)
 
     def _lowered(self, model: Model, known: Lowerings | None = None) -> Lowerings:
         lowered = lowerings_for(model, InputMode(self.options.input_mode), known)
         return _without(model, with_weights(lowered, WeightForm(self.options.weights)), self.outside)
+
+
+def _all_inputs(model: Model) -> Witness:
+    return Witness(columns=tuple(range(len(model.main.inputs))))
 
 
 def _own_work(model: Model, core: Core) -> Work:

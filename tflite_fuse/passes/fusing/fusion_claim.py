@@ -34,7 +34,7 @@ def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
     site, runtime = chosen.site, runtime_named(options.runtime)
     model, graph = site.maker.model, site.graph
     # Rows of a copy are those that a block without it would keep of the input.
-    streamed = options.input_mode is InputMode.STREAMED and not copies_of(model)
+    streamed = InputMode(options.input_mode).streams and not copies_of(model)
     rules = BoundRules(frozenset(site.maker.moved), streamed, options.shares, options.in_place is not None)
     order = _possible(model, _order(len(model.main.operators), chosen))
     if order != list(range(len(order))):

@@ -23,7 +23,10 @@ from tflite_fuse.model.edit import (
     add_operator_code,
     add_tensor,
     prune,
+    renumber_signatures,
+    replace_main,
     replace_operators,
+    replace_tensor,
 )
 from tflite_fuse.model.operators import get_options, make_options, operator_name
 from tflite_fuse.model.schema import Model, Operator
@@ -65,6 +68,23 @@ def by_columns(model: Model) -> Model | None:
         return None
     found = prune(replace_operators(turned.model, turned.operators))
     return SinkTranspose().run(found).model
+
+
+def arriving_by_columns(model: Model) -> Model | None:
+    """Return the model whose inputs have rows and columns exchanged, or None if none of them is a map or turns."""
+    turned, graph = _Turned(remove_plan(model)), model.main
+    arriving = {tensor: turned.arrive(tensor) for tensor in graph.inputs if _is_map(graph.tensors[tensor].dims)}
+    for operator in graph.operators:
+        turned.follow(operator)
+    for tensor in graph.outputs:
+        turned.leave(tensor)
+    unsigned = {tensor for tensor in arriving if graph.tensors[tensor].type == TensorType.UINT8}
+    if not turned.windows or unsigned & turned.whole:  # the runtime cannot turn uint8 back
+        return None
+    found = replace_operators(turned.model, turned.operators)
+    inputs = tuple(arriving.get(tensor, tensor) for tensor in found.main.inputs)
+    found = renumber_signatures(replace_main(found, replace(found.main, inputs=inputs)), arriving)
+    return SinkTranspose().run(prune(found)).model
 
 
 def entries(model: Model) -> Iterator[int]:
@@ -111,6 +131,13 @@ class _Turned:
         self.operators += writers
         self._transpose(tensor, self._add_map(tensor))
 
+    def arrive(self, tensor: int) -> int:
+        """Return an input in place of another one, with its name, that has rows and columns exchanged."""
+        arriving = self._add_map(tensor)
+        found = self.model.main.tensors
+        self.model = replace_tensor(self.model, arriving, replace(found[arriving], name=found[tensor].name))
+        return arriving
+
     def leave(self, tensor: int) -> None:
         """Add the TRANSPOSE back of a turned map, once."""
         if tensor in self.maps and tensor not in self.whole:
@@ -140,6 +167,10 @@ class _Turned:
         inputs, outputs = operator.inputs or (-1,), operator.outputs or ()
         if len(outputs) != 1 or len(graph.tensors[outputs[0]].dims) != 4 or graph.tensors[outputs[0]].dims[0] != 1:
             return False
+        if graph.tensors[outputs[0]].type not in (TensorType.INT8, TensorType.FLOAT32):
+            return False  # the runtime cannot turn others back
+        if name == "DEQUANTIZE" and outputs[0] in graph.outputs:
+            return False  # its input takes a quarter of the bytes to turn back
         if name in _OPTIONS:
             return inputs[0] in self.maps and self._windows_turn(operator)
         if name in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"):

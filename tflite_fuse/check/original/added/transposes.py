@@ -47,7 +47,7 @@ _WINDOWS = {
 _PAIRS = (("stride_h", "stride_w"), ("dilation_h_factor", "dilation_w_factor"), ("filter_height", "filter_width"))
 
 
-def add_by_columns(original: Original, positions: Sequence[int]) -> None:
+def add_by_columns(original: Original, positions: Sequence[int]) -> dict[int, int]:
     """Add to the original its operators on maps whose rows and columns are exchanged, from some of its inputs on.
 
     A TRANSPOSE leads to each exchanged map, and one back.
@@ -55,6 +55,9 @@ def add_by_columns(original: Original, positions: Sequence[int]) -> None:
     Args:
         original: the model.
         positions: of these inputs among all; what a QUANTIZE makes of an input is exchanged, too.
+
+    Returns:
+        For each map that is exchanged, the tensor that it is then.
     """
     known: Known = {}
     for source in dict.fromkeys(original.model.main.inputs[position] for position in positions):
@@ -75,6 +78,7 @@ def add_by_columns(original: Original, positions: Sequence[int]) -> None:
         original.unite(by_value.setdefault(like, plain), plain)
         if plain >= len(original.model.main.tensors):
             original.unite(tensor, _exchanged(original, plain, tensor))
+    return {tensor: plain for tensor, (plain, _) in known.items()}
 
 
 def _exchanged(original: Original, source: int, like: int) -> int:
