@@ -15,7 +15,9 @@ from tests.model.rich_model import rich_model
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.files import require_writable
 from tflite_fuse.model import load_model, save_model, serialize_model
-from tflite_fuse.model.schema import Metadata, Model, OptionsTable, SubGraph
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.schema import Metadata, Model, OperatorCode, OptionsTable, SubGraph
+from tflite_fuse.model.types import BUILTIN_CODES
 
 
 def test_a_model_with_every_part_survives_write_and_read() -> None:
@@ -174,6 +176,21 @@ def test_inconsistent_models_are_refused_with_the_place() -> None:
     for message, data in cases.items():
         with pytest.raises(ModelError, match=message):
             load_model(data)
+
+
+@pytest.mark.parametrize("name", ["CONCATENATION", "CONV_2D", "MAX_POOL_2D", "STRIDED_SLICE"])
+def test_options_of_another_operator_are_refused(name: str) -> None:
+    """Passes change some of an operator's options and keep the others, which must be its own."""
+    model = rich_model()
+    codes = (*model.operator_codes, OperatorCode(BUILTIN_CODES[name], None, 1, BUILTIN_CODES[name]))
+    stranger = replace(
+        model.main.operators[0],
+        opcode_index=len(codes) - 1,
+        builtin_options=make_options("SoftmaxOptions", beta=1.0),
+    )
+    data = _main(replace(model, operator_codes=codes), operators=(stranger, *model.main.operators[1:]))
+    with pytest.raises(ModelError, match=rf"operator 0 \({name}\) .* has the options of another kind of operator"):
+        load_model(data)
 
 
 def test_constants_that_are_packed_may_be_shorter_than_their_shape() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tflite_fuse.errors import ModelError
 from tflite_fuse.files import read_file, write_atomically
-from tflite_fuse.model.options import read_options, write_options
+from tflite_fuse.model.options import has_foreign_options, read_options, write_options
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import operator_name, tensor_nbytes
 from tflite_fuse.model.wire import Reader, Writer
@@ -94,6 +94,8 @@ def _check_operators(model: Model, graph: SubGraph, number: int) -> None:
         _check_indices(operator.inputs or (), len(graph.tensors), f"input list of {where}", lowest=-1)
         _check_indices(operator.outputs or (), len(graph.tensors), f"output list of {where}")
         _check_indices(operator.intermediates or (), len(graph.tensors), f"intermediate list of {where}", lowest=-1)
+        if has_foreign_options(operator_name(model, operator), operator):
+            raise ModelError(f"{where} has the options of another kind of operator")
 
 
 def _label(model: Model, operator: Operator, index: int) -> str:

@@ -123,6 +123,23 @@ _FIELDS = {name: (member, _fields(declared)) for name, (member, declared) in _DE
 _BY_MEMBER = dict(_FIELDS.values())
 
 
+_CHANGED = {
+    "AVERAGE_POOL_2D": "Pool2DOptions",
+    "CONCATENATION": "ConcatenationOptions",
+    "CONV_2D": "Conv2DOptions",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
+    "MAX_POOL_2D": "Pool2DOptions",
+    "STRIDED_SLICE": "StridedSliceOptions",
+}
+"""Operators some of whose options passes change and keep the others."""
+
+
+def has_foreign_options(name: str, operator: Operator) -> bool:
+    """Return whether an operator whose options passes change has those of another kind of operator."""
+    table = operator.builtin_options
+    return name in _CHANGED and table is not None and table.type != _FIELDS[_CHANGED[name]][0]
+
+
 def get_options(operator: Operator) -> dict[str, Value]:
     """Return the built-in options of an operator by schema name, defaults filled in.
 

@@ -189,10 +189,7 @@ class _Turned:
         return not is_constant(self.model, tensor) and len(dims) == 4 and prod(dims[:3]) == 1
 
     def _windows_turn(self, operator: Operator) -> bool:
-        graph, options, table = self.model.main, get_options(operator), operator.builtin_options
-        expected = make_options(_OPTIONS[operator_name(self.model, operator)])
-        if table is None or table.type != expected.type:
-            return False
+        graph, options = self.model.main, get_options(operator)
         inputs, output = operator.inputs or (), (operator.outputs or (-1,))[0]
         types = {graph.tensors[inputs[0]].type, graph.tensors[output].type}
         window = options.get("filter_height", 1), options.get("filter_width", 1)

@@ -212,10 +212,7 @@ def _add_windows(original: Original, step: Step, known: Known, order: Order) -> 
         if len(size) != 2 or types != {TensorType.INT8}:
             return None
         inputs[1] = original.add_numbers(size[::-1])
-    stored = step.operator.builtin_options
-    if step.name in _WINDOWS and (stored is None or stored.type != make_options(_WINDOWS[step.name]).type):
-        return None
-    if step.name in _WINDOWS and len(inputs) > 1:
+    elif step.name in _WINDOWS and len(inputs) > 1:
         weights = original.tensors[inputs[1]]
         content, dtype = original.content(inputs[1]), _DTYPES.get(weights.type, "i1")
         sized = len(content) == prod(weights.dims) * np.dtype(dtype).itemsize
@@ -227,7 +224,7 @@ def _add_windows(original: Original, step: Step, known: Known, order: Order) -> 
         inputs[1] = original.add_tensor(shaped, turned.tobytes())
     if types != {TensorType.INT8} and not (types == {TensorType.FLOAT32} and 1 in window):
         return None
-    inputs[0] = known[source][0]
+    inputs[0], stored = known[source][0], step.operator.builtin_options
     if step.name in _WINDOWS:
         for down, across in _PAIRS:
             if down in options:
