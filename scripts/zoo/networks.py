@@ -318,6 +318,17 @@ def keyword_network(
     return b.build([b.softmax(b.fully_connected(x, classes))])
 
 
+def spectrogram_network(
+    bands: int = 40, steps: int = 98, channels: int = 64, blocks: int = 4, classes: int = 12, seed: int = 0
+) -> Model:
+    """Return depthwise separable convolutions over a spectrogram of bands by time, which is wider than high."""
+    b = ModelBuilder(seed)
+    x = b.conv(b.input((1, bands, steps, 1)), channels, (4, 10), 2, "SAME", "RELU")
+    for _ in range(blocks):
+        x = b.conv(b.depthwise(x, 3, 1, "SAME", "RELU"), channels, activation="RELU")
+    return b.build([b.softmax(b.fully_connected(b.mean(x), classes))])
+
+
 def temporal_network(
     dilations: Sequence[int] = (1, 2, 4, 8, 1, 2, 4, 8), kernel: int = 3, channels: int = 64, seed: int = 0
 ) -> Model:
