@@ -136,6 +136,18 @@ def test_an_input_without_columns_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out.tflite").exists()
 
 
+@pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is missing")
+def test_maps_that_do_not_turn_are_turned_back_at_the_input() -> None:
+    """A window of float32 over rows and columns: its sum has an order."""
+    model = float_twin(load_model(serialize_model(spotter(12, 20))))
+    resident, columns = (
+        rewrite(serialize_model(model), verify=True, inputs=2, input_mode=mode).report
+        for mode in ("resident", "columns")
+    )
+    assert columns.verified is not None and columns.verified.bit_exact
+    assert columns.after.arena_bytes <= 1.1 * resident.after.arena_bytes
+
+
 def test_a_file_that_claims_other_columns_is_not_proven() -> None:
     model = load_model(serialize_model(spotter()))
     after = load_model(rewrite(serialize_model(model), input_mode="columns", verify=False).model)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import ClassVar
 
 from tflite_fuse.cost.estimate.shapes import Shapes
@@ -113,6 +113,8 @@ class Fuse:
         chosen = solve(start, goal) if memories is None else solve_in_memories(start, memories, goal)
         start, claim = start.of(chosen), None if chosen.program.slow else fusion_claim(chosen, self.options)
         notes = (*start.notes, *_done(start.model, chosen))
+        if start.witness.columns and self.options.input_mode is not InputMode.COLUMNS:
+            notes = (note("changed", "by columns"), *notes)
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
         notes = (*notes, *start.front.explain(point), *_limited(len(start.site.graph.steps)))
         if not chosen.point.blocks:
@@ -153,15 +155,27 @@ class Fuse:
         """
         mode, auto = InputMode(self.options.input_mode), self.options.scheme is Scheme.AUTO
         if mode is InputMode.COLUMNS:
-            arriving = arriving_by_columns(model)
-            if arriving is None:
-                raise LimitError("no input can arrive by columns: none is a map that a convolution or a pool reads")
-            return self._start_with_copies(arriving, auto, _all_inputs(model))
+            return self._arriving(model, auto)
         found, turned = self._start_with_copies(model, auto and mode.streams), by_columns(model) if auto else None
         if turned is not None:
-            form = Form(cache(lambda: self._by_columns(turned)))
+            form = Form(cache(partial(self._form, turned, False)))
             found = replace(found, others=(*found.others, form))
         return found
+
+    def _arriving(self, model: Model, copies: bool) -> Start:
+        """Return the start of a model whose inputs arrive by columns; other forms of it turn them back."""
+        forms = [Form(cache(partial(self._form, each, copies))) for each in arriving_by_columns(model)]
+        for place, form in enumerate(forms):
+            if (found := form.start()) is not None:
+                return replace(found, others=(*found.others, *forms[place + 1 :]))
+        raise LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
+
+    def _form(self, model: Model, copies: bool) -> Start | None:
+        """Return the start of a form with exchanged rows and columns; None if no input can leave the arena."""
+        try:
+            return self._start_with_copies(model, copies, _all_inputs(model))
+        except LimitError:
+            return None
 
     def _start_with_copies(self, model: Model, copies: bool, witness: Witness = NO_WITNESS) -> Start:
         """Return the start of a model, and as another form of it that with copies of its streamed inputs."""
@@ -179,13 +193,6 @@ class Fuse:
             least = tail + min(graph.sizes[tensor] for tensor in moved)
             found = replace(found, others=(Form(cache(lambda: self._start(copied, witness)), least),))
         return found
-
-    def _by_columns(self, turned: Model) -> Start | None:
-        try:
-            found = self._start(turned, _all_inputs(turned))
-        except LimitError:
-            return None
-        return replace(found, notes=(*found.notes, note("changed", "by columns")))
 
     def _start(self, model: Model, witness: Witness = NO_WITNESS) -> Start:
         options, mode = self.options, InputMode(self.options.input_mode)

@@ -72,22 +72,32 @@ def by_columns(model: Model) -> Model | None:
     return SinkTranspose().run(found).model
 
 
-def arriving_by_columns(model: Model) -> Model | None:
-    """Return the model whose inputs have rows and columns exchanged, or None if none of them is a map or turns."""
-    model = _rows_pooled_first(remove_plan(model))
-    turned, graph = _Turned(model), model.main
-    arriving = {tensor: turned.arrive(tensor) for tensor in graph.inputs if _is_map(graph.tensors[tensor].dims)}
-    for operator in graph.operators:
-        turned.follow(operator)
-    for tensor in graph.outputs:
-        turned.leave(tensor)
-    unsigned = {tensor for tensor in arriving if graph.tensors[tensor].type == TensorType.UINT8}
-    if not turned.windows or unsigned & turned.whole:  # the runtime cannot turn uint8 back
-        return None
-    found = replace_operators(turned.model, turned.operators)
-    inputs = tuple(arriving.get(tensor, tensor) for tensor in found.main.inputs)
-    found = renumber_signatures(replace_main(found, replace(found.main, inputs=inputs)), arriving)
-    return SinkTranspose().run(prune(found)).model
+def arriving_by_columns(model: Model) -> Iterator[Model]:
+    """Yield forms of a model whose inputs have rows and columns exchanged; none if no input is a map.
+
+    The first is walked by columns, as far as its operators turn; the second turns each input back at once.
+    """
+    for walks in (True, False):
+        turned = _Turned(_rows_pooled_first(remove_plan(model)) if walks else remove_plan(model))
+        graph = turned.model.main
+        arriving = {tensor: turned.arrive(tensor) for tensor in graph.inputs if _is_map(graph.tensors[tensor].dims)}
+        for tensor in () if walks else arriving:
+            turned.leave(tensor)
+        for operator in graph.operators:
+            if walks:
+                turned.follow(operator)
+            else:
+                turned.operators.append(operator)
+        for tensor in graph.outputs:
+            turned.leave(tensor)
+        unsigned = {tensor for tensor in arriving if graph.tensors[tensor].type == TensorType.UINT8}
+        if not arriving or unsigned & turned.whole or (walks and not turned.windows):
+            continue  # the runtime cannot turn uint8 back
+        found = replace_operators(turned.model, turned.operators)
+        inputs = tuple(arriving.get(tensor, tensor) for tensor in graph.inputs)
+        found = renumber_signatures(replace_main(found, replace(found.main, inputs=inputs)), arriving)
+        found = prune(found)
+        yield SinkTranspose().run(found).model if walks else found
 
 
 def _rows_pooled_first(model: Model) -> Model:
