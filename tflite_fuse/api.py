@@ -177,7 +177,8 @@ def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
         source: path or bytes of a .tflite file.
         inputs: one array per input of the original model, of its shape and type, inside the arena or not. For a
             streamed input also a function ``(y, x, count)`` that returns ``count`` pixels of row ``y`` from column
-            ``x`` on, as int8 array or bytes; it is called from top to bottom, once for each pixel.
+            ``x`` on, as int8 array or bytes; it is called from top to bottom, once for each pixel. By columns, ``y`` is
+            a column and ``x`` a row of the original's input.
 
     Raises:
         ModelError: the model is damaged, or the runtime refuses it.
