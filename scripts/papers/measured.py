@@ -18,6 +18,9 @@ from tflite_fuse.rewriting.figures import arena_in_file, measured_head
 from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
 
+INPUTS = (InputMode.RESIDENT, InputMode.STREAMED, InputMode.EXTERNAL)
+"""Where published figures have their input."""
+
 
 @dataclass(frozen=True)
 class Measured:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.papers.data import Data, Row
-from scripts.papers.measured import measure
+from scripts.papers.measured import INPUTS, measure
 from tflite_fuse.errors import UsageError
-from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 
@@ -31,7 +30,7 @@ def frontier(data: Data) -> dict[str, Any]:
         if data.model not in (None, name):
             continue
         model, row = data.file(name), Row(model=name)
-        for mode, aim in zip(InputMode, aims, strict=True):
+        for mode, aim in zip(INPUTS, aims, strict=True):
             fuse = FuseOptions(goal=Goal(max_compute=FRONTIER_FACTOR), input_mode=mode)
             run = measure(name, model, fuse, data.inputs)
             row[f"{mode.value}: arena_bytes"], row[f"{mode.value}: estimate_bytes"] = (
@@ -70,7 +69,7 @@ def ablation(data: Data) -> dict[str, Any]:
         if data.model not in (None, name):
             continue
         model, row = data.file(name), Row(model=name)
-        for mode in (InputMode.RESIDENT, InputMode.STREAMED, InputMode.EXTERNAL):
+        for mode in INPUTS:
             for idea, switches in IDEAS.items():
                 fuse = FuseOptions(goal=Goal(max_compute=FRONTIER_FACTOR), input_mode=mode, **switches)
                 run = measure(f"{name}, {idea}", model, fuse, data.inputs)

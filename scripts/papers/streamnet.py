@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.papers.data import KB, MODES, Data, Row, search
-from scripts.papers.measured import measure
+from scripts.papers.measured import INPUTS, measure
 from scripts.zoo.architectures import build_architecture
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
@@ -52,7 +52,7 @@ def _streamnet_runs(data: Data, row: Row) -> Row:
     theirs = row["theirs_stream_2d_ram_bytes"]
     found: Row = {"model": row["model"], "image_bytes": row["image_bytes"], "theirs_stream_2d_ram_bytes": theirs}
     model = build_architecture(data.architecture(row["model"]))
-    for mode in (InputMode.RESIDENT, InputMode.STREAMED, InputMode.EXTERNAL):
+    for mode in INPUTS:
         run = measure(row["model"], model, FuseOptions(goal=Goal(max_compute=1.0), input_mode=mode), data.inputs)
         found[f"measured {mode.value} head_bytes"], found[f"{mode.value} ratio"] = (
             run.head_bytes,

