@@ -48,10 +48,14 @@ class Start:
 
     def of(self, candidate: Candidate) -> Start:
         """Return the form of the model that a candidate was found from."""
-        if candidate.site is self.site:
-            return self
-        forms = (form.start() for form in self.others)
-        return next(form for form in forms if form is not None and form.site is candidate.site)
+        return next(form for form in self._forms() if form.site is candidate.site)
+
+    def _forms(self) -> Iterator[Start]:
+        """Yield this form and all others, those that others have included."""
+        yield self
+        for form in self.others:
+            if (found := form.start()) is not None:
+                yield from found._forms()
 
 
 @dataclass(frozen=True)
