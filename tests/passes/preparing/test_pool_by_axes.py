@@ -79,7 +79,12 @@ def test_maxima_of_columns_then_of_rows_are_those_of_both(model: Model, seed: in
 @given(pools(), st.sampled_from(["resident", "streamed", "external"]), st.booleans(), st.booleans())
 def test_rewritten_models_compute_the_same_bytes(model: Model, mode: str, least: bool, real: bool) -> None:
     model = float_twin(model) if real else model
-    result = rewrite(serialize_model(model), input_mode=mode, goal=Goal(least_ram=least), inputs=3, verify=True)
+    try:
+        result = rewrite(serialize_model(model), input_mode=mode, goal=Goal(least_ram=least), inputs=3, verify=True)
+    except LimitError as error:  # A block's own bytes exceed an image of a few values.
+        assert mode != "resident" and "requested inputs and outputs are not possible" in str(error)
+        assert np.prod(model.main.tensors[model.main.inputs[0]].dims) < 256
+        return
     verified = result.report.verified
     assert result.report.unchanged if verified is None else verified.bit_exact
     assert result.report.after.arena_bytes <= result.report.before.arena_bytes or mode != "resident"
