@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -89,8 +89,9 @@ def fusion_front(
         priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
     cuts, builder = searched_cuts(graph, others, priced, options.chunks if options.target is None else (), shapes)
 
-    found = map(builder.point, search_paths(cuts.edges, priced.most_work))
-    points = tuple(found if options.target is None else _worth_having(found))
+    # Predictions are not more exact than the least gain.
+    paths = search_paths(cuts.edges, priced.most_work, least_gain=0.0 if options.target is None else LEAST_GAIN)
+    points = tuple(map(builder.point, paths))
     return Front(points, unfused_point(graph, options), graph, frozenset(builder.orders - {0}))
 
 
@@ -119,14 +120,6 @@ def searched_cuts(
 
     cuts = joint_cuts(graph, others, restricted, options)
     return cuts, PointBuilder(graph, cuts, longer, known)
-
-
-def _worth_having(points: Iterable[Point]) -> Iterator[Point]:
-    """Yield the points with clearly less work than the previous one, because predictions are not more exact."""
-    last = None
-    for point in points:
-        if last is None or point.work < (1 - LEAST_GAIN) * last.work:
-            yield (last := point)
 
 
 def _restriction(graph: PricedProgram, options: SearchOptions) -> Restriction:

@@ -94,7 +94,9 @@ class _Labels:
     option: IntArray
 
 
-def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | None = None) -> tuple[Path, ...]:
+def search_paths(
+    cuts: CutGraph, most_work: int | None = None, most_ram: int | None = None, least_gain: float = 0.0
+) -> tuple[Path, ...]:
     """Return all paths that no other dominates in RAM and work, RAM ascending.
 
     RAM is peak + tail.
@@ -103,6 +105,7 @@ def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | N
         cuts: the edges.
         most_work: work beyond which paths are dropped, except those of least work; None for no limit.
         most_ram: bytes beyond which paths are dropped; None for no limit.
+        least_gain: paths whose work is not smaller than the previous one's by more than this share are left out.
     """
     start, edges = cuts.start, [list(into) for into in cuts.into]
     tails = any(edge.tail for into in edges for edge in into)
@@ -122,7 +125,7 @@ def search_paths(cuts: CutGraph, most_work: int | None = None, most_ram: int | N
     paths: list[Path] = []
     for index in pareto(end.peak + end.tail, end.cost):
         work = int(end.cost[index]) // bounds.places**2
-        if not paths or work < paths[-1].work:
+        if not paths or work < (1 - least_gain) * paths[-1].work:
             legs, peak = _trace(edges, labels, int(index))
             paths.append(Path(max(start, peak), int(end.tail[index]) + cuts.tail, work, legs))
     return tuple(paths)

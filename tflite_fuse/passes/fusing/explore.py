@@ -46,8 +46,8 @@ def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
     """Add candidates worth placing for a goal to a pool, those of the model's other forms if these may need less."""
     objective = objective_for(start.site, goal)
     found = [each for each in pool if each.site is start.site]
-    known = len(found)
-    _explore(start, objective, goal, found)
+    known, best = len(found), objective.least(pool)
+    _explore(start, objective, goal, found, None if best is None else objective.ceiling(best.arena))
     pool += found[known:]
     for form in start.others:
         least = objective.least(pool)
@@ -55,7 +55,8 @@ def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
             explore(other, goal, pool)
 
 
-def _explore(start: Start, objective: Objective, goal: Goal, pool: list[Candidate]) -> None:
+def _explore(start: Start, objective: Objective, goal: Goal, pool: list[Candidate], most: int | None) -> None:
+    """Add the candidates of one form; none of speed if its least arena exceeds ``most`` bytes."""
     pool += smallest(start, objective)
     if goal.max_ram is not None:
         pool += within_ram(start, objective, goal.max_ram)
@@ -65,6 +66,8 @@ def _explore(start: Start, objective: Objective, goal: Goal, pool: list[Candidat
     if goal.max_ram is None:
         pool += joined(start, least)
         least = objective.least(pool) or least
+    if most is not None and least.arena > most:
+        return
     pool += faster(start, objective, least)
     least = _least(start, objective, pool) or least
     pool += own_runs_of(OwnRuns(start.site), start, objective, [*objective.favourites(pool), least])
