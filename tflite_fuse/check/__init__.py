@@ -15,6 +15,7 @@ from tflite_fuse.check.certificate import BlockProof, Certificate, Finding, merg
 from tflite_fuse.check.correspondence import Correspondence, plan_findings
 from tflite_fuse.check.memories import memory_findings
 from tflite_fuse.check.operators import match_operators
+from tflite_fuse.check.original.added.known import with_open_shapes
 from tflite_fuse.check.structure import buffer_findings, structure_findings, writing_findings
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model.file import load_model
@@ -36,7 +37,8 @@ def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
     Raises:
         ModelError: one of the files is damaged.
     """
-    before, after = (load_model(m) if isinstance(m, bytes) else m for m in (original, rewritten))
+    models = (load_model(m) if isinstance(m, bytes) else m for m in (original, rewritten))
+    before, after = map(with_open_shapes, models)
     notes = []
     try:
         witness = read_witness(after, before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from tests.told import told
 from tflite_fuse import api
 from tflite_fuse.check import validate
 from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.edit import add_int32, prune, replace_operators, replace_tensor
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
@@ -155,3 +158,60 @@ def test_a_file_rewritten_from_other_float16_weights_is_not_proven() -> None:
     other = data.replace(mine, others)
     assert other != data
     assert not validate(other, rewritten).proven
+
+
+def flattened(rest: int) -> Model:
+    """A convolution, flattened as PyTorch's exporters write it: the batch of its shape joined with the rest."""
+    raw = RawModel()
+    x = raw.tensor(SHAPE, 0.1)
+    y = add_convolution(raw, x, SHAPE)
+    shape, batch, joined = (raw.tensor((n,), type_=TensorType.INT64, quantization=None) for n in (4, 1, 2))
+    raw.operator("SHAPE", [y], [shape], make_options("ShapeOptions", out_type=int(TensorType.INT64)))
+    raw.operator("SLICE", [shape, numbers(raw, 0), numbers(raw, 1)], [batch], None)
+    raw.operator(
+        "CONCATENATION", [batch, raw.constant(np.array([rest]))], [joined], make_options("ConcatenationOptions")
+    )
+    narrow, result, image = whole(raw, (2,)), raw.tensor((1, 1), 0.3, -7), raw.tensor((1, 8, 3, 3), 0.3, -7)
+    raw.operator("CAST", [joined], [narrow], make_options("CastOptions"))
+    raw.operator("RESHAPE", [y, narrow], [result], None)
+    raw.operator("RESHAPE", [result, numbers(raw, 1, 8, 3, 3)], [image], None)
+    model = raw.build([x], [add_convolution(raw, image, (1, 8, 3, 3))])
+    return replace_tensor(model, result, replace(model.main.tensors[result], shape_signature=(-1, -1)))
+
+
+def with_its_shape(model: Model) -> Model:
+    """The same model with the flattened shape in the file, as the runtime can load it."""
+    first, *_, flatten, image, last = model.main.operators
+    (result,) = flatten.outputs or ()
+    model = replace_tensor(model, result, replace(model.main.tensors[result], shape=(1, 72), shape_signature=None))
+    model, dims = add_int32(model, "dims", (1, 72))
+    flatten = replace(flatten, inputs=((flatten.inputs or ())[0], dims))
+    return prune(replace_operators(model, [first, flatten, image, last]))
+
+
+@pytest.mark.parametrize("rest", [-1, 72])
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_a_shape_that_the_file_leaves_open_is_that_of_the_constant(rest: int) -> None:
+    """The runtime cannot load the file; the rewritten one computes the bytes of the model with the shape in it."""
+    data = serialize_model(flattened(rest))
+    for input_mode in ("resident", "streamed"):
+        result = api.rewrite(data, verify=False, input_mode=input_mode)
+        assert result.report.proven is not None and result.report.proven.blocks == 1
+        assert names(load_model(result.model)) == ["CUSTOM:TFLITE_FUSE"]
+        image = [[edgy_int8(np.random.default_rng(0), SHAPE)]]
+        assert compare(serialize_model(with_its_shape(flattened(rest))), result.model, image).bit_exact
+
+
+def test_a_shape_of_another_size_stays_open() -> None:
+    for rest in (70, 0, -2):
+        found = FoldConstants().run(flattened(rest)).model
+        assert any(tensor.shape_signature == (-1, -1) for tensor in found.main.tensors)
+
+
+def test_a_file_with_another_shape_is_not_proven() -> None:
+    model = flattened(-1)
+    found = FoldConstants().run(model).model
+    assert validate(model, found).proven
+    (result,) = (number for number, tensor in enumerate(found.main.tensors) if tensor.dims == (1, 72))
+    wrong = replace_tensor(found, result, replace(found.main.tensors[result], shape=(72, 1)))
+    assert not validate(model, wrong).proven

@@ -3,7 +3,8 @@
     SHAPE ── STRIDED_SLICE ── PACK ── RESHAPE   =   RESHAPE with a constant
 
 Shapes do not change at run time, so integer operators on shapes and constants compute the same in every inference.
-Their readers get a constant, and operators without a reader are removed together with the runtime's data for them.
+Their readers get a constant, and operators without a reader are removed together with the runtime's data for them. A
+RESHAPE whose result the file leaves open gets the shape that such a constant holds.
 
     DEQUANTIZE of float16 weights   =   float32 weights
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,14 +48,16 @@ class FoldConstants:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         known: dict[int, Whole] = {}
         stored: dict[int, bytes] = {}
+        given = model
         for index in range(len(model.main.operators)):
+            model = _with_resolved_shape(model, index, known)
             found = _result(model, index, known)
             known |= found
             stored |= {tensor: each.astype(_DTYPES[_type(model, tensor)]).tobytes() for tensor, each in found.items()}
             stored |= _widened(model, index)
         folded = [i for i, op in enumerate(model.main.operators) if any(t in stored for t in op.outputs or ())]
         if not folded:
-            return PassResult(model, False)
+            return PassResult(model, model is not given)
         rewritten = remove_plan(model)
         for tensor, content in stored.items():
             rewritten = _with_content(rewritten, tensor, content)
@@ -85,6 +89,23 @@ def _widened(model: Model, index: int) -> dict[int, bytes]:
     if not data or not plain or not types or source.dims != output.dims or written[0] in graph.outputs:
         return {}
     return {written[0]: np.frombuffer(data, "<f2").astype("<f4").tobytes()}
+
+
+def _with_resolved_shape(model: Model, index: int, known: Mapping[int, Whole]) -> Model:
+    """Return the model with the shape of a RESHAPE's result, if that is open in the file and its operand is known."""
+    operator, graph = model.main.operators[index], model.main
+    read, written = operator.inputs or (), operator.outputs or ()
+    if operator_name(model, operator) != "RESHAPE" or (len(read), len(written)) != (2, 1) or min(read) < 0:
+        return model
+    count, output, wanted = prod(graph.tensors[read[0]].dims), graph.tensors[written[0]], _values(model, read[1], known)
+    if -1 not in (output.shape_signature or ()) or wanted is None or wanted.ndim != 1 or written[0] in graph.outputs:
+        return model
+    dims = [int(dim) for dim in wanted]
+    if dims.count(-1) == 1 and (others := -prod(dims)) > 0:
+        dims[dims.index(-1)] = count // others
+    if min(dims, default=0) < 1 or prod(dims) != count or tuple(dims) == output.dims:
+        return model
+    return replace_tensor(model, written[0], replace(output, shape=tuple(dims), shape_signature=None))
 
 
 def _result(model: Model, index: int, known: Mapping[int, Whole]) -> dict[int, Whole]:
@@ -161,6 +182,14 @@ def _gather(options: Options, operands: Sequence[Whole]) -> Whole | None:
     return np.asarray(values[indices])
 
 
+def _slice(options: Options, operands: Sequence[Whole]) -> Whole | None:
+    values, begin, size = operands
+    if values.ndim != 1 or not begin.size == size.size == 1 or not 0 <= begin.flat[0] <= values.size:
+        return None
+    rest = values[int(begin.flat[0]) :]
+    return rest[: int(size.flat[0])] if -1 < size.flat[0] <= rest.size else rest if size.flat[0] == -1 else None
+
+
 def _same(options: Options, operands: Sequence[Whole]) -> Whole | None:
     return operands[0]
 
@@ -187,6 +216,7 @@ _FOLDS: Mapping[str, Callable[[Options, Sequence[Whole]], Whole | None]] = {
     "PACK": _pack,
     "RESHAPE": _same,
     "SHAPE": _same,
+    "SLICE": _slice,
     "SQUEEZE": _same,
     "STRIDED_SLICE": _strided_slice,
     "SUB": _of_two(np.subtract),

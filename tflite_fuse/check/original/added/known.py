@@ -1,11 +1,13 @@
 """Numbers of the original that are the same in every inference: shapes, results computed from them, widened float16.
 
-A rewritten model may hold such a tensor as a constant. Its numbers are computed here, one tensor at a time.
+A rewritten model may hold such a tensor as a constant. Its numbers are computed here, one tensor at a time. They also
+determine the shapes of RESHAPEs that the file leaves open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -13,6 +15,8 @@ import numpy as np
 
 from tflite_fuse.check.moves import Numbers, parts_of
 from tflite_fuse.check.original.values import Original, Step
+from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
 
 _FORMS: dict[int, str] = {TensorType.INT32: "<i4", TensorType.INT64: "<i8"}
@@ -28,12 +32,23 @@ _OF_TWO: dict[str, Callable[..., Any]] = {
 }
 
 
+def with_open_shapes(model: Model) -> Model:
+    """Return a model with the shapes of RESHAPEs that its file leaves open, as far as they are known."""
+    if not any(-1 in (tensor.shape_signature or ())[1:] for tensor in model.main.tensors):
+        return model  # batches that are left open have one image
+    original = Original(model)
+    add_known_numbers(original)
+    return replace_main(model, replace(model.main, tensors=tuple(original.tensors[: len(model.main.tensors)])))
+
+
 def add_known_numbers(original: Original) -> None:
     """Give tensors whose numbers are known their content, as if they were constants in the file."""
     for step in list(original.steps):
         if len(step.outputs) != 1 or step.outputs[0] in original.model.main.outputs:
             continue
         output = original.tensors[step.outputs[0]]
+        if step.name == "RESHAPE" and (dims := _left_open(original, step)) not in ((), output.dims):
+            original.tensors[step.outputs[0]] = output = replace(output, shape=dims, shape_signature=None)
         if step.name == "DEQUANTIZE" and (wide := _widened(original, step)):
             original.know(step.outputs[0], wide)
         found = _numbers(original, step) if output.type in _FORMS and not output.is_variable else None
@@ -42,6 +57,19 @@ def add_known_numbers(original: Original) -> None:
         stored = found.astype(_FORMS[output.type])
         if np.array_equal(stored, found):
             original.know(step.outputs[0], stored.tobytes())
+
+
+def _left_open(original: Original, step: Step) -> tuple[int, ...]:
+    """Return the shape of a RESHAPE's result that the file leaves open; empty if it does not, or it is not known."""
+    wanted = _read(original, step.operand(1)) if len(step.inputs) == 2 else None
+    output = original.tensors[step.outputs[0]]
+    if wanted is None or wanted.ndim != 1 or step.operand(0) < 0 or -1 not in (output.shape_signature or ()):
+        return ()
+    given = [int(number) for number in wanted if number != -1]
+    count, product, left = prod(original.tensors[step.inputs[0]].dims), prod(given), wanted.size - len(given)
+    if min(given, default=1) < 1 or count < 1 or count % product or left > 1 or (left == 0 and count != product):
+        return ()
+    return tuple(count // product if number == -1 else int(number) for number in wanted)
 
 
 def _read(original: Original, tensor: int) -> Numbers | None:
