@@ -122,7 +122,7 @@ def test_the_same_blocks_in_the_shortest_runs_need_no_less(seed: int, goal: Goal
         replace(each, config=BlockConfig(each.config.tile_height, each.config.tile_width, 1))
         for each in chosen.point.blocks
     )
-    assert chosen.arena <= start.site.realise(replace(chosen.point, blocks=blocks)).arena
+    assert chosen.arena <= start.of(chosen).site.realise(replace(chosen.point, blocks=blocks)).arena
 
 
 @shared_models("mlperf_tiny_dscnn_kws_int8")

@@ -22,7 +22,7 @@ from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.passes.preparing.heads import Heads
 from tflite_fuse.passes.preparing.quantize_first import QuantizeFirst
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
-from tflite_fuse.passes.preparing.spell_out import is_pool_of_both_axes, spell_out
+from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.passes.preparing.straighten import OwnPads, Straighten
 from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.passes.streaming.mixed_depthwise import MixedDepthwise
@@ -100,12 +100,8 @@ def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model
     def spelled(before: Model) -> PassResult:
         graph = before.main
         real = {index for index, tensor in enumerate(graph.tensors) if tensor.type == TensorType.FLOAT32}
-        whole = [
-            index
-            for index, operator in enumerate(graph.operators)
-            if real.intersection(operator.outputs or ()) or is_pool_of_both_axes(before, operator)
-        ]
-        found = spell_out(before, whole)  # operators on float32 run whole, in the runtime, and pools in one step
+        whole = [index for index, operator in enumerate(graph.operators) if real.intersection(operator.outputs or ())]
+        found = spell_out(before, whole)  # operators on float32 run whole, in the runtime
         return PassResult(found.model, found.model is not before, found.notes)
 
     steps: tuple[Pass, ...] = (ConstantChannels(), FoldConstants(), *_tidying())

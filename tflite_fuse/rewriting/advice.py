@@ -119,7 +119,7 @@ def offers(model: Model, options: FuseOptions) -> Iterator[Offer]:
             continue
         found = list(_offer(f"--input {mode.value}", model, replace(options, input_mode=mode)))
         yield from found
-        if found and by_columns(model) is not None:
+        if found and by_columns(model).changed:
             yield from _offer("--input columns", model, replace(options, input_mode=InputMode.COLUMNS))
         if found:
             return

@@ -20,7 +20,7 @@ from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.operators import get_options, make_options, operator_name
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.pipeline import tidied
-from tflite_fuse.passes.preparing.spell_out import spell_out
+from tflite_fuse.passes.preparing.spell_out import pool_by_axes
 from tflite_fuse.runtime import tflm
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -65,7 +65,7 @@ def pools(draw: st.DrawFn) -> Model:
 @given(pools(), seeds, st.booleans())
 def test_maxima_of_columns_then_of_rows_are_those_of_both(model: Model, seed: int, real: bool) -> None:
     model, rng = float_twin(model) if real else model, np.random.default_rng(seed)
-    spelled = spell_out(model).model
+    spelled = pool_by_axes(model).model
     assert len(spelled.main.operators) == len(model.main.operators) + 1 and validate(model, spelled).proven
     dims = model.main.tensors[model.main.inputs[0]].dims
     image = random_reals(rng, dims) if real else edgy_int8(rng, dims)
@@ -138,13 +138,13 @@ def test_pools_of_as_many_columns_stay(stride: tuple[int, int]) -> None:
     raw = RawModel()
     image = raw.tensor((1, 8, 8, 2), 0.3, -7)
     model = raw.build([image], [add_pool(raw, image, (3, 3), stride, True)])
-    assert spell_out(model).model is model
+    assert pool_by_axes(model).model is model
 
 
 @pytest.mark.parametrize("wrong", ["filter_height", "filter_width", "stride_h", "stride_w"])
 def test_pools_of_other_windows_are_not_the_same(wrong: str) -> None:
     model = network()
-    spelled = spell_out(model).model
+    spelled = pool_by_axes(model).model
     pool = [i for i, each in enumerate(spelled.main.operators) if operator_name(spelled, each) == "MAX_POOL_2D"]
     operators = list(spelled.main.operators)
     options = get_options(operators[pool[0]])

@@ -6,7 +6,7 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import ClassVar
@@ -35,21 +35,20 @@ from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.model.witness import Witness
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.extract import flash_of_16_bits, with_weights
 from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.fusing.candidate import Candidate, Site, Work
-from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more, objective_for, solve, written_outside
+from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more, solve, written_outside
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.in_memories import solve_in_memories
 from tflite_fuse.passes.fusing.orders import orders_at_hand
 from tflite_fuse.passes.fusing.propose import Form, Start
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.preparing.by_columns import arriving_by_columns, by_columns
-from tflite_fuse.passes.preparing.spell_out import is_pool_of_both_axes, spell_out
+from tflite_fuse.passes.preparing.spell_out import pool_by_axes, spell_out
 from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.cut_graph import longest_block
 from tflite_fuse.search.from_model import graph_from_model
@@ -57,7 +56,6 @@ from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.schemes import Scheme
 
 NOTHING_SPECIAL = FuseOptions()
-NO_WITNESS = Witness()
 
 
 @dataclass(frozen=True)
@@ -113,8 +111,6 @@ class Fuse:
         chosen = solve(start, goal) if memories is None else solve_in_memories(start, memories, goal)
         start, claim = start.of(chosen), None if chosen.program.slow else fusion_claim(chosen, self.options)
         notes = (*start.notes, *_done(start.model, chosen))
-        if start.witness.columns and self.options.input_mode is not InputMode.COLUMNS:
-            notes = (note("changed", "by columns"), *notes)
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
         notes = (*notes, *start.front.explain(point), *_limited(len(start.site.graph.steps)))
         if not chosen.point.blocks:
@@ -153,50 +149,62 @@ class Fuse:
             LimitError: no block of the scheme can read or copy an input that should leave the arena, in any order.
             BudgetError: the model is too large to be searched.
         """
-        mode, auto = InputMode(self.options.input_mode), self.options.scheme is Scheme.AUTO
-        if mode is InputMode.COLUMNS:
-            return self._arriving(model, auto)
-        found, turned = self._start_with_copies(model, auto and mode.streams), by_columns(model) if auto else None
-        if turned is not None:
-            form = Form(cache(partial(self._form, turned, False)))
-            found = replace(found, others=(*found.others, form))
-        return found
+        forms, why = list(self._forms(model)), list[LimitError]()
+        for place, form in enumerate(forms, 1):
+            try:
+                found = self._start_with_copies(form)
+            except BudgetError:
+                raise
+            except LimitError as error:
+                why.append(error)
+                continue
+            others = (Form(cache(partial(self._other, each))) for each in forms[place:])
+            return replace(found, others=(*found.others, *others))
+        nothing = LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
+        raise next(iter(why), nothing)
 
-    def _arriving(self, model: Model, copies: bool) -> Start:
-        """Return the start of a model whose inputs arrive by columns; other forms of it turn them back."""
-        forms = [Form(cache(partial(self._form, each, copies))) for each in arriving_by_columns(model)]
-        for place, form in enumerate(forms):
-            if (found := form.start()) is not None:
-                return replace(found, others=(*found.others, *forms[place + 1 :]))
-        raise LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
+    def _forms(self, model: Model) -> Iterator[PassResult]:
+        """Yield forms of a model that blocks may need less memory for: by columns, pools over each axis."""
+        walked = [PassResult(model, False)]
+        if self.options.input_mode is InputMode.COLUMNS:
+            walked = list(arriving_by_columns(model))
+        elif self.options.scheme is Scheme.AUTO and (turned := by_columns(model)).changed:
+            walked.append(turned)
+        for each in walked:
+            yield each
+            pooled = pool_by_axes(each.model, self.outside)
+            if pooled.changed and self.options.memory is None:
+                yield replace(each, model=pooled.model, notes=(*each.notes, *pooled.notes))
 
-    def _form(self, model: Model, copies: bool) -> Start | None:
-        """Return the start of a form with exchanged rows and columns; None if no input can leave the arena."""
+    def _other(self, form: PassResult) -> Start | None:
+        """Return the start of a form; None if no input can leave the arena."""
         try:
-            return self._start_with_copies(model, copies, _all_inputs(model))
+            return self._start_with_copies(form)
         except LimitError:
             return None
 
-    def _start_with_copies(self, model: Model, copies: bool, witness: Witness = NO_WITNESS) -> Start:
-        """Return the start of a model, and as another form of it that with copies of its streamed inputs."""
+    def _start_with_copies(self, form: PassResult) -> Start:
+        """Return the start of a form, and as another one that with copies of its streamed inputs."""
+        model, copies = form.model, self.options.scheme is Scheme.AUTO and InputMode(self.options.input_mode).streams
         try:
-            found = self._start(model, witness)
+            found = self._start(form)
         except LimitError as error:
             copied = with_copies(model, ()) if copies and not isinstance(error, BudgetError) else None
             if copied is None:
                 raise
-            return self._start(copied, witness)
+            return self._start(replace(form, model=copied))
         graph, moved = found.site.graph, found.site.maker.moved
         copied = with_copies(found.model, moved) if copies else None
         if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
             tail = graph.tail.fixed if self.options.count_tail else 0
             least = tail + min(graph.sizes[tensor] for tensor in moved)
-            found = replace(found, others=(Form(cache(lambda: self._start(copied, witness)), least),))
+            other = partial(self._start, replace(form, model=copied))
+            found = replace(found, others=(Form(cache(other), least),))
         return found
 
-    def _start(self, model: Model, witness: Witness = NO_WITNESS) -> Start:
+    def _start(self, form: PassResult) -> Start:
         options, mode = self.options, InputMode(self.options.input_mode)
-        fused, model = model, with_plans(model)
+        fused, model = form.model, with_plans(form.model)
         order = Reorder(self.budget, options.in_place, tuning=options.tuning) if "reorder" in options.passes else None
         orders = orders_at_hand(model, order, options.tuning)
         lowered = self._lowered(orders.first, orders.lowered)
@@ -226,16 +234,12 @@ class Fuse:
         if searched.most_compute is not None and site.unfused_compute:
             most = searched.most_compute * site.own_compute / site.unfused_compute
             searched = replace(searched, most_compute=most)
-        notes = (*orders.notes, *why_not)
-        return Start(orders.first, site, searched, site.front(searched), notes, witness=witness)
+        notes = (*form.notes, *orders.notes, *why_not)
+        return Start(orders.first, site, searched, site.front(searched), notes, witness=form.witness)
 
     def _lowered(self, model: Model, known: Lowerings | None = None) -> Lowerings:
         lowered = lowerings_for(model, InputMode(self.options.input_mode), known)
         return _without(model, with_weights(lowered, WeightForm(self.options.weights)), self.outside)
-
-
-def _all_inputs(model: Model) -> Witness:
-    return Witness(columns=tuple(range(len(model.main.inputs))))
 
 
 def _own_work(model: Model, core: Core) -> Work:
@@ -328,10 +332,7 @@ MOST_TRIED = 2
 
 @dataclass(frozen=True)
 class FuseSpelled:
-    """``Fuse`` with CONCATENATIONs along rows, convolutions of groups and pools in forms that blocks support.
-
-    A MAX_POOL_2D over columns, then over rows, keeps fewer pixels and takes more instructions: the goal selects between
-    both forms of all pools.
+    """``Fuse`` with CONCATENATIONs along rows and convolutions of groups in forms that blocks support.
 
     Attributes:
         fuse: the pass.
@@ -342,25 +343,11 @@ class FuseSpelled:
     name: ClassVar[str] = "fuse"
 
     def run(self, model: Model) -> FuseResult:
-        """Fuse a model. Raises: as ``Fuse.run``."""
-        operators, options = model.main.operators, self.fuse.options
-        pools = {index for index, operator in enumerate(operators) if is_pool_of_both_axes(model, operator)}
-        if not pools or options.memory is not None:
-            return self._spelled(model, pools)
-        found = list[FuseResult]()
-        for kept in (pools, ()):
-            try:
-                found.append(self._spelled(model, kept))
-            except NotReachedError:
-                if kept is not pools and not found:
-                    raise
-        candidates = [result.chosen for result in found if result.chosen is not None]
-        best = objective_for(candidates[0].site, options.wanted).select(candidates) if candidates else None
-        return next((result for result in found if best is not None and result.chosen is best), found[0])
+        """Fuse a model. Raises: as ``Fuse.run``.
 
-    def _spelled(self, model: Model, kept: Collection[int]) -> FuseResult:
-        """Fuse a model whose operators are replaced, apart from those kept and those that no block holds."""
-        kept = set(kept)
+        Operators that no block holds keep their form.
+        """
+        kept = set[int]()
         for _ in range(MOST_TRIED):
             spelled, result = spell_out(model, kept), None
             if not spelled.made:

@@ -31,8 +31,10 @@ from tflite_fuse.model.edit import (
 from tflite_fuse.model.operators import get_options, make_options, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.ops.lowering.lower import readers_of
+from tflite_fuse.model.witness import Witness
+from tflite_fuse.notes import note
 from tflite_fuse.ops.lowering.operands import is_constant, stored_numbers
+from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
 from tflite_fuse.passes.preparing.turned import computed_alike, turned_operator
 
@@ -53,13 +55,12 @@ _BY_PIXEL = ("ADD", "MAXIMUM", "MINIMUM", "MUL", "SQUARED_DIFFERENCE", "SUB")
 _PAIRS = (("stride_h", "stride_w"), ("dilation_h_factor", "dilation_w_factor"), ("filter_height", "filter_width"))
 
 
-def by_columns(model: Model) -> Model | None:
-    """Return the model walked by columns, or None if its maps are not wider than high or no window turns.
+def by_columns(model: Model) -> PassResult:
+    """Walk a model by columns, unless its maps are not wider than high or no window turns.
 
-    The result has the same inputs and outputs. It has no offline plan.
+    Inputs and outputs stay. An offline memory plan is dropped if the model changes.
     """
-    model = _rows_pooled_first(remove_plan(model))
-    turned = _Turned(model)
+    turned = _Turned(remove_plan(model))
     for tensor in entries(model):
         turned.enter(tensor)
     for operator in model.main.operators:
@@ -67,18 +68,18 @@ def by_columns(model: Model) -> Model | None:
     for tensor in model.main.outputs:
         turned.leave(tensor)
     if not turned.windows or turned.saved <= 0:
-        return None
-    found = prune(replace_operators(turned.model, turned.operators))
-    return SinkTranspose().run(found).model
+        return PassResult(model, False)
+    found = SinkTranspose().run(prune(replace_operators(turned.model, turned.operators))).model
+    return PassResult(found, True, (note("changed", "by columns"),), witness=_all_inputs(model))
 
 
-def arriving_by_columns(model: Model) -> Iterator[Model]:
+def arriving_by_columns(model: Model) -> Iterator[PassResult]:
     """Yield forms of a model whose inputs have rows and columns exchanged; none if no input is a map.
 
     The first is walked by columns, as far as its operators turn; the second turns each input back at once.
     """
     for walks in (True, False):
-        turned = _Turned(_rows_pooled_first(remove_plan(model)) if walks else remove_plan(model))
+        turned = _Turned(remove_plan(model))
         graph = turned.model.main
         arriving = {tensor: turned.arrive(tensor) for tensor in graph.inputs if _is_map(graph.tensors[tensor].dims)}
         for tensor in () if walks else arriving:
@@ -97,44 +98,11 @@ def arriving_by_columns(model: Model) -> Iterator[Model]:
         inputs = tuple(arriving.get(tensor, tensor) for tensor in graph.inputs)
         found = renumber_signatures(replace_main(found, replace(found.main, inputs=inputs)), arriving)
         found = prune(found)
-        yield SinkTranspose().run(found).model if walks else found
+        yield PassResult(SinkTranspose().run(found).model if walks else found, True, witness=_all_inputs(model))
 
 
-def _rows_pooled_first(model: Model) -> Model:
-    """Return the model with every int8 pool over columns, then over rows, as one over rows, then over columns.
-
-    By columns the second one then keeps fewer pixels.
-    """
-    graph, operators, readers = model.main, list(model.main.operators), readers_of(model)
-    writers = {tensor: index for index, operator in enumerate(operators) for tensor in operator.outputs or ()}
-    for index, second in enumerate(operators):
-        between, whole = (second.inputs or (-1,))[0], (second.outputs or (-1,))[0]
-        before = writers.get(between, -1)
-        first = operators[before]
-        if before < 0 or len(readers[between]) > 1 or between in graph.outputs:
-            continue
-        if not (_is_pool(model, first, "filter_height") and _is_pool(model, second, "filter_width")):
-            continue
-        dims = (*graph.tensors[whole].dims[:2], *graph.tensors[(first.inputs or (-1,))[0]].dims[2:])
-        model = replace_tensor(model, between, replace(graph.tensors[between], shape=dims, shape_signature=None))
-        operators[before], operators[index] = _with_window_of(first, second), _with_window_of(second, first)
-    return replace_operators(model, operators)
-
-
-def _with_window_of(operator: Operator, other: Operator) -> Operator:
-    """Return a pool with another one's window, stride and padding, and its own activation."""
-    activation = {"fused_activation_function": get_options(operator)["fused_activation_function"]}
-    return replace(operator, builtin_options=make_options("Pool2DOptions", **{**get_options(other), **activation}))
-
-
-def _is_pool(model: Model, operator: Operator, along: str) -> bool:
-    """Return whether an operator is a MAX_POOL_2D of int8 whose window has one pixel along an axis."""
-    output = model.main.tensors[(operator.outputs or (-1,))[0]]
-    return (
-        operator_name(model, operator) == "MAX_POOL_2D"
-        and output.type == TensorType.INT8
-        and get_options(operator).get(along) == 1
-    )
+def _all_inputs(model: Model) -> Witness:
+    return Witness(columns=tuple(range(len(model.main.inputs))))
 
 
 def entries(model: Model) -> Iterator[int]:

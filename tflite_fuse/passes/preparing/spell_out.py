@@ -35,6 +35,7 @@ from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.operands import is_constant, read_moved
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
+from tflite_fuse.passes.base import PassResult
 
 MOST_GROUPS = 10
 """Largest number of groups: the inputs of one CONCATENATION."""
@@ -198,7 +199,7 @@ def _amounts(model: Model, inputs: Sequence[int], axis: int) -> Iterator[list[tu
         yield [(end - length, sum(lengths) - end) if at == axis else (0, 0) for at in range(rank)]
 
 
-def is_pool_of_both_axes(model: Model, operator: Operator) -> bool:
+def _is_pool_of_both_axes(model: Model, operator: Operator) -> bool:
     """Return whether an operator is a MAX_POOL_2D over rows and columns whose output is narrower than its input."""
     inputs, outputs, options = operator.inputs or (), operator.outputs or (), get_options(operator)
     if operator_name(model, operator) != "MAX_POOL_2D" or len(inputs) != 1 or len(outputs) != 1:
@@ -212,19 +213,28 @@ def is_pool_of_both_axes(model: Model, operator: Operator) -> bool:
     )
 
 
-def pool_by_axes(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
-    """Return the operators that replace one MAX_POOL_2D: over columns, then over rows."""
-    source, whole = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
-    options = get_options(operator)
-    columns = make_options("Pool2DOptions", **{**options, **_OF_COLUMNS})
-    rows = make_options("Pool2DOptions", **{**options, "stride_w": 1, "filter_width": 1})
-    shape = (*source.dims[:2], *whole.dims[2:])
-    narrow = replace(whole, buffer=0, name=f"{whole.name}/columns", shape=shape, shape_signature=None)
-    model, between = add_tensor(model, narrow)
-    return model, [
-        replace(operator, outputs=(between,), builtin_options=columns),
-        replace(operator, inputs=(between,), builtin_options=rows),
-    ]
+def pool_by_axes(model: Model, kept: Collection[str] = ()) -> PassResult:
+    """Replace every MAX_POOL_2D over both axes, whose output is narrower than its input: over columns, then over rows.
+
+    Those that write tensors of the names ``kept`` stay. An offline memory plan is dropped if the model changes.
+    """
+    rewritten, operators, notes = remove_plan(model), list[Operator](), list[Note]()
+    for index, operator in enumerate(model.main.operators):
+        written = {model.main.tensors[tensor].name for tensor in operator.outputs or ()}
+        if not written.isdisjoint(kept) or not _is_pool_of_both_axes(model, operator):
+            operators.append(operator)
+            continue
+        source, whole = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
+        options = get_options(operator)
+        columns = make_options("Pool2DOptions", **{**options, **_OF_COLUMNS})
+        rows = make_options("Pool2DOptions", **{**options, "stride_w": 1, "filter_width": 1})
+        shape = (*source.dims[:2], *whole.dims[2:])
+        narrow = replace(whole, buffer=0, name=f"{whole.name}/columns", shape=shape, shape_signature=None)
+        rewritten, between = add_tensor(rewritten, narrow)
+        operators.append(replace(operator, outputs=(between,), builtin_options=columns))
+        operators.append(replace(operator, inputs=(between,), builtin_options=rows))
+        notes.append(note("changed", "pooled by axes", operator_label(model, index)))
+    return PassResult(replace_operators(rewritten, operators) if notes else model, bool(notes), tuple(notes))
 
 
 _OF_COLUMNS = {"stride_h": 1, "filter_height": 1, "fused_activation_function": NO_ACTIVATION}
@@ -271,9 +281,6 @@ def spell_out(model: Model, kept: Collection[int] = ()) -> Spelled:
         elif index not in kept and joins_rows(model, operator):
             rewritten, instead = join_rows(rewritten, operator)
             notes.append(note("changed", "rows joined", operator_label(model, index)))
-        elif index not in kept and is_pool_of_both_axes(model, operator):
-            rewritten, instead = pool_by_axes(rewritten, operator)
-            notes.append(note("changed", "pooled by axes", operator_label(model, index)))
         else:
             operators.append(operator)
             continue
