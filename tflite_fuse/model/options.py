@@ -123,7 +123,7 @@ _FIELDS = {name: (member, _fields(declared)) for name, (member, declared) in _DE
 _BY_MEMBER = dict(_FIELDS.values())
 
 
-_CHANGED = {
+CHANGED = {
     "AVERAGE_POOL_2D": "Pool2DOptions",
     "CONCATENATION": "ConcatenationOptions",
     "CONV_2D": "Conv2DOptions",
@@ -131,13 +131,13 @@ _CHANGED = {
     "MAX_POOL_2D": "Pool2DOptions",
     "STRIDED_SLICE": "StridedSliceOptions",
 }
-"""Operators some of whose options passes change and keep the others."""
+"""Operators some of whose options passes change and keep the others, and the table of each."""
 
 
 def has_foreign_options(name: str, operator: Operator) -> bool:
     """Return whether an operator whose options passes change has those of another kind of operator."""
     table = operator.builtin_options
-    return name in _CHANGED and table is not None and table.type != _FIELDS[_CHANGED[name]][0]
+    return name in CHANGED and table is not None and table.type != _FIELDS[CHANGED[name]][0]
 
 
 def get_options(operator: Operator) -> dict[str, Value]:

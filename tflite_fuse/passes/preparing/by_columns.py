@@ -28,7 +28,7 @@ from tflite_fuse.model.edit import (
     replace_operators,
     replace_tensor,
 )
-from tflite_fuse.model.operators import get_options, make_options, operator_name
+from tflite_fuse.model.operators import get_options, make_options, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.model.witness import Witness
@@ -41,13 +41,8 @@ from tflite_fuse.passes.preparing.turned import computed_alike, turned_operator
 COLUMNS_FIRST = (0, 2, 1, 3)
 """The order of axes of a map walked by columns."""
 
-_OPTIONS = {
-    "AVERAGE_POOL_2D": "Pool2DOptions",
-    "CONV_2D": "Conv2DOptions",
-    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
-    "MAX_POOL_2D": "Pool2DOptions",
-}
-"""Operators with windows, and their options."""
+_WINDOWS = ("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D")
+"""Operators with windows."""
 
 _BY_PIXEL = ("ADD", "MAXIMUM", "MINIMUM", "MUL", "SQUARED_DIFFERENCE", "SUB")
 """Operators one of whose operands may be a single pixel."""
@@ -173,7 +168,7 @@ class _Turned:
             self.operators.append(operator)
             return
         name, (output,) = operator_name(self.model, operator), operator.outputs or (-1,)
-        self.windows += name in _OPTIONS
+        self.windows += name in _WINDOWS
         operator = self._turned(name, operator)
         inputs = tuple(self.maps.get(tensor, tensor) for tensor in operator.inputs or ())
         made = self._add_map(output) if prod(self.model.main.tensors[output].dims[1:3]) > 1 else output
@@ -189,7 +184,7 @@ class _Turned:
             return False  # the runtime cannot turn others back
         if name == "DEQUANTIZE" and outputs[0] in graph.outputs:
             return False  # its input takes a quarter of the bytes to turn back
-        if name in _OPTIONS:
+        if name in _WINDOWS:
             return inputs[0] in self.maps and self._windows_turn(operator)
         if name in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"):
             exact = graph.tensors[outputs[0]].type == TensorType.INT8
@@ -223,17 +218,17 @@ class _Turned:
     def _turned(self, name: str, operator: Operator) -> Operator:
         """Return an operator with constants and options for rows as columns."""
         inputs = list(operator.inputs or ())
-        if name in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"):
+        if name == "SOFTMAX":
+            return operator
+        if name.startswith("RESIZE"):
             self.model, inputs[1] = add_int32(self.model, "size", stored_numbers(self.model, operator, 1)[::-1])
-        if name not in _OPTIONS:
-            if name != "SOFTMAX" and not name.startswith("RESIZE"):
-                self.model, operator = turned_operator(self.model, operator, COLUMNS_FIRST)
-                return operator
             return replace(operator, inputs=tuple(inputs))
+        if name not in _WINDOWS:
+            self.model, operator = turned_operator(self.model, operator, COLUMNS_FIRST)
+            return operator
         options = get_options(operator)
-        for down, across in _PAIRS:
-            if down in options:
-                options = {**options, down: options[across], across: options[down]}
+        exchanged = {a: options[b] for pair in _PAIRS for a, b in (pair, pair[::-1]) if a in options}
+        operator = with_options(self.model, operator, **exchanged)
         if len(inputs) > 1:
             weights = self.model.main.tensors[inputs[1]]
             dtype = np.float32 if weights.type == TensorType.FLOAT32 else np.int8
@@ -241,7 +236,7 @@ class _Turned:
             turned = np.ascontiguousarray(values.swapaxes(1, 2))
             shaped = replace(weights, shape=turned.shape, shape_signature=None)
             self.model, inputs[1] = add_constant(self.model, shaped, turned.tobytes())
-        return replace(operator, inputs=tuple(inputs), builtin_options=make_options(_OPTIONS[name], **options))
+        return replace(operator, inputs=tuple(inputs))
 
     def _add_map(self, tensor: int) -> int:
         found = self.model.main.tensors[tensor]

@@ -20,14 +20,14 @@ import numpy as np
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import add_constant, add_operator_code, add_tensor, prune, replace_operators
-from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
+from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.operands import is_constant, stored_numbers
 from tflite_fuse.passes.base import PassResult
 
-_OPTIONS = {"CONV_2D": "Conv2DOptions", "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions"}
+_CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 _SAME, _VALID = 0, 1
 
@@ -112,8 +112,8 @@ def _chain(model: Model, indices: Sequence[int]) -> _Chain | None:
     graph = model.main
     first, last = graph.operators[indices[0]], graph.operators[indices[-1]]
     between = [(operator_name(model, graph.operators[i]), graph.operators[i]) for i in indices[1:-1]]
-    convolutions = [operator for name, operator in between if name in _OPTIONS]
-    named = all(name in (*_OPTIONS, *_RENAMING) for name, _ in between)
+    convolutions = [operator for name, operator in between if name in _CONVOLUTIONS]
+    named = all(name in (*_CONVOLUTIONS, *_RENAMING) for name, _ in between)
     if len(convolutions) != 1 or not named or any(len(each.inputs or ()) < 3 for each in (first, last)):
         return None
     (convolution,) = convolutions
@@ -204,15 +204,9 @@ def _dilated(model: Model, chain: _Chain) -> tuple[Model, list[Operator]]:
     is_same = all(pad == (far // 2, far - far // 2) for pad, far in zip(chain.padding, reach, strict=True))
     if not is_same and any(map(any, chain.padding)):
         model, read, made = _pad(model, read, chain.padding, made)
-    options = {
-        **get_options(chain.convolution),
-        "padding": _SAME if is_same else _VALID,
-        "dilation_h_factor": chain.dilation[0],
-        "dilation_w_factor": chain.dilation[1],
-    }
-    table = make_options(_OPTIONS[operator_name(model, chain.convolution)], **options)
-    inputs = (read, *(chain.convolution.inputs or ())[1:])
-    made.append(replace(chain.convolution, inputs=inputs, outputs=(written,), builtin_options=table))
+    padding, (down, across) = _SAME if is_same else _VALID, chain.dilation
+    changed = with_options(model, chain.convolution, padding=padding, dilation_h_factor=down, dilation_w_factor=across)
+    made.append(replace(changed, inputs=(read, *(changed.inputs or ())[1:]), outputs=(written,)))
     return _reshape(model, written, chain.output, made) if is_row else (model, made)
 
 

@@ -29,7 +29,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.limits import MAX_WINDOW
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import add_constant, add_int32, add_operator_code, add_tensor, replace_operators
-from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
+from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.notes import Note, note
@@ -225,19 +225,17 @@ def pool_by_axes(model: Model, kept: Collection[str] = ()) -> PassResult:
             operators.append(operator)
             continue
         source, whole = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
-        options = get_options(operator)
-        columns = make_options("Pool2DOptions", **{**options, **_OF_COLUMNS})
-        rows = make_options("Pool2DOptions", **{**options, "stride_w": 1, "filter_width": 1})
+        columns, rows = (with_options(model, operator, **changes) for changes in (_OF_COLUMNS, _OF_ROWS))
         shape = (*source.dims[:2], *whole.dims[2:])
         narrow = replace(whole, buffer=0, name=f"{whole.name}/columns", shape=shape, shape_signature=None)
         rewritten, between = add_tensor(rewritten, narrow)
-        operators.append(replace(operator, outputs=(between,), builtin_options=columns))
-        operators.append(replace(operator, inputs=(between,), builtin_options=rows))
+        operators += replace(columns, outputs=(between,)), replace(rows, inputs=(between,))
         notes.append(note("changed", "pooled by axes", operator_label(model, index)))
     return PassResult(replace_operators(rewritten, operators) if notes else model, bool(notes), tuple(notes))
 
 
 _OF_COLUMNS = {"stride_h": 1, "filter_height": 1, "fused_activation_function": NO_ACTIVATION}
+_OF_ROWS = {"stride_w": 1, "filter_width": 1}
 
 
 def _longer(whole: Tensor, name: str) -> Tensor:

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.model.edit import add_constant, add_int32, replace_tensor
-from tflite_fuse.model.operators import get_options, make_options, operator_name
+from tflite_fuse.model.operators import get_options, make_options, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.kinds.lookup import FUNCTIONS
@@ -69,8 +69,7 @@ def turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Mode
     if name == "CONCATENATION":
         axis = get_options(operator).get("axis", 0)
         assert isinstance(axis, int)
-        options = {**get_options(operator), "axis": order[axis]}
-        return model, replace(operator, builtin_options=make_options("ConcatenationOptions", **options))
+        return model, with_options(model, operator, axis=order[axis])
     if name == "RESHAPE":
         dims = tuple(model.main.tensors[(operator.outputs or (-1,))[0]].dims[axis] for axis in back)
         model, shape = add_int32(model, "shape", dims)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import prune, renumber_signatures, replace_main
-from tflite_fuse.model.operators import get_options, make_options, operator_name
+from tflite_fuse.model.operators import get_options, make_options, operator_name, with_options
 from tflite_fuse.model.schema import Buffer, Model, Operator, OperatorCode, OptionsTable, Quantization, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
@@ -19,13 +19,6 @@ from tflite_fuse.passes.sliding.looks import Look, Time, Way
 
 VALID = 1
 LEAST = -128
-
-_OPTIONS = {
-    "CONV_2D": "Conv2DOptions",
-    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
-    "AVERAGE_POOL_2D": "Pool2DOptions",
-    "MAX_POOL_2D": "Pool2DOptions",
-}
 
 
 class Writing:
@@ -167,7 +160,7 @@ class Writing:
         if look.way is Way.WINDOW:
             axis = look.times[0].axis
             inputs[0] = self.padded(inputs[0], {axis: edges, 3 - axis: look.columns}, look.fill)
-            changed = replace(operator, builtin_options=self._window_options(operator, look, apart, stride))
+            changed = self._other_window(operator, look, apart, stride)
         elif look.way is Way.PAD:
             amounts = read_constant(self.model, inputs[1], TensorType.INT32, "paddings").reshape(-1, 2).copy()
             amounts[look.times[0].axis] = edges
@@ -177,14 +170,12 @@ class Writing:
         self.operators.append(replace(changed, inputs=tuple(inputs), outputs=outputs))
         return outputs
 
-    def _window_options(self, operator: Operator, look: Look, apart: int, stride: int) -> OptionsTable:
-        options = {**get_options(operator), "padding": VALID}
+    def _other_window(self, operator: Operator, look: Look, apart: int, stride: int) -> Operator:
         sign = "hw"[look.times[0].axis - 1]
-        options[f"stride_{sign}"] = stride or look.stride
-        name = operator_name(self.model, operator)
-        if not name.endswith("POOL_2D"):
-            options[f"dilation_{sign}_factor"] = apart or look.apart
-        return make_options(_OPTIONS[name], **options)
+        changes = {"padding": VALID, f"stride_{sign}": stride or look.stride}
+        if not operator_name(self.model, operator).endswith("POOL_2D"):
+            changes[f"dilation_{sign}_factor"] = apart or look.apart
+        return with_options(self.model, operator, **changes)
 
     def _other_shapes(self, operator: Operator, inputs: list[int], output: int, time: Time) -> Operator:
         """Return the operator with constants and options for the new shapes."""
@@ -200,7 +191,7 @@ class Writing:
         if name == "STRIDED_SLICE":
             options = get_options(operator)
             masks = {what: _number(options[what]) | 1 << time.axis for what in ("begin_mask", "end_mask")}
-            return replace(operator, builtin_options=make_options("StridedSliceOptions", **{**options, **masks}))
+            return with_options(self.model, operator, **masks)
         return operator
 
     # ---- The end ----
