@@ -112,7 +112,7 @@ class Correspondence:
         for step in mixes(self.original, self.states):
             self.original.add_step(step)
         add_narrower(self.original, self.witness.kept)
-        self.exchanged = add_by_columns(self.original, self.witness.columns)
+        self.exchanged = add_by_columns(self.original) if self.witness.columns else {}
         unite_types(self.original)
 
     def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:

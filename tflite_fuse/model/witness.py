@@ -4,11 +4,11 @@ With the choices given, the proof need not search: it checks, with code of its o
 missing witness can make a proof fail, but never succeed. It is the metadata entry ``tflite_fuse.witness`` of the
 rewritten file, one JSON object::
 
-    {"version": 1, "kept": [{"tensors": [4, 7], "channels": "f0f"}], "columns": [0]}
+    {"version": 1, "kept": [{"tensors": [4, 7], "channels": "f0f"}], "columns": true}
 
 Tensors are those of the original's first subgraph. Bit c of the hexadecimal number ``channels`` is set if channel c of
-each of them is kept; a tensor that is not listed keeps all channels. ``columns`` has the positions of the inputs whose
-maps are walked by columns; it may be absent.
+each of them is kept; a tensor that is not listed keeps all channels. ``columns`` is true if the maps of the inputs are
+walked by columns; it may be absent.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Witness:
 
     Attributes:
         kept: by tensor of the original model, its kept channels, ascending.
-        columns: positions of the inputs whose maps have rows and columns exchanged.
+        columns: whether maps have rows and columns exchanged from the inputs on.
     """
 
     kept: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    columns: tuple[int, ...] = ()
+    columns: bool = False
 
 
 def set_witness(model: Model, witness: Witness) -> Model:
@@ -51,7 +51,7 @@ def set_witness(model: Model, witness: Witness) -> Model:
     kept = [{"tensors": each, "channels": _bits(channels)} for channels, each in tensors.items()]
     entry: dict[str, object] = {"version": _VERSION, "kept": kept}
     if witness.columns:
-        entry["columns"] = witness.columns
+        entry["columns"] = True
     return set_metadata(model, WITNESS_METADATA, json.dumps(entry, separators=(",", ":")).encode())
 
 
@@ -81,9 +81,9 @@ def read_witness(model: Model, original: Model) -> Witness:
             for tensor in group["tensors"]:
                 _check(original, tensor, channels, kept)
                 kept[tensor] = channels
-        columns = tuple(found.get("columns", ()))
-        if any(type(place) is not int or not 0 <= place < len(original.main.inputs) for place in columns):
-            raise ValueError(f"inputs {columns!r} do not exist")
+        columns = found.get("columns", False)
+        if type(columns) is not bool:
+            raise ValueError(f"columns are {columns!r}")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ModelError(f"the metadata {WITNESS_METADATA} is damaged: {error}") from error
     return Witness(kept, columns)

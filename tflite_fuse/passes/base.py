@@ -75,10 +75,9 @@ def witness_of(results: Sequence[PassResult]) -> Witness:
             return tensor
         return origins[tensor] if tensor < len(origins) else -1
 
-    columns: tuple[int, ...] = ()
     for result in results:
-        columns += result.witness.columns
         kept.update((first(tensor), channels) for tensor, channels in result.witness.kept.items())
         if result.origins is not None:
             origins = tuple(map(first, result.origins))
+    columns = any(result.witness.columns for result in results)
     return Witness({tensor: channels for tensor, channels in kept.items() if tensor >= 0}, columns)

@@ -65,7 +65,7 @@ def by_columns(model: Model) -> PassResult:
     if not turned.windows or turned.saved <= 0:
         return PassResult(model, False)
     found = SinkTranspose().run(prune(replace_operators(turned.model, turned.operators))).model
-    return PassResult(found, True, (note("changed", "by columns"),), witness=_all_inputs(model))
+    return PassResult(found, True, (note("changed", "by columns"),), witness=Witness(columns=True))
 
 
 def arriving_by_columns(model: Model) -> Iterator[PassResult]:
@@ -93,11 +93,7 @@ def arriving_by_columns(model: Model) -> Iterator[PassResult]:
         inputs = tuple(arriving.get(tensor, tensor) for tensor in graph.inputs)
         found = renumber_signatures(replace_main(found, replace(found.main, inputs=inputs)), arriving)
         found = prune(found)
-        yield PassResult(SinkTranspose().run(found).model if walks else found, True, witness=_all_inputs(model))
-
-
-def _all_inputs(model: Model) -> Witness:
-    return Witness(columns=tuple(range(len(model.main.inputs))))
+        yield PassResult(SinkTranspose().run(found).model if walks else found, True, witness=Witness(columns=True))
 
 
 def entries(model: Model) -> Iterator[int]:

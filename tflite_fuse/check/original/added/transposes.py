@@ -16,7 +16,6 @@ values of a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -47,20 +46,16 @@ _WINDOWS = {
 _PAIRS = (("stride_h", "stride_w"), ("dilation_h_factor", "dilation_w_factor"), ("filter_height", "filter_width"))
 
 
-def add_by_columns(original: Original, positions: Sequence[int]) -> dict[int, int]:
-    """Add to the original its operators on maps whose rows and columns are exchanged, from some of its inputs on.
+def add_by_columns(original: Original) -> dict[int, int]:
+    """Add to the original its operators on maps whose rows and columns are exchanged, from its inputs on.
 
-    A TRANSPOSE leads to each exchanged map, and one back.
-
-    Args:
-        original: the model.
-        positions: of these inputs among all; what a QUANTIZE makes of an input is exchanged, too.
+    A TRANSPOSE leads to each exchanged map, and one back. What a QUANTIZE makes of an input is exchanged, too.
 
     Returns:
         For each map that is exchanged, the tensor that it is then.
     """
     known: Known = {}
-    for source in dict.fromkeys(original.model.main.inputs[position] for position in positions):
+    for source in dict.fromkeys(original.model.main.inputs):
         quantized = (step.outputs[0] for step in original.readers(source) if step.name == "QUANTIZE" and step.outputs)
         for tensor in dict.fromkeys((source, *quantized)):
             dims = original.tensors[tensor].dims
