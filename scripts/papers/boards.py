@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.papers.data import KB, Data, Row, search
+from scripts.papers.layers import without_network_tensors
 from scripts.papers.msf_cnn import MSF_CHAINS
 from tflite_fuse.boards.table import Board, known_boards
 from tflite_fuse.boards.time import counted_pairs, expected_time
@@ -48,7 +49,7 @@ def msf_cnn_least(data: Data) -> dict[str, Any]:
     rows = []
     for name, chain in MSF_CHAINS.items():
         if data.model in (None, name):
-            front, _ = search(data.network(chain).without_network_tensors())
+            front, _ = search(without_network_tensors(data.network(chain)))
             best = front.least_ram()
             theirs = {f"theirs {key}: ram_bytes": round(float(e[f"{name}_kb"]) * KB) for key, e in entries.items()}
             rows.append({"model": name, **theirs, **_ours(best)})
@@ -70,7 +71,7 @@ def msf_cnn_boards(data: Data) -> dict[str, Any]:
     for name, chain in MSF_CHAINS.items():
         if data.model not in (None, name):
             continue
-        graph, ram = data.network(chain).without_network_tensors(), round(float(theirs[f"{name}_kb"]) * KB)
+        graph, ram = without_network_tensors(data.network(chain)), round(float(theirs[f"{name}_kb"]) * KB)
         fronts = {target: _front(graph, target) for target in dict.fromkeys(BOARDS.values())}
         for board, target in BOARDS.items():
             least, unfused = _published_ms(data, name) if board == TABLE_6_BOARD else (None, None)

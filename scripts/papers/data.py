@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.papers.layers import graph_from_layers
 from scripts.zoo.architectures import load_architecture
-from tflite_fuse.cost.priced_program import PricedProgram, graph_from_layers
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import UsageError
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.outside import InputMode

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from scripts.papers.data import KB, Data, Row, search
+from scripts.papers.layers import graph_from_layers
 from scripts.papers.measured import measure
 from scripts.papers.tiled_blocks import Tiled, algorithm_1
 from scripts.papers.tiled_networks import CLASSES, at_resolution, mobilenet_v2_like, parameters
 from scripts.zoo.architectures import build_architecture
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.cost.priced_program import PricedProgram, graph_from_layers
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import HeadOptions
+from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search.fusion_front import SearchOptions
 from tflite_fuse.search.schemes import Scheme
 
@@ -106,6 +108,13 @@ def _scheme(graph: PricedProgram, count: int) -> Row:
     instructions = counted.least_ram().compute_factor
     found = best.ram_bytes, best.compute_factor, instructions, len(best.blocks), best.ram_bytes <= LIMIT
     return {f"scheme_{column}": value for column, value in zip(SCHEME_COLUMNS, found, strict=True)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadOptions(FuseOptions):
+    """Options with RAM as the arena's head alone, for comparisons with figures that count only the head."""
+
+    count_tail: ClassVar[bool] = False
 
 
 def _runs(network: dict[str, Any], factor: float, inputs: int) -> Row:

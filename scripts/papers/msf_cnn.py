@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scripts.papers.data import KB, MODES, Data, Row, as_pairs, search
+from scripts.papers.layers import without_network_tensors
 from scripts.papers.measured import measure
 from scripts.zoo.architectures import build_architecture
 from tflite_fuse.errors import LimitError
@@ -26,7 +27,7 @@ MSF_CHAINS = {
 def msf_cnn(data: Data) -> dict[str, Any]:
     """Return table 1: least RAM under a compute limit (P1), least compute under a RAM limit (P2), on three chains."""
     chains = {name: chain for name, chain in MSF_CHAINS.items() if data.model in (None, name)}
-    graphs = {name: data.network(chain).without_network_tensors() for name, chain in chains.items()}
+    graphs = {name: without_network_tensors(data.network(chain)) for name, chain in chains.items()}
     fronts = {name: search(graph) for name, graph in graphs.items()}
     overlapping = {name: search(graph, MODES["resident, overlap"])[0] for name, graph in graphs.items()}
     rows = [_msf_row(entry, fronts[entry["model"]][0]) for entry in data.facts("msf_cnn_table1")]

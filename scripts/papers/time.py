@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.papers.data import KB, Data, Row, search
+from scripts.papers.layers import without_network_tensors
 from scripts.papers.msf_cnn import MSF_CHAINS
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import LimitError
@@ -25,7 +26,7 @@ def msf_cnn_time(data: Data) -> dict[str, Any]:
     entries = data.facts("msf_cnn_table6_f767zi")
     base = {entry["model"]: float(entry["latency_ms"]) for entry in entries if entry["constraint"] == "vanilla"}
     for name in base:
-        graph = data.network(MSF_CHAINS[name]).without_network_tensors()
+        graph = without_network_tensors(data.network(MSF_CHAINS[name]))
         front, _ = search(graph, SearchOptions(target=CORE, overlap=True, single_operators=True))
         for entry in entries:
             if entry["model"] == name and entry["constraint"] != "vanilla" and entry["ram_kb"]:

@@ -15,6 +15,7 @@ from scripts.comparison import PAGE, TABLES
 from scripts.papers.boards import BOARDS, HIFIVE1
 from scripts.papers.data import Data, search
 from scripts.papers.fused_layer import LIMIT
+from scripts.papers.layers import graph_from_layers
 from scripts.papers.msf_cnn import answer, goal_of
 from scripts.papers.stream_schemes import SCHEMES, parameters, patch_work
 from scripts.papers.tiled_blocks import algorithm_1
@@ -22,7 +23,6 @@ from scripts.papers.tiled_networks import at_resolution, mobilenet_v2_like
 from scripts.readme import part
 from tests.conftest import SHARED
 from tests.drawing.small_graphs import inverted_residuals
-from tflite_fuse.cost.priced_program import graph_from_layers
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front

@@ -6,11 +6,12 @@ from itertools import combinations
 
 import pytest
 
+from scripts.papers.layers import graph_from_layers
 from scripts.papers.tiled_blocks import algorithm_1, evaluate, tile_costs, tile_extents
 from scripts.papers.tiled_networks import at_resolution, mobilenet_v2_like, parameters
 from scripts.zoo.architectures import build_architecture
 from tests.drawing.small_graphs import GraphMaker
-from tflite_fuse.cost.priced_program import PricedProgram, graph_from_layers
+from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.search.fusion_front import fusion_front
 from tflite_fuse.search.schemes import inverted_residuals

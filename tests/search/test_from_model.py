@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
+from scripts.papers.layers import graph_from_layers
 from scripts.zoo import networks
 from scripts.zoo.architectures import build_architecture
 from scripts.zoo.builder import ModelBuilder
@@ -18,7 +19,6 @@ from tests.drawing.cut_dag import cut_dag
 from tests.drawing.weightless import scheduled
 from tests.told import told
 from tflite_fuse.cost.estimate.block_costs import block_costs
-from tflite_fuse.cost.priced_program import graph_from_layers
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.program import program_of

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from scripts.papers.layers import without_network_tensors
 from tests.drawing.cut_dag import cut_dag
 from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_graph
 from tflite_fuse.cost.estimate.block_costs import price_block
@@ -26,7 +27,7 @@ from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.search.paths import pareto_with_tail, search_paths
 from tflite_fuse.search.schemes import Scheme, restriction
 
-NETWORK = inverted_residuals((4, 4, 6, 6), size=20).without_network_tensors()
+NETWORK = without_network_tensors(inverted_residuals((4, 4, 6, 6), size=20))
 
 Pairs = list[tuple[int, int]]
 
@@ -146,7 +147,7 @@ def test_a_limit_on_compute_leaves_out_what_exceeds_it_and_nothing_else(seed: in
 
 
 def test_a_real_shape_gives_the_front_of_the_pruning_algorithm() -> None:
-    graph = inverted_residuals((4, 4, 6, 6, 8), size=24).without_network_tensors()
+    graph = without_network_tensors(inverted_residuals((4, 4, 6, 6, 8), size=24))
     cuts = cut_graph(graph, restriction(graph, Scheme.AUTO)).edges
     front = [(path.peak, path.work) for path in search_paths(cuts)]
     assert len(front) > 3

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from scripts.papers.layers import graph_from_layers
 from tests.conftest import SHARED
-from tflite_fuse.cost.priced_program import graph_from_layers
 from tflite_fuse.runtime import tflm
 from tflite_fuse.search.front import Front
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front

@@ -1,27 +1,25 @@
 """A program with costs for fusion: steps with window geometry and work, tensors with extents, no weights.
 
-The search needs no weights, so it can price a model from its description alone. ``graph_from_layers`` reads a plain
-layer list (the benchmarks' descriptions of published networks); ``search/from_model.py`` prices a .tflite model.
+The search needs no weights, so it can price a model from its description alone. ``search/from_model.py`` prices a
+.tflite model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tflite_fuse.errors import ModelError
 from tflite_fuse.ir.axes import AxisWindow, IntArray, Windows, stage_windows, whole_windows
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.program import Program, Step
 from tflite_fuse.ir.tail_shares import NO_TAIL, TailShares
-from tflite_fuse.ops.entry import Kind, Window
 from tflite_fuse.ops.lowering.view import Fit
-from tflite_fuse.ops.table import KINDS, macs_per_pixel
+from tflite_fuse.ops.table import KINDS
 
 
 class WorkUnit(str, Enum):
@@ -243,62 +241,6 @@ class PricedProgram(Program):
     def work(self) -> int:
         """Return the work of one unfused inference."""
         return sum(layer.work for layer in self.steps)
-
-    def without_network_tensors(self) -> PricedProgram:
-        """Return the graph in msf-CNN's accounting, which excludes network inputs and outputs."""
-        left_out = {*self.inputs, *self.outputs}
-        sizes = tuple(0 if index in left_out else size for index, size in enumerate(self.sizes))
-        return replace(self, sizes=sizes)
-
-
-_KINDS = {name: kind for kind in KINDS.values() for name in kind.layers}
-
-
-def graph_from_layers(description: Mapping[str, Any]) -> PricedProgram:
-    """Return the graph of a plain layer list.
-
-    Args:
-        description: ``{"input": [h, w, c], "layers": [{"op", "kernel", "stride", "pad": [top, bottom, left, right],
-            "out": [h, w, c], "residual_from"}, …]}``. PricedStep i reads layer i − 1; ``add`` reads layer
-            ``residual_from`` too. ``op`` is one of conv, pw, dw, add, avgpool, maxpool, fc.
-
-    Raises:
-        ModelError: an unknown ``op``.
-    """
-    tensors = [_tensor("input", description["input"])]
-    layers: list[PricedStep] = []
-    for index, entry in enumerate(description["layers"]):
-        name = f"{entry['op']}_{index}"
-        kind = _KINDS.get(entry["op"])
-        if kind is None:
-            raise ModelError(f"layer {name} is none of {', '.join(sorted(_KINDS))}")
-        sources = (index,) if entry.get("residual_from") is None else (index, entry["residual_from"] + 1)
-        tensors.append(_tensor(name, entry["out"]))
-        stage = _stage(kind, entry, sources, index + 1, tensors[index])
-        macs = tensors[stage.output].pixels * macs_per_pixel(stage, tensors)
-        layers.append(PricedStep(name, sources, (index + 1,), work=macs, stage=replace(stage, operator=index)))
-    sizes = tuple(tensor.nbytes for tensor in tensors)
-    names = tuple(tensor.name for tensor in tensors)
-    return PricedProgram(sizes, tuple(layers), (0,), (len(layers),), names=names, tensors=tuple(tensors))
-
-
-def _tensor(name: str, shape: Sequence[int]) -> BlockTensor:
-    height, width, channels = shape
-    return BlockTensor(name, height, width, channels, zero_point=0)
-
-
-def _stage(kind: Kind, entry: Mapping[str, Any], sources: tuple[int, ...], output: int, source: BlockTensor) -> Stage:
-    kernel, stride = _pair(entry["kernel"]), _pair(entry["stride"])
-    if kind.window is Window.PIXEL:
-        return Stage(kind.number, sources, output)
-    if kind.number is StageKind.AVERAGE_POOL and kernel == (source.height, source.width):
-        return Stage(StageKind.GLOBAL_AVERAGE, sources, output)
-    top, _, left, _ = entry["pad"]
-    return Stage(kind.number, sources, output, kernel_size=kernel, stride=stride, padding=(top, left))
-
-
-def _pair(value: int | Sequence[int]) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
 def _earliest(graph: PricedProgram) -> list[int]:

@@ -330,7 +330,6 @@ class Kind:
         macs: multiply-accumulates per output pixel, taps on padding included.
         work: counts of its runs in a family's kernels.
         lowerings: by name of a TFLite operator, the function that lowers it to this or another kind, or to a renaming.
-        layers: names of the kind in plain layer lists.
     """
 
     number: StageKind
@@ -353,7 +352,6 @@ class Kind:
     macs: Callable[[Stage, Tensors], int] = lambda stage, tensors: 0
     work: Work = values_moved
     lowerings: Mapping[str, Callable[[OperatorView], Lowered]] = field(default_factory=dict)
-    layers: tuple[str, ...] = ()
 
     def accumulates(self, source: BlockTensor) -> bool:
         """Return whether it sums its whole first input before it writes its one pixel."""

@@ -408,13 +408,6 @@ class FuseOptions:
         return ArenaOptions(self.in_place, planned="plan" in self.passes, build=build, tuning=self.tuning)
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadOptions(FuseOptions):
-    """Options with RAM as the arena's head alone, for comparisons with figures that count only the head."""
-
-    count_tail: ClassVar[bool] = False
-
-
 @described
 @dataclass(frozen=True, kw_only=True)
 class RewriteOptions(FuseOptions):

@@ -174,7 +174,6 @@ CONCATENATION = Kind(
     reference=_concatenation,
     work=_copied,
     lowerings={"CONCATENATION": _lower_concatenation},
-    layers=("concat",),
 )
 
 # ---- SOURCE ----

@@ -218,7 +218,6 @@ ADD = Kind(
     decode_table=ADD_LAYOUT.decode,
     work=_sums,
     lowerings={"ADD": _lowered_to_add(1), "SUB": _lowered_to_add(-1)},
-    layers=("add",),
 )
 
 # ---- SQUARED_DIFFERENCE ----
@@ -302,7 +301,6 @@ MULTIPLY = Kind(
     decode_table=_decode_product,
     work=each_value({"products": 1}),
     lowerings={"MUL": _lowered_by(_product, clamps=True, thin=True)},
-    layers=("mul",),
 )
 
 # ---- MAXIMUM and MINIMUM ----

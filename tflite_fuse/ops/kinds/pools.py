@@ -245,7 +245,6 @@ AVERAGE_POOL = Kind(
     reference=_average,
     work=windows(*_AVERAGED),
     lowerings={"AVERAGE_POOL_2D": lower_pool(StageKind.AVERAGE_POOL)},
-    layers=("avgpool",),
 )
 
 MAX_POOL = Kind(
@@ -256,7 +255,6 @@ MAX_POOL = Kind(
     reference=_max,
     work=windows(*_COMPARED),
     lowerings={"MAX_POOL_2D": lower_pool(StageKind.MAX_POOL)},
-    layers=("maxpool",),
 )
 
 GLOBAL_AVERAGE = Kind(

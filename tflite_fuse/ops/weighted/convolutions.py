@@ -103,7 +103,6 @@ CONV = Kind(
     macs=_macs,
     work=counted(*CONV_COUNTS, *PLAIN_COUNTS)(_window_work),
     lowerings={"CONV_2D": lower_conv},
-    layers=("conv", "pw"),
 )
 
 # ---- DEPTHWISE ----
@@ -152,7 +151,6 @@ DEPTHWISE = Kind(
     macs=_macs,
     work=counted(*DEPTHWISE_COUNTS, *PLAIN_COUNTS)(_window_work),
     lowerings={"DEPTHWISE_CONV_2D": lower_depthwise},
-    layers=("dw",),
 )
 
 # ---- FULLY_CONNECTED ----
@@ -199,7 +197,6 @@ FULLY_CONNECTED = Kind(
     macs=_dense_macs,
     work=_dense_work,
     lowerings={"FULLY_CONNECTED": lower_dense},
-    layers=("fc",),
 )
 
 # ---- TRANSPOSE_CONV ----
