@@ -27,8 +27,8 @@ from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.order.by_branch import other_orders
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_main, replace_operators
+from tflite_fuse.passes.fusing.candidate import Site
 from tflite_fuse.passes.fusing.fuse import Fuse
-from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search.cut_graph import CutGraph, Edge
 from tflite_fuse.search.fusion_front import searched_cuts
@@ -104,15 +104,15 @@ def least_of_all(model: Model, mode: str, goal: Goal, answer: int) -> int:
         ordered = replace_operators(model, [operators[index] for index in order])
         options = FuseOptions(input_mode=mode, goal=Goal(least_ram=True), passes=("fuse", "plan"))
         try:
-            start = Fuse(options).start(ordered)
+            site = Fuse(options).site(ordered)
         except LimitError:
             continue
-        best = min(best, _least_of_order(start, goal, best))
+        best = min(best, _least_of_order(site, goal, best))
     return best
 
 
-def _least_of_order(start: Start, goal: Goal, best: int) -> int:
-    site, options = start.site, replace(start.options, every_block=True, chunks=(1,), most_compute=None)
+def _least_of_order(site: Site, goal: Goal, best: int) -> int:
+    options = replace(site.options, every_block=True, chunks=(1,), most_compute=None)
     cuts, builder = searched_cuts(site.graph, (), options)
     most = None if goal.max_compute is None else int(goal.max_compute * site.own_macs)
     ways = _ways(cuts.edges, int(NEAR * best), most)

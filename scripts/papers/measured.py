@@ -65,7 +65,7 @@ def measure(name: str, model: Model, options: FuseOptions, inputs: int) -> Measu
         raise VerificationError(f"{name}: {comparison.first_difference}")
     (fused,) = (result for result in results if isinstance(result, FuseResult))
     arena, macs = arena_in_file(rewritten, serialize_model(rewritten)), sum(executed_macs(model))
-    if not arena.measured or fused.point is None:
+    if not arena.measured or fused.chosen is None:
         raise VerificationError(f"{name}: TFLM does not tell its arena")
     factor = sum(executed_macs(rewritten)) / macs if macs else 1.0
-    return Measured(fused.point.ram_bytes, arena.head, arena.needed, factor, comparison.inputs)
+    return Measured(fused.chosen.point.ram_bytes, arena.head, arena.needed, factor, comparison.inputs)

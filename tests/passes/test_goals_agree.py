@@ -116,13 +116,12 @@ def test_a_limit_on_ram_is_as_fast_as_one_on_compute_in_as_many_bytes(seed: int)
 )
 def test_the_same_blocks_in_the_shortest_runs_need_no_less(seed: int, goal: Goal) -> None:
     """Runs below the estimated peak cost no RAM by the estimate, but may where tensors share memory."""
-    start = Fuse(FuseOptions(goal=goal)).start(tiny_network(Random(seed).randint))
-    chosen = solve(start, goal)
+    chosen = solve(Fuse(FuseOptions(goal=goal)).site(tiny_network(Random(seed).randint)), goal)
     blocks = tuple(
         replace(each, config=BlockConfig(each.config.tile_height, each.config.tile_width, 1))
         for each in chosen.point.blocks
     )
-    assert chosen.arena <= start.of(chosen).site.realise(replace(chosen.point, blocks=blocks)).arena
+    assert chosen.arena <= chosen.site.realise(replace(chosen.point, blocks=blocks)).arena
 
 
 @shared_models("mlperf_tiny_dscnn_kws_int8")

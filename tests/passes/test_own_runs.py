@@ -36,11 +36,11 @@ from tflite_fuse.tuning import TUNING
 def least_and_better(model: Model, mode: InputMode, more: int = 0) -> tuple[Candidate, Candidate]:
     """The least arena with one length of runs for each block, and what becomes of it."""
     options = FuseOptions(goal=Goal(least_ram=True), input_mode=mode)
-    start = Fuse(options).start(model)
-    objective = objective_for(start.site, options.goal)
-    least = objective.least(list(smallest(start, objective)))
+    site = Fuse(options).site(model)
+    objective = objective_for(site, options.goal)
+    least = objective.least(list(smallest(site, objective)))
     assert least is not None
-    return least, OwnRuns(start.site).with_own_runs(least, more)
+    return least, OwnRuns(site).with_own_runs(least, more)
 
 
 @pytest.mark.parametrize("mode", [InputMode.RESIDENT, InputMode.STREAMED])

@@ -27,8 +27,8 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.passes.fusing.candidate import Site
 from tflite_fuse.passes.fusing.fuse import Fuse
-from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions, MetricsOptions
@@ -99,8 +99,8 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
     changed = Int8Borders().run(changed).model if options.int8_io else changed
     changed = prepared(changed, states=options.scheme is Scheme.AUTO)
     options = replace(options, cost=WorkUnit.MACS)
-    start, kept = (None, 0) if why_untouchable(model) else _start(changed, options, model)
-    chosen = None if start is None else _chosen(start, options.wanted)
+    site, kept = (None, 0) if why_untouchable(model) else _start(changed, options, model)
+    chosen = None if site is None else _chosen(site, options.wanted)
     used, loading, tail, blocks, fused, executed = before.total, before.while_loading, before.tail, 0, 0, macs
     if chosen is not None and (chosen.ram_bytes < used or chosen.work < executed):
         used, tail, executed = min(used, chosen.ram_bytes), chosen.tail_bytes, chosen.work
@@ -136,7 +136,7 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
     return numbers | shortfalls(numbers, options.wanted, options.max_flash, factor, kept) | {"exact": 0.0}
 
 
-def _start(model: Model, options: FuseOptions, given: Model) -> tuple[Start | None, int]:
+def _start(model: Model, options: FuseOptions, given: Model) -> tuple[Site | None, int]:
     """Return the estimated front, and the bytes of inputs that should leave the arena and cannot."""
     kept_inside = 0 if options.input_mode is InputMode.RESIDENT else _kept_inside(model)
     if "fuse" not in options.passes:
@@ -144,15 +144,15 @@ def _start(model: Model, options: FuseOptions, given: Model) -> tuple[Start | No
     for mode in dict.fromkeys((InputMode(options.input_mode), InputMode.RESIDENT)):
         with suppress(LimitError):
             budget = Budget(options.tuning.quick_order)
-            start = Fuse(replace(options, input_mode=mode), budget, given=given).start(model)
-            return start, 0 if mode is options.input_mode else kept_inside
+            site = Fuse(replace(options, input_mode=mode), budget, given=given).site(model)
+            return site, 0 if mode is options.input_mode else kept_inside
     return None, kept_inside
 
 
-def _chosen(start: Start, goal: Goal) -> Point:
+def _chosen(site: Site, goal: Goal) -> Point:
     """Return the point that a rewrite would place first, or the nearest to the goal."""
-    limit, points = goal.compute_limit, start.front.points
-    allowed = [point for point in points if limit is None or point.work <= limit * start.site.own_macs]
+    limit, points = goal.compute_limit, site.front.points
+    allowed = [point for point in points if limit is None or point.work <= limit * site.own_macs]
     allowed = allowed or list(points[-1:])
     if goal.max_ram is not None:
         allowed = [point for point in allowed if point.ram_bytes <= goal.max_ram][-1:] or allowed

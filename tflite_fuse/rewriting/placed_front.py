@@ -54,17 +54,17 @@ def placed_front(model: Model, options: FuseOptions, given: Model | None = None)
         BudgetError: the model is too large to be searched.
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
-    start, pool = Fuse(replace(options, goal=Goal(least_ram=True)), given=given).start(model), list[Candidate]()
-    explore(start, Goal(least_ram=True), pool)
+    site, pool = Fuse(replace(options, goal=Goal(least_ram=True)), given=given).site(model), list[Candidate]()
+    explore(site, Goal(least_ram=True), pool)
     for factor in FACTORS:
-        explore(start, Goal(max_compute=factor), pool)
+        explore(site, Goal(max_compute=factor), pool)
     for limit in common_limits([point.arena for point in _unbeaten(pool)]):
-        explore(start, Goal(max_ram=limit), pool)
-    pool += map(start.site.realise, start.front.points[:: max(1, len(start.front.points) // SPREAD)])
+        explore(site, Goal(max_ram=limit), pool)
+    pool += map(site.realise, site.front.points[:: max(1, len(site.front.points) // SPREAD)])
     points = tuple(_unbeaten(pool))
     claim = fusion_claim(points[0], options)
-    resident = replace(start.site, maker=BlockMaker(start.model), fronts={}, placed={})
-    return PlacedFront(start.model, points, resident.realise(start.front.unfused), claim)
+    resident = replace(site, maker=BlockMaker(site.maker.model), fronts={}, placed={})
+    return PlacedFront(site.maker.model, points, resident.realise(site.front.unfused), claim)
 
 
 def keeps_states(front: PlacedFront) -> bool:
@@ -76,7 +76,7 @@ def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
     """Return (arena bytes, compute) of a model without blocks. Raises: as ``placed_front``."""
     given, model = model, prepared(model)
     plain = replace(options, goal=Goal(least_ram=True), stream_time=None, stream_axis=None)
-    site = Fuse(plain, given=given).start(model).site
+    site = Fuse(plain, given=given).site(model)
     return site.arena(program_of(model)).needed, site.own_compute
 
 

@@ -232,7 +232,9 @@ def _attempt(
             raise LimitError("the search for blocks gave up before all states of the stream were in blocks")
         rewritten, results = passed(model, states=False)
     output = serialize_model(rewritten)
-    inserted = [block for each in results if isinstance(each, FuseResult) for block in each.blocks]
+    inserted = [
+        block for each in results if isinstance(each, FuseResult) and each.chosen for block in each.chosen.blocks
+    ]
     certificate = prove(meant, output, rewritten, inserted)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
     arena = arena_in_file(rewritten, output, options.runtime) if planned is None else planned
@@ -285,11 +287,12 @@ def _report(
         memories: memories of the device, if given.
     """
     fused, after, certificate = made.fused, made.after, made.certificate
+    chosen = None if fused is None else fused.chosen
     limits = (*certificate.notes, *sentences_of(mended))
     return Report(
         before=before,
         after=after,
-        estimate_bytes=None if fused is None or fused.point is None else fused.point.ram_bytes,
+        estimate_bytes=None if chosen is None else chosen.point.ram_bytes,
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
         optimal=_claims(made.results),
         proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, limits),
@@ -367,8 +370,8 @@ def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:
     """Return the claims by name; the last run of a pass counts, and the order found with blocks is the last order."""
     claims = {result.proves: result.claim for result in results if result.claim is not None}
     for result in results:
-        if isinstance(result, FuseResult) and result.ordered is not None:
-            claims["order"] = result.ordered.claim
+        if isinstance(result, FuseResult) and result.chosen is not None and result.chosen.ordered is not None:
+            claims["order"] = result.chosen.ordered.claim
     return claims
 
 

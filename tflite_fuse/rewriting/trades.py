@@ -76,11 +76,11 @@ def _as_stream(model: Model, options: FuseOptions) -> Model:
 def _in_memories(model: Model, options: FuseOptions, memories: Memories, name: str) -> FrontReport:
     """Return the front of bytes in the fast memory against traffic with the slow one, then work."""
     meant = _as_stream(_without_plan(model, options), options)
-    start = Fuse(options, given=meant).start(prepared(meant, states=True))
-    site, core = start.site, None if options.cost is WorkUnit.MACS else options.core
+    site = Fuse(options, given=meant).site(prepared(meant, states=True))
+    core = None if options.cost is WorkUnit.MACS else options.core
     unfused = site.own_macs if core is None else site.own_time
     rows, best = list[FrontRow](), (inf, inf)
-    for room, point in front_in_memories(start, memories):
+    for room, point in front_in_memories(site, memories):
         emitted = site.maker.emit(point.program, point.blocks)
         within = replace(memories, fast=replace(memories.fast, nbytes=room))
         counted = replace(point, compute=point.macs if core is None else point.time)
@@ -89,8 +89,8 @@ def _in_memories(model: Model, options: FuseOptions, memories: Memories, name: s
         if (used.cycles, row.work) < best:
             rows.append(replace(row, memories=used))
             best = used.cycles, row.work
-    resident = replace(site, maker=BlockMaker(start.model), fronts={}, placed={})
-    plain = resident.realise(start.front.unfused).arena
+    resident = replace(site, maker=BlockMaker(site.maker.model), fronts={}, placed={})
+    plain = resident.realise(site.front.unfused).arena
     report = FrontReport(name, plain, unfused, tuple(rows), None, runtime=options.runtime)
     if core is None:
         return report

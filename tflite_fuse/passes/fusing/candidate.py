@@ -15,6 +15,8 @@ from tflite_fuse.emit.stream_time import stream_time
 from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import tell
+from tflite_fuse.model.witness import Witness
+from tflite_fuse.notes import Note
 from tflite_fuse.passes.reorder import Ordered, Reorder
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
@@ -85,7 +87,8 @@ class Site:
     Attributes:
         graph: graph to search.
         others: the same graph in other orders of operators.
-        maker: builder of its blocks.
+        maker: builder of its blocks, with the model in the first of these orders.
+        asked: options of the search; a limit on compute is relative to the model in the file.
         count_tail: whether RAM is the whole arena, not only its head.
         arena: function that returns the arena of a program.
         order: pass that orders operators after blocks are inserted; None keeps their order.
@@ -94,12 +97,16 @@ class Site:
         shapes: for each order, the shapes known from searches.
         own: work of the model in the file; None if no pass changed it before fusion.
         tuning: rules of thumb.
+        notes: notes about the orders, and reasons for inputs that stay in the arena.
+        witness: of the form that the model has.
+        forms: the same model in other forms, which take part.
         fronts, placed: cached fronts and candidates, which goals share.
     """
 
     graph: PricedProgram
     others: tuple[Order, ...]
     maker: BlockMaker
+    asked: SearchOptions
     count_tail: bool
     arena: Callable[[Program], Arena]
     order: Reorder | None
@@ -108,6 +115,9 @@ class Site:
     shapes: tuple[Shapes, ...]
     own: Work | None = None
     tuning: Tuning = TUNING
+    notes: tuple[Note, ...] = ()
+    witness: Witness = field(default_factory=Witness)
+    forms: list[Form] = field(default_factory=list, compare=False, repr=False)
     fronts: dict[SearchOptions, Front] = field(default_factory=dict, compare=False, repr=False)
     placed: dict[tuple[object, ...], Candidate] = field(default_factory=dict, compare=False, repr=False)
 
@@ -157,7 +167,20 @@ class Site:
         """Return the instructions or cycles of the file's model, every operator by itself."""
         return sum(self.alone) if self.own is None else max(self.own.on(self.core), sum(self.alone))
 
-    def front(self, options: SearchOptions, among: Collection[int] | None = None) -> Front:
+    @cached_property
+    def options(self) -> SearchOptions:
+        """Options of the search, with a limit on compute relative to the model without blocks."""
+        most = self.asked.most_compute
+        if most is None or not self.unfused_compute:
+            return self.asked
+        return replace(self.asked, most_compute=most * self.own_compute / self.unfused_compute)
+
+    @property
+    def front(self) -> Front:
+        """Return the front of its blocks."""
+        return self.front_of(self.options)
+
+    def front_of(self, options: SearchOptions, among: Collection[int] | None = None) -> Front:
         """Return the front of the model, or one searched with more RAM, whose first points are the same.
 
         Args:
@@ -201,6 +224,19 @@ class Site:
         fused = {operator for block in blocks for operator in block.choice.operators}
         alone = sum(cost for index, cost in enumerate(self.alone) if index not in fused)
         return alone + block_instructions([(b.plan.block, b.plan.schedule) for b in blocks], self.core)
+
+
+@dataclass(frozen=True)
+class Form:
+    """Another form of a model, such as with copies of its streamed inputs.
+
+    Attributes:
+        site: makes its site, once; None if none of its inputs can leave the arena.
+        least_bytes: bytes below which no arena of this form can be.
+    """
+
+    site: Callable[[], Site | None] = field(repr=False)
+    least_bytes: int = 0
 
 
 def _reaches_as_far(known: SearchOptions, options: SearchOptions) -> bool:

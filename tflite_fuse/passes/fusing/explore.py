@@ -18,12 +18,12 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective, objective_of
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
-from tflite_fuse.passes.fusing.propose import Start, faster, in_shortest_runs, joined, smallest, within_ram
+from tflite_fuse.passes.fusing.propose import faster, in_shortest_runs, joined, smallest, within_ram
 from tflite_fuse.passes.fusing.propose import in_own_runs as own_runs_of
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
 
-def solve(start: Start, goal: Goal) -> Candidate:
+def solve(site: Site, goal: Goal) -> Candidate:
     """Return the candidate that meets a goal best.
 
     Raises:
@@ -31,52 +31,52 @@ def solve(start: Start, goal: Goal) -> Candidate:
     """
     pool: list[Candidate] = []
     for each in dict.fromkeys((NOTHING_RECOMPUTED, goal)):
-        explore(start, each, pool)
-    objective = objective_for(start.site, goal)
+        explore(site, each, pool)
+    objective = objective_for(site, goal)
     chosen = objective.select(pool)
     if chosen is None and goal.max_ram is not None:  # candidates beyond the limit may lead to one within it
-        explore(start, replace(goal, max_ram=None, least_ram=goal.max_compute is None), pool)
+        explore(site, replace(goal, max_ram=None, least_ram=goal.max_compute is None), pool)
         chosen = objective.select(pool)
     if chosen is None:
-        raise _not_reached(start, goal, objective, pool)
+        raise _not_reached(site, goal, objective, pool)
     return chosen
 
 
-def explore(start: Start, goal: Goal, pool: list[Candidate]) -> None:
+def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
     """Add candidates worth placing for a goal to a pool, those of the model's other forms if these may need less."""
-    objective = objective_for(start.site, goal)
-    found = [each for each in pool if each.site is start.site]
+    objective = objective_for(site, goal)
+    found = [each for each in pool if each.site is site]
     known, best = len(found), objective.least(pool)
-    _explore(start, objective, goal, found, None if best is None else objective.ceiling(best.arena))
+    _explore(site, objective, goal, found, None if best is None else objective.ceiling(best.arena))
     pool += found[known:]
-    for form in start.others:
+    for form in site.forms:
         least = objective.least(pool)
-        if (least is None or least.arena > form.least_bytes) and (other := form.start()) is not None:
+        if (least is None or least.arena > form.least_bytes) and (other := form.site()) is not None:
             explore(other, goal, pool)
 
 
-def _explore(start: Start, objective: Objective, goal: Goal, pool: list[Candidate], most: int | None) -> None:
+def _explore(site: Site, objective: Objective, goal: Goal, pool: list[Candidate], most: int | None) -> None:
     """Add the candidates of one form; none of speed if its least arena exceeds ``most`` bytes."""
-    pool += smallest(start, objective)
+    pool += smallest(site, objective)
     if goal.max_ram is not None:
-        pool += within_ram(start, objective, goal.max_ram)
-    least = _least(start, objective, pool)
+        pool += within_ram(site, objective, goal.max_ram)
+    least = _least(site, objective, pool)
     if least is None:
         return
     if goal.max_ram is None:
-        pool += joined(start, least)
+        pool += joined(site, least)
         least = objective.least(pool) or least
     if most is not None and least.arena > most:
         return
-    pool += faster(start, objective, least)
-    least = _least(start, objective, pool) or least
-    pool += own_runs_of(OwnRuns(start.site), start, objective, [*objective.favourites(pool), least])
+    pool += faster(site, objective, least)
+    least = _least(site, objective, pool) or least
+    pool += own_runs_of(OwnRuns(site), site, objective, [*objective.favourites(pool), least])
 
 
-def _least(start: Start, objective: Objective, pool: list[Candidate]) -> Candidate | None:
+def _least(site: Site, objective: Objective, pool: list[Candidate]) -> Candidate | None:
     """Return the least candidate of a pool, which gets the same one with the shortest runs."""
     if (least := objective.least(pool)) is not None:
-        pool.append(in_shortest_runs(start, least))
+        pool.append(in_shortest_runs(site, least))
     return objective.least(pool)
 
 
@@ -116,17 +116,17 @@ class NotReachedError(LimitError):
     outside: frozenset[str | None] | None = None
 
 
-def _not_reached(start: Start, goal: Goal, objective: Objective, pool: Collection[Candidate]) -> NotReachedError:
+def _not_reached(site: Site, goal: Goal, objective: Objective, pool: Collection[Candidate]) -> NotReachedError:
     """Return an error with the limit that no candidate keeps, and the nearest value reached."""
     nearest = replace(objective, max_ram=None).least(pool)
     if nearest is None or goal.max_ram is None:
-        own = max(start.site.own_compute, 1)
-        least = min((each.compute for each in pool), default=start.site.realise(start.front.points[-1]).compute)
+        own = max(site.own_compute, 1)
+        least = min((each.compute for each in pool), default=site.realise(site.front.points[-1]).compute)
         factor = least / own
         digits = 2 if factor > 1.1 else 4
         return NotReachedError(
             f"a compute factor of at most {goal.compute_limit:g} cannot be reached with the scheme "
-            f"{start.options.scheme.value} and {start.site.maker.mode.value} inputs: the least is {factor:.{digits}f}",
+            f"{site.options.scheme.value} and {site.maker.mode.value} inputs: the least is {factor:.{digits}f}",
             limit=goal.compute_limit,
             reached=factor,
         )

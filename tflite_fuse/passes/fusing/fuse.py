@@ -40,19 +40,17 @@ from tflite_fuse.ops.lowering.extract import flash_of_16_bits, with_weights
 from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
-from tflite_fuse.passes.fusing.candidate import Candidate, Site, Work
+from tflite_fuse.passes.fusing.candidate import Candidate, Form, Site, Work
 from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more, solve, written_outside
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.in_memories import solve_in_memories
 from tflite_fuse.passes.fusing.orders import orders_at_hand
-from tflite_fuse.passes.fusing.propose import Form, Start
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.preparing.by_columns import arriving_by_columns, by_columns
 from tflite_fuse.passes.preparing.spell_out import pool_by_axes, spell_out
-from tflite_fuse.passes.reorder import Ordered, Reorder
+from tflite_fuse.passes.reorder import Reorder
 from tflite_fuse.search.cut_graph import longest_block
 from tflite_fuse.search.from_model import graph_from_model
-from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.schemes import Scheme
 
 NOTHING_SPECIAL = FuseOptions()
@@ -60,18 +58,20 @@ NOTHING_SPECIAL = FuseOptions()
 
 @dataclass(frozen=True)
 class FuseResult(PassResult):
-    """Result of fusion: the blocks in execution order, their point, the whole front.
+    """Result of fusion.
 
-    ``prediction`` is the predicted cost of the model with blocks; ``ordered`` is the result of ordering the operators
-    after blocks were inserted; ``chosen`` is the candidate of all this, None without a search.
+    Attributes:
+        prediction: predicted cost of the model with blocks; None without.
+        chosen: the candidate selected; None without a search.
     """
 
-    blocks: tuple[InsertedBlock, ...] = ()
-    point: Point | None = None
-    front: Front | None = None
     prediction: Prediction | None = None
-    ordered: Ordered | None = None
     chosen: Candidate | None = None
+
+    @property
+    def blocks(self) -> tuple[InsertedBlock, ...]:
+        """Return the blocks in execution order."""
+        return () if self.chosen is None else self.chosen.blocks
 
 
 @dataclass(frozen=True)
@@ -102,48 +102,31 @@ class Fuse:
             ModelError: an arena tensor has a dynamic shape or elements without a size.
         """
         try:
-            start = self.start(model)
+            first = self.site(model)
         except BudgetError as error:
             if self.options.input_mode is not InputMode.RESIDENT:
                 raise
             return FuseResult(model, False, (note("not fused", "budget", why=str(error)),))
         memories, goal = self.options.memory, self.options.wanted
-        chosen = solve(start, goal) if memories is None else solve_in_memories(start, memories, goal)
-        start, claim = start.of(chosen), None if chosen.program.slow else fusion_claim(chosen, self.options)
-        notes = (*start.notes, *_done(start.model, chosen))
+        chosen = solve(first, goal) if memories is None else solve_in_memories(first, memories, goal)
+        site, claim = chosen.site, None if chosen.program.slow else fusion_claim(chosen, self.options)
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
-        notes = (*notes, *start.front.explain(point), *_limited(len(start.site.graph.steps)))
-        if not chosen.point.blocks:
-            before, ordered = start.model, chosen.ordered
-            before = model if before.main.operators == model.main.operators else before
-            after = before
+        notes = (*site.notes, *_done(chosen), *site.front.explain(point), *_limited(len(site.graph.steps)))
+        if not chosen.blocks:
+            after, ordered = site.maker.model, chosen.ordered
+            after = model if after.main.operators == model.main.operators else after
             if ordered is not None and ordered.changed:
-                after = replace_operators(remove_plan(before), ordered.program.origin[1].operators)
-            return FuseResult(
-                after, after is not model, notes, claim, "fusion", (), chosen.point, start.front, None, ordered, chosen
-            )
-        expected = _prediction(start.site, chosen)
-        notes += (_expectation(expected), *_faster(start.site, chosen))
+                after = replace_operators(remove_plan(after), ordered.program.origin[1].operators)
+            return FuseResult(after, after is not model, notes, claim, "fusion", None, chosen)
+        expected = _prediction(site, chosen)
+        notes += (_expectation(expected), *_faster(site, chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
         notes += tuple(_about_weights(chosen, WeightForm(self.options.weights)))
-        model, point = start.site.maker.emit(chosen.program, chosen.blocks), chosen.point
-        return FuseResult(
-            model,
-            True,
-            notes,
-            claim,
-            "fusion",
-            chosen.blocks,
-            point,
-            start.front,
-            expected,
-            chosen.ordered,
-            chosen,
-            witness=start.witness,
-        )
+        model = site.maker.emit(chosen.program, chosen.blocks)
+        return FuseResult(model, True, notes, claim, "fusion", expected, chosen, witness=site.witness)
 
-    def start(self, model: Model) -> Start:
-        """Return the orders of operators to search, and the front of their blocks.
+    def site(self, model: Model) -> Site:
+        """Return a model with the front of its blocks, and its other forms.
 
         Raises:
             LimitError: no block of the scheme can read or copy an input that should leave the arena, in any order.
@@ -152,14 +135,14 @@ class Fuse:
         forms, why = list(self._forms(model)), list[LimitError]()
         for place, form in enumerate(forms, 1):
             try:
-                found = self._start_with_copies(form)
+                found = self._with_copies(form)
             except BudgetError:
                 raise
             except LimitError as error:
                 why.append(error)
                 continue
-            others = (Form(cache(partial(self._other, each))) for each in forms[place:])
-            return replace(found, others=(*found.others, *others))
+            found.forms.extend(Form(cache(partial(self._other, each))) for each in forms[place:])
+            return found
         nothing = LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
         raise next(iter(why), nothing)
 
@@ -176,33 +159,32 @@ class Fuse:
             if pooled.changed and self.options.memory is None:
                 yield replace(each, model=pooled.model, notes=(*each.notes, *pooled.notes))
 
-    def _other(self, form: PassResult) -> Start | None:
-        """Return the start of a form; None if no input can leave the arena."""
+    def _other(self, form: PassResult) -> Site | None:
+        """Return the site of a form; None if no input can leave the arena."""
         try:
-            return self._start_with_copies(form)
+            return self._with_copies(form)
         except LimitError:
             return None
 
-    def _start_with_copies(self, form: PassResult) -> Start:
-        """Return the start of a form, and as another one that with copies of its streamed inputs."""
+    def _with_copies(self, form: PassResult) -> Site:
+        """Return the site of a form, and as another one that with copies of its streamed inputs."""
         model, copies = form.model, self.options.scheme is Scheme.AUTO and InputMode(self.options.input_mode).streams
         try:
-            found = self._start(form)
+            found = self._site(form)
         except LimitError as error:
             copied = with_copies(model, ()) if copies and not isinstance(error, BudgetError) else None
             if copied is None:
                 raise
-            return self._start(replace(form, model=copied))
-        graph, moved = found.site.graph, found.site.maker.moved
-        copied = with_copies(found.model, moved) if copies else None
+            return self._site(replace(form, model=copied))
+        graph, moved = found.graph, found.maker.moved
+        copied = with_copies(found.maker.model, moved) if copies else None
         if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
             tail = graph.tail.fixed if self.options.count_tail else 0
             least = tail + min(graph.sizes[tensor] for tensor in moved)
-            other = partial(self._start, replace(form, model=copied))
-            found = replace(found, others=(Form(cache(other), least),))
+            found.forms.append(Form(cache(partial(self._site, replace(form, model=copied))), least))
         return found
 
-    def _start(self, form: PassResult) -> Start:
+    def _site(self, form: PassResult) -> Site:
         options, mode = self.options, InputMode(self.options.input_mode)
         fused, model = form.model, with_plans(form.model)
         order = Reorder(self.budget, options.in_place, tuning=options.tuning) if "reorder" in options.passes else None
@@ -217,25 +199,24 @@ class Fuse:
             overlaps = program_overlaps(program) if options.shares else ()
             return realise(program, overlaps, options.arena(), self.budget)
 
-        core, shapes = options.core, tuple(Shapes(searched.chunks) for _ in (graph, *orders.others))
         site = Site(
-            graph,
-            orders.others,
-            maker,
-            options.count_tail,
-            arena,
-            order,
-            options.counted,
-            core,
-            shapes,
-            own,
-            options.tuning,
+            graph=graph,
+            others=orders.others,
+            maker=maker,
+            asked=searched,
+            count_tail=options.count_tail,
+            arena=arena,
+            order=order,
+            target=options.counted,
+            core=options.core,
+            shapes=tuple(Shapes(searched.chunks) for _ in (graph, *orders.others)),
+            own=own,
+            tuning=options.tuning,
+            notes=(*form.notes, *orders.notes, *why_not),
+            witness=form.witness,
         )
-        if searched.most_compute is not None and site.unfused_compute:
-            most = searched.most_compute * site.own_compute / site.unfused_compute
-            searched = replace(searched, most_compute=most)
-        notes = (*form.notes, *orders.notes, *why_not)
-        return Start(orders.first, site, searched, site.front(searched), notes, witness=form.witness)
+        site.front_of(site.options)  # raises if no input can leave the arena
+        return site
 
     def _lowered(self, model: Model, known: Lowerings | None = None) -> Lowerings:
         lowered = lowerings_for(model, InputMode(self.options.input_mode), known)
@@ -305,7 +286,8 @@ def _faster(site: Site, chosen: Candidate) -> Iterator[Note]:
         yield note("offered", "more RAM", more_bytes=more, saved=saved, unit=unit, max_ram_bytes=found.arena)
 
 
-def _done(model: Model, chosen: Candidate) -> Iterator[Note]:
+def _done(chosen: Candidate) -> Iterator[Note]:
+    model = chosen.site.maker.model
     copies = {(model.main.operators[index].outputs or (-1,))[0] for index in copies_of(model)}
     for block in chosen.blocks:
         for tensor in copies.intersection(block.extraction.outputs):

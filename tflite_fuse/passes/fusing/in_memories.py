@@ -16,10 +16,9 @@ from tflite_fuse.emit.slow import slow_places
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.block import ElementType
 from tflite_fuse.model.memories import Memories, Region
-from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.explore import solve
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
-from tflite_fuse.passes.fusing.propose import Start
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import CHUNKS
@@ -35,11 +34,11 @@ _TRIED = {1.0: 3, 0.75: 2, 0.5: 2}
 holds tensors again."""
 
 
-def solve_in_memories(start: Start, memories: Memories, goal: Goal) -> Candidate:
+def solve_in_memories(site: Site, memories: Memories, goal: Goal) -> Candidate:
     """Return the candidate of least traffic whose arena fits the fast memory.
 
     Args:
-        start: the model and the front of its blocks.
+        site: the model and what its search found.
         memories: of the device.
         goal: compute allowed for an arena in the fast memory alone; by default that of the file.
 
@@ -49,35 +48,35 @@ def solve_in_memories(start: Start, memories: Memories, goal: Goal) -> Candidate
     room = memories.fast.nbytes
     alone = Goal(max_ram=room, max_compute=_NO_MORE if goal.is_default else goal.max_compute)
     try:
-        return solve(start, alone)
+        return solve(site, alone)
     except LimitError:
-        found = [_taken_back(each, memories) for each in _fitting(start, memories)]
+        found = [_taken_back(each, memories) for each in _fitting(site, memories)]
     best = min(found, key=lambda each: (_cycles(each, memories.slow), each.arena))
     best = _in_longer_runs(best, room)
-    return OwnRuns(start.site).with_own_runs(best, room - best.arena)
+    return OwnRuns(site).with_own_runs(best, room - best.arena)
 
 
-def front_in_memories(start: Start, memories: Memories) -> list[tuple[int, Candidate]]:
+def front_in_memories(site: Site, memories: Memories) -> list[tuple[int, Candidate]]:
     """Return bytes of a fast memory, ascending, with what ``solve_in_memories`` returns for each.
 
     Sizes reach from the least that suffices to the one of ``memories``, or to one that holds the whole model. A size
     is left out if the slow memory is too small for the tensors that do not fit it.
 
     Args:
-        start: the model and the front of its blocks.
+        site: the model and what its search found.
         memories: of the device.
 
     Raises:
         LimitError: no size suffices; which block is in the way and how much it needs, or what the slow memory lacks.
     """
-    least = _least(start, _slow_front(start, memories))
+    least = _least(site, _slow_front(site, memories))
     if least.arena > memories.fast.nbytes:
         raise _too_small(least, memories.fast)
-    most = min(memories.fast.nbytes, solve(start, Goal(max_compute=_NO_MORE)).arena)
+    most = min(memories.fast.nbytes, solve(site, Goal(max_compute=_NO_MORE)).arena)
     found, why = list[tuple[int, Candidate]](), LimitError()
     for room in sorted({least.arena + (most - least.arena) * step // STEPS for step in range(STEPS + 1)}):
         within = replace(memories, fast=replace(memories.fast, nbytes=room))
-        best = solve_in_memories(start, within, NOTHING_RECOMPUTED)
+        best = solve_in_memories(site, within, NOTHING_RECOMPUTED)
         try:
             slow_places(best.program, memories.slow.nbytes)
         except LimitError as error:
@@ -118,7 +117,7 @@ def _leaves_in_rows(graph: PricedProgram, step: PricedStep) -> bool:
     return renames and leaves
 
 
-def _fitting(start: Start, memories: Memories) -> Iterator[Candidate]:
+def _fitting(site: Site, memories: Memories) -> Iterator[Candidate]:
     """Yield candidates of least traffic in shares of the fast memory, with all between blocks in the slow one.
 
     Runs are of one pixel, which leaves most of the fast memory for tensors that return.
@@ -126,38 +125,38 @@ def _fitting(start: Start, memories: Memories) -> Iterator[Candidate]:
     Raises:
         LimitError: none does.
     """
-    room, front, found = memories.fast.nbytes, _slow_front(start, memories), dict[Point, Candidate]()
+    room, front, found = memories.fast.nbytes, _slow_front(site, memories), dict[Point, Candidate]()
     for share, most in _TRIED.items():
         fits = 0
         for point in reversed(front.points):
-            if fits < most and point.ram_bytes <= room * share * (1 + start.site.tuning.near):
-                found[point] = _all_slow(start, point)
+            if fits < most and point.ram_bytes <= room * share * (1 + site.tuning.near):
+                found[point] = _all_slow(site, point)
                 fits += found[point].arena <= room * share
     fitting = [each for each in found.values() if each.arena <= room]
     if not fitting:
-        fitting = [_least(start, front)]
+        fitting = [_least(site, front)]
         if fitting[0].arena > room:
             raise _too_small(fitting[0], memories.fast)
     yield from fitting
 
 
-def _slow_front(start: Start, memories: Memories) -> Front:
+def _slow_front(site: Site, memories: Memories) -> Front:
     """Return the front of fast bytes against work and traffic, with all between blocks in the slow memory."""
-    slow, costs = may_be_slow(start.site.graph), (memories.slow.read_cycles, memories.slow.write_cycles)
+    slow, costs = may_be_slow(site.graph), (memories.slow.read_cycles, memories.slow.write_cycles)
     options = replace(
-        start.options, slow=slow, traffic=costs, strips=False, bands=False, chunks=(1,), target=None, most_compute=None
+        site.options, slow=slow, traffic=costs, strips=False, bands=False, chunks=(1,), target=None, most_compute=None
     )
-    return start.site.front(options)
+    return site.front_of(options)
 
 
-def _all_slow(start: Start, point: Point) -> Candidate:
-    return start.site.realise(replace(point, slow=may_be_slow(start.site.graph)))
+def _all_slow(site: Site, point: Point) -> Candidate:
+    return site.realise(replace(point, slow=may_be_slow(site.graph)))
 
 
-def _least(start: Start, front: Front) -> Candidate:
+def _least(site: Site, front: Front) -> Candidate:
     """Return the candidate of the least arena; the first points of the front are placed."""
-    points = front.points[: start.site.tuning.placed_first]
-    return min((_all_slow(start, point) for point in points), key=lambda each: each.arena)
+    points = front.points[: site.tuning.placed_first]
+    return min((_all_slow(site, point) for point in points), key=lambda each: each.arena)
 
 
 def _too_small(least: Candidate, fast: Region) -> LimitError:

@@ -7,77 +7,27 @@ all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
-from tflite_fuse.model.schema import Model
-from tflite_fuse.model.witness import Witness
-from tflite_fuse.notes import Note
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
-from tflite_fuse.search.front import Front, Point
+from tflite_fuse.search.front import Point
 from tflite_fuse.search.fusion_front import SearchOptions
 from tflite_fuse.search.schemes import Scheme
 
 
-@dataclass(frozen=True)
-class Start:
-    """A model, and the front of its blocks.
-
-    Attributes:
-        model: the model in the first of the searched orders.
-        site: the model with the results of earlier searches.
-        options: options of the search.
-        front: the front found.
-        notes: notes about the orders, and reasons for inputs that stay in the arena.
-        others: the same model in other forms, which take part.
-        witness: of the form that this one has.
-    """
-
-    model: Model
-    site: Site
-    options: SearchOptions
-    front: Front
-    notes: tuple[Note, ...]
-    others: tuple[Form, ...] = ()
-    witness: Witness = field(default_factory=Witness)
-
-    def of(self, candidate: Candidate) -> Start:
-        """Return the form of the model that a candidate was found from."""
-        return next(form for form in self._forms() if form.site is candidate.site)
-
-    def _forms(self) -> Iterator[Start]:
-        """Yield this form and all others, those that others have included."""
-        yield self
-        for form in self.others:
-            if (found := form.start()) is not None:
-                yield from found._forms()
-
-
-@dataclass(frozen=True)
-class Form:
-    """Another form of a model, such as with copies of its streamed inputs.
-
-    Attributes:
-        start: makes its start, once; None if none of its inputs can leave the arena.
-        least_bytes: bytes below which no arena of this form can be.
-    """
-
-    start: Callable[[], Start | None] = field(repr=False)
-    least_bytes: int = 0
-
-
-def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
+def smallest(site: Site, objective: Objective) -> Iterator[Candidate]:
     """Yield candidates towards the least arena within the limit on compute.
 
     The first points of the front are placed. Strips in bands, which often cannot
     all be placed as expected, come after the others.
     """
-    site, tuning, points = start.site, start.site.tuning, _allowed(start, start.front.points, objective)
+    tuning, points = site.tuning, _allowed(site, site.front.points, objective)
     banded = [point for point in points if _bands(point)]
     least: Candidate | None = None
     for point in sorted(points, key=lambda point: _bands(point) > 0)[: tuning.placed_first]:
@@ -86,7 +36,7 @@ def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
         if _computes_within(found, objective) and (least is None or found.arena < least.arena):
             least = found
     if least is None and site.runs_unfused:
-        yield site.realise(start.front.unfused)
+        yield site.realise(site.front.unfused)
     if least is None:
         return
     for point in _first_of_each(banded)[: tuning.banded]:
@@ -94,40 +44,40 @@ def smallest(start: Start, objective: Objective) -> Iterator[Candidate]:
             yield site.realise(point)
 
 
-def within_ram(start: Start, objective: Objective, max_ram: int) -> Iterator[Candidate]:
+def within_ram(site: Site, objective: Objective, max_ram: int) -> Iterator[Candidate]:
     """Yield candidates within a limit on RAM, those of least work first."""
-    site, most = start.site, max_ram * (1 + start.site.tuning.near)
+    most = max_ram * (1 + site.tuning.near)
     if site.runs_unfused:
-        yield site.realise(start.front.unfused)
-    near = [point for point in _allowed(start, start.front.points, objective) if point.ram_bytes <= most]
+        yield site.realise(site.front.unfused)
+    near = [point for point in _allowed(site, site.front.points, objective) if point.ram_bytes <= most]
     yield from _fitting(site, sorted(near, key=lambda point: point.work), max_ram)
 
 
-def in_shortest_runs(start: Start, least: Candidate) -> Candidate:
+def in_shortest_runs(site: Site, least: Candidate) -> Candidate:
     """Return the candidate with the shortest runs in all blocks.
 
     Blocks below the peak have runs as long as the estimate permits, which can obstruct placement with shared memory.
     """
-    shortest = min(start.options.chunks)
+    shortest = min(site.options.chunks)
     blocks = (
         replace(each, config=BlockConfig(each.config.tile_height, each.config.tile_width, shortest))
         for each in least.point.blocks
     )
-    return start.site.realise(replace(least.point, blocks=tuple(blocks)))
+    return site.realise(replace(least.point, blocks=tuple(blocks)))
 
 
-def joined(start: Start, least: Candidate) -> Iterator[Candidate]:
+def joined(site: Site, least: Candidate) -> Iterator[Candidate]:
     """Yield the candidate with its first two blocks joined, and so on as long as the arena shrinks.
 
     The scratch of a block that reads the model's input may lie over input that it no longer needs. The search counts
     only whole rows of it, and none in models of one row; the exact distance is known when the block is placed. Blocks
     in strips are not joined, because each recomputes on its own.
     """
-    if start.options.scheme is not Scheme.AUTO or not start.options.overlap:
+    if site.options.scheme is not Scheme.AUTO or not site.options.overlap:
         return
-    while (point := _joined(least.point, min(start.options.chunks))) is not None:
+    while (point := _joined(least.point, min(site.options.chunks))) is not None:
         try:
-            found = start.site.realise(point)
+            found = site.realise(point)
         except BlockError:  # no block can contain both
             return
         if found.arena >= least.arena or found.macs > least.macs:
@@ -136,52 +86,50 @@ def joined(start: Start, least: Candidate) -> Iterator[Candidate]:
         least = found
 
 
-def faster(start: Start, objective: Objective, least: Candidate) -> Iterator[Candidate]:
+def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candidate]:
     """Yield the candidates of fewest predicted instructions within the objective's ceiling above the least arena.
 
     Longer runs of pixels and other cuts take RAM and save instructions.
     """
-    limit, site = objective.ceiling(least.arena), start.site
-    if start.options.scheme is not Scheme.AUTO or not least.blocks:
+    limit = objective.ceiling(least.arena)
+    if site.options.scheme is not Scheme.AUTO or not least.blocks:
         return
     enough, fewest = (1 + site.tuning.clear_gain) * sum(site.alone), least.time
-    for number, cuts in enumerate(cuts_of(start.options, least)):
+    for number, cuts in enumerate(cuts_of(site.options, least)):
         if number and fewest <= enough:
             return
-        near = [point for point in by_speed(start, limit, cuts) if point.ram_bytes <= limit * (1 + site.tuning.near)]
+        near = [point for point in by_speed(site, limit, cuts) if point.ram_bytes <= limit * (1 + site.tuning.near)]
         for found in _fitting(site, near, limit):
             fewest = min(fewest, found.time) if found.arena <= limit else fewest
             yield found
 
 
-def in_own_runs(own: OwnRuns, start: Start, objective: Objective, found: Sequence[Candidate]) -> Iterator[Candidate]:
+def in_own_runs(own: OwnRuns, site: Site, objective: Objective, found: Sequence[Candidate]) -> Iterator[Candidate]:
     """Yield candidates with individual run lengths, in the same RAM and up to the objective's ceiling.
 
     Args:
         own: the search of run lengths.
-        start: the start that the candidates were found from.
+        site: the site that the candidates were found from.
         objective: rule of the selection.
         found: the candidates; the last one has the least arena.
     """
     limit = objective.ceiling(found[-1].arena)
     for each in found:
         room = limit - each.arena
-        has_room = start.options.scheme is Scheme.AUTO and room > limit * objective.tuning.worth
+        has_room = site.options.scheme is Scheme.AUTO and room > limit * objective.tuning.worth
         if each is found[0] or not has_room:
             yield own.with_own_runs(each)
         if has_room:
             yield own.with_own_runs(each, room)
 
 
-def by_speed(start: Start, limit: int, cuts: Cuts) -> list[Point]:
+def by_speed(site: Site, limit: int, cuts: Cuts) -> list[Point]:
     """Return points of the front of instructions, the fewest first, without blocks beyond the RAM that is offered."""
-    most = limit + limit // start.site.tuning.offered
+    most = limit + limit // site.tuning.offered
     strips, bands = cuts is not Cuts.NONE, cuts is Cuts.BANDS
-    options = replace(
-        start.options, target=start.site.core, most_ram=most, most_compute=None, strips=strips, bands=bands
-    )
+    options = replace(site.options, target=site.core, most_ram=most, most_compute=None, strips=strips, bands=bands)
     try:
-        return list(reversed(start.site.front(options, start.front.orders).points))
+        return list(reversed(site.front_of(options, site.front.orders).points))
     except LimitError:  # no such block can read an input that should leave the arena
         return []
 
@@ -222,13 +170,13 @@ def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candid
         yield found
 
 
-def _allowed(start: Start, points: Sequence[Point], objective: Objective) -> list[Point]:
+def _allowed(site: Site, points: Sequence[Point], objective: Objective) -> list[Point]:
     """Return the points predicted to keep the limit on compute."""
     if objective.max_compute is None:
         return list(points)
     most: float = objective.max_compute
-    if start.options.target is not None:
-        most *= start.front.unfused.work / max(start.site.unfused_compute, 1)
+    if site.options.target is not None:
+        most *= site.front.unfused.work / max(site.unfused_compute, 1)
     return [point for point in points if point.work <= most]
 
 
