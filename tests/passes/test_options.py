@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -87,8 +88,8 @@ def test_streams_leave_more_of_the_arena_to_speed_unless_a_goal_says_otherwise()
     slacks = (TUNING.slack, TUNING.slack_streamed, TUNING.slack_calls)
 
     def ceilings(goal: Goal, least: int) -> list[int]:
-        about = {"own_macs": 1, "own_compute": 1, "tolerance": 0.0, "tuning": TUNING}
-        return [objective_of(goal, slack=slack, **about).ceiling(least) for slack in slacks]
+        sites = [SimpleNamespace(slack=slack, own_compute=1, target=None, tuning=TUNING) for slack in slacks]
+        return [objective_of(site, goal).ceiling(least) for site in sites]
 
     assert ceilings(Goal(), 24_000) == [25_000, 25_500, 27_000]
     assert set(ceilings(Goal(), 1_200)) == {1_712}

@@ -21,8 +21,8 @@ from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate
-from tflite_fuse.passes.fusing.explore import objective_for
 from tflite_fuse.passes.fusing.fuse import Fuse
+from tflite_fuse.passes.fusing.objective import objective_of
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
 from tflite_fuse.passes.fusing.propose import smallest
 from tflite_fuse.passes.goal import Goal
@@ -37,7 +37,7 @@ def least_and_better(model: Model, mode: InputMode, more: int = 0) -> tuple[Cand
     """The least arena with one length of runs for each block, and what becomes of it."""
     options = FuseOptions(goal=Goal(least_ram=True), input_mode=mode)
     site = Fuse(options).site(model)
-    objective = objective_for(site, options.goal)
+    objective = objective_of(site, options.goal)
     least = objective.least(list(smallest(site, objective)))
     assert least is not None
     return least, OwnRuns(site).with_own_runs(least, more)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from tflite_fuse.cost.instructions import LEAST_GAIN
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.block import BlockChoice
 from tflite_fuse.ir.program import FUSED_OPERATOR
@@ -17,9 +16,7 @@ from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective, objective_of
-from tflite_fuse.passes.fusing.own_runs import OwnRuns
-from tflite_fuse.passes.fusing.propose import faster, in_shortest_runs, joined, smallest, within_ram
-from tflite_fuse.passes.fusing.propose import in_own_runs as own_runs_of
+from tflite_fuse.passes.fusing.propose import faster, in_own_runs, in_shortest_runs, joined, smallest, within_ram
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
 
@@ -32,7 +29,7 @@ def solve(site: Site, goal: Goal) -> Candidate:
     pool: list[Candidate] = []
     for each in dict.fromkeys((NOTHING_RECOMPUTED, goal)):
         explore(site, each, pool)
-    objective = objective_for(site, goal)
+    objective = objective_of(site, goal)
     chosen = objective.select(pool)
     if chosen is None and goal.max_ram is not None:  # candidates beyond the limit may lead to one within it
         explore(site, replace(goal, max_ram=None, least_ram=goal.max_compute is None), pool)
@@ -44,7 +41,7 @@ def solve(site: Site, goal: Goal) -> Candidate:
 
 def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
     """Add candidates worth placing for a goal to a pool, those of the model's other forms if these may need less."""
-    objective = objective_for(site, goal)
+    objective = objective_of(site, goal)
     found = [each for each in pool if each.site is site]
     known, best = len(found), objective.least(pool)
     _explore(site, objective, goal, found, None if best is None else objective.ceiling(best.arena))
@@ -70,7 +67,7 @@ def _explore(site: Site, objective: Objective, goal: Goal, pool: list[Candidate]
         return
     pool += faster(site, objective, least)
     least = _least(site, objective, pool) or least
-    pool += own_runs_of(OwnRuns(site), site, objective, [*objective.favourites(pool), least])
+    pool += in_own_runs(site, objective, [*objective.favourites(pool), least])
 
 
 def _least(site: Site, objective: Objective, pool: list[Candidate]) -> Candidate | None:
@@ -92,18 +89,6 @@ def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:
         return None
     found = site.realise(min(points, key=lambda point: point.ram_bytes))
     return found if found.time <= enough and chosen.arena < found.arena <= most else None
-
-
-def objective_for(site: Site, goal: Goal) -> Objective:
-    """Return the objective of a goal for a model."""
-    return objective_of(
-        goal,
-        slack=site.slack,
-        own_macs=site.own_macs,
-        own_compute=site.own_compute,
-        tolerance=0.0 if site.target is None else LEAST_GAIN,
-        tuning=site.tuning,
-    )
 
 
 class NotReachedError(LimitError):

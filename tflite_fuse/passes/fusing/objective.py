@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.cost.instructions import LEAST_GAIN
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.tuning import Tuning
 
@@ -23,7 +24,6 @@ class Objective:
         max_ram: largest arena in bytes; None for no limit.
         max_compute: largest work, in the unit of ``Candidate.compute``; None for no limit.
         limits_compute: whether the caller set that limit: then no candidate may exceed it for speed.
-        own_macs: multiply-accumulates of the file's model.
         slack: divisor n: least arena / n bytes may be spent on speed; None for no slack.
         slack_bytes: bytes that may be spent on speed in any case.
         fair: whether the share of instructions saved must be in proportion to the RAM spent.
@@ -33,7 +33,6 @@ class Objective:
     max_ram: int | None
     max_compute: int | None
     limits_compute: bool
-    own_macs: int
     slack: int | None
     slack_bytes: int
     fair: bool
@@ -89,7 +88,7 @@ class Objective:
         Shorter line buffers can make room for longer runs. Without a clear gain, the multiply-accumulates of the model
         must not increase without permission.
         """
-        most = max(least.macs, self.own_macs)
+        most = max(least.macs, least.site.own_macs)
         plain = [each for each in found if each.macs <= most]
         if self.limits_compute or len(plain) == len(found):
             return found
@@ -115,27 +114,17 @@ class Objective:
         return min(fast, key=lambda each: (each.arena, each.time))
 
 
-def objective_of(
-    goal: Goal, *, slack: int, own_macs: int, own_compute: int, tolerance: float, tuning: Tuning
-) -> Objective:
-    """Return the objective of a goal for a model.
-
-    Args:
-        goal: the caller's goal.
-        slack: divisor n: arena / n bytes may be spent on speed when the goal has no limit.
-        own_macs: multiply-accumulates of the file's model.
-        own_compute: its work in the goal's unit.
-        tolerance: share by which a limit on compute may be exceeded, because predictions are not more exact.
-        tuning: rules of thumb.
-    """
+def objective_of(site: Site, goal: Goal) -> Objective:
+    """Return the objective of a goal for a model."""
     factor, limits_compute = goal.compute_limit, goal.max_compute is not None
+    tolerance = Fraction(1 if site.target is None else 1 + LEAST_GAIN)
+    slack = site.tuning.slack_recomputing if limits_compute else site.slack
     return Objective(
         max_ram=goal.max_ram,
-        max_compute=None if factor is None else int(Fraction(factor) * Fraction(1 + tolerance) * own_compute),
+        max_compute=None if factor is None else int(Fraction(factor) * tolerance * site.own_compute),
         limits_compute=limits_compute,
-        own_macs=own_macs,
-        slack=None if goal.wants_every_byte else tuning.slack_recomputing if limits_compute else slack,
-        slack_bytes=0 if limits_compute else tuning.slack_bytes,
+        slack=None if goal.wants_every_byte else slack,
+        slack_bytes=0 if limits_compute else site.tuning.slack_bytes,
         fair=goal.is_default,
-        tuning=tuning,
+        tuning=site.tuning,
     )

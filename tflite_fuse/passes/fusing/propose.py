@@ -104,16 +104,15 @@ def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candi
             yield found
 
 
-def in_own_runs(own: OwnRuns, site: Site, objective: Objective, found: Sequence[Candidate]) -> Iterator[Candidate]:
+def in_own_runs(site: Site, objective: Objective, found: Sequence[Candidate]) -> Iterator[Candidate]:
     """Yield candidates with individual run lengths, in the same RAM and up to the objective's ceiling.
 
     Args:
-        own: the search of run lengths.
         site: the site that the candidates were found from.
         objective: rule of the selection.
         found: the candidates; the last one has the least arena.
     """
-    limit = objective.ceiling(found[-1].arena)
+    own, limit = OwnRuns(site), objective.ceiling(found[-1].arena)
     for each in found:
         room = limit - each.arena
         has_room = site.options.scheme is Scheme.AUTO and room > limit * objective.tuning.worth
