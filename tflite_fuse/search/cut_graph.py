@@ -102,7 +102,7 @@ class CutGraph:
     """All edges, and the constant parts of RAM.
 
     Attributes:
-        start: bytes live before the first operator (the network's inputs), at least the rules' floor.
+        start: bytes live before the first operator (the network's inputs).
         tail: bytes of the tail without edges.
         into: the edges into each cut, those of cut 0 (none) first.
     """
@@ -233,7 +233,6 @@ class Rules:
         every_block: whether blocks on no point of the front are included; pricing them takes most of the time.
         slow: tensors that lie in the slow memory wherever they pass from block to block.
         traffic: price of a byte read from the slow memory and of one written to it, in the graph's unit of work.
-        floor: working sets of up to this many bytes count as equal; among them the tail decides.
     """
 
     chunks: tuple[int, ...] = (1,)
@@ -248,7 +247,6 @@ class Rules:
     every_block: bool = True
     slow: frozenset[int] = frozenset()
     traffic: tuple[float, float] = (1.0, 1.0)
-    floor: int = 0
 
     def leaving(self, graph: PricedProgram) -> frozenset[int]:
         """Return the inputs of a graph that need no RAM."""
@@ -262,7 +260,7 @@ class Cuts:
     """The cut graph of a layer graph.
 
     Attributes:
-        edges: nodes and edges; ``start`` is at least the rules' floor.
+        edges: nodes and edges.
         graph: the layers; inputs that need no RAM have 0 bytes.
         residency: bytes live at its cuts.
         pricing: conditions under which its blocks were priced, except the chunk.
@@ -356,7 +354,7 @@ class _Edges:
 
     def _cuts(self, blocks: Sequence[Iterable[Edge]]) -> CutGraph:
         """Return the cut graph of blocks by their last layer and of single operators."""
-        start, tail = max(self.residency.start, self.rules.floor), self._tail
+        start, tail = self.residency.start, self._tail
         into: list[tuple[Edge, ...]] = [()]
         for index, made in enumerate(blocks):
             into.append(tuple(sorted((*self._as_it_is(index), *made), key=_nearest_first)))
@@ -384,7 +382,7 @@ class _Edges:
         """
         if not self._recompute_costs or self.pricing.limit is None:
             return self._tiled(last, firsts, most, self.restriction.tile_sizes, self.pricing).values()
-        whole, start = self._in_one_tile(last, firsts, most), max(self.residency.start, self.rules.floor)
+        whole, start = self._in_one_tile(last, firsts, most), self.residency.start
         small = {first for (first, _), edge in whole.items() if int(edge.options.ram[-1]) <= start}
         large, pricing = [first for first in firsts if first not in small], replace(self.pricing, divided=True)
         return (whole | self._tiled(last, large, most, self.restriction.tile_sizes, pricing)).values()

@@ -94,9 +94,7 @@ class _Labels:
     option: IntArray
 
 
-def search_paths(
-    cuts: CutGraph, most_work: int | None = None, most_ram: int | None = None, least_gain: float = 0.0
-) -> tuple[Path, ...]:
+def search_paths(cuts: CutGraph, most_work: int | None = None, least_gain: float = 0.0) -> tuple[Path, ...]:
     """Return all paths that no other dominates in RAM and work, RAM ascending.
 
     RAM is peak + tail.
@@ -104,7 +102,6 @@ def search_paths(
     Args:
         cuts: the edges.
         most_work: work beyond which paths are dropped, except those of least work; None for no limit.
-        most_ram: bytes beyond which paths are dropped; None for no limit.
         least_gain: paths whose work is not smaller than the previous one's by more than this share are left out.
     """
     start, edges = cuts.start, [list(into) for into in cuts.into]
@@ -113,14 +110,10 @@ def search_paths(
     bounds = _Bounds(_least_peak(edges, start), NEVER, *ahead, NEVER, tails, cuts.places)
     if most_work is not None:
         bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
-    if most_ram is None:
-        tight = _cheapest_edges(edges)
-        enough = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # of one of these paths, maybe not the best
-        cheapest = _labels(tight, replace(bounds, ceiling=enough))[-1]
-        ceiling = int((cheapest.peak + cheapest.tail).min())
-    else:
-        ceiling = most_ram - cuts.tail
-    labels = _labels(edges, replace(bounds, ceiling=ceiling))
+    tight = _cheapest_edges(edges)
+    enough = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # of one of these paths, maybe not the best
+    cheapest = _labels(tight, replace(bounds, ceiling=enough))[-1]
+    labels = _labels(edges, replace(bounds, ceiling=int((cheapest.peak + cheapest.tail).min())))
     end = labels[-1]
     paths: list[Path] = []
     for index in pareto(end.peak + end.tail, end.cost):

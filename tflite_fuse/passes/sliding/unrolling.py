@@ -95,7 +95,6 @@ class Unrolling:
     hop: int
     inputs: Mapping[int, Time]
     depths: dict[int, int] = field(default_factory=dict)
-    long: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         self.write = Writing(self.model)
@@ -154,9 +153,7 @@ class Unrolling:
         """Write an operator unchanged, on the whole window."""
         given = {t: self._all(t) for t in operator.inputs or () if t in self.streams or t in self.whole}
         inputs = tuple(given.get(tensor, tensor) for tensor in operator.inputs or ())
-        self.write.operators.append(
-            Operator(**{**{name: getattr(operator, name) for name in _FIELDS}, "inputs": inputs})
-        )
+        self.write.operators.append(replace(operator, inputs=inputs))
         self.whole.update({tensor: tensor for tensor in operator.outputs or ()})
 
     def _all(self, tensor: int) -> int:
@@ -227,7 +224,7 @@ class Unrolling:
         first, last = stream.shared
         if stream.look is not None and stream.look.way is Way.PAD:  # rows of padding have no input rows
             return self._again(tensor, begin, end)
-        if not (everything or stream.operator is None or tensor in self.long):
+        if not everything and stream.operator is not None:
             first = max(first, last - stream.kept)
         parts = []
         if begin < min(end, first):
@@ -269,9 +266,6 @@ class Unrolling:
         for each, output in zip(operator.outputs or (), outputs, strict=True):
             self._rows[each, begin, end] = output
         return self._rows[tensor, begin, end]
-
-
-_FIELDS = tuple(Operator.__dataclass_fields__)
 
 
 def stream_behind(sources: Sequence[Stream], look: Look, hop: int, pools: bool) -> Stream:
@@ -323,7 +317,7 @@ def looks_back(
     return most
 
 
-def unroll(model: Model, hop: int, inputs: Mapping[int, Time], long: frozenset[int] = frozenset()) -> Unrolled:
+def unroll(model: Model, hop: int, inputs: Mapping[int, Time]) -> Unrolled:
     """Return the model that takes ``hop`` steps per call.
 
     It is written twice: the first run determines the number of earlier rows that are needed.
@@ -332,8 +326,7 @@ def unroll(model: Model, hop: int, inputs: Mapping[int, Time], long: frozenset[i
         model: model over a window.
         hop: new steps in each call.
         inputs: steps of every input.
-        long: tensors of which all rows of the window are kept, which reduces recomputation.
     """
-    first = Unrolling(model, hop, inputs, long=long)
+    first = Unrolling(model, hop, inputs)
     first.run()
-    return Unrolling(model, hop, inputs, first.asked, long).run()
+    return Unrolling(model, hop, inputs, first.asked).run()

@@ -50,9 +50,9 @@ def shim_library(*, sanitize: bool = False) -> Path:
     return _shim("tflm", (), sanitize)
 
 
-def litert_library(*, sanitize: bool = False) -> Path:
+def litert_library() -> Path:
     """Return the library for LiteRT's interpreter. Raises RuntimeUnavailableError without C compiler or sources."""
-    return _shim("litert", ("-DTFLITE_FUSE_LITERT",), sanitize)
+    return _shim("litert", ("-DTFLITE_FUSE_LITERT",), sanitize=False)
 
 
 def _shim(runtime: str, flags: tuple[str, ...], sanitize: bool) -> Path:
