@@ -126,15 +126,8 @@ def window_of(places: tuple[Place, ...], rate: tuple[int, int]) -> tuple[int, in
 
 def _interpolated(axes: Sequence[tuple[tuple[Place, ...], tuple[int, int]]]) -> Stage:
     """Return the stage that interpolates between the places of rows and of columns, at their rates."""
-    strides, spreads, paddings, extents = zip(*(window_of(*axis) for axis in axes), strict=True)
-    return Stage(
-        StageKind.FLOAT_RESIZE,
-        kernel_size=extents,
-        stride=strides,
-        spread=spreads,
-        padding=paddings,
-        parameters=FloatPlaces(1, axes[0][0], axes[1][0]),
-    )
+    places = FloatPlaces(1, axes[0][0], axes[1][0])
+    return resize.spread_stage(StageKind.FLOAT_RESIZE, [window_of(*axis) for axis in axes], places)
 
 
 def copied(places: Sequence[int]) -> tuple[Place, ...]:

@@ -159,15 +159,14 @@ def sliced(rows: Sequence[int], columns: Sequence[int]) -> Stage | None:
 
 def _placed(axes: Sequence[tuple[Int64Array, Rate]]) -> Stage:
     """Return the stage that takes rows, then columns, from these places."""
-    strides, spreads, paddings, extents = zip(*(smallest_window(*each) for each in axes), strict=True)
-    return Stage(
-        StageKind.RESIZE,
-        kernel_size=extents,
-        stride=strides,
-        spread=spreads,
-        padding=paddings,
-        parameters=ResizeParameters(*(tuple(each.tolist()) for each, _ in axes)),
-    )
+    places = ResizeParameters(*(tuple(each.tolist()) for each, _ in axes))
+    return spread_stage(StageKind.RESIZE, [smallest_window(*each) for each in axes], places)
+
+
+def spread_stage(kind: StageKind, windows: Sequence[tuple[int, int, int, int]], places: object) -> Stage:
+    """Return a stage of strides, spreads, paddings and extents of rows, then columns."""
+    stride, spread, padding, extent = zip(*windows, strict=True)
+    return Stage(kind, kernel_size=extent, stride=stride, spread=spread, padding=padding, parameters=places)
 
 
 def lowered_by(
