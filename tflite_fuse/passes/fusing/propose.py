@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from enum import Enum
 
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
@@ -17,7 +16,6 @@ from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
 from tflite_fuse.search.front import Point
-from tflite_fuse.search.fusion_front import SearchOptions
 from tflite_fuse.search.schemes import Scheme
 
 
@@ -95,10 +93,13 @@ def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candi
     if site.options.scheme is not Scheme.AUTO or not least.blocks:
         return
     enough, fewest = (1 + site.tuning.clear_gain) * sum(site.alone), least.time
-    for number, cuts in enumerate(cuts_of(site.options, least)):
+    has_strips = any(block.choice.scheme != "line-buffers" for block in least.blocks)
+    # Strips in bands if the least arena has strips, else whole tensors first, then strips.
+    for number, strips in enumerate([True] if has_strips else [False, True][: 1 + site.options.strips]):
         if number and fewest <= enough:
             return
-        near = [point for point in by_speed(site, limit, cuts) if point.ram_bytes <= limit * (1 + site.tuning.near)]
+        points = _by_speed(site, limit, strips, bands=has_strips)
+        near = [point for point in points if point.ram_bytes <= limit * (1 + site.tuning.near)]
         for found in _fitting(site, near, limit):
             fewest = min(fewest, found.time) if found.arena <= limit else fewest
             yield found
@@ -122,31 +123,14 @@ def in_own_runs(site: Site, objective: Objective, found: Sequence[Candidate]) ->
             yield own.with_own_runs(each, room)
 
 
-def by_speed(site: Site, limit: int, cuts: Cuts) -> list[Point]:
+def _by_speed(site: Site, limit: int, strips: bool, bands: bool) -> list[Point]:
     """Return points of the front of instructions, the fewest first, without blocks beyond the RAM that is offered."""
     most = limit + limit // site.tuning.offered
-    strips, bands = cuts is not Cuts.NONE, cuts is Cuts.BANDS
     options = replace(site.options, target=site.core, most_ram=most, most_compute=None, strips=strips, bands=bands)
     try:
         return list(reversed(site.front_of(options, site.front.orders).points))
     except LimitError:  # no such block can read an input that should leave the arena
         return []
-
-
-class Cuts(Enum):
-    """Divisions of the driven tensors of blocks."""
-
-    NONE = "whole"
-    STRIPS = "strips"
-    BANDS = "strips in bands"
-
-
-def cuts_of(options: SearchOptions, least: Candidate) -> tuple[Cuts, ...]:
-    """Return strips in bands if the least arena has strips, else whole tensors first, then strips."""
-    if not options.strips:
-        return (Cuts.NONE,)
-    has_strips = any(block.choice.scheme != "line-buffers" for block in least.blocks)
-    return (Cuts.BANDS,) if has_strips else (Cuts.NONE, Cuts.STRIPS)
 
 
 def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candidate]:
