@@ -43,6 +43,8 @@ _OF_ALL_PIXELS = (
     *FULLY_CONNECTED,
 )
 
+_OF_ONE_VALUE = (StageKind.LOOKUP, StageKind.QUANTIZE)
+"""Kinds each of whose values depends on one value alone, so that any arrangement of as many values is the same."""
 
 _OF_THE_LIBRARY = (StageKind.FLOAT_LIBRARY_CURVE, StageKind.FLOAT_SOFTMAX)
 _LIBRARY_NOTE = (
@@ -128,6 +130,10 @@ def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference
     if meaning.images is None:
         if prod(found[0]) != _depth(meaning):
             yield Difference("values of the input", _depth(meaning), prod(found[0]))
+    elif view.kind in _OF_ONE_VALUE and found == [output]:
+        if prod(meaning.images[0]) != prod(output):
+            yield Difference("values of the input", prod(meaning.images[0]), prod(output))
+        return
     elif meaning.pointwise:
         for wanted, image in zip(meaning.images, found, strict=True):
             if (wanted[0] * wanted[1], wanted[2]) != (image[0] * image[1], image[2]):

@@ -37,6 +37,7 @@ from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.extract import flash_of_16_bits, with_weights
+from tflite_fuse.ops.lowering.in_pieces import in_pieces
 from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
@@ -118,7 +119,8 @@ class Fuse:
             if ordered is not None and ordered.changed:
                 after = replace_operators(remove_plan(after), ordered.program.origin[1].operators)
             return FuseResult(after, after is not model, notes, claim, "fusion", None, chosen)
-        expected = _prediction(site, chosen)
+        alike = site.maker.model.main.operators == first.maker.model.main.operators
+        expected = _prediction(first if alike else site, chosen)
         notes += (_expectation(expected), *_faster(site, chosen))
         notes += () if chosen.ordered is None else chosen.ordered.notes
         notes += tuple(_about_weights(chosen, WeightForm(self.options.weights)))
@@ -167,8 +169,9 @@ class Fuse:
             return None
 
     def _with_copies(self, form: PassResult) -> Site:
-        """Return the site of a form, and as another one that with copies of its streamed inputs."""
-        model, copies = form.model, self.options.scheme is Scheme.AUTO and InputMode(self.options.input_mode).streams
+        """Return the site of a form, and as others those with flat inputs in pieces, with copies of streamed inputs."""
+        model, auto = form.model, self.options.scheme is Scheme.AUTO
+        copies = auto and InputMode(self.options.input_mode).streams
         try:
             found = self._site(form)
         except LimitError as error:
@@ -176,7 +179,9 @@ class Fuse:
             if copied is None:
                 raise
             return self._site(replace(form, model=copied))
-        graph, moved = found.graph, found.maker.moved
+        whole, graph, moved = found.maker.lowerings, found.graph, found.maker.moved
+        if auto and in_pieces(found.maker.model, whole) is not whole:
+            found.forms.append(Form(cache(partial(self._site, form, pieces=True))))
         copied = with_copies(found.maker.model, moved) if copies else None
         if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
             tail = graph.tail.fixed if self.options.count_tail else 0
@@ -184,12 +189,13 @@ class Fuse:
             found.forms.append(Form(cache(partial(self._site, replace(form, model=copied))), least))
         return found
 
-    def _site(self, form: PassResult) -> Site:
+    def _site(self, form: PassResult, pieces: bool = False) -> Site:
         options, mode = self.options, InputMode(self.options.input_mode)
         fused, model = form.model, with_plans(form.model)
         order = Reorder(self.budget, options.in_place, tuning=options.tuning) if "reorder" in options.passes else None
         orders = orders_at_hand(model, order, options.tuning)
         lowered = self._lowered(orders.first, orders.lowered)
+        lowered = in_pieces(orders.first, lowered) if pieces else lowered
         moved, why_not = inputs_to_move(orders.first, mode, lowered)
         searched, maker = options.search(moved), BlockMaker(orders.first, mode, moved, lowered, options.memory)
         graph = graph_from_model(orders.first, lowered, maker.macs, maker.moved)

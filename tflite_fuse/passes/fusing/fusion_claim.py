@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,7 +16,9 @@ from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.passes.fusing.candidate import Candidate
+from tflite_fuse.ops.lowering.in_pieces import in_pieces
+from tflite_fuse.ops.lowering.lower import lower_model
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search.bound import BoundRules, least_arena
 from tflite_fuse.search.from_model import graph_from_model
@@ -41,11 +44,21 @@ def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
         model = replace_operators(model, [model.main.operators[index] for index in order])
         graph = graph_from_model(model)
     program = program_of(model)
-    graph = replace(graph, tail=least_shares(program, chosen.program, runtime.build))
-    floor = least_tail(program, chosen.program, least_arena(graph, rules), runtime.build)
+    tail = least_shares(program, chosen.program, runtime.build)
+    least = min(least_arena(replace(each, tail=tail), rules) for each in _forms(site, model, graph))
+    floor = least_tail(program, chosen.program, least, runtime.build)
     bound = round_up(floor, ALIGNMENT)
     orders = "the only possible order of operators" if _only_order(graph) else "this order of operators"
     return Claim(chosen.arena <= bound, bound, _ARENA.format(runtime=runtime) + orders)
+
+
+def _forms(site: Site, model: Model, graph: PricedProgram) -> Iterator[PricedProgram]:
+    """Yield the graph of a model; where blocks may read flat inputs in pieces, with these whole and in pieces."""
+    if in_pieces(site.maker.model, site.maker.lowerings) is site.maker.lowerings:
+        yield graph
+    else:
+        whole = lower_model(model)
+        yield from (graph_from_model(model, each) for each in (whole, in_pieces(model, whole)))
 
 
 def _order(count: int, chosen: Candidate) -> list[int]:
