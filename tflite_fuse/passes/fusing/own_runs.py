@@ -85,9 +85,15 @@ class OwnRuns:
             found = self._needs(choice, plan, config)
             if found.scratch <= most and found.time < least.time:
                 start, least = config, found
-        ahead = self._ahead(choice, plan, start, most)
-        best = self._ahead(choice, plan, self._climb(choice, plan, ahead, most), most)
-        saves = self._needs(choice, plan, best).time < needs.time * (1 - self.site.tuning.run_gain)
+        moves = _together(plan)
+        best = start
+        for ahead_first in (False, True):
+            end = self._ahead(choice, plan, start, most) if ahead_first else start
+            end = self._ahead(choice, plan, self._climb(choice, plan, end, most, moves), most)
+            found = self._needs(choice, plan, end)
+            if found.time < least.time:
+                best, least = end, found
+        saves = least.time < needs.time * (1 - self.site.tuning.run_gain)
         return best if saves else choice.config
 
     def _ahead(self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int) -> BlockConfig:
@@ -104,7 +110,9 @@ class OwnRuns:
                 best, least = _running_ahead(best, stage), needs
         return best
 
-    def _climb(self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int) -> BlockConfig:
+    def _climb(
+        self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int, moves: Sequence[range]
+    ) -> BlockConfig:
         """Double runs of the stages of each move while that saves instructions within ``most`` bytes of scratch.
 
         Run lengths that exceeded the limit once are not tried again, nor are longer ones.
@@ -113,7 +121,7 @@ class OwnRuns:
         widths, too_long = _widths(plan.block), list[list[int]]()
         while before is not least:
             before = least
-            for stages in _together(plan):
+            for stages in moves:
                 while self._goes_on:
                     cut = [s for s in stages if least.is_cut(best, s)]
                     longer = _doubled(widths, best, cut, self.site.tuning.longest_run)
