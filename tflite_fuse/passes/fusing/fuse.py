@@ -170,8 +170,8 @@ class Fuse:
 
     def _with_copies(self, form: PassResult) -> Site:
         """Return the site of a form, and as others those with flat inputs in pieces, with copies of streamed inputs."""
-        model, auto = form.model, self.options.scheme is Scheme.AUTO
-        copies = auto and InputMode(self.options.input_mode).streams
+        model, auto, mode = form.model, self.options.scheme is Scheme.AUTO, InputMode(self.options.input_mode)
+        copies = auto and mode.streams
         try:
             found = self._site(form)
         except LimitError as error:
@@ -180,7 +180,8 @@ class Fuse:
                 raise
             return self._site(replace(form, model=copied))
         whole, graph, moved = found.maker.lowerings, found.graph, found.maker.moved
-        if auto and in_pieces(found.maker.model, whole) is not whole:
+        # An input in the arena is whole; a QUANTIZE of pieces would save a fifth of it, for twice the instructions.
+        if auto and mode is not InputMode.RESIDENT and in_pieces(found.maker.model, whole) is not whole:
             found.forms.append(Form(cache(partial(self._site, form, pieces=True))))
         copied = with_copies(found.maker.model, moved) if copies else None
         if copied is not None:  # strips may read a copy twice, and its readers need not be in one block

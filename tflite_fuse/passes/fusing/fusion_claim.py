@@ -54,7 +54,8 @@ def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
 
 def _forms(site: Site, model: Model, graph: PricedProgram) -> Iterator[PricedProgram]:
     """Yield the graph of a model; where blocks may read flat inputs in pieces, with these whole and in pieces."""
-    if in_pieces(site.maker.model, site.maker.lowerings) is site.maker.lowerings:
+    maker = site.maker
+    if maker.mode is InputMode.RESIDENT or in_pieces(maker.model, maker.lowerings) is maker.lowerings:
         yield graph
     else:
         whole = lower_model(model)
