@@ -75,7 +75,7 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("(75,264 bytes)", "scripts/bench_networks.py", "scripts/test_figures.py"),
     ),
     "docs/input.md": (
-        Origin("input takes at most 32 B more", "tests/test_input_modes.py", "test_input_modes.py"),
+        Origin("input then costs the 32 B", "tests/test_input_modes.py", "test_input_modes.py"),
     ),
     "docs/options.md": (
         Origin("| a bound on the time |", GIVEN),
