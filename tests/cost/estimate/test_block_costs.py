@@ -15,6 +15,7 @@ from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_ch
 from tests.drawing.weightless import block_of, scheduled
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
 from tflite_fuse.cost.estimate.growing_block import Pricing
+from tflite_fuse.cost.estimate.least_work import work_limit
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.axes import strip_sizes
@@ -61,6 +62,23 @@ def test_branching_graphs_never_cost_less_than_the_schedule(seed: int) -> None:
     graph = random_graph(random, random.randint(3, 8))
     last = random.randint(1, len(graph.steps) - 1)
     check_all_blocks(graph, last, any_config(random, graph, last))
+
+
+@settings(max_examples=150)
+@given(SEEDS)
+def test_no_block_works_less_than_the_least_of_its_layers(seed: int) -> None:
+    random = Random(seed)
+    graph = random_graph(random, random.randint(2, 8))
+    least, last = work_limit(graph, graph.work).least, random.randrange(len(graph.steps))
+    for costs in block_costs(graph, last, lambda driven: (strip_sizes(driven.height), strip_sizes(driven.width))):
+        assert costs.work.min() >= sum(least[costs.first : last + 1])
+
+
+def test_blocks_compute_all_that_an_enlarged_image_is_made_of() -> None:
+    maker = GraphMaker(8, 8, 4)
+    maker.larger(maker.window(0, 8, (3, 3)), (4, 4), (1, 1), (2, 2))
+    graph = maker.graph()
+    assert work_limit(graph, graph.work).spare == 0
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4])

@@ -53,7 +53,7 @@ class Span:
 
     def seen(self, window: AxisWindow, length: int) -> Span:
         """Return the positions under the windows of this span on an axis of ``length``; empty if there may be gaps."""
-        if not len(self) or window.stride > window.extent or window.spread > 1:
+        if not len(self) or window.stride > window.extent:
             return NOTHING
         return Span(max(window.first(self.low), 0), min(window.end(self.high), length))
 
