@@ -106,6 +106,9 @@ def test_any_edges_give_the_front_of_brute_force_and_of_pruning(seed: int) -> No
     most = random.choice([0, *(macs for _, macs in paths), 100])
     limited = [(path.peak, path.work) for path in search_paths(cuts, most)]
     assert limited == ([pair for pair in paths if pair[1] <= most] or paths[-1:])
+    enough = random.choice([0, *(ram for ram, _ in paths), 30])
+    within = [(path.peak, path.work) for path in search_paths(cuts, most_ram=enough)]
+    assert within == ([pair for pair in paths if pair[0] <= enough] or paths[:1])
 
 
 @settings(max_examples=150)

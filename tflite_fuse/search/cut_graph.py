@@ -228,7 +228,8 @@ class Rules:
         overlap: whether a block may write its output over an input without later readers.
         single_operators: whether a single operator may be a block.
         count_tail: whether persistent data of operators and tensors counts.
-        most_ram: blocks that certainly need more bytes while they run may be skipped; None for no limit.
+        most_ram: blocks that certainly need more bytes while they run, and paths with them, may be skipped; None for no
+            limit.
         most_work: largest work of a model's path, to skip blocks on no such path; None for no limit.
         every_block: whether blocks on no point of the front are included; pricing them takes most of the time.
         slow: tensors that lie in the slow memory wherever they pass from block to block.

@@ -90,7 +90,8 @@ def fusion_front(
     cuts, builder = searched_cuts(graph, others, priced, options.chunks if options.target is None else (), shapes)
 
     # Predictions are not more exact than the least gain.
-    paths = search_paths(cuts.edges, priced.most_work, least_gain=0.0 if options.target is None else LEAST_GAIN)
+    least_gain = 0.0 if options.target is None else LEAST_GAIN
+    paths = search_paths(cuts.edges, priced.most_work, least_gain, options.most_ram)
     points = tuple(map(builder.point, paths))
     return Front(points, unfused_point(graph, options), graph, frozenset(builder.orders - {0}))
 

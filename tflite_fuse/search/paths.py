@@ -94,7 +94,9 @@ class _Labels:
     option: IntArray
 
 
-def search_paths(cuts: CutGraph, most_work: int | None = None, least_gain: float = 0.0) -> tuple[Path, ...]:
+def search_paths(
+    cuts: CutGraph, most_work: int | None = None, least_gain: float = 0.0, most_ram: int | None = None
+) -> tuple[Path, ...]:
     """Return all paths that no other dominates in RAM and work, RAM ascending.
 
     RAM is peak + tail.
@@ -103,6 +105,7 @@ def search_paths(cuts: CutGraph, most_work: int | None = None, least_gain: float
         cuts: the edges.
         most_work: work beyond which paths are dropped, except those of least work; None for no limit.
         least_gain: paths whose work is not smaller than the previous one's by more than this share are left out.
+        most_ram: bytes of RAM beyond which paths are dropped, except those of least RAM, unless work is limited.
     """
     start, edges = cuts.start, [list(into) for into in cuts.into]
     tails = any(edge.tail for into in edges for edge in into)
@@ -113,7 +116,10 @@ def search_paths(cuts: CutGraph, most_work: int | None = None, least_gain: float
     tight = _cheapest_edges(edges)
     enough = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # of one of these paths, maybe not the best
     cheapest = _labels(tight, replace(bounds, ceiling=enough))[-1]
-    labels = _labels(edges, replace(bounds, ceiling=int((cheapest.peak + cheapest.tail).min())))
+    ceiling = int((cheapest.peak + cheapest.tail).min())
+    if most_ram is not None and most_work is None:
+        ceiling = min(ceiling, max(most_ram, least_ram(cuts)) - cuts.tail)
+    labels = _labels(edges, replace(bounds, ceiling=ceiling))
     end = labels[-1]
     paths: list[Path] = []
     for index in pareto(end.peak + end.tail, end.cost):
