@@ -37,7 +37,7 @@ from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.extract import flash_of_16_bits, with_weights
-from tflite_fuse.ops.lowering.in_pieces import in_pieces
+from tflite_fuse.ops.lowering.in_pieces import whole_and_in_pieces
 from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.passes.base import PassResult
@@ -137,7 +137,7 @@ class Fuse:
         forms, why = list(self._forms(model)), list[LimitError]()
         for place, form in enumerate(forms, 1):
             try:
-                found = self._with_copies(form)
+                found = self._with_forms(form)
             except BudgetError:
                 raise
             except LimitError as error:
@@ -164,12 +164,12 @@ class Fuse:
     def _other(self, form: PassResult) -> Site | None:
         """Return the site of a form; None if no input can leave the arena."""
         try:
-            return self._with_copies(form)
+            return self._with_forms(form)
         except LimitError:
             return None
 
-    def _with_copies(self, form: PassResult) -> Site:
-        """Return the site of a form, and as others those with flat inputs in pieces, with copies of streamed inputs."""
+    def _with_forms(self, form: PassResult) -> Site:
+        """Return the site of a form; its other forms read flat inputs in pieces, or copies of streamed inputs."""
         model, auto, mode = form.model, self.options.scheme is Scheme.AUTO, InputMode(self.options.input_mode)
         copies = auto and mode.streams
         try:
@@ -179,9 +179,8 @@ class Fuse:
             if copied is None:
                 raise
             return self._site(replace(form, model=copied))
-        whole, graph, moved = found.maker.lowerings, found.graph, found.maker.moved
-        # An input in the arena is whole; a QUANTIZE of pieces would save a fifth of it, for twice the instructions.
-        if auto and mode is not InputMode.RESIDENT and in_pieces(found.maker.model, whole) is not whole:
+        graph, moved = found.graph, found.maker.moved
+        if auto and len(whole_and_in_pieces(found.maker.model, found.maker.lowerings, mode)) > 1:
             found.forms.append(Form(cache(partial(self._site, form, pieces=True))))
         copied = with_copies(found.maker.model, moved) if copies else None
         if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
@@ -196,7 +195,7 @@ class Fuse:
         order = Reorder(self.budget, options.in_place, tuning=options.tuning) if "reorder" in options.passes else None
         orders = orders_at_hand(model, order, options.tuning)
         lowered = self._lowered(orders.first, orders.lowered)
-        lowered = in_pieces(orders.first, lowered) if pieces else lowered
+        lowered = whole_and_in_pieces(orders.first, lowered, mode)[-1] if pieces else lowered
         moved, why_not = inputs_to_move(orders.first, mode, lowered)
         searched, maker = options.search(moved), BlockMaker(orders.first, mode, moved, lowered, options.memory)
         graph = graph_from_model(orders.first, lowered, maker.macs, maker.moved)

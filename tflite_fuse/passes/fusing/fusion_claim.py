@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,9 +15,9 @@ from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.ops.lowering.in_pieces import in_pieces
+from tflite_fuse.ops.lowering.in_pieces import whole_and_in_pieces
 from tflite_fuse.ops.lowering.lower import lower_model
-from tflite_fuse.passes.fusing.candidate import Candidate, Site
+from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.search.bound import BoundRules, least_arena
 from tflite_fuse.search.from_model import graph_from_model
@@ -35,31 +34,21 @@ def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
         options: options of the rewrite.
     """
     site, runtime = chosen.site, runtime_named(options.runtime)
-    model, graph = site.maker.model, site.graph
+    model = site.maker.model
     # Rows of a copy are those that a block without it would keep of the input.
     streamed = InputMode(options.input_mode).streams and not copies_of(model)
     rules = BoundRules(frozenset(site.maker.moved), streamed, options.shares, options.in_place is not None)
     order = _possible(model, _order(len(model.main.operators), chosen))
-    if order != list(range(len(order))):
-        model = replace_operators(model, [model.main.operators[index] for index in order])
-        graph = graph_from_model(model)
+    model = replace_operators(model, [model.main.operators[index] for index in order])
+    forms = whole_and_in_pieces(model, lower_model(model), site.maker.mode)
+    graphs = [graph_from_model(model, lowered) for lowered in forms]
     program = program_of(model)
     tail = least_shares(program, chosen.program, runtime.build)
-    least = min(least_arena(replace(each, tail=tail), rules) for each in _forms(site, model, graph))
+    least = min(least_arena(replace(graph, tail=tail), rules) for graph in graphs)
     floor = least_tail(program, chosen.program, least, runtime.build)
     bound = round_up(floor, ALIGNMENT)
-    orders = "the only possible order of operators" if _only_order(graph) else "this order of operators"
+    orders = "the only possible order of operators" if _only_order(graphs[0]) else "this order of operators"
     return Claim(chosen.arena <= bound, bound, _ARENA.format(runtime=runtime) + orders)
-
-
-def _forms(site: Site, model: Model, graph: PricedProgram) -> Iterator[PricedProgram]:
-    """Yield the graph of a model; where blocks may read flat inputs in pieces, with these whole and in pieces."""
-    maker = site.maker
-    if maker.mode is InputMode.RESIDENT or in_pieces(maker.model, maker.lowerings) is maker.lowerings:
-        yield graph
-    else:
-        whole = lower_model(model)
-        yield from (graph_from_model(model, each) for each in (whole, in_pieces(model, whole)))
 
 
 def _order(count: int, chosen: Candidate) -> list[int]:
