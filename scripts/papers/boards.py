@@ -10,6 +10,7 @@ from typing import Any
 from scripts.papers.data import KB, Data, Row, search
 from scripts.papers.layers import without_network_tensors
 from scripts.papers.msf_cnn import MSF_CHAINS
+from scripts.points import least_compute, least_ram
 from tflite_fuse.boards.table import Board, known_boards
 from tflite_fuse.boards.time import counted_pairs, expected_time
 from tflite_fuse.cost.instructions import Target
@@ -50,7 +51,7 @@ def msf_cnn_least(data: Data) -> dict[str, Any]:
     for name, chain in MSF_CHAINS.items():
         if data.model in (None, name):
             front, _ = search(without_network_tensors(data.network(chain)))
-            best = front.least_ram()
+            best = least_ram(front)
             theirs = {f"theirs {key}: ram_bytes": round(float(e[f"{name}_kb"]) * KB) for key, e in entries.items()}
             rows.append({"model": name, **theirs, **_ours(best)})
     return {
@@ -102,7 +103,7 @@ def _front(graph: PricedProgram, target: Target) -> Front:
 
 
 def _on_board(board: Board, target: Target, front: Front, ram: int) -> Row:
-    best = front.least_ram()
+    best = least_ram(front)
     time = expected_time(target, board.mhz, best.work, counted_pairs())
     return {
         "board": board.name,
@@ -115,7 +116,7 @@ def _on_board(board: Board, target: Target, front: Front, ram: int) -> Row:
         "ours_least_ms": time.least_ms,
         "ours_most_ms": time.most_ms,
         "ours_instruction_factor": best.compute_factor,
-        "ours_factor_at_theirs": front.least_compute(ram).compute_factor,
+        "ours_factor_at_theirs": least_compute(front, ram).compute_factor,
     }
 
 

@@ -11,6 +11,7 @@ from scripts.papers.layers import graph_from_layers
 from scripts.papers.measured import measure
 from scripts.papers.tiled_blocks import Tiled, algorithm_1
 from scripts.papers.tiled_networks import CLASSES, at_resolution, mobilenet_v2_like, parameters
+from scripts.points import least_compute, least_ram
 from scripts.zoo.architectures import build_architecture
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.priced_program import PricedProgram
@@ -71,7 +72,7 @@ def _rows(network: dict[str, Any], inputs: int) -> Iterator[Row]:
     for count in TILES:
         theirs = algorithm_1(graph, (count, count))
         factor = theirs.macs / graph.work
-        auto = free.least_ram(max(factor, 1.0))
+        auto = least_ram(free, max(factor, 1.0))
         yield {
             "model": network["name"],
             "parameters": parameters(network),
@@ -82,7 +83,7 @@ def _rows(network: dict[str, Any], inputs: int) -> Iterator[Row]:
             **_scheme(graph, count),
             "auto_ram_bytes": auto.ram_bytes,
             "auto_compute_factor": auto.compute_factor,
-            "auto_instruction_factor": instructions.least_compute(auto.ram_bytes).compute_factor,
+            "auto_instruction_factor": least_compute(instructions, auto.ram_bytes).compute_factor,
             "auto_fits": auto.ram_bytes <= LIMIT,
             **(_runs(network, max(factor, 1.0), inputs) if inputs and count == MEASURED_TILES else {}),
         }
@@ -103,9 +104,9 @@ def _scheme(graph: PricedProgram, count: int) -> Row:
     if count == 1:
         return dict.fromkeys(f"scheme_{column}" for column in SCHEME_COLUMNS)
     tiles = (count, count)
-    best = search(graph, SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tiles=tiles))[0].least_ram()
+    best = least_ram(search(graph, SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tiles=tiles))[0])
     counted, _ = search(graph, SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tiles=tiles, target=CORE))
-    instructions = counted.least_ram().compute_factor
+    instructions = least_ram(counted).compute_factor
     found = best.ram_bytes, best.compute_factor, instructions, len(best.blocks), best.ram_bytes <= LIMIT
     return {f"scheme_{column}": value for column, value in zip(SCHEME_COLUMNS, found, strict=True)}
 

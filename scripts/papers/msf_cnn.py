@@ -8,6 +8,7 @@ from typing import Any
 from scripts.papers.data import KB, MODES, Data, Row, as_pairs, search
 from scripts.papers.layers import without_network_tensors
 from scripts.papers.measured import measure
+from scripts.points import least_compute, least_ram
 from scripts.zoo.architectures import build_architecture
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model import Model
@@ -82,7 +83,7 @@ def answer(front: Front, constraint: str, factor: float | None = None) -> Point 
     """Return the point of a front that a constraint asks for, None without a solution; arguments as for ``goal_of``."""
     goal = goal_of(constraint, factor)
     try:
-        return front.least_ram(goal.max_compute) if goal.max_ram is None else front.least_compute(goal.max_ram)
+        return least_ram(front, goal.max_compute) if goal.max_ram is None else least_compute(front, goal.max_ram)
     except LimitError:
         return None
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scripts.papers.data import Data, Row, search
+from scripts.points import least_compute, least_ram
 from tflite_fuse.cost.estimate.block_costs import driven_tensor
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.priced_program import PricedProgram
@@ -111,11 +112,11 @@ def _ours(graph: PricedProgram) -> Row:
     found: Row = {}
     best: dict[str, Point] = {}
     for column, scheme in SCHEMES.items():
-        best[column] = search(graph, _options(scheme))[0].least_ram()
+        best[column] = least_ram(search(graph, _options(scheme))[0])
         found |= dict(_figures(graph, column, scheme, best[column]))
     chosen = min(reversed(best), key=lambda column: (best[column].ram_bytes, best[column].work))
     ram = best[chosen].ram_bytes
-    auto = search(graph, _options(Scheme.AUTO))[0].least_compute(ram)
+    auto = least_compute(search(graph, _options(Scheme.AUTO))[0], ram)
     return found | {"chosen": chosen} | dict(_figures(graph, "auto", Scheme.AUTO, auto, ram))
 
 
@@ -123,7 +124,7 @@ def _figures(
     graph: PricedProgram, column: str, scheme: Scheme, point: Point, ram: int | None = None
 ) -> Iterator[tuple[str, Any]]:
     """Return RAM, factors and block parameters of a point; instructions in its RAM, or in ``ram`` bytes."""
-    counted = search(graph, _options(scheme, CORE))[0].least_compute(ram or point.ram_bytes)
+    counted = least_compute(search(graph, _options(scheme, CORE))[0], ram or point.ram_bytes)
     yield f"ours {column}: ram_bytes", point.ram_bytes
     yield f"ours {column}: work factor", point.compute_factor
     yield f"ours {column}: instruction factor", counted.compute_factor

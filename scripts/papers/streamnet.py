@@ -6,6 +6,7 @@ from typing import Any
 
 from scripts.papers.data import KB, MODES, Data, Row, search
 from scripts.papers.measured import INPUTS, measure
+from scripts.points import least_ram
 from scripts.zoo.architectures import build_architecture
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
@@ -30,8 +31,8 @@ def streamnet(data: Data) -> dict[str, Any]:
         for mode, options in MODES.items():
             front, took = search(graph, options)
             row["unfused_ram_bytes"] = front.unfused.ram_bytes
-            row[f"{mode}, F=1: ram_bytes"] = front.least_ram(1.0).ram_bytes
-            row[f"{mode}, F<=1.1: ram_bytes"] = front.least_ram(1.1).ram_bytes
+            row[f"{mode}, F=1: ram_bytes"] = least_ram(front, 1.0).ram_bytes
+            row[f"{mode}, F<=1.1: ram_bytes"] = least_ram(front, 1.1).ram_bytes
             seconds[f"{entry['model']}, {mode}"] = took
         rows.append({**_streamnet_runs(data, row), **row} if data.inputs else row)
     return {

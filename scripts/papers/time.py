@@ -11,6 +11,7 @@ from typing import Any
 from scripts.papers.data import KB, Data, Row, search
 from scripts.papers.layers import without_network_tensors
 from scripts.papers.msf_cnn import MSF_CHAINS
+from scripts.points import least_compute
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import LimitError
 from tflite_fuse.search.front import Front, Point
@@ -53,6 +54,6 @@ def msf_cnn_time(data: Data) -> dict[str, Any]:
 
 def _at_most(front: Front, ram: int) -> Point | None:
     try:
-        return front.least_compute(ram)
+        return least_compute(front, ram)
     except LimitError:
         return None

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from scripts.papers.layers import graph_from_layers
+from scripts.points import least_ram
 from scripts.zoo import networks
 from scripts.zoo.architectures import build_architecture
 from scripts.zoo.builder import ModelBuilder
@@ -168,8 +169,8 @@ def test_models_of_other_types_pass_with_a_reason() -> None:
     tensors, (leaving,) = list(model.main.tensors), model.main.outputs
     tensors[leaving] = replace(tensors[leaving], type=TensorType.FLOAT16)
     front = fusion_front(replace_main(model, replace(model.main, tensors=tuple(tensors))))
-    assert front.least_ram(1.0).blocks == ()
-    unfused = told(front.explain(front.least_ram(1.0)), "not fused", "operator")
+    assert least_ram(front, 1.0).blocks == ()
+    unfused = told(front.explain(least_ram(front, 1.0)), "not fused", "operator")
     assert any(each.operators == ("DEQUANTIZE_1",) for each in unfused)
 
 
@@ -180,7 +181,7 @@ def test_counting_the_tail_moves_tables_to_flash() -> None:
     plain = fusion_front(graph, SearchOptions(alignment=16))
     assert front.unfused.ram_bytes - front.unfused.tail_bytes == plain.unfused.ram_bytes
     assert front.unfused.tail_bytes >= predict_tail(program_of(model)).total
-    best, head_alone = front.least_ram(1.0), plain.least_ram(1.0)
+    best, head_alone = least_ram(front, 1.0), least_ram(plain, 1.0)
     fused = {operator for block in head_alone.blocks for operator in block.operators}
     left = sum(share for index, share in enumerate(graph.tail.operators) if index not in fused)
     assert best.ram_bytes < head_alone.ram_bytes + left

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from scripts.points import least_ram
 from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_graph
 from tflite_fuse.cost.estimate.block_costs import price_block
 from tflite_fuse.errors import UsageError
@@ -75,7 +76,7 @@ def test_h_cache_computes_one_column_at_a_time() -> None:
 def test_inverted_residual_fuses_the_smallest_set_of_whole_blocks_that_reaches_the_best_ram() -> None:
     blocks = find_inverted_residuals(GRAPH)
     assert blocks == ((1, 4), (5, 8), (9, 11), (12, 15))
-    best = front_of(Scheme.INVERTED_RESIDUAL, tile_size=(2, 2)).least_ram()
+    best = least_ram(front_of(Scheme.INVERTED_RESIDUAL, tile_size=(2, 2)))
     singles = [graph_ram(chosen, (2, 2)) for chosen in subsets(blocks)]
     least = min(ram for ram, _ in singles)
     smallest = min(len(chosen) for ram, chosen in singles if ram == least)

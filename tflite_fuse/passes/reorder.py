@@ -25,17 +25,6 @@ _SCOPE = "bytes live while one operator runs, over all orders, with these blocks
 
 
 @dataclass(frozen=True)
-class ReorderResult(PassResult):
-    """Result of the pass.
-
-    Attributes:
-        order: the order found, with its proof; sizes are rounded up to the pass's alignment.
-    """
-
-    order: OrderResult | None = None
-
-
-@dataclass(frozen=True)
 class Ordered:
     """A program in an order of least peak.
 
@@ -78,14 +67,14 @@ class Reorder:
 
     name: ClassVar[str] = "reorder"
 
-    def run(self, model: Model) -> ReorderResult:
+    def run(self, model: Model) -> PassResult:
         """Reorder a model. Raises: as ``ordered``."""
         found = self.ordered(program_of(model))
         if not found.changed:
-            return ReorderResult(model, False, found.notes, found.claim, "order", found.order)
+            return PassResult(model, False, found.notes, found.claim, "order")
         reordered = replace_operators(remove_plan(model), found.program.origin[1].operators)
         notes = (*found.notes, *(note("removed", "plan of another order"),) * has_plan(model))
-        return ReorderResult(reordered, True, notes, found.claim, "order", found.order)
+        return PassResult(reordered, True, notes, found.claim, "order")
 
     def ordered(self, program: Program) -> Ordered:
         """Return a program of a file in an order of least peak.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.block import BlockChoice
 from tflite_fuse.notes import Note, note, tensor_of
 
@@ -56,40 +55,6 @@ class Front:
     graph: PricedProgram
     orders: frozenset[int] = frozenset()
 
-    def least_ram(self, max_compute: float | None = None) -> Point:
-        """Return the point of least RAM whose compute factor is at most ``max_compute`` (None: any). Problem P1.
-
-        Raises:
-            LimitError: no point has such a factor; the message has the least one.
-        """
-        for point in self.points:
-            if max_compute is None or point.work <= max_compute * self.unfused.work:
-                return point
-        raise LimitError(
-            f"a compute factor of at most {max_compute:g} cannot be reached: the least is "
-            f"{self.points[-1].compute_factor:.3f}",
-            limit=max_compute,
-            reached=self.points[-1].compute_factor,
-        )
-
-    def least_compute(self, max_ram: int) -> Point:
-        """Return the point of least work whose RAM is at most ``max_ram`` bytes. Problem P2.
-
-        Raises:
-            LimitError: no point needs so little; the message has the nearest one and its largest operators.
-        """
-        for point in reversed(self.points):
-            if point.ram_bytes <= max_ram:
-                return point
-        nearest = self.points[0]
-        raise LimitError(
-            f"{max_ram:,} bytes cannot be reached: the least is {nearest.ram_bytes:,} bytes at a compute factor of "
-            f"{nearest.compute_factor:.2f}, needed by {_named(self.graph, nearest.largest)}",
-            limit=max_ram,
-            reached=nearest.ram_bytes,
-            operator=_named(self.graph, nearest.largest),
-        )
-
     def explain(self, point: Point) -> tuple[Note, ...]:
         """Return notes why ``point`` leaves operators unfused: one for each run of neighbours with the same reason."""
         fused = {operator for block in point.blocks for operator in block.operators}
@@ -105,8 +70,3 @@ def _unfused(graph: PricedProgram, operators: Sequence[int], reason: str) -> Not
     if not reason:
         return note("not fused", "does not pay", *labels)
     return note("not fused", "operator", *labels, why=reason, tensor=tensor_of(reason))
-
-
-def _named(graph: PricedProgram, operators: tuple[int, ...]) -> str:
-    first, last = graph.steps[operators[0]].name, graph.steps[operators[-1]].name
-    return first if len(operators) == 1 else f"the block from {first} to {last}"

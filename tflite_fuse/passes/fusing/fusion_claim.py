@@ -58,7 +58,7 @@ def _order(count: int, chosen: Candidate) -> list[int]:
     order = chosen.point.order or range(count)
     steps = [blocks.get(index, (index,)) for index in order if index in blocks or index not in inside]
     ordered = chosen.ordered
-    if ordered is not None and ordered.changed and ordered.order is not None:
+    if ordered is not None and ordered.changed:
         steps = [steps[index] for index in ordered.order.order]
     return [index for step in steps for index in step]
 
