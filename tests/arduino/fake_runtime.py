@@ -20,7 +20,7 @@ from tflite_fuse.runtime.library.sources import library_directory, library_sourc
 HERE = Path(__file__).parent
 GLUE = library_directory() / "tflm" / "tflite_fuse_tflm.cpp"
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
-SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZERS = ("-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 INT8, UINT8, FLOAT32, INT32 = 9, 3, 1, 2
 
 _ALWAYS = ("lite/c/common.h", "lite/micro/kernels/kernel_util.h", "lite/micro/micro_mutable_op_resolver.h")

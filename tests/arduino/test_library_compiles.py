@@ -16,6 +16,7 @@ from tflite_fuse.runtime.library.sources import library_directory, library_sourc
 from tflite_fuse.split.needs import LIBRARY_BYTES
 
 STRICT = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+BY_CLANG = ["-O0"]  # clang warns before it optimizes
 MOST_THUMB_CODE = LIBRARY_BYTES
 CORES = {
     "cortex-m7": "arm-none-eabi-gcc -mcpu=cortex-m7 -mthumb",
@@ -27,7 +28,8 @@ CORES = {
 
 
 def compile_all(command: list[str]) -> list[Path]:
-    return compiled([*command, *STRICT, f"-I{library_directory()}"], library_sources())
+    more = BY_CLANG if command[0] == "clang" else []
+    return compiled([*command, *STRICT, *more, f"-I{library_directory()}"], library_sources())
 
 
 def cross(core: str) -> list[str]:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(shutil.which("nm") is None, reason="nm is not in
 def symbols(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
     """Of each source file its global symbols and their types, as nm writes them."""
     folder = tmp_path_factory.mktemp("objects")
-    command = [*find_compiler().command, "-std=c11", "-O1", *request.param, "-c", *map(str, library_sources())]
+    command = [*find_compiler().command, "-std=c11", "-O0", *request.param, "-c", *map(str, library_sources())]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     found = {}
     for path in sorted(folder.glob("*.o")):
@@ -61,7 +61,7 @@ def test_only_names_of_public_headers_are_exported(tmp_path: Path) -> None:
     """What the executor and the kernels share among themselves is hidden."""
     sources = [path for path in library_sources() if path.parent.name not in ("worker", "link")]
     library = tmp_path / "library.so"
-    command = [*find_compiler().command, "-std=c11", "-O1", "-fPIC", "-shared", "-o", library, *sources]
+    command = [*find_compiler().command, "-std=c11", "-O0", "-fPIC", "-shared", "-o", library, *sources]
     subprocess.run(list(map(str, command)), check=True, capture_output=True)
     listing = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
     exported = {line.split()[-1] for line in listing.splitlines()}

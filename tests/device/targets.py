@@ -176,7 +176,7 @@ def link(target: Target, main: Path, directory: Path, flags: str) -> Path:
     call(
         [
             f"{target.prefix}gcc",
-            *f"-std=gnu11 -g {target.flags} {flags} -I. -I{library_directory()} -I{HERE}".split(),
+            *f"-std=gnu11 {target.flags} {flags} -I. -I{library_directory()} -I{HERE}".split(),
             *map(str, (*own, *_library_objects(target, flags))),
             *target.link.format(here=HERE).split(),
             *([] if "TFLITE_FUSE_NO_FLOATS" in target.flags else ["-lm"]),
@@ -189,7 +189,7 @@ def link(target: Target, main: Path, directory: Path, flags: str) -> Path:
 
 
 def _library_objects(target: Target, flags: str) -> list[Path]:
-    return compiled(f"{target.prefix}gcc -std=gnu11 -g {target.flags} {flags}".split(), library_sources())
+    return compiled(f"{target.prefix}gcc -std=gnu11 {target.flags} {flags}".split(), library_sources())
 
 
 def execute(target: Target, elf: Path, program: Program, timeout: float = PATIENCE) -> Report:

@@ -154,7 +154,7 @@ def test_offsets_a_stage_does_not_use_lie_within_the_constants_too(library: Host
 def test_work_beyond_all_bounds_is_refused() -> None:
     data = encoded(small_block())
     sound = edited("header", 0, tile_height=1)
-    library = load_library(host_library(flags=("-DTFLITE_FUSE_MAX_WORK=4096",)))
+    library = load_library(host_library(flags=("-DTFLITE_FUSE_MAX_WORK=4096", "-O0")))
     assert "work" in library.message(library.prepare(sound, data.constants))
 
 

@@ -28,7 +28,7 @@ from tflite_fuse.model import serialize_model
 from tflite_fuse.runtime import tflm
 
 HERE = Path(__file__).parent / "boards"
-SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZE = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 WORKER = '[[worker]]\nname = "{}"\ntarget = "{}"\nmhz = 100\n'
 NAMES = {"left": "cortex-m7", "in the middle": "xtensa", "right": "cortex-m4"}
 KEY = bytes(range(7, 47))

@@ -10,7 +10,7 @@ from tests.arduino.fake_runtime import WARNINGS, build, compiler, library_object
 from tflite_fuse.runtime.library.sources import library_directory
 
 HERE = Path(__file__).parent
-SANITIZE = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZE = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
 def _built(name: str, folder: Path, *more: str) -> Path:
