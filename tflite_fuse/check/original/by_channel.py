@@ -116,11 +116,8 @@ def softmax(original: Original, step: Step) -> Meaning | None:
     multiplier = int(fraction * 2.0**31 + 0.5)
     if multiplier == 1 << 31:
         multiplier, shift = 1 << 30, shift + 1
-    table = []
-    for distance in range(256):
-        product = -(distance << shift) * multiplier
-        near = distance << shift <= 31 << 26
-        table.append(int(exp_below(np.array([(product + (1 << 30)) >> 31]), 5)[0]) if near else 0)
+    near = np.array([distance for distance in range(256) if distance << shift <= 31 << 26]) << shift
+    table = [*exp_below((-near * multiplier + (1 << 30)) >> 31, 5).tolist(), *[0] * (256 - len(near))]
     return Meaning(
         step, StageKind.SOFTMAX, step.inputs, step.outputs[0], (source,), output, table=struct.pack("<256i", *table)
     )
