@@ -120,6 +120,6 @@ def test_older_files_are_accepted_with_a_note(library: HostLibrary) -> None:
 
 
 def test_the_proof_finds_damage_of_any_byte() -> None:
-    before, after = rewritten(networks.inverted_residual_network(16, channels=8, blocks=2), goal=LEAST)
+    before, after = rewritten(networks.inverted_residual_network(8, channels=4, blocks=1), goal=LEAST)
     for mutant in mutants(after, random.Random(1), 100, sealed=False):
         assert not validate(before, mutant.model).proven, (mutant.what, mutant.place)

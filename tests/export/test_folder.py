@@ -6,8 +6,7 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -148,52 +147,57 @@ def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-DIES = """
-import os, signal, sys
-from pathlib import Path
-from tflite_fuse.export.folder import write_folder
+NEW: dict[str, str | bytes] = {"a.c": b"new a", "src/b.c": b"new b", "src/c.c": b"new c"}
 
-left = int(sys.argv[2])
-def counted(real):
-    def call(*arguments, **named):
-        global left
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **named)
-    return call
-for name in ("replace", "unlink", "mkdir", "rmdir", "open"):
-    setattr(Path, name, counted(getattr(Path, name)))
-write_folder(Path(sys.argv[1]), {"a.c": "new a", "src/b.c": "new b", "src/c.c": "new c"}, force=True)
-"""
+
+def write_and_die(folder: Path, left: int) -> int:
+    """Write a folder in a process that is killed before the step behind so many; returns the code it ends with."""
+
+    def counted(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **named)
+
+        return call
+
+    child = os.fork()
+    if child == 0:
+        try:
+            for name in ("replace", "unlink", "mkdir", "rmdir", "open"):
+                setattr(Path, name, counted(getattr(Path, name)))
+            write_folder(folder, NEW, force=True)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_wherever_it_is_killed_files_are_whole_and_the_next_export_finishes(tmp_path: Path) -> None:
     old: dict[str, str | bytes] = {"a.c": b"old a", "src/b.c": b"old b", "src/gone.c": b"old gone"}
-    new: dict[str, str | bytes] = {"a.c": b"new a", "src/b.c": b"new b", "src/c.c": b"new c"}
     deaths = 0
     for step in range(0, 60):
         folder = tmp_path / f"folder{step}"
         write_folder(folder, old, force=False)
         (folder / "mine").write_text("mine")
-        command = [sys.executable, "-c", DIES, str(folder), str(step)]
-        done = subprocess.run(command, cwd=ROOT, check=False)
+        code = write_and_die(folder, step)
         found = {name: data for name, data in content(folder).items() if name not in ("mine", MANIFEST)}
         whole = {name: data for name, data in found.items() if not name.startswith(".tflite-fuse-")}
-        assert all(data in (old.get(name), new.get(name)) for name, data in whole.items())
+        assert all(data in (old.get(name), NEW.get(name)) for name, data in whole.items())
         assert len([path for path in folder.iterdir() if path.name.startswith(".tflite-fuse-")]) <= 1
-        write_folder(folder, new, force=True)
-        assert {n: d for n, d in content(folder).items() if n != MANIFEST} == {**new, "mine": b"mine"}
-        if done.returncode == 0:
+        write_folder(folder, NEW, force=True)
+        assert {n: d for n, d in content(folder).items() if n != MANIFEST} == {**NEW, "mine": b"mine"}
+        if code == 0:
             break
-        assert done.returncode == -signal.SIGKILL
+        assert code == -signal.SIGKILL
         deaths += 1
-    assert deaths > 10 and done.returncode == 0
+    assert deaths > 10 and code == 0
 
 
 def test_what_a_killed_export_into_a_new_directory_left_is_removed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", DIES, str(tmp_path / "model"), "5"]
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    assert write_and_die(tmp_path / "model", 5) == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 1
     write_folder(tmp_path / "model", {"a.c": "new"}, force=False)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -27,8 +27,8 @@ SEEDS = st.integers(0, 1 << 30)
 Step = tuple[int, int, BlockConfig | None]
 
 
-def steps_ending_at(graph: PricedProgram, last: int, moved: bool, chunks: tuple[int, ...] = (1, 2)) -> list[Step]:
-    """Every operator as it is and every block in every tiling."""
+def steps_ending_at(graph: PricedProgram, last: int, moved: bool) -> list[Step]:
+    """Every operator as it is and every block in every tiling, in the shortest runs: longer ones need no less."""
     found: list[Step] = [] if moved and 0 in graph.steps[last].inputs else [(last, last, None)]
     driven = {first: graph.tensors[driven_tensor(graph, first, last)] for first in range(last + 1)}
     pricing = Pricing((1,), frozenset({0}) if moved else frozenset())
@@ -38,7 +38,7 @@ def steps_ending_at(graph: PricedProgram, last: int, moved: bool, chunks: tuple[
         extent = driven[costs.first]
         sizes = list(product(range(1, extent.height + 1), range(1, extent.width + 1)))
         tilings = [size for size, usable in zip(sizes, costs.usable, strict=True) if usable]
-        found += [(costs.first, last, BlockConfig(*size, chunk)) for size in tilings for chunk in chunks]
+        found += [(costs.first, last, BlockConfig(*size, 1)) for size in tilings]
     return found
 
 

@@ -34,7 +34,7 @@ def test_few_decisions_are_enough_where_most_pairs_have_one_way_left() -> None:
 
 
 def test_a_chain_of_decisions_longer_than_the_stack_ends_the_search() -> None:
-    items = build_problem(all_alive(120), (), alignment=16)
+    items = build_problem(all_alive(40), (), alignment=16)
     offsets, proven = settle(items, stacked(items), Budget(), nodes=5_000)
     assert keeps_rules(items, offsets)
     assert not proven
