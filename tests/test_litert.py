@@ -10,6 +10,7 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo.networks import cell_network, inverted_residual_network
+from tests.compiling import rewritten_by_default
 from tests.conftest import SHARED_MODELS, UNKNOWN_TO_THE_WHEEL
 from tests.drawing.raw_streams import RawStream
 from tests.float_models import with_float_borders
@@ -65,7 +66,7 @@ def test_blocks_compute_tflms_bytes(name: str) -> None:
 @pytest.mark.parametrize("path", [Path(SAMPLE_MODEL), *SHARED_MODELS], ids=lambda path: path.stem)
 def test_public_models_compute_tflms_bytes(path: Path) -> None:
     if path.stem not in UNKNOWN_TO_THE_WHEEL:
-        assert_tflms_bytes(tflite_fuse.rewrite(path, verify=False).model, 2)
+        assert_tflms_bytes(rewritten_by_default(path), 2)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.compiling import rewritten_by_default
 from tests.conftest import shared_models
 from tests.drawing.raw_models import VALID
 from tests.float_models import with_float_borders
@@ -254,7 +255,7 @@ def test_a_second_rewrite_has_a_witness_of_its_own() -> None:
 @shared_models("mlperf_tiny_vww96_int8", "mcunet_vww1_float_io_int8")
 def test_public_models_carry_it(path: Path) -> None:
     original = load_model(path)
-    after = load_model(rewrite(path, verify=False).model)
+    after = load_model(rewritten_by_default(path))
     assert validate(original, after).proven
     assert not validate(original, remove_metadata(after, WITNESS_METADATA)).proven
     assert validate_any(original, remove_metadata(after, WITNESS_METADATA)).proven

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiling import made_once
 from tests.export.exported import FOR_ANY_MODEL, fused, run
 from tflite_fuse.export import export_model
 
@@ -29,9 +30,12 @@ for name in sys.argv[4:]:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed() -> Path:
     """The content of a wheel built from a copy of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
+    return made_once("wheel", _install) / "site"
+
+
+def _install(folder: Path) -> None:
     (folder / "checkout").mkdir()
     for part in PARTS:
         if (ROOT / part).is_dir():
@@ -44,7 +48,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "site")
-    return folder / "site"
 
 
 def test_has_every_file_of_the_library_but_the_examples_that_no_command_reads(installed: Path) -> None:

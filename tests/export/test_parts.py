@@ -92,7 +92,7 @@ def test_a_program_of_one_type_has_no_kernel_of_the_other(of_floats: bool, tmp_p
     for name, content in with_parts(flat_sources(), Parts(kinds, **ALL_LOOPS)).items():
         (tmp_path / name).write_text(content if isinstance(content, str) else content.decode())
     (tmp_path / "main.c").write_text("int tflite_fuse_run(void*);\nint main(void) { return tflite_fuse_run(0); }\n")
-    flags = ["-std=c11", "-Os", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+    flags = ["-std=c11", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
     run(["gcc", *flags, *sorted(tmp_path.glob("*.c")), "-lm", "-o", "program"], cwd=tmp_path)
     listed = subprocess.run(["nm", tmp_path / "program"], check=True, capture_output=True, text=True).stdout
     found = {StageKind[name.upper()] for name in re.findall(r" tflite_fuse_kind_(\w+)$", listed, re.MULTILINE)}
