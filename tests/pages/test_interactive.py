@@ -11,6 +11,7 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
+from tests.compiling import rewritten_by_default
 from tests.conftest import shared_models
 from tests.pages.browser import browser, shown
 from tests.pages.test_pages import MOST_BYTES, page_of
@@ -165,6 +166,5 @@ def test_paper_has_no_controls(driver: Any, page: Any) -> None:
 
 @shared_models("mcunet_in3_int8", "mcunet_detection_fpn_int8")
 def test_pages_of_large_models_stay_small(path: Path) -> None:
-    data = path.read_bytes()
-    _, html = page_of(data, tflite_fuse.rewrite(data, verify=False).model)
+    _, html = page_of(path.read_bytes(), rewritten_by_default(path))
     assert len(html.encode()) <= MOST_BYTES

@@ -15,6 +15,7 @@ import pytest
 import tflite_fuse
 from scripts.zoo import ModelBuilder
 from scripts.zoo.networks import inverted_residual_network
+from tests.compiling import rewritten_by_default
 from tests.conftest import shared_models
 from tests.drawing.raw_streams import RawStream
 from tests.pages.browser import browser, shown
@@ -51,11 +52,18 @@ def at(document: Any, path: str) -> Any:
 
 @pytest.fixture(scope="module")
 def sample() -> tuple[bytes, bytes]:
-    return Path(SAMPLE_MODEL).read_bytes(), tflite_fuse.rewrite(SAMPLE_MODEL, verify=False).model
+    return Path(SAMPLE_MODEL).read_bytes(), rewritten_by_default(SAMPLE_MODEL)
 
 
-def test_figures_are_those_of_inspect_and_of_the_file(sample: tuple[bytes, bytes]) -> None:
-    found, _ = page_of(*sample)
+@pytest.fixture(scope="module")
+def sample_page(sample: tuple[bytes, bytes]) -> tuple[dict[str, Any], str]:
+    return page_of(*sample)
+
+
+def test_figures_are_those_of_inspect_and_of_the_file(
+    sample: tuple[bytes, bytes], sample_page: tuple[dict[str, Any], str]
+) -> None:
+    found, _ = sample_page
     for figures, data in zip((found["figures"][key] for key in ("before", "after")), sample, strict=True):
         told = tflite_fuse.inspect(data).figures
         assert all(figures[name] == getattr(told, name) for name in ("arena_bytes", "head_bytes", "macs", "file_bytes"))
@@ -158,9 +166,9 @@ def test_the_front_of_a_stream_holds_what_a_rewrite_reaches() -> None:
     assert block["whole_bytes"] < block["scratch_bytes"] and "bytes of inner tensors</summary>" not in html
 
 
-def test_on_paper_blocks_are_open(sample: tuple[bytes, bytes], tmp_path: Path) -> None:
+def test_on_paper_blocks_are_open(sample_page: tuple[dict[str, Any], str], tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    page.write_text(page_of(*sample)[1].replace("<details open>", "<details>"), encoding="utf-8")
+    page.write_text(sample_page[1].replace("<details open>", "<details>"), encoding="utf-8")
     with browser(tmp_path / "profile") as driver:
         shown(driver, page, 800, "light")
         height = "return document.querySelector('details').getBoundingClientRect().height"
@@ -264,7 +272,7 @@ def test_models_without_blocks_and_without_maps_have_a_page(path: Path) -> None:
 
 
 def test_schemes_stand_beside_the_front_and_advice_is_what_the_rewrite_said(
-    sample: tuple[bytes, bytes],
+    sample: tuple[bytes, bytes], sample_page: tuple[dict[str, Any], str]
 ) -> None:
     document, html = page_of(*sample, advice=("with --input streamed: 28,772 B",))
     assert {"head-patches", "stream-2d", "h-cache"} <= {each["scheme"] for each in document["schemes"]}
@@ -272,7 +280,7 @@ def test_schemes_stand_beside_the_front_and_advice_is_what_the_rewrite_said(
     assert (
         document["advice"] == ["with --input streamed: 28,772 B"] and "<li>with --input streamed: 28,772 B</li>" in html
     )
-    assert page_of(*sample)[0]["advice"] == []
+    assert sample_page[0]["advice"] == []
 
 
 def test_a_model_of_too_many_operators_is_refused_in_a_sentence() -> None:
