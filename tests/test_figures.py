@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from scripts.zoo.networks import inverted_residual_network
 from tflite_fuse.passes.options import FuseOptions
-from tflite_fuse.rewriting.placed_front import placed_front
-from tflite_fuse.rewriting.trades import front_report
+from tflite_fuse.rewriting.trades import front_report, placed_front
 
 
 def test_marks_that_no_point_meets_are_left_out() -> None:

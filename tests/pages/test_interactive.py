@@ -164,7 +164,7 @@ def test_paper_has_no_controls(driver: Any, page: Any) -> None:
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen"})
 
 
-@shared_models("mcunet_in3_int8", "mcunet_detection_fpn_int8")
-def test_pages_of_large_models_stay_small(path: Path) -> None:
+@shared_models("mcunet_in3_int8")
+def test_the_page_of_a_large_model_stays_small(path: Path) -> None:
     _, html = page_of(path.read_bytes(), rewritten_by_default(path))
     assert len(html.encode()) <= MOST_BYTES

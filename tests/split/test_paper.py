@@ -8,7 +8,7 @@ from scripts.zoo.architectures import build_architecture_file
 from tests.conftest import SHARED
 from tflite_fuse.errors import LimitError
 from tflite_fuse.split.cut.network import network_of
-from tflite_fuse.split.search.paper import Profile, paper_plan, rating, seconds, shares_of, without_overflow
+from tflite_fuse.split.search.paper import Profile, paper_plan, rating, shares_of, without_overflow
 
 MOBILENET = SHARED / "arch" / "mbv2-w1.0-r112.json"
 
@@ -17,7 +17,8 @@ def test_a_rating_is_the_kilobytes_of_output_per_second_with_what_travels() -> N
     worker = Profile(mhz=600.0, k1=0.133, seconds_per_kilobyte=0.01)
     megacycles = 1000.0
     produced = worker.k1 * megacycles
-    assert rating(worker, 0.7) == pytest.approx(produced / seconds(worker, megacycles, 0.7))
+    seconds = megacycles / worker.mhz + worker.seconds_per_kilobyte * 0.7 * produced
+    assert rating(worker, 0.7) == pytest.approx(produced / seconds)
     assert rating(worker, 0.0) == pytest.approx(600 * 0.133)
 
 

@@ -11,7 +11,7 @@ all inputs: constants, options and schedule implement the original. Kernels are 
 from __future__ import annotations
 
 from tflite_fuse.check.borders import check_outputs, match_inputs, match_outer_outputs
-from tflite_fuse.check.certificate import BlockProof, Certificate, Finding, merged
+from tflite_fuse.check.certificate import BlockProof, Certificate, Finding
 from tflite_fuse.check.correspondence import Correspondence, plan_findings
 from tflite_fuse.check.memories import memory_findings
 from tflite_fuse.check.operators import match_operators
@@ -54,4 +54,5 @@ def validate(original: Model | bytes, rewritten: Model | bytes) -> Certificate:
     same = tuple((a, b) for b, a in known.values.items() if a < len(before.main.tensors))
     narrower = sum(value in known.original.narrower for block in known.blocks for _, value in block.values)
     told = tuple(dict.fromkeys(known.notes))
-    return Certificate(merged(findings), tuple(known.blocks), known.plain, told, same, narrower)
+    findings = tuple({str(finding): finding for finding in findings}.values())  # each sentence once
+    return Certificate(findings, tuple(known.blocks), known.plain, told, same, narrower)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,8 +124,3 @@ class Certificate:
             return f"not proven equal: {self.findings[0]}{more}"
         ran = "kernels not run" if not tested else f"kernels tested on {tested} {'input' if tested == 1 else 'inputs'}"
         return f"constants, options and schedule proven equal; {ran}"
-
-
-def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings in order, each sentence once."""
-    return tuple({str(finding): finding for finding in findings}.values())

@@ -81,7 +81,8 @@ def read_target(word: str) -> Named:
         return Named(_targets()[plain])
     if plain not in _chips():
         known = [target.value for target in Target]
-        hint = nearest(word.lower(), [*known, *_written()])
+        written = sorted({each for name, _, mcu in _chips().values() for each in (name, mcu)})
+        hint = nearest(word.lower(), [*known, *written])
         raise UsageError(f"{word!r} is no target; choose from {', '.join(known)}, or name a chip or a board{hint}")
     board, core, mcu = _chips()[plain]
     target = target_of(core, mcu)
@@ -115,8 +116,3 @@ def _chips() -> dict[str, tuple[str, str, str]]:
         for each in (mcu, series[0] if series else mcu):
             found.setdefault(_plain(each), (name, core, mcu))
     return found
-
-
-def _written() -> list[str]:
-    """Return the names as written in the table."""
-    return sorted({each for name, _, mcu in _chips().values() for each in (name, mcu)})

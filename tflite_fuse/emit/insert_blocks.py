@@ -269,7 +269,7 @@ class BlockMaker:
         operators, tensors, buffers = list(graph.operators), list(graph.tensors), list(file.buffers)
         room = 0 if self.memories is None else self.memories.slow.nbytes
         places = slow_places(program, room)[0] if program.slow else {}
-        new = [index for index, operator in enumerate(operators) if _is_new(operator)]
+        new = [index for index, op in enumerate(operators) if op.plan is not None and op.custom_options is None]
         for index in sorted(new, key=lambda index: (operators[index].inputs or ())[-1]):
             operator = operators[index]
             assert operator.plan is not None
@@ -391,10 +391,6 @@ class BlockMaker:
                 image = block.extraction.block.tensors[position]
                 images.setdefault(tensor, (image.height, image.width, image.channels))
         return images
-
-
-def _is_new(operator: Operator) -> bool:
-    return operator.plan is not None and operator.custom_options is None
 
 
 def _within(config: BlockConfig, block: Block) -> BlockConfig:

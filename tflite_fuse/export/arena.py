@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tflite_fuse.ir.program import program_of
@@ -65,14 +64,11 @@ def declared_arenas(model: Model, runtime: Runtime) -> tuple[Declared, ...]:
 def _declared(model: Model, runtime: Runtime, kernels: Kernels) -> Declared:
     build = replace(runtime.build, kernels=kernels)
     arena = arena_for(model, build)
-    certain = kernels.name != "esp-nn" or esp_nn.OPERATORS.isdisjoint(_operators(model))
+    operators = [operator_name(model, operator) for graph in model.subgraphs for operator in graph.operators]
+    certain = kernels.name != "esp-nn" or esp_nn.OPERATORS.isdisjoint(operators)
     margin = 0 if certain else round_up(arena.head // _SHARE + 1, 16)
     apart = arenas_apart(program_of(model), arena.head, build, read_plan(model))
     return Declared(_CORES.get(kernels.core, ""), _CONDITIONS.get(kernels.core, ""), arena, margin, apart)
-
-
-def _operators(model: Model) -> Sequence[str]:
-    return [operator_name(model, operator) for graph in model.subgraphs for operator in graph.operators]
 
 
 def arena_for(model: Model, build: Build) -> Arena:

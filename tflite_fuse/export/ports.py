@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.export.text import comment, fill, float_literal, int_literal, shape
+from tflite_fuse.export.text import comment, fill, float_literal, int_literal
 from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
@@ -89,7 +89,7 @@ def model_ports(model: Model) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
 def port_macros(port: Port, extra: Sequence[tuple[str, int]] = ()) -> str:
     """Return a comment that describes a port, and its macros; ``extra`` are further (suffix, number) pairs."""
     tensor = port.tensor
-    what = f"{port.kind.capitalize()} {port.number}: {type_name(tensor.type)} {shape(tensor.dims)}"
+    what = f"{port.kind.capitalize()} {port.number}: {type_name(tensor.type)} {list(tensor.dims)}"
     lines = [f"#define {port.macro}_BYTES {port.nbytes}"]
     lines += [f"#define {port.macro}_{suffix} {int_literal(value)}" for suffix, value in extra]
     meaning = ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -55,8 +54,3 @@ def float_literal(value: float) -> str | None:
 def int_literal(value: int) -> str:
     """Return a number as an operand of any operator: ``12`` or ``(-12)``."""
     return f"({value})" if value < 0 else str(value)
-
-
-def shape(extents: Sequence[int]) -> str:
-    """Return a shape as ``[1, 96, 96, 3]``."""
-    return f"[{', '.join(map(str, extents))}]"

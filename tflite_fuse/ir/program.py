@@ -236,17 +236,12 @@ _EFFECTS = frozenset(
 _UNSIZED = frozenset({TensorType.STRING, TensorType.RESOURCE, TensorType.VARIANT})
 
 
-def is_constant(model: Model, graph: SubGraph, tensor: int) -> bool:
-    """Return whether the tensor's content is stored in the file (in flash, not in the arena)."""
-    return bool(model.buffers[graph.tensors[tensor].buffer].data)
-
-
 def arena_tensors(model: Model, graph: SubGraph) -> frozenset[int]:
     """Return the tensors that the runtime's planner places in the arena's head: no constants, variables or handles."""
     return frozenset(
         index
         for index, tensor in enumerate(graph.tensors)
-        if not is_constant(model, graph, index) and not tensor.is_variable and tensor.type not in _UNSIZED
+        if not model.buffers[tensor.buffer].data and not tensor.is_variable and tensor.type not in _UNSIZED
     )
 
 

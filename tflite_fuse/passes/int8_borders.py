@@ -62,7 +62,7 @@ class Int8Borders:
                     notes.append(note("kept", "border", side=what, tensor=name, type=kind, why=found))
                     continue
                 borders.append(found)
-                scale, zero_point = _parameters(model, found)
+                scale, zero_point = affine_parameters(model.main.tensors[found.integer]) or (0.0, 0)
                 label = _label(model, found)
                 notes.append(
                     note("changed", "border", label, side=what, tensor=name, scale=scale, zero_point=zero_point)
@@ -116,11 +116,6 @@ def _checked(model: Model, border: _Border) -> _Border | str:
     if tensor.is_variable or model.buffers[tensor.buffer].data or tensor.dims != model.main.tensors[border.outer].dims:
         return "its int8 values are no activation of the same shape"
     return border
-
-
-def _parameters(model: Model, border: _Border) -> tuple[float, int]:
-    """Return scale and zero point of the int8 tensor."""
-    return affine_parameters(model.main.tensors[border.integer]) or (0.0, 0)
 
 
 def _label(model: Model, border: _Border) -> str:

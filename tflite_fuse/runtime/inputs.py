@@ -15,13 +15,24 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import ModelError, UsageError
-from tflite_fuse.model import Model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import with_inputs_inside
-from tflite_fuse.model.schema import Quantization, Tensor
+from tflite_fuse.model.schema import Model, Quantization, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 from tflite_fuse.runtime.archives import read_arrays
-from tflite_fuse.runtime.signatures import signature_input_names
+
+
+def signature_input_names(model: Model) -> tuple[tuple[str, ...], ...]:
+    """Return the input names, in order, of each signature of the main subgraph that names all inputs uniquely."""
+    found = []
+    for signature in model.signature_defs or ():
+        names = {entry.tensor_index: entry.name or "" for entry in signature.inputs or ()}
+        if signature.subgraph_index == 0 and all(names.get(index) for index in model.main.inputs):
+            called = tuple(names[index] for index in model.main.inputs)
+            if len(set(called)) == len(called):
+                found.append(called)
+    return tuple(dict.fromkeys(found))
+
 
 Array = npt.NDArray[Any]
 Field = npt.NDArray[np.float64]

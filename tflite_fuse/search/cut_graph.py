@@ -275,23 +275,13 @@ class Cuts:
     most: int | None
 
 
-def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
-    """Return the cut graph, with a path to its end.
-
-    Args and raises: as ``some_cuts``; LimitError also if no block can contain all readers of a moved input.
-    """
-    cuts = some_cuts(graph, restriction, rules)
-    require_end(cuts.edges, cuts.graph, restriction.scheme, rules)
-    return cuts
-
-
 def require_end(edges: CutGraph, graph: PricedProgram, scheme: Scheme, rules: Rules) -> None:
     """Raise LimitError if no path leads to the last cut; the message names the inputs that prevent it."""
     if not edges.reaches_its_end:
         raise LimitError(_why_inside(graph, scheme, rules.input_mode, sorted(rules.leaving(graph))))
 
 
-def some_cuts(graph: PricedProgram, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
+def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
     """Return a cut graph, with or without a path to its end.
 
     Args:
@@ -358,7 +348,7 @@ class _Edges:
         start, tail = self.residency.start, self._tail
         into: list[tuple[Edge, ...]] = [()]
         for index, made in enumerate(blocks):
-            into.append(tuple(sorted((*self._as_it_is(index), *made), key=_nearest_first)))
+            into.append(tuple(sorted((*self._as_it_is(index), *made), key=lambda edge: -edge.source)))
             tell("operators searched", index + 1, len(blocks))
         return CutGraph(start, tail.fixed, tuple(into))
 
@@ -461,10 +451,6 @@ class _Edges:
             if most is not None and enough <= most:  # Blocks that need more, which were skipped, would not lower it.
                 break
         return enough
-
-
-def _nearest_first(edge: Edge) -> int:
-    return -edge.source
 
 
 MOST_LAYERS = 1000

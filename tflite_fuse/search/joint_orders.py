@@ -19,7 +19,7 @@ from itertools import accumulate
 from operator import or_
 
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.search.cut_graph import CutGraph, Cuts, Edge, Rules, longest_block, require_end, some_cuts
+from tflite_fuse.search.cut_graph import CutGraph, Cuts, Edge, Rules, cut_graph, longest_block, require_end
 from tflite_fuse.search.schemes import Restriction
 
 Order = tuple[int, ...]
@@ -75,7 +75,7 @@ def joint_cuts(
         run = (0, *accumulate((1 << operator for operator in order), or_))
         ordered = graph.reordered(order) if number else graph
         allows = restricted(number, ordered) if number else first_allows
-        cuts = some_cuts(ordered, _without(allows, run, order, known), rules)
+        cuts = cut_graph(ordered, _without(allows, run, order, known), rules)
         made.append(cuts)
         into.update({cut: [] for cut in run if cut not in into})
         for edge in (edge for edges in cuts.edges.into for edge in edges):

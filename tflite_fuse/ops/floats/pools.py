@@ -41,15 +41,12 @@ def _check_pool(check: StageCheck) -> None:
     parameters_of(check.stage, FloatBounds)
 
 
-def _inside(values: Floats) -> Floats:
-    return np.ones((*values.shape[:2], 1), np.float32)
-
-
 def _average(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((_, values),) = operands
     sums = np.zeros((output.height, output.width, output.channels), np.float32)
     counts = np.zeros((output.height, output.width, 1), np.float32)
-    pairs = zip(taps(stage, values, output, 0), taps(stage, _inside(values), output, 0), strict=True)
+    image = np.ones((*values.shape[:2], 1), np.float32)
+    pairs = zip(taps(stage, values, output, 0), taps(stage, image, output, 0), strict=True)
     with np.errstate(all="ignore"):
         for (_, _, seen), (_, _, inside) in pairs:
             np.add(sums, seen, out=sums, where=inside > 0)

@@ -212,7 +212,7 @@ def _side(
     """
     behind: list[int] = []
     tensor = real
-    while not behind or lowered[behind[-1]].stage is None or not _reads_bytes(lowered[behind[-1]]):
+    while not behind or lowered[behind[-1]].stage is None or any(each.is_real for each in lowered[behind[-1]].inputs):
         index = writer.get(tensor.index)
         each = None if index is None else lowered[index]
         if index is None or each is None or each.function is None or len(each.inputs) != 1:
@@ -228,7 +228,3 @@ def _side(
     if not np.isfinite(values).all():
         raise BlockError(f"{real.name} is not finite for all int8 values")
     return tensor, behind, np.asarray(values, "<f4").tobytes()
-
-
-def _reads_bytes(lowered: Lowered) -> bool:
-    return not any(each.is_real for each in lowered.inputs)

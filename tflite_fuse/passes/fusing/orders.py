@@ -56,17 +56,13 @@ def orders_at_hand(model: Model, reorder: Reorder | None, tuning: Tuning = TUNIN
     least, own = reorder.ordered(program), tuple(range(len(program.steps)))
     most = max(2, tuning.orders // max(len(own), 1) ** 2)
     found = (least.order.order, own, *other_orders(program, most))
-    first, *others = dict.fromkeys(_with_parts_together(program, order, _parts(lowered)) for order in found)
+    parts = frozenset(each.output.index for each in lowered if not isinstance(each, str) and each.inner)
+    first, *others = dict.fromkeys(_with_parts_together(program, order, parts) for order in found)
     if first == own:
         return Orders(bare, tuple(others), least.notes, lowered)
     moved = replace_operators(bare, [bare.main.operators[index] for index in first])
     numbers = {index: number for number, index in enumerate(first)}
     return Orders(moved, tuple(tuple(numbers[index] for index in order) for order in others), least.notes)
-
-
-def _parts(lowered: Lowerings) -> frozenset[int]:
-    """Return the tensors inside tables."""
-    return frozenset(each.output.index for each in lowered if not isinstance(each, str) and each.inner)
 
 
 def _with_parts_together(program: Program, order: Order, parts: Collection[int]) -> Order:

@@ -31,7 +31,8 @@ def smallest(site: Site, objective: Objective) -> Iterator[Candidate]:
     for point in sorted(points, key=lambda point: _bands(point) > 0)[: tuning.placed_first]:
         found = site.realise(point)
         yield found
-        if _computes_within(found, objective) and (least is None or found.arena < least.arena):
+        within = objective.max_compute is None or found.compute <= objective.max_compute
+        if within and (least is None or found.arena < least.arena):
             least = found
     if least is None and site.runs_unfused:
         yield site.realise(site.front.unfused)
@@ -161,10 +162,6 @@ def _allowed(site: Site, points: Sequence[Point], objective: Objective) -> list[
     if site.options.target is not None:
         most *= site.front.unfused.work / max(site.unfused_compute, 1)
     return [point for point in points if point.work <= most]
-
-
-def _computes_within(candidate: Candidate, objective: Objective) -> bool:
-    return objective.max_compute is None or candidate.compute <= objective.max_compute
 
 
 def _first_of_each(points: Sequence[Point]) -> list[Point]:

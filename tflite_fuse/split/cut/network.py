@@ -169,14 +169,11 @@ def _extractions(model: Model, operators: Sequence[int], lowerings: Lowerings) -
 def _tables_together(lowerings: Lowerings) -> Lowerings:
     """Return lowerings where operators run whole if an operator between them, with which they form a table, does."""
     runs = groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str))
-    apart = {index for _, run in runs for index in _torn(set(run), lowerings)}
+    together = [set(run) for _, run in runs]
+    apart = {index for run in together for index in run if not run.issuperset(_unit(lowerings[index]))}
     if not apart:
         return lowerings
     return _tables_together(tuple(_APART if index in apart else each for index, each in enumerate(lowerings)))
-
-
-def _torn(run: set[int], lowerings: Lowerings) -> Iterator[int]:
-    return (index for index in run if not run.issuperset(_unit(lowerings[index])))
 
 
 _APART = "it is one table with operators that stand elsewhere"
@@ -215,15 +212,11 @@ def _with_int8_inside(network: Network) -> Network:
 def _is_read_twice(network: Network, value: int, reader: int) -> bool:
     """Return whether a stage may read a pixel that it, or another stage, has read before."""
     stage = network.nodes[reader].stage
-    if stage is None or not _is_uint8(network.values, value):
+    if stage is None or network.values[value].element_type is not ElementType.UINT8:
         return False
     return (
         len(network.readers[value]) > 1 or KINDS[stage.kind].window is not Window.PIXEL or stage.inputs.count(value) > 1
     )
-
-
-def _is_uint8(values: Sequence[BlockTensor], value: int) -> bool:
-    return values[value].element_type is ElementType.UINT8
 
 
 def _reading(node: Node, instead: dict[int, int]) -> Node:

@@ -47,11 +47,6 @@ def profile(device: Device, k1: float) -> Profile:
     return Profile(device.mhz, k1, per_kilobyte / 1000 + 1 / link.kilobytes_per_second)
 
 
-def seconds(worker: Profile, megacycles: float, kc: float) -> float:
-    """Return Equations 1 and 2: W/f + (d + 1/B) · K1 · Kc · W."""
-    return megacycles / worker.mhz + worker.seconds_per_kilobyte * worker.k1 * kc * megacycles
-
-
 def rating(worker: Profile, kc: float) -> float:
     """Return Equation 5: kilobytes of output per second, including transfers.
 
