@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from scripts.zoo import networks
 from tests import PATIENCE
+from tests.memory.tflm.wheel_build import HOST
 from tflite_fuse.cli import app
 from tflite_fuse.memory.tflm.shared import shared_arena
-from tflite_fuse.memory.tflm.struct_sizes import HOST, Struct
+from tflite_fuse.memory.tflm.struct_sizes import Struct
 from tflite_fuse.model import load_model, save_model
 from tflite_fuse.runtime import tflm
 

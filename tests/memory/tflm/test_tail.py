@@ -12,11 +12,12 @@ from scripts.zoo import ModelBuilder
 from tests.builders import random_models
 from tests.conftest import UNKNOWN_TO_THE_WHEEL, shared_models
 from tests.memory.one_operator import I8, I16, MODELS, Maker
+from tests.memory.tflm.wheel_build import HOST
 from tflite_fuse.errors import ModelError
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.greedy_planner import greedy_head
 from tflite_fuse.memory.tflm.offline_plan import read_plan, write_plan
-from tflite_fuse.memory.tflm.struct_sizes import ARM, FUSED_BLOCK_BYTES, HOST, WIDE_ENUMS
+from tflite_fuse.memory.tflm.struct_sizes import ARM, FUSED_BLOCK_BYTES, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.runtime import tflm

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from scripts.zoo.networks import inverted_residual_network
 from tests.builders import random_models
 from tests.memory.one_operator import MODELS
+from tests.memory.tflm.wheel_build import HOST
 from tests.runtime.fused_models import fuse
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.program import program_of
-from tflite_fuse.memory.tflm.struct_sizes import ARM, HOST, WIDE_ENUMS
+from tflite_fuse.memory.tflm.struct_sizes import ARM, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import predict_tail
 from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail, tail_shares
 from tflite_fuse.model import Model, load_model, serialize_model

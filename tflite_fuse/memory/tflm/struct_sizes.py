@@ -1,9 +1,8 @@
 """Sizes of TensorFlow Lite Micro's persistent structs in the tail of the arena, by build.
 
 ``ARM`` is a 32-bit Arm build: its compilers pack enums into one byte. ``WIDE_ENUMS`` is a 32-bit build with 4-byte
-enums (RISC-V, Xtensa, Arm with ``-fno-short-enums``). ``HOST`` is the 64-bit Linux build of the ``tflite-micro`` wheel,
-which allows a comparison of the prediction with a running runtime. All have the reference kernels. The sizes were
-measured with ``sizeof``.
+enums (RISC-V, Xtensa, Arm with ``-fno-short-enums``). Both have the reference kernels. The sizes were measured with
+``sizeof``.
 """
 
 from __future__ import annotations
@@ -76,16 +75,16 @@ class Build:
     kernels: Kernels = REFERENCE
 
 
-_CUSTOM = {"TFLITE_FUSE": FUSED_BLOCK_BYTES, "TFLite_Detection_PostProcess": 112, "CIRCULAR_BUFFER": 8}
+CUSTOM_OPERATORS = {"TFLITE_FUSE": FUSED_BLOCK_BYTES, "TFLite_Detection_PostProcess": 112, "CIRCULAR_BUFFER": 8}
 
 
 _TABLE = Path(__file__).resolve().parents[2] / "data" / "tflm_operator_sizes.csv"
 """For each operator: bytes and alignment of its options with 4-byte enums and with 1-byte enums (empty without
-options), and bytes that its kernel requests on 32 bits and on HOST.
+options), and bytes that its kernel requests on 32 bits and in the 64-bit wheel.
 """
 
 
-def _operators(options: str, data: str, pointer: int) -> dict[str, OperatorSizes]:
+def operator_sizes(options: str, data: str, pointer: int) -> dict[str, OperatorSizes]:
     """Return the sizes from the table's columns ``options`` and ``data``, which select a build."""
     with _TABLE.open(newline="") as file:
         rows = {row["operator"]: row for row in csv.DictReader(file)}
@@ -109,27 +108,11 @@ ARM = Build(
     resources=(12, 20),
     scratch_request=12,
     allocation_info=24,
-    operators=_operators("packed_options", "data", 4),
-    custom=_CUSTOM,
+    operators=operator_sizes("packed_options", "data", 4),
+    custom=CUSTOM_OPERATORS,
 )
 
-WIDE_ENUMS = replace(ARM, edge_tensor=Struct(40), operators=_operators("options", "data", 4))
-
-HOST = Build(
-    pointer=8,
-    allocator=(Struct(104, 8), Struct(72, 8), Struct(272, 8)),
-    option_allocator=Struct(16, 8),
-    subgraph=Struct(24, 8),
-    tensor=Struct(24, 8),
-    node=Struct(64, 8),
-    edge_tensor=Struct(64, 8),
-    quantization=Struct(24, 8),
-    resources=(16, 40),
-    scratch_request=16,
-    allocation_info=32,
-    operators=_operators("options", "data_host", 8),
-    custom=_CUSTOM,
-)
+WIDE_ENUMS = replace(ARM, edge_tensor=Struct(40), operators=operator_sizes("options", "data", 4))
 
 
 def of_2024(build: Build) -> Build:
