@@ -45,10 +45,10 @@ def scratch_distances(block: Block, planned: Schedule) -> dict[int, int]:
 
 def _followed(block: Block, split: Split, tiles: Tiles, planned: Schedule) -> TileRun:
     """Return the events of the single tile, with the runs of every stage."""
-    completed, written = other_outputs(block, split), frozenset(stage.output for stage in split.spatial)
+    written = frozenset(stage.output for stage in split.spatial)
     ((shape, _),) = tiles.classes
-    order = TileOrder(split.spatial, shape, split.driven, bool(split.tail), completed, written)
-    return order.under(planned.config)
+    order = TileOrder(shape, split.driven, bool(split.tail), written)
+    return order.under(planned.config, split.spatial, other_outputs(block, split))
 
 
 def _reads_whole(block: Block, split: Split, stage: Stage, source: int) -> bool:

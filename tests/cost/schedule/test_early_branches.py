@@ -14,7 +14,7 @@ from tests.drawing.small_graphs import GraphMaker, random_graph
 from tests.drawing.weightless import block_of, early
 from tflite_fuse.cost.estimate.block_costs import price_block
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.cost.schedule.schedule import schedule
+from tflite_fuse.cost.schedule.schedule import Orders, schedule
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, StageKind, Storage
 
@@ -111,6 +111,14 @@ def test_no_other_waits_need_less(graph: PricedProgram) -> None:
     block = block_of(graph, 0, 4)
     least = min(schedule(each, WHOLE).scratch_bytes for each in ways(block))
     assert early(block, WHOLE)[1].scratch_bytes == least
+
+
+@pytest.mark.parametrize("graph", [shortcut(2, 16, 32), partial(8)])
+def test_orders_of_stages_that_share_their_last_ones_are_those_made_alone(graph: PricedProgram) -> None:
+    block = block_of(graph, 0, len(graph.steps) - 1)
+    orders = Orders(block, WHOLE)
+    for each in ways(block):
+        assert schedule(each, WHOLE, orders) == schedule(each, WHOLE)
 
 
 @settings(max_examples=100)

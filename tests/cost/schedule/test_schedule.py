@@ -20,7 +20,7 @@ from tflite_fuse.cost.schedule.schedule import Orders, schedule
 from tflite_fuse.cost.schedule.tile_order import TileOrder
 from tflite_fuse.cost.schedule.tiles import split_block
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.block import Block, BlockConfig, Storage
+from tflite_fuse.ir.block import Block, BlockConfig, Stage, Storage
 
 
 def compare(block: Block, config: BlockConfig) -> None:
@@ -83,9 +83,9 @@ def test_what_runs_as_before_is_not_followed_again(monkeypatch: pytest.MonkeyPat
     """No row has as many as 17 pixels, and the runs of what writes the driven tensor stay as they are."""
     steps, step = list[int](), TileOrder._step
 
-    def counted(order: TileOrder, now: Any, index: int, longest: int, ahead: bool) -> Followed:
-        steps.append(index)
-        return step(order, now, index, longest, ahead)
+    def counted(order: TileOrder, now: Any, stage: Stage, longest: int, ahead: bool) -> Followed:
+        steps.append(stage.output)
+        return step(order, now, stage, longest, ahead)
 
     monkeypatch.setattr(TileOrder, "_step", counted)
     for seed in range(30):

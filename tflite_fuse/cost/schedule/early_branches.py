@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tflite_fuse.cost.schedule.schedule import schedule
+from tflite_fuse.cost.schedule.schedule import Orders, schedule
 from tflite_fuse.cost.schedule.tiles import is_one_tile, split_block
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, Stage, Storage
@@ -33,11 +33,13 @@ def with_early_branches(block: Block, config: BlockConfig) -> Block:
         return block
     best, least, tried = block, -1, set[tuple[int, int]]()
     while waits := next((each for each in _waits(best, len(split.spatial)) if each not in tried), None):
-        least = schedule(best, config).scratch_bytes if least < 0 else least
+        if not tried:
+            orders = Orders(block, config)
+            least = schedule(block, config, orders).scratch_bytes
         tried.add(waits)
         early = _early(best, *waits)
         try:
-            scratch = schedule(early, config).scratch_bytes
+            scratch = schedule(early, config, orders).scratch_bytes
         except BlockError:  # the block computes other pixels of the two tensors
             continue
         if scratch < least:

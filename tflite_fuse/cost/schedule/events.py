@@ -25,12 +25,12 @@ class TileShape:
 
     Attributes:
         extents: (rows, columns) that the tile needs of each tensor; (0, 0) for none.
-        windows: for each spatial stage and each of its inputs, the windows on the region of that input; positions
-            before the region count as padding.
+        windows: by output of a spatial stage, for each of its inputs, the windows on the region of that input;
+            positions before the region count as padding.
     """
 
     extents: tuple[tuple[int, int], ...]
-    windows: tuple[tuple[Windows, ...], ...]
+    windows: Mapping[int, tuple[Windows, ...]]
 
 
 class Hold(NamedTuple):
@@ -87,7 +87,7 @@ class TileRun:
 class Moments(NamedTuple):
     """Positions at the events of one column of a stage's events: requested ends, or the oldest position held."""
 
-    stage: int
+    output: int
     column: int
     positions: IntArray
 
@@ -97,8 +97,8 @@ class Followed:
     """Result of following the last few stages of a tile.
 
     Attributes:
-        events: by stage, [runs, inputs and the run itself], as long as others refer to them; events before any stage
-            have numbers below 0.
+        events: by output of a stage, [runs, inputs and the run itself], as long as others refer to them; events before
+            any stage have numbers below 0.
         demands: by tensor whose stage is still to come.
         holds: by tensor whose stage is still to come.
         runs: by output of the block.
@@ -128,7 +128,7 @@ class Followed:
         return TileRun(self.capacities, self.produced, self.lengths, runs, holds)
 
     def _times(self, moments: Moments) -> IntArray:
-        return self.events[moments.stage][:, moments.column]
+        return self.events[moments.output][:, moments.column]
 
 
 def merge(demands: Sequence[Demand]) -> Demand:
@@ -157,7 +157,7 @@ def insert_events(
         (their new numbers, the new events, [rows, per_row]).
     """
     new = np.arange(len(causes) * per_row, dtype=np.int64).reshape(-1, per_row) + (causes + 1)[:, np.newaxis]
-    return {stage: events + causes.searchsorted(events) * per_row for stage, events in known.items()}, new
+    return {output: events + causes.searchsorted(events) * per_row for output, events in known.items()}, new
 
 
 def split_runs(starts: IntArray, ends: IntArray, width: int, chunk: int) -> tuple[IntArray, IntArray, IntArray]:

@@ -129,7 +129,7 @@ class Schedule:
 
 
 class Orders:
-    """A block in tiles of one size, for schedules under several configurations of runs.
+    """A block in tiles of one size, for schedules under several configurations of runs and orders of its stages.
 
     Attributes:
         tiles: its tiles.
@@ -138,12 +138,11 @@ class Orders:
 
     def __init__(self, block: Block, config: BlockConfig) -> None:
         """Raise BlockError if the block cannot run in tiles of this size; the message names the tensor."""
-        self.split = split = split_block(block)
+        split = split_block(block)
         self.tiles = Tiles(block, split, config)
-        completed, sums = other_outputs(block, split), bool(split.tail)
+        outputs = frozenset(block.outputs)
         self.by_class = [
-            (TileOrder(split.spatial, shape, split.driven, sums, completed, frozenset(block.outputs)), count)
-            for shape, count in self.tiles.classes
+            (TileOrder(shape, split.driven, bool(split.tail), outputs), count) for shape, count in self.tiles.classes
         ]
 
 
@@ -151,16 +150,18 @@ def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) ->
     """Return the schedule of a block under a configuration.
 
     Args:
-        orders: orders of the block in tiles of this size, which do not depend on runs.
+        orders: orders of the block in tiles of this size, which depend neither on runs nor on the order of its stages.
 
     Raises:
         BlockError: the block cannot run under the configuration; the message names the tensor.
     """
     check_config(config)
-    split = split_block(block) if orders is None else orders.split
+    split = split_block(block)
     _check_runs(split, config)
     orders = orders or Orders(block, config)
-    runs = [(order.under(config), count) for order, count in orders.by_class]
+    orders.tiles.check_waits(block, split.spatial)
+    completed = other_outputs(block, split)
+    runs = [(order.under(config, split.spatial, completed), count) for order, count in orders.by_class]
     capacities = _capacities(block, split, [run for run, _ in runs])
     layout = lay_out(block, split, capacities)
     pixels = [sum(run.produced[stage.output] * count for run, count in runs) for stage in split.spatial]

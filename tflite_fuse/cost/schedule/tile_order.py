@@ -118,6 +118,10 @@ _BEFORE = -1
 """Number of the driven tensor's events, which no stage causes; other outputs have the numbers below."""
 
 
+_Turn = tuple[int, int]
+"""A stage among those of a block in other orders: its output, and the tensor for which it waits."""
+
+
 @dataclass(frozen=True)
 class _Node:
     """State after following the last stages, from which the next stage can be followed in several ways.
@@ -127,14 +131,14 @@ class _Node:
         asked: demand on the next stage.
         begins: first position that it computes.
         width: pixels of a row of it.
-        then: resulting states, by the next stage's way.
+        then: resulting states, by the next stage's way and the stage before it.
     """
 
     followed: Followed
     asked: Demand
     begins: int
     width: int
-    then: dict[Way, _Node] = field(default_factory=dict)
+    then: dict[tuple[Way, _Turn], _Node] = field(default_factory=dict)
 
     def way(self, longest: int, ahead: bool) -> Way:
         """Return the actual execution of the next stage: runs exceed neither a request nor a row."""
@@ -147,54 +151,57 @@ class _Node:
 
 @dataclass
 class TileOrder:
-    """One tile, followed under one configuration after another.
+    """One tile, followed under one configuration after another, with stages in one order after another.
 
-    Last stages that run as under an earlier configuration are not followed again.
+    Last stages that run as before are not followed again.
 
     Attributes:
-        stages: the spatial stages of a block in topological order.
         tile: regions, and windows on them.
         driven: the tensor that is computed run by run.
         sums_driven: whether accumulators read it.
-        completed: other tensors to complete at the end of the tile, in this order.
         outputs: tensors whose runs are returned.
     """
 
-    stages: Sequence[Stage]
     tile: TileShape
     driven: int
     sums_driven: bool
-    completed: Sequence[int]
     outputs: frozenset[int]
-    _known: dict[int, _Node] = field(default_factory=dict)
+    _known: dict[tuple[int, ...], _Node] = field(default_factory=dict)
     _kept: int = 0
 
-    def under(self, config: BlockConfig) -> TileRun:
-        """Return the events under a configuration."""
-        if config.chunk not in self._known:
-            self._known[config.chunk] = self._node(self._start(config.chunk), len(self.stages))
-        now = self._known[config.chunk]
-        for index in reversed(range(len(self.stages))):
-            longest = config.longest_run(index) if self.stages[index].inputs else MAX_CHUNK
+    def under(self, config: BlockConfig, stages: Sequence[Stage], completed: Sequence[int]) -> TileRun:
+        """Return the events under a configuration.
+
+        Args:
+            config: the configuration.
+            stages: the spatial stages of a block in topological order.
+            completed: tensors besides the driven one to complete at the end of the tile, in this order.
+        """
+        turns = [(-1, -1), *((stage.output, stage.waits_for) for stage in stages)]
+        start = config.chunk, *completed, *turns[-1]
+        if start not in self._known:
+            self._known[start] = self._node(self._start(config.chunk, completed), stages)
+        now = self._known[start]
+        for index in reversed(range(len(stages))):
+            longest = config.longest_run(index) if stages[index].inputs else MAX_CHUNK
             way = now.way(longest, index in config.ahead)
-            if way not in now.then:
-                now.then[way] = self._node(self._step(now, index, *way), index)
-            now = now.then[way]
+            if (way, turns[index]) not in now.then:
+                now.then[way, turns[index]] = self._node(self._step(now, stages[index], *way), stages[:index])
+            now = now.then[way, turns[index]]
         return now.followed.result()
 
-    def _node(self, followed: Followed, index: int) -> _Node:
-        """Return the state after the stages from ``index`` on, with their demand on the stage before."""
+    def _node(self, followed: Followed, stages: Sequence[Stage]) -> _Node:
+        """Return the state after all stages but ``stages``, with the demand on the last one of these."""
         self._kept += sum(len(events) for events in followed.events.values())
         if self._kept > MOST_KEPT:
             self._known.clear()
             self._kept = 0
-        if not index:
+        if not stages:
             return _Node(followed, merge([]), 0, 0)
-        stage = self.stages[index - 1]
-        begins, width = self._begins(stage), max(1, self.tile.extents[stage.output][1])
-        return _Node(followed, _from(begins, followed.asked(stage.output)), begins, width)
+        begins, width = self._begins(stages[-1]), max(1, self.tile.extents[stages[-1].output][1])
+        return _Node(followed, _from(begins, followed.asked(stages[-1].output)), begins, width)
 
-    def _start(self, chunk: int) -> Followed:
+    def _start(self, chunk: int, completed: Sequence[int]) -> Followed:
         """Return the initial requests: the driven tensor run by run, then all other outputs whole."""
         rows, columns = self.tile.extents[self.driven]
         whole = np.array([rows * columns], dtype=np.int64)
@@ -203,7 +210,7 @@ class TileOrder:
         events = {_BEFORE: np.arange(length, dtype=np.int64).reshape(-1, 2)}
         demands: dict[int, tuple[Moments, ...]] = {self.driven: (Moments(_BEFORE, 0, visits + counts),)}
         holds = {self.driven: (Moments(_BEFORE, 1, np.append(visits, FAR)),)} if self.sums_driven else {}
-        for number, output in enumerate(self.completed, start=1):
+        for number, output in enumerate(completed, start=1):
             rows, columns = self.tile.extents[output]
             events[_BEFORE - number] = np.full((1, 1), length, dtype=np.int64)
             asked = Moments(_BEFORE - number, 0, np.array([rows * columns], dtype=np.int64))
@@ -211,10 +218,10 @@ class TileOrder:
             length += 1
         return Followed(events, demands, holds)
 
-    def _step(self, now: _Node, index: int, longest: int, ahead: bool) -> Followed:
+    def _step(self, now: _Node, stage: Stage, longest: int, ahead: bool) -> Followed:
         """Follow one more stage: divide the demand on it into runs and add their demands on its inputs."""
-        stage, windows, known = self.stages[index], self.tile.windows[index], now.followed
-        output, width, begins = stage.output, now.width, now.begins
+        output, windows, known = stage.output, self.tile.windows[stage.output], now.followed
+        width, begins = now.width, now.begins
         asked = _whole_runs(now.asked, width, longest) if ahead else now.asked
         owner, position, count = split_runs(_starts(asked, begins), asked.ends, width, longest)
 
@@ -231,18 +238,18 @@ class TileOrder:
             else:
                 first, end = _seen(windows[number], extents[tensor], *np.divmod(position, width), count)
             oldest = np.minimum.accumulate(np.append(first, FAR)[::-1])[::-1]
-            demands[tensor] = (*demands.get(tensor, ()), Moments(index, number, end))
-            holds[tensor] = (*holds.get(tensor, ()), Moments(index, -1, oldest))
+            demands[tensor] = (*demands.get(tensor, ()), Moments(output, number, end))
+            holds[tensor] = (*holds.get(tensor, ()), Moments(output, -1, oldest))
         if stage.waits_for >= 0:
             demands[stage.waits_for] = (
                 *demands.get(stage.waits_for, ()),
-                Moments(index, len(stage.inputs), position + count),
+                Moments(output, len(stage.inputs), position + count),
             )
         if output in self.outputs:
-            runs[output] = Moments(index, -1, position + count)
+            runs[output] = Moments(output, -1, position + count)
         produced = int(asked.ends[-1]) - begins if len(asked.ends) else 0
         return Followed(
-            {**events, index: new},
+            {**events, output: new},
             demands,
             holds,
             runs,
@@ -265,9 +272,9 @@ def _still_needed(
     runs: Mapping[int, Moments],
 ) -> dict[int, IntArray]:
     """Return the events that others refer to."""
-    referred = {each.stage for by_tensor in (demands, holds) for moments in by_tensor.values() for each in moments}
-    referred |= {each.stage for each in runs.values()}
-    return {stage: found for stage, found in events.items() if stage in referred}
+    referred = {each.output for by_tensor in (demands, holds) for moments in by_tensor.values() for each in moments}
+    referred |= {each.output for each in runs.values()}
+    return {output: found for output, found in events.items() if output in referred}
 
 
 def _from(begins: int, asked: Demand) -> Demand:

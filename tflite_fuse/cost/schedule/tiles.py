@@ -6,7 +6,7 @@ a block differ only in their position; ``Tiles.classes`` groups them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -97,16 +97,19 @@ class Tiles:
         for stage in split.spatial:
             if remembers(stage, block.tensors) and not self._covers(stage.output):
                 raise BlockError(f"Steps of {block.tensors[stage.output].name} without a reader would be lost.")
-        for stage in split.spatial:
-            if stage.waits_for >= 0 and not self._alike(stage.waits_for, stage.output):
-                name = block.tensors[stage.waits_for].name
-                raise BlockError(f"A stage waits for {name}, of which the block computes other pixels.")
         for index in other_outputs(block, split):
             if not self._covers(index):
                 raise BlockError(
                     f"Output {block.tensors[index].name} would be left with holes in tiles of {config.tile_height} x "
                     f"{config.tile_width}; run the block in one tile."
                 )
+
+    def check_waits(self, block: Block, stages: Sequence[Stage]) -> None:
+        """Raise BlockError if a stage waits for a tensor of which other pixels are computed than of its output."""
+        for stage in stages:
+            if stage.waits_for >= 0 and not self._alike(stage.waits_for, stage.output):
+                name = block.tensors[stage.waits_for].name
+                raise BlockError(f"A stage waits for {name}, of which the block computes other pixels.")
 
     def _alike(self, first: int, second: int) -> bool:
         """Return whether a single tile computes the same rows and columns of two tensors."""
@@ -127,9 +130,9 @@ class Tiles:
             for column_extents, column_windows, strips in columns:
                 pairs = zip(row_extents, column_extents, strict=True)
                 extents = tuple((rows, columns) if rows and columns else (0, 0) for rows, columns in pairs)
-                windows = tuple(
-                    tuple(zip(*axes, strict=True)) for axes in zip(row_windows, column_windows, strict=True)
-                )
+                windows = {
+                    output: (*zip(row_windows[output], column_windows[output], strict=True),) for output in row_windows
+                }
                 yield TileShape(extents, windows), bands * strips
 
 
@@ -163,8 +166,8 @@ class Axis:
         """Return whether the ranges, in order, cover every position of a tensor."""
         return bool(covers(self.ranges[index], self.tiling, self.lengths[index])[0])
 
-    def classes(self) -> Iterator[tuple[tuple[int, ...], tuple[tuple[AxisWindow, ...], ...], int]]:
-        """Yield extents by tensor, windows by stage and input as in ``TileShape``, and the number of equal bands."""
+    def classes(self) -> Iterator[tuple[tuple[int, ...], dict[int, tuple[AxisWindow, ...]], int]]:
+        """Yield extents by tensor, windows by output and input as in ``TileShape``, and the number of equal bands."""
         extents = [np.maximum(ranges.high - ranges.low, 0) for ranges in self.ranges]
         reads = [
             (stage, window, index)
@@ -185,5 +188,5 @@ class Axis:
         for column, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
             found = zip(reads, column[len(extents) :], strict=True)
             here = iter(window._replace(padding=before) for (_, window, _), before in found)
-            windows = tuple(tuple(next(here) for _ in stage.inputs) for stage, _ in self.looking)
+            windows = {stage.output: tuple(next(here) for _ in stage.inputs) for stage, _ in self.looking}
             yield tuple(column[: len(extents)]), windows, count
