@@ -169,8 +169,15 @@ class PricedProgram(Program):
         """Whether any layer that can be a stage spreads its input's pixels out."""
         return any(window.spread > 1 for windows in self.windows.values() for window in windows)
 
-    def windows_on(self, layer: int, tensor: int) -> Windows:
-        """Return the windows of a layer that can be a stage on one of its inputs."""
+    @cached_property
+    def reads(self) -> dict[int, dict[int, Windows]]:
+        """Inputs of each layer that can be a stage, with its windows on them."""
+        return {
+            index: {source: self._windows_on(index, source) for source in self.steps[index].inputs}
+            for index in self.windows
+        }
+
+    def _windows_on(self, layer: int, tensor: int) -> Windows:
         stage = self.steps[layer].stage
         assert stage is not None
         output, number = self.tensors[self.steps[layer].outputs[0]], self.steps[layer].inputs.index(tensor)
@@ -308,7 +315,7 @@ def _row_window(graph: PricedProgram, index: int, source: int) -> AxisWindow | N
         return AxisWindow(1, 0, 1) if _rows(graph.tensors[source]) == _rows(written) else None
     if layer.stage is None or graph.accumulates(index) or layer.stage.kind is StageKind.STATE:
         return None
-    return graph.windows_on(index, source)[0]
+    return graph.reads[index][source][0]
 
 
 def _rows(tensor: BlockTensor) -> tuple[int, int]:

@@ -8,9 +8,8 @@ numpy operation per layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ NOWHERE = 1 << 40
 """Start of an empty range, whose end is −NOWHERE: beyond any position, so unions ignore it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tilings:
     """Several divisions of an axis into tiles, all tiles in one flat array.
 
@@ -40,14 +39,18 @@ class Tilings:
     low: IntArray
     high: IntArray
 
-    @property
+    @cached_property
     def ranges(self) -> Ranges:
-        """Return the tiles themselves."""
-        return Ranges(self.low, self.high)
+        """The tiles themselves."""
+        return _alike(self.low.tobytes(), self.high.tobytes(), False)
 
 
-class Ranges(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Ranges:
     """The part of one axis of one tensor that each tile needs.
+
+    ``_alike`` makes equal ranges one object: blocks that end at different layers share most of them, and what follows
+    from them is computed once.
 
     Attributes:
         low, high: half-open ranges, [tiles].
@@ -128,7 +131,8 @@ def stage_windows(stage: Stage) -> Windows:
     return rows, columns
 
 
-def make_tilings(length: int, sizes: Iterable[int]) -> Tilings:
+@lru_cache(maxsize=1 << 12)
+def make_tilings(length: int, sizes: tuple[int, ...]) -> Tilings:
     """Return all tilings of an axis of ``length`` positions into tiles of the given sizes; the last may be short."""
     chosen = [min(size, length) for size in sizes]
     starts = [np.arange(0, length, size, dtype=np.int64) for size in chosen]
@@ -142,6 +146,12 @@ def strip_sizes(length: int) -> tuple[int, ...]:
     return tuple(sorted({-(-length // count) for count in range(1, length + 1)}, reverse=True))
 
 
+@lru_cache(maxsize=1 << 13)
+def _alike(low: bytes, high: bytes, holes: bool) -> Ranges:
+    return Ranges(np.frombuffer(low, np.int64), np.frombuffer(high, np.int64), holes)
+
+
+@lru_cache(maxsize=1 << 13)
 def needed(ranges: Ranges, window: AxisWindow, length: int) -> Ranges:
     """Return the ranges of an input axis of ``length`` positions needed for ``ranges`` of the output, clipped."""
     low = np.maximum(window.first(ranges.low), 0)
@@ -151,21 +161,24 @@ def needed(ranges: Ranges, window: AxisWindow, length: int) -> Ranges:
         empty |= ranges.low >= ranges.high
     if holes := bool(np.count_nonzero(empty)):
         low, high = np.where(empty, NOWHERE, low), np.where(empty, -NOWHERE, high)
-    return Ranges(low, high, holes)
+    return _alike(low.tobytes(), high.tobytes(), holes)
 
 
+@lru_cache(maxsize=1 << 13)
 def union(left: Ranges, right: Ranges) -> Ranges:
     """Return the hull of two consumers' ranges: a ring is filled without gaps."""
     low, high = np.minimum(left.low, right.low), np.maximum(left.high, right.high)
-    return Ranges(low, high, left.holes and right.holes)
+    return _alike(low.tobytes(), high.tobytes(), left.holes and right.holes)
 
 
+@lru_cache(maxsize=1 << 13)
 def longest(ranges: Ranges, tilings: Tilings) -> IntArray:
     """Return the longest range of each option, [options]."""
     found: IntArray = np.maximum.reduceat(_lengths(ranges), tilings.first)
     return found
 
 
+@lru_cache(maxsize=1 << 13)
 def total(ranges: Ranges, tilings: Tilings) -> IntArray:
     """Return the sum of all ranges of each option, [options]."""
     found: IntArray = np.add.reduceat(_lengths(ranges), tilings.first)

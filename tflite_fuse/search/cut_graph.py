@@ -166,6 +166,7 @@ class Residency:
                 left[: producer + 1, producer:end] += size
                 left[: producer + 1, producer] += size if end == producer else 0
         self._held, self._left = held, left
+        self._outside: list[list[int]] = (held[:-1, None] + left).tolist()
         self._results: list[list[int]] = results.tolist()
 
     @staticmethod
@@ -190,7 +191,7 @@ class Residency:
 
     def outside(self, first: int, last: int) -> int:
         """Return the bytes live while ``first … last`` run, without the scratch of a block."""
-        return self.held(first) + self.left(first, last)
+        return self._outside[first][last]
 
     def spare(self, first: int, last: int) -> int:
         """Return the bytes of scratch with which a block needs no more than the network's inputs at the start."""

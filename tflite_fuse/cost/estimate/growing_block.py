@@ -183,9 +183,10 @@ class GrowingBlock:
     def _dying(self, first: int) -> Iterator[tuple[int, Demand]]:
         """Yield the inputs without later readers, with the demands on them."""
         for tensor, demand in self.demands.items():
-            dies = self.graph.producer[tensor] < first and self._stays_inside(tensor) and _moves_along(demand)
-            if dies and self.graph.sizes[tensor] == demand.extent.nbytes and demand.consumers:
-                yield tensor, demand
+            if self.graph.producer[tensor] < first and self._stays_inside(tensor) and demand.consumers:
+                whole = self.graph.sizes[tensor] == demand.extent.nbytes
+                if whole and all(consumer.moves_along for consumer in demand.consumers):
+                    yield tensor, demand
 
     def add(self, index: int) -> bool:
         """Add one layer; return False if no block that ends at ``last`` can contain it."""
@@ -211,8 +212,7 @@ class GrowingBlock:
             self.computed = demand
             self.stages += 1
             self.pointers = max(self.pointers, window_pointers(layer.stage))
-            for source in dict.fromkeys(layer.inputs):
-                windows = self.graph.windows_on(index, source)
+            for source, windows in self.graph.reads[index].items():
                 consumer = Consumer(index, windows, self.rings.reaches[index])
                 self._ask(source, demand.under(windows, self.graph.tensors[source], consumer))
         del self.demands[layer.outputs[0]]
@@ -310,12 +310,3 @@ class GrowingBlock:
         columns = covers(demand.columns, self.grid.widths, demand.extent.width)
         whole: npt.NDArray[np.bool_] = np.logical_and.outer(rows, columns)
         return whole
-
-
-def _moves_along(demand: Demand) -> bool:
-    """Return whether readers advance through a tensor with the output; a pixel used with a whole map stays needed."""
-    return all(
-        window.stride and reach.scale
-        for consumer in demand.consumers
-        for window, reach in zip(consumer.windows, consumer.reaches, strict=True)
-    )

@@ -101,7 +101,7 @@ def _seen(graph: PricedProgram, reader: int, tensor: int, found: Sequence[Area])
     written, computed = graph.tensors[layer.outputs[0]], found[layer.outputs[0]]
     if layer.stage is None:
         return whole if computed[0].pixels(computed[1]) == written.pixels else (NOTHING, NOTHING)
-    rows, columns = graph.windows_on(reader, tensor)
+    rows, columns = graph.reads[reader][tensor]
     return computed[0].seen(rows, source.height), computed[1].seen(columns, source.width)
 
 

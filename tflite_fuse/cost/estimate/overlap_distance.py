@@ -254,11 +254,6 @@ class Across(NamedTuple):
     late: IntArray | None
 
 
-@lru_cache(maxsize=1 << 10)
-def _row_runs(width: int, chunks: tuple[int, ...]) -> Tilings:
-    return make_tilings(width, chunks)
-
-
 @lru_cache(maxsize=1 << 14)
 def one_tile_shares(
     source: Extent, output: Extent, readings: tuple[Reading, ...], chunks: tuple[int, ...], alignment: int
@@ -287,7 +282,7 @@ def one_tile_distances(
     found = np.full(len(chunks), -prod(source), dtype=np.int64)
     for reading in readings:
         down = reading.down(source, output)
-        across = reading.across(source[2], output[2], _row_runs(output[1], chunks))
+        across = reading.across(source[2], output[2], make_tilings(output[1], chunks))
         leads = [down.under + across.partly, down.next_under + across.begun]
         if across.late is not None:
             leads.append(down.written + across.late)

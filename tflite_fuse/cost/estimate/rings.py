@@ -59,10 +59,9 @@ class Rings:
         """Return the bytes of a tensor's ring, [chunks, heights, widths]."""
         if demand.extent.pixels == 1:
             return ring_bytes(np.ones_like(self.chunks), demand.extent.pixel_bytes)
-        if len(demand.consumers) == 1 and self.grid.shape == (1, 1):
-            height, width = demand.largest(self.grid)
-            region = int(height[0, 0]), int(width[0])
-            return _in_one_tile(demand.consumers[0].windows, region, demand.extent.pixel_bytes, self._chunks)
+        if len(demand.consumers) == 1:
+            axes = (demand.rows, self.grid.heights), (demand.columns, self.grid.widths)
+            return _with_one_reader(demand.consumers[0].windows, *axes, demand.extent.pixel_bytes, self._chunks)
         join = self.reaches[self._meeting(demand.consumers)]
         pixels = ring_pixels(demand.consumers, join, *demand.largest(self.grid), self.chunks)
         # A ring that is never filled, because all its reads are padding, still has one pixel.
@@ -126,12 +125,17 @@ def _is_inside(window: AxisWindow, other: AxisWindow) -> bool:
     return alike and window.padding <= other.padding and window.ahead <= other.ahead
 
 
-@lru_cache(maxsize=1 << 14)
-def _in_one_tile(windows: Windows, region: tuple[int, int], pixel_bytes: int, chunks: tuple[int, ...]) -> IntArray:
-    """Return the bytes of a ring with one reader; cached: blocks that end at different layers share most rings."""
-    (height, width), anywhere = region, (Reach(), Reach())
+@lru_cache(maxsize=1 << 13)
+def _with_one_reader(
+    windows: Windows,
+    rows: tuple[Ranges, Tilings],
+    columns: tuple[Ranges, Tilings],
+    pixel_bytes: int,
+    chunks: tuple[int, ...],
+) -> IntArray:
+    """Return the bytes of a ring; cached: blocks that end at different layers share most of them."""
     chunk = np.array(chunks, dtype=np.int64)[:, None, None]
-    pixels = ring_pixels((Consumer(0, windows),), anywhere, np.array([[height]]), np.array([width]), chunk)
+    pixels = ring_pixels((Consumer(0, windows),), (Reach(), Reach()), longest(*rows)[:, None], longest(*columns), chunk)
     return ring_bytes(np.maximum(pixels, 1), pixel_bytes)
 
 
@@ -308,6 +312,12 @@ class Consumer:
         """The reaches that it needs of the tensor, rows and columns."""
         (rows, columns), (above, beside) = self.windows, self.reaches
         return above.through(rows), beside.through(columns)
+
+    @cached_property
+    def moves_along(self) -> bool:
+        """Whether it advances through the tensor with the driven one; a pixel used with a whole map stays needed."""
+        (rows, columns), (above, beside) = self.windows, self.reaches
+        return bool(rows.stride and columns.stride and above.scale and beside.scale)
 
     def behind_padding(self, padding: tuple[int, int]) -> Consumer:
         """Return the same stage with additional rows and columns of padding before its input."""

@@ -93,7 +93,7 @@ class Shapes:
             return self.known[key]
         last, tail, inner, driven = ends
         extent = graph.tensors[driven]
-        grid = Grid(make_tilings(extent.height, heights), make_tilings(extent.width, widths))
+        grid = Grid(make_tilings(extent.height, (*heights,)), make_tilings(extent.width, (*widths,)))
         block = GrowingBlock(graph, last, driven, grid, replace(pricing, chunks=self.chunks) if keeps else pricing)
         if tail is not None:
             block.fold(tail)

@@ -153,7 +153,7 @@ class Axis:
         self.tiling = make_tilings(self.lengths[split.driven], (size,))
         nothing = Ranges(np.full_like(self.tiling.low, NOWHERE), np.full_like(self.tiling.low, -NOWHERE), True)
         self.ranges = [nothing for _ in block.tensors]
-        self.ranges[split.driven] = Ranges(self.tiling.low, self.tiling.high)
+        self.ranges[split.driven] = self.tiling.ranges
         for index, tensor in enumerate(block.tensors if one_tile else ()):
             if tensor.storage is not Storage.SCRATCH:
                 self.ranges[index] = Ranges(np.zeros(1, np.int64), np.full(1, self.lengths[index], np.int64))
