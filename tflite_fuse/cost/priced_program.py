@@ -178,11 +178,10 @@ class PricedProgram(Program):
         }
 
     def _windows_on(self, layer: int, tensor: int) -> Windows:
-        stage = self.steps[layer].stage
-        assert stage is not None
-        output, number = self.tensors[self.steps[layer].outputs[0]], self.steps[layer].inputs.index(tensor)
-        whole = KINDS[stage.kind].needs_all(number, self.tensors[tensor], output)
-        return whole_windows(self.tensors[tensor]) if whole else self.windows[layer]
+        step, source = self.steps[layer], self.tensors[tensor]
+        assert step.stage is not None
+        whole = KINDS[step.stage.kind].needs_all(step.inputs.index(tensor), source, self.tensors[step.outputs[0]])
+        return whole_windows(source) if whole else self.windows[layer]
 
     @cached_property
     def behind_padding(self) -> frozenset[int]:

@@ -118,10 +118,6 @@ _BEFORE = -1
 """Number of the driven tensor's events, which no stage causes; other outputs have the numbers below."""
 
 
-_Turn = tuple[int, int]
-"""A stage among those of a block in other orders: its output, and the tensor for which it waits."""
-
-
 @dataclass(frozen=True)
 class _Node:
     """State after following the last stages, from which the next stage can be followed in several ways.
@@ -131,14 +127,14 @@ class _Node:
         asked: demand on the next stage.
         begins: first position that it computes.
         width: pixels of a row of it.
-        then: resulting states, by the next stage's way and the stage before it.
+        then: resulting states, by the next stage's way and the stage before it: its output, and what it waits for.
     """
 
     followed: Followed
     asked: Demand
     begins: int
     width: int
-    then: dict[tuple[Way, _Turn], _Node] = field(default_factory=dict)
+    then: dict[tuple[Way, tuple[int, int]], _Node] = field(default_factory=dict)
 
     def way(self, longest: int, ahead: bool) -> Way:
         """Return the actual execution of the next stage: runs exceed neither a request nor a row."""
