@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from tflite_fuse.errors import LimitError
 from tflite_fuse.search.front import Front, Point
 
 
-def least_ram(front: Front, max_compute: float = inf) -> Point:
-    """Return the point of least RAM whose compute factor is at most ``max_compute``: problem P1.
+def least_ram(front: Front, max_compute: float | None = None) -> Point:
+    """Return the point of least RAM whose compute factor is at most ``max_compute``, None for any: problem P1.
 
     Raises:
         LimitError: no point has such a factor.
     """
     for point in front.points:
-        if point.work <= max_compute * front.unfused.work:
+        if max_compute is None or point.work <= max_compute * front.unfused.work:
             return point
     least = front.points[-1].compute_factor
     raise LimitError(f"a compute factor of {max_compute:g} cannot be reached: the least is {least:.3f}", reached=least)
