@@ -110,6 +110,7 @@ def test_packed_blocks_are_what_they_are_called() -> None:
     for layout in (WeightLayout.INT16_DOWN, WeightLayout.PAIRED_DOWN):
         assert met[StageKind.CONV, layout, True] > 10
     assert met[StageKind.FULLY_CONNECTED, 1, True] + met[StageKind.FULLY_CONNECTED, 1, False] > 3
+    assert met[StageKind.FULLY_CONNECTED, WeightLayout.PACKED, True] > 10  # nearly all of several pixels
 
 
 @builds

@@ -216,7 +216,9 @@ def test_a_fully_connected_layer_of_one_pixel_is_a_convolution() -> None:
     found = counted(Stage(StageKind.FULLY_CONNECTED, (0,), 1), source, output, {1: 1}, Kernels.PLAIN)
     assert found["conv single macs"] == 128 and "dense macs" not in found
     several = counted(Stage(StageKind.FULLY_CONNECTED, (0,), 1), replace(source, height=2), output, {1: 1}, Kernels.DSP)
-    assert several["dense macs"] == 256
+    assert several["conv single macs"] == 256 and several["conv values"] == 64
+    odd = replace(source, height=2, channels=30), replace(output, channels=3)
+    assert counted(Stage(StageKind.FULLY_CONNECTED, (0,), 1), *odd, {1: 1}, Kernels.DSP)["dense macs"] == 180
 
 
 def test_weights_of_one_take_as_long_as_others() -> None:

@@ -21,7 +21,7 @@ from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES
 
-THUMB_LIMIT = 37 * 1024 + 256
+THUMB_LIMIT = 37 * 1024 + 512
 """Bytes of flash that the library may take on a Cortex-M, constants included, beside the kernels of halfwords."""
 
 HALFWORDS_LIMIT = 3 * 1024 + 768
@@ -33,7 +33,7 @@ FLOATS_LIMIT = 8 * 1024
 FLOAT_KIND_LIMIT = 1024 + 512
 """Bytes of flash of one of them, with what all of them share."""
 
-FIRST_LIMITS = {"-O2": 24 * 1024 + 768, "-Os": 22 * 1024}
+FIRST_LIMITS = {"-O2": 25 * 1024, "-Os": 22 * 1024 + 256}
 """Bytes of flash that the kinds of version 0.1 may take, by how they are compiled. arduino/README.md says them all."""
 
 targets = pytest.mark.parametrize(

@@ -98,10 +98,12 @@ def packed_block(rng: Random) -> Block:
 
 
 def deep_block(rng: Random) -> Block:
-    """One or two convolutions whose windows and outputs are too large for some kernels to do in one go."""
+    """One or two convolutions too large for some kernels to do in one go; now and then with a tail."""
     maker = PackedMaker(rng, deep=True)
     for _ in range(rng.randint(1, 2)):
         maker.conv()
+    if rng.random() < 0.4:
+        maker.tail()
     return maker.finish(extra_outputs=False)
 
 

@@ -15,7 +15,15 @@ from tests.drawing.packed_blocks import DSP, PORTABLE
 from tflite_fuse.ir.block import BlockTensor, Requantization, Stage, StageKind
 from tflite_fuse.ir.limits import STACK_POINTERS
 from tflite_fuse.ops.arithmetic import multiply_by_quantized_multiplier
-from tflite_fuse.ops.packing import can_pack, down_table, pack_weights, packed_size, undo_down_table, unpack_weights
+from tflite_fuse.ops.packing import (
+    can_pack,
+    down_table,
+    pack_weights,
+    packed_size,
+    packs_sums,
+    undo_down_table,
+    unpack_weights,
+)
 from tflite_fuse.runtime.library.compiler import build_library
 from tflite_fuse.runtime.library.sources import library_directory
 
@@ -118,6 +126,13 @@ def test_what_can_be_packed(
 ) -> None:
     stage = replace(Stage(kind, (0,), 1), **changes)  # type: ignore[arg-type]
     assert can_pack(stage, source(depth, pixels), STACK_POINTERS) is packs
+
+
+@pytest.mark.parametrize(("depth", "pixels", "channels"), [(64, (1, 1), 2), (62, (1, 2), 2), (64, (1, 2), 1)])
+def test_which_sums_over_pixels_are_packed(depth: int, pixels: tuple[int, int], channels: int) -> None:
+    output = replace(source(channels, (1, 1)), channels=channels)
+    assert not packs_sums(StageKind.FULLY_CONNECTED, source(depth, pixels), output)
+    assert packs_sums(StageKind.FULLY_CONNECTED, source(64, (1, 2)), replace(output, channels=3))
 
 
 # ---- Scaling ----

@@ -22,6 +22,7 @@ from tflite_fuse.cost.priced_program import PricedProgram, PricedStep, WorkUnit
 from tflite_fuse.cost.schedule.schedule import Schedule
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage
 from tflite_fuse.ops.entry import Kernels
+from tflite_fuse.ops.packing import packs_sums
 from tflite_fuse.ops.table import COUNTS as KINDS_COUNT
 from tflite_fuse.ops.table import KINDS, accumulates
 
@@ -29,9 +30,9 @@ COUNTS = (*KINDS_COUNT, "columns", "rows", "runs", "pulls", "blocks")
 """Names of the counts of a block. ``four``: pixels computed four at a time, with DSP instructions or enough registers;
 ``single``: pixels left over by kernels that compute groups; ``int16``: with 16-bit weights; ``part``: windows too large
 to be widened at once; ``apart``: windows two pixels apart; ``slow``: outputs that are clamped once more; ``plain``:
-convolutions that the packed kernels do not support; ``dense``: FULLY_CONNECTED of several pixels; ``other``: kinds
-without counts of their own, with the values that they read; ``columns``, ``rows``: pixels and rows of inputs that runs
-look up; ``pulls``: runs for which another stage waits.
+convolutions that the packed kernels do not support; ``dense``: FULLY_CONNECTED of several pixels, plain as well;
+``other``: kinds without counts of their own, with the values that they read; ``columns``, ``rows``: pixels and rows of
+inputs that runs look up; ``pulls``: runs for which another stage waits.
 """
 
 
@@ -64,8 +65,18 @@ def block_counts(block: Block, plan: Schedule, kernels: Kernels) -> dict[str, in
         if stage.output in read:
             counts["pulls"] += sum(of_stage.values())
     for stage in block.stages[plan.spatial_stages :]:
-        counts["runs"] += _visits(block, stage, plan.config)
+        for name, count in _visit_counts(stage, block.tensors, kernels).items():
+            counts[name] += count * _visits(block, stage, plan.config)
     return counts
+
+
+def _visit_counts(stage: Stage, tensors: Sequence[BlockTensor], kernels: Kernels) -> dict[str, int]:
+    """Return the counts of one call that adds pixels to an accumulator; packed weights are a convolution's."""
+    output = tensors[stage.output]
+    if not packs_sums(stage.kind, tensors[stage.inputs[0]], output):
+        return {"runs": 1}
+    outputs = "conv single outputs" if kernels is Kernels.HELIUM else "conv part outputs"
+    return {"runs": 1, "conv groups": 1, outputs: output.channels}
 
 
 def stage_counts(
@@ -287,7 +298,8 @@ class _Instructions:
     def _accumulator(self, index: int, stage: Stage) -> PricedStep:
         """Its runs are those that add up its input; the cost of writing its output is added."""
         layer = self.graph.steps[index]
-        visits = (ceil(instruction_costs(self.target)["runs"]),) * self.longest
+        counts = _visit_counts(stage, self.graph.tensors, self.target.kernels)
+        visits = (ceil(expected_instructions(counts, instruction_costs(self.target))),) * self.longest
         source = self.graph.tensors[self.graph.summed(index)]
         return replace(layer, work=rows_cost(source, visits) + self._run(stage, 1) + self._block, run_costs=visits)
 

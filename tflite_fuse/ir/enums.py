@@ -161,6 +161,8 @@ class WeightLayout(IntEnum):
     multiple of 4, as [output channels / 2][values / 4][2 channels][4 values]; weights and table entry of zeros if
     the number of output channels is odd. The window has at most 32 taps; if the number of input channels is no
     multiple of 4, it has at most 160 values, zeros counted, and a row of several taps at most 64.
+    FULLY_CONNECTED with several input pixels, their channels a multiple of 4, has the same weights for a window that is
+    the whole input, and the layout PACKED.
     Packed weights of all other DEPTHWISE: [channel][pairs of rows][words]; a word holds columns 0 and 1 (2 and 3, ...)
     of the upper row, then of the lower row. The columns of an odd last row follow. Both are padded with zeros to whole
     words. The kernel is 3 x 3, 5 x 5 or 7 x 7, stride_width 1 or 2, dilation_width 1, depth_multiplier 1;

@@ -10,11 +10,12 @@ with the same bytes as result.
     INT16_DOWN    as PACKED_DOWN with 16-bit weights, for stages run by the convolution kernel: twice the 8-bit weights
     PAIRED_DOWN   as PACKED_DOWN, for the same stages, with 16 bits for the weights a and b of two channels: 256 a + b
 
-Packed weights of CONV, FULLY_CONNECTED of one pixel, and DEPTHWISE of one input channel: the values of a window in
-their order, each row of taps with zeros up to a multiple of 4, as [output channels / 2][values / 4][2 channels][4
-values]; an odd number of channels is extended by a channel of zeros and a table entry of zeros. Packed weights of all
-other DEPTHWISE: per channel, for each pair of rows, words of four: columns 0 and 1 of the upper row, then of the lower
-row, and so on; then the columns of the last row; each part with zeros up to whole words.
+Packed weights of CONV, FULLY_CONNECTED, and DEPTHWISE of one input channel: the values of a window in their order, each
+row of taps with zeros up to a multiple of 4, as [output channels / 2][values / 4][2 channels][4 values]; an odd number
+of channels is extended by a channel of zeros and a table entry of zeros. The window of a FULLY_CONNECTED is its whole
+input; of several pixels, which are summed as they arrive, the layout is PACKED. Packed weights of all other DEPTHWISE:
+per channel, for each pair of rows, words of four: columns 0 and 1 of the upper row, then of the lower row, and so on;
+then the columns of the last row; each part with zeros up to whole words.
 
 In 16 bits the four values of a word have the order in which DSP instructions pair them. Sums are twice as large, or 256
 a + b and b for two channels, so tables have other biases.
@@ -135,11 +136,22 @@ def packs_as_conv(kind: StageKind, source: BlockTensor) -> bool:
     return kind is not StageKind.DEPTHWISE or source.channels == 1
 
 
+def sums_pixels(kind: StageKind, source: BlockTensor) -> bool:
+    """Return whether a stage is a fully connected layer that sums several pixels as they arrive."""
+    return kind is StageKind.FULLY_CONNECTED and source.pixels > 1
+
+
+def packs_sums(kind: StageKind, source: BlockTensor, output: BlockTensor) -> bool:
+    """Return whether such a layer has packed weights: a single channel would store a second one of zeros."""
+    return sums_pixels(kind, source) and source.channels % 4 == 0 and output.channels > 1
+
+
 def can_pack(stage: Stage, source: BlockTensor, stack_pointers: int) -> bool:
-    """Return whether the fast kernels can run a stage."""
+    """Return whether the fast kernels can run a stage that computes pixel by pixel."""
     rows, columns = stage.kernel_size
-    single = stage.kind is StageKind.FULLY_CONNECTED and source.pixels == 1
-    if stage.kind not in (StageKind.CONV, StageKind.DEPTHWISE) and not single:
+    if stage.kind not in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED):
+        return False
+    if sums_pixels(stage.kind, source):
         return False
     if packs_as_conv(stage.kind, source):
         if source.channels % 4 == 0:

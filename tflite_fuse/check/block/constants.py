@@ -109,8 +109,11 @@ def layout_of(kind: StageKind, stage: StageDesc, source: TensorDesc, fits_down: 
     Args:
         fits_down: whether every channel can be requantized by a shift to the right (see ``expected_table``).
     """
-    pixels = source.height * source.width
-    if kind not in (StageKind.CONV, StageKind.DEPTHWISE) and not (kind is StageKind.FULLY_CONNECTED and pixels == 1):
+    if kind is StageKind.FULLY_CONNECTED and source.height * source.width > 1:
+        # Plain, too, in files of 0.4 and before.
+        is_packed = stage.weight_layout == WeightLayout.PACKED and source.channels % 4 == 0
+        return WeightLayout.PACKED if is_packed else WeightLayout.PLAIN
+    if kind not in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED):
         return WeightLayout.PLAIN
     rows, columns = stage.kernel_height, stage.kernel_width
     if packed_by_quads(kind, source):

@@ -52,7 +52,8 @@ def in_pieces(model: Model, lowerings: Lowerings) -> Lowerings:
 
 
 def _row(values: int) -> Shape:
-    channels = max(size for size in range(1, MOST_CHANNELS + 1) if values % size == 0)
+    sizes = (size for size in range(1, MOST_CHANNELS + 1) if values % size == 0)
+    channels = max(sizes, key=lambda size: (size % 4 == 0, size))  # packed weights come in words of four
     return (1, values // channels, channels)
 
 

@@ -32,6 +32,7 @@ from tflite_fuse.ops.entry import (
     pixels_of,
     required,
 )
+from tflite_fuse.ops.packing import packs_sums, sums_pixels
 from tflite_fuse.ops.weighted.lowering import lower_conv, lower_dense, lower_depthwise, lower_transposed
 from tflite_fuse.ops.weighted.sums import (
     add_bias,
@@ -45,6 +46,7 @@ from tflite_fuse.ops.weighted.sums import (
     taps,
 )
 from tflite_fuse.ops.weighted.work import CONV_COUNTS, DEPTHWISE_COUNTS, PLAIN_COUNTS, weighted_work
+from tflite_fuse.units import round_up
 
 Shape = Callable[[Stage, BlockTensor, BlockTensor], tuple[int, ...]]
 """Function from a stage, its input and its output to the shape of its weights."""
@@ -181,9 +183,13 @@ def _dense_macs(stage: Stage, tensors: Tensors) -> int:
 @counted("dense macs", *CONV_COUNTS, *PLAIN_COUNTS)
 def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
     """Return the work; a single pixel is a convolution, several pixels have a kernel of their own."""
-    if tensors[stage.inputs[0]].pixels == 1:
-        return weighted_work(stage, tensors, runs, kernels, _dense_macs(stage, tensors))
-    return {"dense macs": _dense_macs(stage, tensors)}
+    source, output, macs = tensors[stage.inputs[0]], tensors[stage.output], _dense_macs(stage, tensors)
+    if not sums_pixels(stage.kind, source):
+        return weighted_work(stage, tensors, runs, kernels, macs)
+    if not packs_sums(stage.kind, source, output):
+        return {"dense macs": macs}
+    values = source.pixels * source.channels
+    return {"conv single macs": values * round_up(output.channels, 2), "conv values": values}
 
 
 FULLY_CONNECTED = Kind(

@@ -101,11 +101,12 @@ def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
     """Return weights and table in the fastest layout that the stage permits."""
     source, table = tensors[stage.inputs[0]], required(stage.requantization, stage, "requantization table")
     bias = folded_bias(stage, source)
-    if not packing.can_pack(stage, source, STACK_POINTERS):
+    is_summed = packing.packs_sums(stage.kind, source, tensors[stage.output])
+    if not is_summed and not packing.can_pack(stage, source, STACK_POINTERS):
         weights = required(stage.weights, stage, "weights").tobytes()
         return Tables(WeightLayout.PLAIN, weights, encode_entries(bias, table))
     entries = np.stack([bias, table.multiplier, table.shift], axis=1)
-    down = packing.down_table(stage, bias)
+    down = None if is_summed else packing.down_table(stage, bias)
     packed = packing.pack_weights(stage, source)
     layout, weights = WeightLayout.PACKED, packed.tobytes()
     if down is not None:

@@ -6,6 +6,7 @@
  *
  * A quad of weights is a 32-bit word, so that loading every other word gives 16 weights of one channel. */
 #include "tflite_fuse_conv_mve.h"
+#include "../weighted/tflite_fuse_conv_packed.h"
 
 #if TFLITE_FUSE_MVE
 
@@ -246,6 +247,22 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_any(const job* j, int8
       const int32x4_t scaled = tflite_fuse_scale_4(vaddq_s32(found, scale.bias), scale, is_down);
       tflite_fuse_store_4(outputs[p] + channel, scaled, range, some);
     }
+  }
+}
+
+TFLITE_FUSE_RARE void tflite_fuse_conv_add(const tflite_fuse_call* call, int32_t position, int32_t* total) {
+  const int32_t depth = call->inputs[0]->channels, channels = call->output->channels;
+  const ptrdiff_t pair_bytes = 2 * (ptrdiff_t)tflite_fuse_pixels(call->inputs[0]) * depth;
+  const int8_t* weights = call->weights + 2 * position * depth;
+  job j;
+  set_pieces(&j, call->count, depth);
+  int32_t found[4];
+  for (int32_t c = 0; c < channels; ++c, ++total) {
+    if ((c & 3) == 0) { /* of the last two alone, the others are computed in vain */
+      vstrwq_s32(found, sum_4(&j, call->windows[0], weights, channels - c > 2 ? weights + pair_bytes : weights));
+      weights += 2 * pair_bytes;
+    }
+    *total = tflite_fuse_wrapping_add(*total, found[c & 3]);
   }
 }
 

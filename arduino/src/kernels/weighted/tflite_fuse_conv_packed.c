@@ -17,6 +17,13 @@ enum {
   PART_SUMS = TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP ? 128 : 64
 };
 
+/* Inner loops of weights in bytes. */
+#if TFLITE_FUSE_DSP
+#define TFLITE_FUSE_LOOPS_OF_BYTES (&tflite_fuse_int8_loops)
+#else
+#define TFLITE_FUSE_LOOPS_OF_BYTES NULL
+#endif
+
 /* ---- Pixels ---- */
 
 /* Memory of a call. Rows are copied of windows that are read as one piece, which are small: they lie behind those. */
@@ -113,7 +120,7 @@ static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const u
   j->run.wide_end = wide_end;
   j->run.weights = weights;
   tflite_fuse_conv_start(j, values, pixels);
-  tflite_fuse_conv_part(j, space->part.sums, channels, pixels);
+  tflite_fuse_conv_part(j, j->sums, channels, pixels);
   return weights + 2 * values * j->weight_bytes;
 }
 
@@ -129,7 +136,7 @@ static void start_sums(int32_t* sums, const tflite_fuse_channel* entry, int32_t 
 
 /* Adds to the sums of some channels of two pixels, or of one, what their windows give, part by part. Taps are read where
  * they lie. */
-static void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels,
+static TFLITE_FUSE_OFTEN void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels,
                       const int8_t* weights, int32_t channels) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int32_t to_next = stage->stride_width, next_tap = tflite_fuse_to_next_tap(stage);
@@ -159,9 +166,37 @@ static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const in
   for (int32_t first = 0; first < channels; first += at_once) {
     const int32_t some = tflite_fuse_min(at_once, channels - first);
     j->run.entry = table + first;
+    j->sums = space->part.sums;
     start_sums(space->part.sums, j->run.entry, some, pixels);
     sum_parts(j, space, window, pixels, weights + first * j->values * j->weight_bytes, some);
     tflite_fuse_conv_finish_parts(j, space->part.sums, some, pixels);
+  }
+}
+
+/* The pixels of the call are the taps of a window of one row, a part of the whole input. */
+TFLITE_FUSE_RARE void tflite_fuse_conv_add(const tflite_fuse_call* call, int32_t position, int32_t* sums) {
+  const int32_t odd = call->output->channels % 2, even = call->output->channels - odd;
+  tflite_fuse_stage row = *call->stage;
+  tflite_fuse_call part = *call;
+  workspace space;
+  tflite_fuse_conv_job j;
+  part.stage = &row;
+  row.kernel_width = call->count;
+  j.depth = call->inputs[0]->channels;
+  j.values = tflite_fuse_pixels(call->inputs[0]) * j.depth;
+  j.weight_bytes = 1;
+  j.loops = TFLITE_FUSE_LOOPS_OF_BYTES;
+  j.call = &part;
+  const int8_t* weights = call->weights + 2 * position * j.depth;
+  if (even > 0) {
+    j.sums = sums;
+    sum_parts(&j, &space, call->windows[0], 1, weights, even);
+  }
+  if (odd > 0) { /* with a channel of zeros, for which there is no sum */
+    int32_t last[] = {sums[even], 0};
+    j.sums = last;
+    sum_parts(&j, &space, call->windows[0], 1, weights + (ptrdiff_t)even * j.values, 1);
+    sums[even] = last[0];
   }
 }
 
@@ -245,11 +280,7 @@ void tflite_fuse_conv_with(const tflite_fuse_call* call, const tflite_fuse_conv_
 }
 
 void tflite_fuse_conv_packed(const tflite_fuse_call* call) {
-#if TFLITE_FUSE_DSP
-  tflite_fuse_conv_with(call, &tflite_fuse_int8_loops);
-#else
-  tflite_fuse_conv_with(call, NULL);
-#endif
+  tflite_fuse_conv_with(call, TFLITE_FUSE_LOOPS_OF_BYTES);
 }
 
 #endif

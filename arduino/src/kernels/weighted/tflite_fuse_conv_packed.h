@@ -46,6 +46,7 @@ typedef struct {
   const tflite_fuse_channel* end;
   int32_t depth;  /* values per tap */
   int32_t values; /* of a window, as weights count them */
+  int32_t* sums;  /* those that parts of windows are added to */
   int32_t weight_bytes; /* of one weight */
   const tflite_fuse_call* call;
   const tflite_fuse_conv_loops* loops; /* NULL where there is one set only */
@@ -53,6 +54,12 @@ typedef struct {
 
 /* The packed convolution with one of the core's sets of inner loops. */
 void tflite_fuse_conv_with(const tflite_fuse_call* call, const tflite_fuse_conv_loops* loops);
+
+/* Adds what pixels of the input give to the sums of a fully connected layer over all of them, whose weights are packed as
+ * those of a convolution whose window is the whole input. Channels are a multiple of 4.
+ *
+ * call: `count` pixels, those from number `position` on. sums: one for each output channel. */
+void tflite_fuse_conv_add(const tflite_fuse_call* call, int32_t position, int32_t* sums);
 
 /* Finishes as many channels as there are from `entry` on; sums: [channel][pixel], bias included. */
 void tflite_fuse_conv_finish(tflite_fuse_conv_job* j, const tflite_fuse_channel* entry, const int32_t* sums,

@@ -1,21 +1,29 @@
 /* A fully connected layer over a tensor of several pixels, summed up as they arrive.
- * Weights: [output channel][input pixel][input channel]. */
+ * Plain weights: [output channel][input pixel][input channel]; packed ones are those of a convolution whose window is the
+ * whole tensor. */
 #include "../../executor/tflite_fuse_checks.h"
-#include "../tflite_fuse_packed.h"
+#include "tflite_fuse_conv_packed.h"
 
-static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
+/* total + the products of one channel's plain weights from w on. Inlined, it would leave its caller too few registers. */
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN int32_t add_plain(int32_t total, const tflite_fuse_call* call, const int8_t* w) {
+  const int32_t depth = call->inputs[0]->channels;
+  for (int32_t i = 0; i < call->count; ++i, w += depth) {
+    total = tflite_fuse_add_products(total, call->windows[0][i], w, depth);
+  }
+  return total;
+}
+
+static TFLITE_FUSE_RARE void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   int32_t* channel_sum = sums;
   const int32_t depth = call->inputs[0]->channels;
   const size_t filter = (size_t)tflite_fuse_pixels(call->inputs[0]) * (size_t)depth;
   const int8_t* weights = call->weights + (size_t)position * (size_t)depth;
+  if (TFLITE_FUSE_HAS_CONV(TFLITE_FUSE_LAYOUT_PACKED) && is_packed(call->stage)) {
+    tflite_fuse_conv_add(call, position, channel_sum);
+    return;
+  }
   for (int32_t c = 0; c < call->output->channels; ++c, weights += filter) {
-    const int8_t* w = weights;
-    int32_t total = channel_sum[c];
-    for (int32_t i = 0; i < call->count; ++i) {
-      total = tflite_fuse_add_products(total, call->windows[0][i], w, depth);
-      w += depth;
-    }
-    channel_sum[c] = total;
+    channel_sum[c] = add_plain(channel_sum[c], call, weights);
   }
 }
 
@@ -28,15 +36,17 @@ static TFLITE_FUSE_RARE void finish(const tflite_fuse_call* call, const void* su
   }
 }
 
-static int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                             const tflite_fuse_tensor* output) {
-  const int32_t pixels = tflite_fuse_pixels(input);
-  if (is_packed(stage)) {
-    return pixels == 1 ? tflite_fuse_quad_bytes(stage, input, output) : -1;
+  const int32_t pixels = tflite_fuse_pixels(input), channels = output->channels;
+  if (is_packed(stage) && pixels == 1) {
+    return tflite_fuse_quad_bytes(stage, input, output);
   }
-  return pixels > 1 || TFLITE_FUSE_HAS_CONV(TFLITE_FUSE_LAYOUT_PLAIN)
-             ? (int64_t)tflite_fuse_volume(pixels, input->channels, output->channels)
-             : -1;
+  const bool is_summed = stage->weight_layout == TFLITE_FUSE_LAYOUT_PACKED && input->channels % 4 == 0 &&
+                         TFLITE_FUSE_HAS_CONV(TFLITE_FUSE_LAYOUT_PACKED);
+  const bool is_plain = !is_packed(stage) && (pixels > 1 || TFLITE_FUSE_HAS_CONV(TFLITE_FUSE_LAYOUT_PLAIN));
+  const int32_t stored = is_summed ? (channels + 1) & ~1 : channels;
+  return is_summed || is_plain ? (int64_t)tflite_fuse_volume(pixels, input->channels, stored) : -1;
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_fully_connected = {
