@@ -38,6 +38,10 @@ DEPTHWISE_PIXELS = 4
 """Neighbouring pixels the packed depthwise convolution computes together."""
 STACK_POINTERS = 96
 """Most pixel pointers of a window that are kept on the C stack, 384 bytes on a 32-bit core; more lie in scratch."""
+TABLE_POINTERS = 104
+"""Most pixel pointers of one call of a kernel on the C stack: longer runs are computed in several calls. Two pixels of
+a 10 x 8 window with stride 2 fit, four of a 10 x 4 window.
+"""
 POINTER_BYTES = 8
 """Bytes per pointer in scratch, the same on every target: the scratch size is part of the model."""
 CURSOR_BYTES = 12

@@ -232,13 +232,13 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
   }
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
   tflite_fuse_call call = call_of(m, stage);
-  int8_t* on_stack[TFLITE_FUSE_STACK_POINTERS];
+  int8_t* on_stack[TFLITE_FUSE_TABLE_POINTERS];
   int8_t** table = on_stack;
   call.y = y;
   call.x = x;
   call.count = count;
   call.columns = tflite_fuse_columns(stage, call.at_once, count);
-  while (tflite_fuse_pointers(stage, entry, call.columns, call.count) > TFLITE_FUSE_STACK_POINTERS) {
+  while (tflite_fuse_pointers(stage, entry, call.columns, call.count) > TFLITE_FUSE_TABLE_POINTERS) {
     if (call.count == 1) {
       const int32_t behind_cursors = tflite_fuse_cursor_bytes(m->block->header->spatial_stages);
       table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);

@@ -65,6 +65,9 @@ enum {
   TFLITE_FUSE_DEPTHWISE_PIXELS = 4,
   /* Most pixel pointers of a window that are kept on the C stack, 384 bytes on a 32-bit core; more lie in scratch. */
   TFLITE_FUSE_STACK_POINTERS = 96,
+  /* Most pixel pointers of one call of a kernel on the C stack: longer runs are computed in several calls. Two pixels of
+   * a 10 x 8 window with stride 2 fit, four of a 10 x 4 window. */
+  TFLITE_FUSE_TABLE_POINTERS = 104,
   /* Bytes per pointer in scratch, the same on every target: the scratch size is part of the model. */
   TFLITE_FUSE_POINTER_BYTES = 8,
   /* Bytes of scratch per spatial stage: its progress through the tile. */

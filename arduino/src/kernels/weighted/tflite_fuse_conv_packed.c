@@ -91,7 +91,7 @@ TFLITE_FUSE_INLINE uint32_t* widen_row(uint32_t* wide, const tflite_fuse_call* c
       return widen_taps(wide, call, row, pixels);
     }
     p = row_of(call, row, space->copied.rows[0]);
-    q = row_of(call, row + to_next, space->copied.rows[1]);
+    q = pixels == 2 ? row_of(call, row + to_next, space->copied.rows[1]) : NULL;
   }
   return widen(wide, p, q, width * depth, pixels);
 }
