@@ -244,7 +244,8 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
       table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
       break;
     }
-    call.count = call.count > 2 ? (call.count - 1) / 2 * 2 : 1; /* pairs of pixels are faster than single ones */
+    const int32_t fours = (call.count - 1) & ~3; /* kernels compute four pixels together, or two */
+    call.count = fours > 0 ? fours : call.count > 2 ? 2 : 1;
     call.columns = tflite_fuse_columns(stage, call.at_once, call.count);
   }
   for (const int32_t end = x + count;;) {
