@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check commit messages: a subject of three words to 72 characters, no full stop, no path of a machine.
+"""Check commit messages: a subject "area: imperative" of at most 72 characters, no full stop, no path of a machine.
 
 commit_subjects.py [REVISIONS], as for git log; default: everything since the rule was made. Exit code 1 if a message
 breaks it. Without git or its history there is nothing to check.
@@ -15,19 +15,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-SINCE = "b4ef3750"
-"""The last commit before the rule."""
+SINCE = "1b90c773"
+"""The last commit before the rule in its present form."""
 
 LONGEST = 72
 
+_FORM = re.compile(r"[a-z0-9_ ./-]+: \S+ \S")
 _MACHINE_PATH = re.compile(r"(?:^|[\s'\"(])/(?:home|root|tmp|work|Users|mnt)/")
 
 
 def complaints(message: str) -> Iterator[str]:
     """Yield the violations of one commit message."""
     subject = message.partition("\n")[0]
-    if len(subject.split()) < 3:
-        yield "a subject of fewer than three words"
+    if not _FORM.match(subject):
+        yield "a subject without one area and two words"
     if len(subject) > LONGEST:
         yield f"a subject of {len(subject)} characters"
     if subject.endswith("."):
