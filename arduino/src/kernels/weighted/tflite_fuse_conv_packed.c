@@ -136,8 +136,8 @@ static void start_sums(int32_t* sums, const tflite_fuse_channel* entry, int32_t 
 
 /* Adds to the sums of some channels of two pixels, or of one, what their windows give, part by part. Taps are read where
  * they lie. */
-static TFLITE_FUSE_OFTEN void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels,
-                      const int8_t* weights, int32_t channels) {
+static TFLITE_FUSE_OFTEN void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window,
+                                        int32_t pixels, const int8_t* weights, int32_t channels) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int32_t to_next = stage->stride_width, next_tap = tflite_fuse_to_next_tap(stage);
   uint32_t *wide = space->part.wide, *const end = wide + PART_WORDS;

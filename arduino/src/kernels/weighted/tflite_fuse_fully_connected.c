@@ -37,7 +37,7 @@ static TFLITE_FUSE_RARE void finish(const tflite_fuse_call* call, const void* su
 }
 
 static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                            const tflite_fuse_tensor* output) {
+                                             const tflite_fuse_tensor* output) {
   const int32_t pixels = tflite_fuse_pixels(input), channels = output->channels;
   if (is_packed(stage) && pixels == 1) {
     return tflite_fuse_quad_bytes(stage, input, output);
