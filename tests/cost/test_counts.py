@@ -15,7 +15,7 @@ from tflite_fuse.cost.instructions import COUNTS, block_counts, kernels_of, stag
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage, StageKind
-from tflite_fuse.ir.limits import MAX_CHUNK, STACK_POINTERS
+from tflite_fuse.ir.limits import MAX_CHUNK
 from tflite_fuse.ops.entry import Kernels
 from tflite_fuse.ops.packing import can_pack
 from tflite_fuse.ops.table import macs_per_pixel
@@ -51,7 +51,7 @@ def test_all_multiply_accumulates_are_counted(kernels: Kernels) -> None:
             if stage.kind in (StageKind.TRANSPOSE_CONV, StageKind.MATRIX_PRODUCT)
             or (
                 stage.kind in (StageKind.CONV, StageKind.DEPTHWISE)
-                and not can_pack(stage, block.tensors[stage.inputs[0]], STACK_POINTERS)
+                and not can_pack(stage, block.tensors[stage.inputs[0]])
             )
         )
         by_eight = sum(
@@ -59,7 +59,7 @@ def test_all_multiply_accumulates_are_counted(kernels: Kernels) -> None:
             for stage, macs in zip(block.stages, plan.stage_macs, strict=True)
             if stage.kind is StageKind.DEPTHWISE
             and stage.depth_multiplier == 1
-            and not can_pack(stage, block.tensors[stage.inputs[0]], STACK_POINTERS)
+            and not can_pack(stage, block.tensors[stage.inputs[0]])
         )
         assert counts["plain macs"] == plain - (by_eight if kernels is Kernels.HELIUM else 0)
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.drawing.packed_blocks import DSP, PORTABLE
 from tflite_fuse.ir.block import BlockTensor, Requantization, Stage, StageKind
-from tflite_fuse.ir.limits import STACK_POINTERS
 from tflite_fuse.ops.arithmetic import multiply_by_quantized_multiplier
 from tflite_fuse.ops.packing import (
     can_pack,
@@ -125,7 +124,7 @@ def test_what_can_be_packed(
     kind: StageKind, depth: int, pixels: tuple[int, int], changes: dict[str, object], packs: bool
 ) -> None:
     stage = replace(Stage(kind, (0,), 1), **changes)  # type: ignore[arg-type]
-    assert can_pack(stage, source(depth, pixels), STACK_POINTERS) is packs
+    assert can_pack(stage, source(depth, pixels)) is packs
 
 
 @pytest.mark.parametrize(("depth", "pixels", "channels"), [(64, (1, 1), 2), (62, (1, 2), 2), (64, (1, 2), 1)])

@@ -31,7 +31,14 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Int8Array, Stage, StageKind
 from tflite_fuse.ir.enums import WeightLayout as WeightLayout
-from tflite_fuse.ir.limits import DEPTHWISE_PIXELS, MAX_DOWN_SHIFT, MAX_LISTED_TAPS, MAX_PATCH_VALUES, MAX_ROW_VALUES
+from tflite_fuse.ir.limits import (
+    DEPTHWISE_PIXELS,
+    MAX_DOWN_SHIFT,
+    MAX_LISTED_TAPS,
+    MAX_PATCH_VALUES,
+    MAX_ROW_VALUES,
+    STACK_POINTERS,
+)
 from tflite_fuse.units import round_up
 
 Int64Array = npt.NDArray[np.int64]
@@ -146,7 +153,7 @@ def packs_sums(kind: StageKind, source: BlockTensor, output: BlockTensor) -> boo
     return sums_pixels(kind, source) and source.channels % 4 == 0 and output.channels > 1
 
 
-def can_pack(stage: Stage, source: BlockTensor, stack_pointers: int) -> bool:
+def can_pack(stage: Stage, source: BlockTensor) -> bool:
     """Return whether the fast kernels can run a stage that computes pixel by pixel."""
     rows, columns = stage.kernel_size
     if stage.kind not in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED):
@@ -165,7 +172,7 @@ def can_pack(stage: Stage, source: BlockTensor, stack_pointers: int) -> bool:
         and columns in _DEPTHWISE_SIZES
         and stage.stride[1] in _DEPTHWISE_STRIDES
         and stage.dilation[1] == 1
-        and pointers <= stack_pointers
+        and pointers <= STACK_POINTERS
     )
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Int8Array, Requantization, Stage, StageKind, WeightForm
-from tflite_fuse.ir.limits import STACK_POINTERS
 from tflite_fuse.ops import packing
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier, wrap_int32
 from tflite_fuse.ops.entry import (
@@ -102,7 +101,7 @@ def encode_weighted(stage: Stage, tensors: Tensors) -> Tables:
     source, table = tensors[stage.inputs[0]], required(stage.requantization, stage, "requantization table")
     bias = folded_bias(stage, source)
     is_summed = packing.packs_sums(stage.kind, source, tensors[stage.output])
-    if not is_summed and not packing.can_pack(stage, source, STACK_POINTERS):
+    if not is_summed and not packing.can_pack(stage, source):
         weights = required(stage.weights, stage, "weights").tobytes()
         return Tables(WeightLayout.PLAIN, weights, encode_entries(bias, table))
     entries = np.stack([bias, table.multiplier, table.shift], axis=1)

@@ -10,7 +10,7 @@ from collections import Counter
 from math import ceil, prod
 
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind, WeightForm
-from tflite_fuse.ir.limits import DEPTHWISE_PIXELS, MAX_LISTED_TAPS, MAX_PATCH_VALUES, STACK_POINTERS
+from tflite_fuse.ir.limits import DEPTHWISE_PIXELS, MAX_LISTED_TAPS, MAX_PATCH_VALUES
 from tflite_fuse.ops.entry import Kernels, Runs, Tensors, pixels_of
 from tflite_fuse.ops.packing import can_pack, packs_as_conv
 from tflite_fuse.units import round_up
@@ -55,7 +55,7 @@ def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, 
         macs: multiply-accumulates of a pixel.
     """
     source, output = tensors[stage.inputs[0]], tensors[stage.output]
-    if not can_pack(stage, source, STACK_POINTERS):
+    if not can_pack(stage, source):
         return _plain(stage, output, runs, kernels, macs)
     as_conv, is_helium = packs_as_conv(stage.kind, source), kernels is Kernels.HELIUM
     if as_conv and stage.weight_form is not WeightForm.EIGHT and kernels is not Kernels.DSP:
