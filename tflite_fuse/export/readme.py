@@ -61,13 +61,7 @@ _PLACES = {
 
 
 def readme(
-    format: str,
-    title: str,
-    folder: str,
-    arena_bytes: int,
-    flash: Flash,
-    notes: Sequence[str],
-    outputs: Sequence[Port],
+    format: str, title: str, folder: str, arena_bytes: int, flash: Flash, notes: Sequence[str], outputs: Sequence[Port]
 ) -> str:
     """Return the text of ``README.md``.
 

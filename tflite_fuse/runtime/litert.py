@@ -57,11 +57,7 @@ def _kind(model: Model) -> WorkerKind:
 
 
 def run(
-    model_bytes: bytes,
-    inputs: Sequence[Sequence[Array]],
-    *,
-    reset: bool = True,
-    timeout: float | None = None,
+    model_bytes: bytes, inputs: Sequence[Sequence[Array]], *, reset: bool = True, timeout: float | None = None
 ) -> RunResult:
     """Run a model as ``tflm.run`` does, in LiteRT with its reference kernels. ``allocations`` of the result is None.
 

@@ -12,14 +12,7 @@ from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import Accountant, Needs
-from tflite_fuse.split.search.auto import (
-    OBJECTIVES,
-    Found,
-    Search,
-    fastest_first,
-    fewer,
-    has_flash_limit,
-)
+from tflite_fuse.split.search.auto import OBJECTIVES, Found, Search, fastest_first, fewer, has_flash_limit
 from tflite_fuse.split.search.edge import one_worker, soonest
 from tflite_fuse.split.search.measuring import Beyond, Measure, fits, timeline_of
 from tflite_fuse.split.search.paper import published

@@ -80,12 +80,7 @@ def difference_numbers(first: float, second: float, output: float) -> tuple[int,
     return left, *(int(n) for pair in zip(multipliers, shifts, strict=True) for n in pair)
 
 
-_BOUNDS: dict[int, tuple[float | None, float | None]] = {
-    0: (None, None),
-    1: (0.0, None),
-    2: (-1.0, 1.0),
-    3: (0.0, 6.0),
-}
+_BOUNDS: dict[int, tuple[float | None, float | None]] = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 """Real bounds of NONE, RELU, RELU_N1_TO_1, RELU6 by their numbers in the schema."""
 
 

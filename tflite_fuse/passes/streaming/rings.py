@@ -27,14 +27,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import (
-    add_constant,
-    add_int32,
-    add_operator_code,
-    drop_unread,
-    prune,
-    replace_operators,
-)
+from tflite_fuse.model.edit import add_constant, add_int32, add_operator_code, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType

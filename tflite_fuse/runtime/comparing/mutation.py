@@ -160,11 +160,7 @@ def _cut(model: Model, piece: _Piece, index: int, weights: npt.NDArray[np.int8])
     tensors = list(graph.tensors)
     tensors[weight] = replace(tensors[weight], buffer=len(buffers) - 1)
     cut = replace(
-        graph,
-        tensors=tuple(tensors),
-        operators=tuple(operators),
-        inputs=piece.inputs,
-        outputs=(*piece.outputs, own),
+        graph, tensors=tuple(tensors), operators=tuple(operators), inputs=piece.inputs, outputs=(*piece.outputs, own)
     )
     return serialize_model(prune(replace_main(replace(model, buffers=buffers, signature_defs=None), cut)))
 

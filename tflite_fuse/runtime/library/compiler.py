@@ -28,13 +28,7 @@ _FLAGS = ("-std=c11", "-fPIC", "-shared", "-Wall", "-Wextra")
 # Not -O2: gcc vectorises the kernels only at -O3, which makes them about four times as fast here.
 _PLAIN = ("-O3",)
 # Not -O1: it takes three times as long to compile with sanitizers, and the small blocks of tests run no faster.
-_SANITIZED = (
-    "-O0",
-    "-g",
-    "-fno-omit-frame-pointer",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=undefined",
-)
+_SANITIZED = ("-O0", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 _TIMEOUT = 1800.0
 
 

@@ -182,13 +182,7 @@ class Worker:
         self._check(inputs, arrays[len(inputs) :])
         described = [[array.dtype.name, list(array.shape)] for array in arrays]
         images = [[list(each.image), each.dtype.name] if isinstance(each, Stream) else None for each in outside]
-        request = {
-            "request": "infer",
-            "reset": reset,
-            "inputs": len(inputs),
-            "outside": images,
-            "arrays": described,
-        }
+        request = {"request": "infer", "reset": reset, "inputs": len(inputs), "outside": images, "arrays": described}
         pixels = Pixels(outside)
         try:
             parts = [array.tobytes() for array in arrays]

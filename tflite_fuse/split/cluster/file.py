@@ -41,12 +41,7 @@ _MOST = 1e9
 _LONGEST_NAME = 100
 """Characters."""
 
-_LINK_KEYS = (
-    "kilobytes_per_second",
-    "delay_ms_per_message",
-    "delay_ms_per_kilobyte",
-    "occupancy_ms_per_message",
-)
+_LINK_KEYS = ("kilobytes_per_second", "delay_ms_per_message", "delay_ms_per_kilobyte", "occupancy_ms_per_message")
 _DEVICE_KEYS = ("name", "target", "mhz", "ram", "flash", "link", "address", "board")
 _PAIR_KEYS = ("between", "direct", "shared")
 

@@ -28,11 +28,7 @@ class Box:
     @property
     def shape(self) -> tuple[int, int, int]:
         """Return height, width, channels."""
-        return (
-            self.rows[1] - self.rows[0],
-            self.columns[1] - self.columns[0],
-            self.channels[1] - self.channels[0],
-        )
+        return (self.rows[1] - self.rows[0], self.columns[1] - self.columns[0], self.channels[1] - self.channels[0])
 
     @property
     def volume(self) -> int:

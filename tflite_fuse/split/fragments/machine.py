@@ -129,11 +129,7 @@ class Machine:
         operators: runs operators that no block holds; None refuses them.
     """
 
-    def __init__(
-        self,
-        fragment: Fragment,
-        operators: Operators | None = None,
-    ) -> None:
+    def __init__(self, fragment: Fragment, operators: Operators | None = None) -> None:
         self.fragment, self._operators = fragment, operators
         self.buffer: npt.NDArray[np.int8] = np.zeros(fragment.header.buffer_bytes, np.int8)
         self._step = self._done = 0

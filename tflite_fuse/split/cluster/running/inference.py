@@ -74,10 +74,7 @@ class Incoming:
 
 
 async def run_machine(
-    machine: Device,
-    peers: Mapping[int, Incoming],
-    inference: int,
-    computed: Callable[[int, float], Awaitable[None]],
+    machine: Device, peers: Mapping[int, Incoming], inference: int, computed: Callable[[int, float], Awaitable[None]]
 ) -> None:
     """Run a machine from its next event to its last.
 

@@ -30,12 +30,7 @@ class Worker:
     """
 
     def __init__(
-        self,
-        machine: HostWorker,
-        plan: int,
-        device: int,
-        others: Collection[int] = (),
-        key: bytes | None = None,
+        self, machine: HostWorker, plan: int, device: int, others: Collection[int] = (), key: bytes | None = None
     ) -> None:
         """Store the machine and the peers; ``others`` are workers, and it opens the connections to greater numbers."""
         self._machine, self._plan, self._device, self._key = machine, plan, device, key
