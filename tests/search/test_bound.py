@@ -59,7 +59,7 @@ def least_of_all(graph: PricedProgram, moved: bool = False) -> int:
                     if graph.producer[t] < first and t not in graph.outputs
                     if graph.consumers[t] and first <= graph.consumers[t][-1] <= last
                 )
-                head += round_up(exact.scratch_bytes, 16) - min(dying, residency.left(first, last))
+                head += round_up(exact.scratch_bytes, 16) - min(dying, residency.outliving(first, last))
                 tail = graph.tail.of_block(residency.results(first, last))
             labels[last + 1] |= {(max(peak, head), sums + tail) for peak, sums in labels[first]}
     return min(peak + tail for peak, tail in labels[len(graph.steps)]) + graph.tail.fixed

@@ -228,9 +228,9 @@ def test_what_blocks_below_the_inputs_lie_over_changes_no_front(monkeypatch: pyt
     for seed in range(100):
         random = Random(seed)
         graph, found = random_graph(random, random.randint(3, 7)), []
-        for spare in (Residency.spare, lambda *_: -1):
+        for free_scratch in (Residency.free_scratch, lambda *_: -1):
             with monkeypatch.context() as patched:
-                patched.setattr(Residency, "spare", spare)
+                patched.setattr(Residency, "free_scratch", free_scratch)
                 found.append(cut_graph(graph, restriction(graph, Scheme.AUTO), Rules(overlap=True)).edges)
         fronts = [[(path.peak, path.work) for path in search_paths(edges)] for edges in found]
         assert fronts[0] == fronts[1]

@@ -77,10 +77,10 @@ def least_arena(graph: PricedProgram, rules: BoundRules = BoundRules()) -> int:
     steps = _Steps(graph, rules)
     labels: list[list[_Label]] = [[_Label(steps.residency.start, graph.tail.fixed)]]
     for last in range(len(graph.steps)):
-        found: list[_Label] = []
+        extended: list[_Label] = []
         for first, peak, tail in steps.ending_at(last):
-            found += [_Label(max(before, peak), so_far + tail) for before, so_far in labels[first]]
-        labels.append(_unbeaten(found))
+            extended += [_Label(max(before, peak), so_far + tail) for before, so_far in labels[first]]
+        labels.append(_unbeaten(extended))
     return min(label.peak + label.tail for label in labels[-1]) if labels[-1] else 0
 
 
@@ -128,15 +128,15 @@ class _Steps:
 
     def _live_in_block(self, first: int, last: int, from_the_start: int, scratch: int) -> int:
         """Return the bytes live while a block runs; with overlaps, the larger of those at its start and its end."""
-        dying, left = self._dying[first][last], self.residency.left(first, last)
+        dying, outliving = self._dying[first][last], self.residency.outliving(first, last)
         if not self.rules.overlap:
-            return self.residency.held(first) + left + scratch
-        return self.residency.held(first) - dying + max(dying + from_the_start, left + scratch)
+            return self.residency.live_at(first) + outliving + scratch
+        return self.residency.live_at(first) - dying + max(dying + from_the_start, outliving + scratch)
 
     def _live(self, first: int, last: int, shares: bool) -> int:
         """Return the bytes live while an operator runs."""
-        dying, left = self._dying[first][last], self.residency.left(first, last)
-        return self.residency.held(first) - (min(dying, left) if shares else 0) + left
+        dying, outliving = self._dying[first][last], self.residency.outliving(first, last)
+        return self.residency.live_at(first) - (min(dying, outliving) if shares else 0) + outliving
 
 
 def _within(graph: PricedProgram, weights: Sequence[int], *, inner: bool) -> list[list[int]]:
@@ -158,8 +158,8 @@ def _within(graph: PricedProgram, weights: Sequence[int], *, inner: bool) -> lis
             sums[: (producer if producer >= 0 else readers[0]) + 1, readers[-1] :] += weight
         else:
             sums[producer + 1 : readers[-1] + 1, readers[-1] :] += weight
-    found: list[list[int]] = sums.tolist()
-    return found
+    by_range: list[list[int]] = sums.tolist()
+    return by_range
 
 
 def _has_cursor(graph: PricedProgram, index: int) -> bool:

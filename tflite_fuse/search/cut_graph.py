@@ -4,7 +4,7 @@ Nodes are the places between two operators of the given order, 0 (before the fir
 a to b runs the operators a … b − 1, as one operator or as one fused block. Its options are pairs of RAM while it runs
 and work, one for each configuration on its front. RAM is the bytes live at cut a (the block's inputs, residuals held
 for later, network inputs not yet consumed, outputs already written), plus the outputs of the edge that outlive it, plus
-the block's scratch. A path from 0 to n is a way to run the model.
+the block's scratch. A path from 0 to n is one execution of the model.
 """
 
 from __future__ import annotations
@@ -155,18 +155,18 @@ class Residency:
         count = len(graph.steps)
         self.alignment = alignment
         self.start = sum(round_up(graph.sizes[tensor], alignment) for tensor in graph.inputs)
-        held = np.zeros(count + 1, dtype=np.int64)
-        left = np.zeros((count, count), dtype=np.int64)
+        live = np.zeros(count + 1, dtype=np.int64)
+        outliving = np.zeros((count, count), dtype=np.int64)
         results = np.zeros((count, count), dtype=np.int64)
         for tensor, size in enumerate(graph.sizes):
             producer, end, size = graph.producer[tensor], self._end(graph, tensor), round_up(size, alignment)
-            held[producer + 1 : end + 1] += size
+            live[producer + 1 : end + 1] += size
             if producer >= 0:
                 results[: producer + 1, producer : max(end, producer + 1)] += 1
-                left[: producer + 1, producer:end] += size
-                left[: producer + 1, producer] += size if end == producer else 0
-        self._held, self._left = held, left
-        self._outside: list[list[int]] = (held[:-1, None] + left).tolist()
+                outliving[: producer + 1, producer:end] += size
+                outliving[: producer + 1, producer] += size if end == producer else 0
+        self._live, self._outliving = live, outliving
+        self._outside: list[list[int]] = (live[:-1, None] + outliving).tolist()
         self._results: list[list[int]] = results.tolist()
 
     @staticmethod
@@ -177,13 +177,13 @@ class Residency:
         readers = graph.consumers[tensor]
         return readers[-1] if readers else graph.producer[tensor]
 
-    def held(self, cut: int) -> int:
+    def live_at(self, cut: int) -> int:
         """Return the bytes of all tensors written before the cut and needed after it."""
-        return int(self._held[cut])
+        return int(self._live[cut])
 
-    def left(self, first: int, last: int) -> int:
+    def outliving(self, first: int, last: int) -> int:
         """Return the bytes of tensors written by the layers ``first … last`` that outlive them or have no reader."""
-        return int(self._left[first, last])
+        return int(self._outliving[first, last])
 
     def results(self, first: int, last: int) -> int:
         """Return the number of tensors written by the layers ``first … last`` that outlive them or have no reader."""
@@ -193,7 +193,7 @@ class Residency:
         """Return the bytes live while ``first … last`` run, without the scratch of a block."""
         return self._outside[first][last]
 
-    def spare(self, first: int, last: int) -> int:
+    def free_scratch(self, first: int, last: int) -> int:
         """Return the bytes of scratch with which a block needs no more than the network's inputs at the start."""
         return self.start - self.outside(first, last)
 
@@ -205,11 +205,11 @@ class Residency:
             shares: whether outputs and scratch may lie over inputs.
             last_reader: last layer that reads a network input, over which scratch may lie.
         """
-        held, left = self._held[: last + 1], self._left[: last + 1, last]
+        live, outliving = self._live[: last + 1], self._outliving[: last + 1, last]
         if not shares:
-            return held + left
-        held = np.where(np.arange(last + 1) <= last_reader, self._held[last + 1], held)
-        return np.maximum(held, left)
+            return live + outliving
+        live = np.where(np.arange(last + 1) <= last_reader, self._live[last + 1], live)
+        return np.maximum(live, outliving)
 
     def while_running(self, costs: BlockCosts) -> IntArray:
         """Return the bytes live while a block runs, under every tiling."""
@@ -296,8 +296,8 @@ def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
     """
     _refuse_beyond_budget(graph)
     moved = rules.leaving(graph)
-    away = moved | rules.slow
-    graph = replace(graph, sizes=tuple(0 if index in away else size for index, size in enumerate(graph.sizes)))
+    outside_arena = moved | rules.slow
+    graph = replace(graph, sizes=tuple(0 if index in outside_arena else size for index, size in enumerate(graph.sizes)))
     residency = Residency(graph, rules.alignment)
     for layer in graph.steps:
         if not layer.fusable and not moved.isdisjoint(layer.inputs):
@@ -310,14 +310,14 @@ def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
         slow=rules.slow,
         sharing=rules.alignment if rules.overlap else None,
         limit=None if rules.most_work is None or restriction.paired else work_limit(graph, rules.most_work),
-        spare=residency.spare,
+        free_scratch=residency.free_scratch,
     )
     edges, most = _Edges(graph, restriction, rules, moved, residency, pricing).all()
     return Cuts(edges, graph, residency, pricing, most)
 
 
 _NARROW = 3
-"""Cuts on each side with which a narrow place is compared."""
+"""Number of cuts on each side with which a narrow cut is compared."""
 
 
 @dataclass(frozen=True)
@@ -335,21 +335,21 @@ class _Edges:
         """Return the cut graph, and the bytes of RAM beyond which blocks were skipped."""
         allowed, most = self._allowed(), self.rules.most_ram
         if self._recompute_costs and most is None:
-            most = self._enough(allowed)  # No path with more RAM than one of least work is on the front.
+            most = self._narrow_path_ram(allowed)  # No path with more RAM than one of least work is on the front.
         return self._cuts([self._blocks(last, firsts, most) for last, firsts in enumerate(allowed)]), most
 
     @cached_property
     def _recompute_costs(self) -> bool:
         """Whether blocks in one tile have the least work, and only blocks on the front are searched."""
         some = not (self.rules.every_block or self.rules.slow) and self.restriction.scheme is Scheme.AUTO
-        return some and work_limit(self.graph, self.graph.work).spare == 0
+        return some and work_limit(self.graph, self.graph.work).slack == 0
 
     def _cuts(self, blocks: Sequence[Iterable[Edge]]) -> CutGraph:
         """Return the cut graph of blocks by their last layer and of single operators."""
         start, tail = self.residency.start, self._tail
         into: list[tuple[Edge, ...]] = [()]
-        for index, made in enumerate(blocks):
-            into.append(tuple(sorted((*self._as_it_is(index), *made), key=lambda edge: -edge.source)))
+        for index, fused in enumerate(blocks):
+            into.append(tuple(sorted((*self._unfused(index), *fused), key=lambda edge: -edge.source)))
             tell("operators searched", index + 1, len(blocks))
         return CutGraph(start, tail.fixed, tuple(into))
 
@@ -357,19 +357,19 @@ class _Edges:
     def _tail(self) -> TailShares:
         return self.graph.tail if self.rules.count_tail else NO_TAIL
 
-    def _as_it_is(self, index: int) -> Iterator[Edge]:
-        """Yield the operator at an index by itself, unless it reads a moved input or runs only in blocks."""
+    def _unfused(self, index: int) -> Iterator[Edge]:
+        """Yield the edge of a single operator, unless it reads a moved input or runs only in blocks."""
         layer, nothing = self.graph.steps[index], np.zeros(1, dtype=np.int64)
-        away = self.moved.union(self.rules.slow)
-        if away.isdisjoint((*layer.inputs, *layer.outputs)) and not layer.only_in_blocks:
-            needs = np.array([self.residency.outside(index, index)]), np.array([layer.work])
-            options = Offers(*needs, *(nothing,) * 4)
+        outside_arena = self.moved.union(self.rules.slow)
+        if outside_arena.isdisjoint((*layer.inputs, *layer.outputs)) and not layer.only_in_blocks:
+            ram_and_work = np.array([self.residency.outside(index, index)]), np.array([layer.work])
+            options = Offers(*ram_and_work, *(nothing,) * 4)
             yield Edge(index, index + 1, options, False, Span(index, index), self._tail.of_operator(index))
 
     def _blocks(self, last: int, firsts: Collection[int], most: int | None) -> Collection[Edge]:
         """Return the blocks from some layers to ``last``, without those that certainly exceed ``most`` bytes.
 
-        Blocks that need no more in one tile than the network's inputs at the start are not divided if that takes work;
+        Blocks whose RAM in one tile is at most the network's inputs are not divided into tiles if that adds work;
         with a limit on work, their growth ends before most others can be divided.
         """
         if not self._recompute_costs or self.pricing.limit is None:
@@ -387,27 +387,27 @@ class _Edges:
         self, last: int, firsts: Collection[int], most: int | None, sizes: TileSizes, pricing: Pricing
     ) -> dict[tuple[int, int], Edge]:
         """Return the blocks under some tilings by first layer and driven tensor; other arguments as in ``_blocks``."""
-        found: dict[tuple[int, int], Edge] = {}
+        edges: dict[tuple[int, int], Edge] = {}
         if not firsts:
-            return found
+            return edges
         paired = len(self.rules.chunks) if self.restriction.paired else 0
-        rooms: Collection[int] = firsts
+        budgets: Collection[int] = firsts
         if most is not None:
             shares = pricing.sharing is not None
-            room = most - self._tail.fixed - self.residency.beside(last, shares, self._last_reader)
-            rooms = dict(zip(firsts, room[[*firsts]].tolist(), strict=True))
-        for costs in self.restriction.prices(self.graph, last, sizes, pricing, rooms):
+            budget = most - self._tail.fixed - self.residency.beside(last, shares, self._last_reader)
+            budgets = dict(zip(firsts, budget[[*firsts]].tolist(), strict=True))
+        for costs in self.restriction.prices(self.graph, last, sizes, pricing, budgets):
             if self.rules.slow:
                 costs = costs._replace(work=costs.work + self._traffic(costs.first, last))
             options = _block_options(costs, self.residency, paired, most_work(len(self.graph.steps)))
             if len(options):
                 tail = self._tail.of_block(self.residency.results(costs.first, last))
                 span = Span(costs.first, last)
-                found[costs.first, costs.driven] = Edge(costs.first, last + 1, options, True, span, tail)
-        return found
+                edges[costs.first, costs.driven] = Edge(costs.first, last + 1, options, True, span, tail)
+        return edges
 
     def _traffic(self, first: int, last: int) -> int:
-        """What a block reads from the slow memory and writes to it, in the unit of work."""
+        """Return the price of what a block reads from the slow memory and writes to it, in the graph's unit of work."""
         graph, read, written = self.graph, 0, 0
         for index in range(first, last + 1):
             step = graph.steps[index]
@@ -430,28 +430,28 @@ class _Edges:
     def _allowed(self) -> list[Collection[int]]:
         """Return for each layer the possible first layers of blocks that end there."""
         graph, count = self.graph, len(self.graph.steps)
-        found: list[Collection[int]] = []
+        firsts_by_last: list[Collection[int]] = []
         for last, layer in enumerate(graph.steps):
             alone = self.rules.single_operators or layer.only_in_blocks or not self.moved.isdisjoint(layer.inputs)
-            firsts = range(max(0, last + 1 - longest_block(count)), 0 if layer.absorbed else last + alone)
+            span = range(max(0, last + 1 - longest_block(count)), 0 if layer.absorbed else last + alone)
             allows = self.restriction.allows
-            found.append([first for first in firsts if first not in graph.behind_padding and allows(first, last)])
-        return found
+            firsts_by_last.append([each for each in span if each not in graph.behind_padding and allows(each, last)])
+        return firsts_by_last
 
-    def _enough(self, allowed: Sequence[Collection[int]]) -> int:
-        """Return the least RAM of paths over narrow places (with fewer live bytes than around), without recompute."""
-        held = [self.residency.held(cut) for cut in range(len(allowed) + 1)]
-        around = [min(held[max(0, cut - _NARROW) : cut + _NARROW + 1]) for cut in range(len(held))]
-        narrow = {cut for cut in range(1, len(allowed)) if held[cut] == around[cut] < held[cut - 1]} | {0, len(allowed)}
-        for most in (2 * max(held[cut] for cut in narrow), None):
+    def _narrow_path_ram(self, allowed: Sequence[Collection[int]]) -> int:
+        """Return the least bytes of RAM of paths over narrow cuts (fewer live bytes than around), without recompute."""
+        live = [self.residency.live_at(cut) for cut in range(len(allowed) + 1)]
+        around = [min(live[max(0, cut - _NARROW) : cut + _NARROW + 1]) for cut in range(len(live))]
+        narrow = {cut for cut in range(1, len(allowed)) if live[cut] == around[cut] < live[cut - 1]} | {0, len(allowed)}
+        for most in (2 * max(live[cut] for cut in narrow), None):
             blocks = [
                 self._in_one_tile(last, narrow.intersection(firsts), most).values() if last + 1 in narrow else ()
                 for last, firsts in enumerate(allowed)
             ]
-            enough = least_ram(self._cuts(blocks))
-            if most is not None and enough <= most:  # Blocks that need more, which were skipped, would not lower it.
+            least = least_ram(self._cuts(blocks))
+            if most is not None and least <= most:  # Blocks that need more, which were skipped, would not lower it.
                 break
-        return enough
+        return least
 
 
 MOST_LAYERS = 1000
@@ -488,10 +488,10 @@ def _why_inside(graph: PricedProgram, scheme: Scheme, mode: InputMode, moved: Se
         return f"no blocks of the scheme {scheme.value} hold all operators that can run only in blocks"
     names = ", ".join(graph.tensors[tensor].name for tensor in moved)
     readers = sorted({reader for tensor in moved for reader in graph.consumers[tensor]})
-    what, which = ("inputs", "one") if len(moved) > 1 else ("input", "it")
+    noun, pronoun = ("inputs", "one") if len(moved) > 1 else ("input", "it")
     return (
-        f"{what} {names} cannot be {mode.value} with the scheme {scheme.value}: no block holds all operators that read "
-        f"{which}, {', '.join(graph.steps[index].name for index in readers)}"
+        f"{noun} {names} cannot be {mode.value} with the scheme {scheme.value}: no block holds all operators that read "
+        f"{pronoun}, {', '.join(graph.steps[index].name for index in readers)}"
         + ("" if scheme is Scheme.AUTO else "; try the scheme auto")
     )
 
@@ -504,11 +504,11 @@ def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: i
         most: largest work.
     """
     configurations = costs.tile_height, costs.tile_width, costs.chunk
-    everything = Offers(residency.while_running(costs), costs.work, costs.scratch, *configurations)
+    options = Offers(residency.while_running(costs), costs.work, costs.scratch, *configurations)
     usable = costs.usable if int(costs.work.max()) <= most else costs.usable & (costs.work <= most)
     if paired:
         pairs = np.eye(math.isqrt(len(usable) // paired), dtype=np.bool_)
         usable = usable & np.tile(pairs.ravel(), paired)
     if not usable.all():
-        everything = everything.pick(np.flatnonzero(usable))
-    return everything.best()
+        options = options.pick(np.flatnonzero(usable))
+    return options.best()

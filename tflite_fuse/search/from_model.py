@@ -103,9 +103,9 @@ def _is_absorbed(memory: Program, lowered: Sequence[Lowered | str], result: Lowe
 def _extents(memory: Program, lowered: Sequence[Lowered | str]) -> tuple[BlockTensor, ...]:
     """Return height, width and channels of every tensor; a single pixel for tensors that no block contains."""
     tensors = [BlockTensor(name, 1, 1, 0, 0) for name in memory.names]
-    found = [each for each in lowered if not isinstance(each, str)]
-    stages = [each for each in found if each.stage is not None]
-    views = [each for each in found if each.stage is None]
+    entries = [each for each in lowered if not isinstance(each, str)]
+    stages = [each for each in entries if each.stage is not None]
+    views = [each for each in entries if each.stage is None]
     for result in (*views, *stages):
         for source in result.inputs:
             tensors[source.index] = _extent(source, result.seen(source))

@@ -64,7 +64,7 @@ class SearchOptions(Rules):
 def fusion_front(
     model: Model | PricedProgram,
     options: SearchOptions = SearchOptions(),
-    others: Sequence[Order] = (),
+    other_orders: Sequence[Order] = (),
     shapes: Sequence[Shapes] = (),
 ) -> Front:
     """Return the Pareto front of a model over all blocks and configurations that a scheme allows.
@@ -73,8 +73,8 @@ def fusion_front(
         model: a model (its first subgraph, operators in their order) or its geometry, in MACs or in instructions of the
             target.
         options: options of the search.
-        others: other orders of the operators, which paths may follow as well.
-        shapes: for each order, shapes known from other searches of the same graph; new ones are added.
+        other_orders: other orders of the operators, which paths may follow as well.
+        shapes: for each order, a cache that searches of the same graph share.
 
     Raises:
         LimitError: no block of the scheme can read an input that should be streamed or external.
@@ -87,7 +87,7 @@ def fusion_front(
         priced = replace(priced, chunks=(min(options.chunks),))
     if options.most_compute is not None:
         priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
-    cuts, builder = searched_cuts(graph, others, priced, options.chunks if options.target is None else (), shapes)
+    cuts, builder = searched_cuts(graph, other_orders, priced, options.chunks if options.target is None else (), shapes)
 
     # Predictions are not more exact than the least gain.
     least_gain = 0.0 if options.target is None else LEAST_GAIN
@@ -98,7 +98,7 @@ def fusion_front(
 
 def searched_cuts(
     graph: PricedProgram,
-    others: Sequence[Order],
+    other_orders: Sequence[Order],
     options: SearchOptions,
     longer: Sequence[int] = (),
     shapes: Sequence[Shapes] = (),
@@ -107,20 +107,20 @@ def searched_cuts(
 
     Args:
         graph: the model in the first order.
-        others: the other orders.
+        other_orders: the other orders.
         options: options of the search; work is in the unit of the graph.
         longer: output pixels per step that a block below the peak may have.
         shapes: as for ``fusion_front``.
 
     Raises: as ``fusion_front``.
     """
-    known = shapes or tuple(Shapes(options.chunks) for _ in (graph, *others))
+    caches = shapes or tuple(Shapes(options.chunks) for _ in (graph, *other_orders))
 
     def restricted(number: int, ordered: PricedProgram) -> Restriction:
-        return replace(_restriction(ordered, options), prices=partial(block_costs, shapes=known[number]))
+        return replace(_restriction(ordered, options), prices=partial(block_costs, shapes=caches[number]))
 
-    cuts = joint_cuts(graph, others, restricted, options)
-    return cuts, PointBuilder(graph, cuts, longer, known)
+    cuts = joint_cuts(graph, other_orders, restricted, options)
+    return cuts, PointBuilder(graph, cuts, longer, caches)
 
 
 def _restriction(graph: PricedProgram, options: SearchOptions) -> Restriction:
@@ -139,14 +139,14 @@ def unfused_point(graph: PricedProgram, options: SearchOptions) -> Point:
 
 
 class PointBuilder:
-    """Builder of points from paths; it caches the costs of blocks under larger chunks, which paths share."""
+    """Builder of points from paths; it caches blocks, and their RAM under larger chunks, which paths share."""
 
     def __init__(self, graph: PricedProgram, cuts: JointCuts, chunks: Sequence[int], shapes: Sequence[Shapes]) -> None:
         """``chunks``: output pixels per step to try for blocks below the peak, if larger than the path's."""
         self.graph, self.cuts, self.chunks, self.shapes = graph, cuts, sorted(chunks), shapes
         self.unfused = graph.work
-        self.priced: dict[tuple[Span, BlockConfig], tuple[int, int]] = {}
-        self.made: dict[tuple[Edge, int, int | None], BlockChoice] = {}
+        self.prices: dict[tuple[Span, BlockConfig], tuple[int, int]] = {}
+        self.blocks: dict[tuple[Edge, int, int | None], BlockChoice] = {}
         self.orders = set[int]()
 
     def point(self, path: Path) -> Point:
@@ -159,10 +159,10 @@ class PointBuilder:
                 largest = self.cuts.run_by(edge)
             if edge.fused:
                 key = edge, leg.option, path.peak if self.chunks else None
-                if key not in self.made:
-                    self.made[key] = self._block(edge, leg.option, path.peak)
+                if key not in self.blocks:
+                    self.blocks[key] = self._block(edge, leg.option, path.peak)
                     self.orders.add(edge.span.order)
-                blocks.append(self.made[key])
+                blocks.append(self.blocks[key])
         factor = path.work / self.unfused if self.unfused else 1.0
         order = tuple(operator for leg in path.legs for operator in self.cuts.run_by(leg.edge))
         return Point(path.peak + path.tail, path.work, factor, tuple(blocks), largest, path.tail, order)
@@ -185,11 +185,11 @@ class PointBuilder:
     def _price(self, span: Span, config: BlockConfig) -> tuple[int, int]:
         """Return the bytes of RAM while a block runs, and of its scratch."""
         key = (span, config)
-        if key not in self.priced:
+        if key not in self.prices:
             cuts = self.cuts.orders[span.order]
             costs = price_block(cuts.graph, span.first, span.last, config, cuts.pricing, self.shapes[span.order])
-            self.priced[key] = int(cuts.residency.while_running(costs)[0]), int(costs.scratch[0])
-        return self.priced[key]
+            self.prices[key] = int(cuts.residency.while_running(costs)[0]), int(costs.scratch[0])
+        return self.prices[key]
 
     def _scheme(self, span: Span, config: BlockConfig) -> str:
         graph = self.cuts.orders[span.order].graph

@@ -51,7 +51,7 @@ class JointCuts:
 
 def joint_cuts(
     graph: PricedProgram,
-    others: Sequence[Order],
+    other_orders: Sequence[Order],
     restricted: Callable[[int, PricedProgram], Restriction],
     rules: Rules,
 ) -> JointCuts:
@@ -59,36 +59,36 @@ def joint_cuts(
 
     Args:
         graph: a model in the first order.
-        others: the other orders, as numbers of operators in the first one.
+        other_orders: the other orders, as numbers of operators in the first one.
         restricted: function from the number of an order, and the model in it, to the restriction of the scheme there.
         rules: accounting and permissions.
 
     Raises:
         BudgetError, LimitError: as ``cut_graph``.
     """
-    made: list[Cuts] = []
+    by_order: list[Cuts] = []
     into: dict[int, list[tuple[int, int, Edge]]] = {}
-    known: set[_Piece] = set()
-    orders = (tuple(range(len(graph.steps))), *others)
+    seen: set[_Piece] = set()
+    orders = (tuple(range(len(graph.steps))), *other_orders)
     first_allows = restricted(0, graph)
     for number, order in enumerate(orders):
         run = (0, *accumulate((1 << operator for operator in order), or_))
         ordered = graph.reordered(order) if number else graph
         allows = restricted(number, ordered) if number else first_allows
-        cuts = cut_graph(ordered, _without(allows, run, order, known), rules)
-        made.append(cuts)
+        cuts = cut_graph(ordered, _without(allows, run, order, seen), rules)
+        by_order.append(cuts)
         into.update({cut: [] for cut in run if cut not in into})
         for edge in (edge for edges in cuts.edges.into for edge in edges):
             first, last, _ = edge.span
-            if edge.fused or (run[first], order[first : last + 1]) not in known:
+            if edge.fused or (run[first], order[first : last + 1]) not in seen:
                 into[run[last + 1]].append((run[first], number, edge))
         if number + 1 < len(orders):
-            known.update(_pieces(run, order))
-            # A block that needs more than a path of the first order is not on the joint front.
-            rules = replace(rules, most_ram=made[0].most)
-    edges = _numbered(into, made[0].edges)
+            seen.update(_pieces(run, order))
+            # A block that needs more RAM than a path of the first order is not on the joint front.
+            rules = replace(rules, most_ram=by_order[0].most)
+    edges = _numbered(into, by_order[0].edges)
     require_end(edges, graph, first_allows.scheme, rules)
-    return JointCuts(edges, tuple(made), orders)
+    return JointCuts(edges, tuple(by_order), orders)
 
 
 def _pieces(run: Sequence[int], operators: tuple[int, ...]) -> Iterator[_Piece]:
@@ -99,15 +99,15 @@ def _pieces(run: Sequence[int], operators: tuple[int, ...]) -> Iterator[_Piece]:
 
 
 def _without(
-    restriction: Restriction, run: Sequence[int], operators: tuple[int, ...], known: Set[_Piece]
+    restriction: Restriction, run: Sequence[int], operators: tuple[int, ...], seen: Set[_Piece]
 ) -> Restriction:
     """Return the restriction without blocks of earlier orders."""
     allows = restriction.allows
 
-    def new(first: int, last: int) -> bool:
-        return (run[first], operators[first : last + 1]) not in known and allows(first, last)
+    def allowed_and_unseen(first: int, last: int) -> bool:
+        return (run[first], operators[first : last + 1]) not in seen and allows(first, last)
 
-    return replace(restriction, allows=new) if known else restriction
+    return replace(restriction, allows=allowed_and_unseen) if seen else restriction
 
 
 def _numbered(into: dict[int, list[tuple[int, int, Edge]]], first: CutGraph) -> CutGraph:

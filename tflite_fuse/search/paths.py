@@ -114,8 +114,8 @@ def search_paths(
     if most_work is not None:
         bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
     tight = _cheapest_edges(edges)
-    enough = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # of one of these paths, maybe not the best
-    cheapest = _labels(tight, replace(bounds, ceiling=enough))[-1]
+    bound = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # of one of these paths, maybe not the best
+    cheapest = _labels(tight, replace(bounds, ceiling=bound))[-1]
     ceiling = int((cheapest.peak + cheapest.tail).min())
     if most_ram is not None and most_work is None:
         ceiling = min(ceiling, max(most_ram, least_ram(cuts)) - cuts.tail)
@@ -169,8 +169,8 @@ def _cheapest(edge: Edge) -> Edge:
 
 def _labels(edges: list[list[Edge]], bounds: _Bounds) -> list[_Labels]:
     """Return the labels at every cut; edges that no label can use are removed from ``edges``."""
-    nothing = np.zeros(1, dtype=np.int64)
-    labels = [_Labels(np.array([bounds.floor]), nothing, nothing, nothing, nothing, nothing)]
+    zeros = np.zeros(1, dtype=np.int64)
+    labels = [_Labels(np.array([bounds.floor]), zeros, zeros, zeros, zeros, zeros)]
     for cut in range(1, len(edges)):
         edges[cut] = [
             edge
@@ -236,29 +236,26 @@ def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
     """
     if not tail.any():
         return pareto(ram, cost)
-    left = cost.argsort(kind="stable")  # merges a few ascending runs, one per edge
+    rest = cost.argsort(kind="stable")  # merges a few ascending runs, one per edge
     kept: dict[int, int] = {}
-    tails, least, best = (
-        [-1],
-        [NEVER],
-        [-1],
-    )  # for each tail, the least RAM so far with at most this tail, and its index
-    while len(left):
-        now, left = left[:_AT_ONCE], left[_AT_ONCE:]
-        rows = now.tolist(), tail[now].tolist(), ram[now].tolist(), cost[now].tolist()
-        for index, own_tail, own_ram, own_cost in zip(*rows, strict=True):
-            if least[bisect_right(tails, own_tail) - 1] <= own_ram:
+    # For each tail, the least RAM so far with at most this tail, and the index of that triple.
+    tails, least, best = [-1], [NEVER], [-1]
+    while len(rest):
+        batch, rest = rest[:_AT_ONCE], rest[_AT_ONCE:]
+        rows = batch.tolist(), tail[batch].tolist(), ram[batch].tolist(), cost[batch].tolist()
+        for index, its_tail, its_ram, its_cost in zip(*rows, strict=True):
+            if least[bisect_right(tails, its_tail) - 1] <= its_ram:
                 continue
-            first = end = bisect_left(tails, own_tail)
-            while end < len(least) and least[end] >= own_ram:
-                if kept[best[end]] == own_cost:  # it came first, but its cost is no smaller
+            first = end = bisect_left(tails, its_tail)
+            while end < len(least) and least[end] >= its_ram:
+                if kept[best[end]] == its_cost:  # an earlier one of equal cost
                     del kept[best[end]]
                 end += 1
-            kept[index] = own_cost
-            tails[first:end], least[first:end], best[first:end] = [own_tail], [own_ram], [index]
-        left = left[np.array(least)[np.searchsorted(tails, tail[left], side="right") - 1] > ram[left]]
-    found = np.array([*kept], dtype=np.int64)
-    ordered: IntArray = found[np.lexsort((ram[found], tail[found], cost[found]))]
+            kept[index] = its_cost
+            tails[first:end], least[first:end], best[first:end] = [its_tail], [its_ram], [index]
+        rest = rest[np.array(least)[np.searchsorted(tails, tail[rest], side="right") - 1] > ram[rest]]
+    indices = np.array([*kept], dtype=np.int64)
+    ordered: IntArray = indices[np.lexsort((ram[indices], tail[indices], cost[indices]))]
     return ordered
 
 

@@ -135,13 +135,13 @@ def inverted_residuals(graph: PricedProgram) -> tuple[Range, ...]:
 
     PADs and RESHAPEs in front of them belong to the block. Blocks must be contiguous in the given order.
     """
-    found = []
+    blocks = []
     for index in range(len(graph.steps)):
         if _is_kind(graph, index, StageKind.DEPTHWISE):
             first, last = _expansion(graph, index), _projection(graph, index)
             if last is not None:
-                found.append((first, _addition(graph, first, last)))
-    return tuple(found)
+                blocks.append((first, _addition(graph, first, last)))
+    return tuple(blocks)
 
 
 def _expansion(graph: PricedProgram, depthwise: int) -> int:

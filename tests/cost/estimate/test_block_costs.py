@@ -78,7 +78,7 @@ def test_blocks_compute_all_that_an_enlarged_image_is_made_of() -> None:
     maker = GraphMaker(8, 8, 4)
     maker.larger(maker.window(0, 8, (3, 3)), (4, 4), (1, 1), (2, 2))
     graph = maker.graph()
-    assert work_limit(graph, graph.work).spare == 0
+    assert work_limit(graph, graph.work).slack == 0
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4])

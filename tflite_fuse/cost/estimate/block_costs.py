@@ -28,7 +28,7 @@ from tflite_fuse.cost.estimate.rings import (
     rows_pulled,
     whole_rows,
 )
-from tflite_fuse.cost.estimate.shapes import NOTHING_KNOWN, Grown, Shape, Shapes
+from tflite_fuse.cost.estimate.shapes import NO_CACHE, Grown, Shape, Shapes
 from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.axes import IntArray, total, total_in_runs
@@ -118,7 +118,7 @@ def block_costs(
     tile_sizes: TileSizes,
     pricing: Pricing = PLAIN,
     firsts: Collection[int] | Mapping[int, int] | None = None,
-    shapes: Shapes = NOTHING_KNOWN,
+    shapes: Shapes = NO_CACHE,
 ) -> Iterator[BlockCosts]:
     """Yield the costs of every block that ends at layer ``last``, shortest first.
 
@@ -128,7 +128,7 @@ def block_costs(
         pricing: chunks, and the permissions of the model's memory.
         firsts: first layers to price, as a mapping with the bytes of scratch beyond which a block may be skipped; None
             for all.
-        shapes: blocks of the graph known from other searches; new ones are added.
+        shapes: cache that searches of one graph share.
 
     Ranges of layers that are no block are skipped: those with an operator that cannot be fused, with a second result
     without readers in the range, or behind a PAD that could be absorbed. The iteration ends where no longer range can
@@ -138,82 +138,82 @@ def block_costs(
         return
     tail = find_tail(graph, last)
     if tail != last:
-        yield from _Kin(graph, last, None, pricing, shapes).priced(tile_sizes, firsts)
+        yield from _Family(graph, last, None, pricing, shapes).priced(tile_sizes, firsts)
     if tail is not None:
-        yield from _Kin(graph, last, tail, pricing, shapes).priced(tile_sizes, firsts)
+        yield from _Family(graph, last, tail, pricing, shapes).priced(tile_sizes, firsts)
 
 
-class _Counted:
+class _ShapeWithWork:
     """A growing shape with its work.
 
     Attributes:
         work: in the graph's unit, [chunks, heights, widths].
-        now: the shape from its current first layer on.
+        step: the shape from its current first layer on.
     """
 
-    def __init__(self, kin: _Kin, shape: Shape) -> None:
-        self.kin, self.shape = kin, shape
-        self.counting = Work(shape.grid, kin.pricing.chunks, shape.computing)
-        self.work = np.zeros((len(kin.pricing.chunks), *shape.grid.shape), dtype=np.int64)
+    def __init__(self, family: _Family, shape: Shape) -> None:
+        self.family, self.shape = family, shape
+        self.counting = Work(shape.grid, family.pricing.chunks, shape.computing)
+        self.work = np.zeros((len(family.pricing.chunks), *shape.grid.shape), dtype=np.int64)
         self._least = 0
-        self.now: Grown | None = shape.at(kin.inner)
-        if kin.tail is not None:
-            self._fold(kin.tail)
+        self.step: Grown | None = shape.at(family.inner)
+        if family.tail is not None:
+            self._fold(family.tail)
 
     def _fold(self, tail: int) -> None:
         """Count the accumulator and the layers behind it, computed once; its input is visited pixel by pixel."""
-        graph, summing = self.kin.graph, self.kin.graph.steps[tail]
-        self.counting.adds_up = self.kin.last
-        for index in range(tail, self.kin.last + 1):
+        graph, summing = self.family.graph, self.family.graph.steps[tail]
+        self.counting.adds_up = self.family.last
+        for index in range(tail, self.family.last + 1):
             self._count(index, graph.steps[index].work)
         if summing.run_costs:
             in_runs = self.counting.in_runs(self.shape.driven, summing.run_costs)
-            self.work = self.work + in_runs - rows_cost(graph.tensors[self.kin.driven], summing.run_costs)
+            self.work = self.work + in_runs - rows_cost(graph.tensors[self.family.driven], summing.run_costs)
 
     def _count(self, index: int, work: IntArray | int) -> None:
         self.work = self.work + work
-        self._least += 0 if self.kin.pricing.limit is None else self.kin.pricing.limit.least[index]
+        self._least += 0 if self.family.pricing.limit is None else self.family.pricing.limit.least[index]
 
     def add(self, index: int) -> bool:
         """Add one layer; return False if no block that ends there can contain it."""
-        layer, self.now = self.kin.graph.steps[index], self.shape.at(index)
-        if self.now is None:
+        layer, self.step = self.family.graph.steps[index], self.shape.at(index)
+        if self.step is None:
             return False
-        computed = self.now.computed if layer.work else None
+        computed = self.step.computed if layer.work else None
         self._count(index, 0 if computed is None else self.counting.of_layer(index, layer, computed))
         return True
 
     def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
         """Return the tilings with which a model that contains this block, or a larger one, can meet the limit."""
-        affordable: npt.NDArray[np.bool_] = np.any(self.work - self._least <= limit.spare, axis=0)
+        affordable: npt.NDArray[np.bool_] = np.any(self.work - self._least <= limit.slack, axis=0)
         return affordable
 
     def price(self, first: int) -> Iterator[BlockCosts]:
         """Yield the costs of the layers added so far, or nothing if they are no block."""
-        if self.now is None or self.now.memory is None:
+        if self.step is None or self.step.memory is None:
             return
-        kin, rows, (scratch, usable, shared) = self.kin, self._rows, self.now.memory
+        family, rows, (scratch, usable, shared) = self.family, self._rows, self.step.memory
         scratch, usable, shared = scratch[rows], usable[rows], shared[rows]
         columns = *self._configurations, scratch.ravel(), self.work.ravel(), usable.ravel(), shared.ravel()
-        yield BlockCosts(first, kin.last, kin.driven, *columns)
+        yield BlockCosts(first, family.last, family.driven, *columns)
 
     @cached_property
     def _rows(self) -> slice | IntArray:
         """The chunks of the shape to price."""
-        chunks, known = self.kin.pricing.chunks, self.shape.chunks
-        if chunks == known[: len(chunks)]:
+        chunks, computed = self.family.pricing.chunks, self.shape.chunks
+        if chunks == computed[: len(chunks)]:
             return slice(len(chunks))
-        return np.array([known.index(chunk) for chunk in chunks])
+        return np.array([computed.index(chunk) for chunk in chunks])
 
     @cached_property
     def _configurations(self) -> tuple[IntArray, IntArray, IntArray]:
-        grid, chunks = self.shape.grid, np.array(self.kin.pricing.chunks, dtype=np.int64)[:, None, None]
+        grid, chunks = self.shape.grid, np.array(self.family.pricing.chunks, dtype=np.int64)[:, None, None]
         chunk, height, width = np.broadcast_arrays(chunks, grid.heights.sizes[:, None], grid.widths.sizes)
         return chunk.ravel(), height.ravel(), width.ravel()
 
 
 @dataclass(frozen=True)
-class _Kin:
+class _Family:
     """All blocks that end at one layer and are folded around one accumulator or none."""
 
     graph: PricedProgram
@@ -229,34 +229,35 @@ class _Kin:
         which no larger block can meet the limit are dropped on the way, because work and scratch grow with every layer.
         """
         lowest = 0 if firsts is None else min(firsts, default=self.last + 1)
-        rooms = firsts if isinstance(firsts, Mapping) else {}
-        most = dict(zip(sorted(rooms), accumulate((rooms[first] for first in sorted(rooms)), max), strict=True))
+        budgets = firsts if isinstance(firsts, Mapping) else {}
+        ascending = sorted(budgets)
+        largest = dict(zip(ascending, accumulate((budgets[first] for first in ascending), max), strict=True))
         heights, widths = tile_sizes(self.graph.tensors[self.driven])
         block = self.grown(heights, widths, self.inner)
         for first in range(min(self.inner - (self.tail is None), self.last), lowest - 1, -1):
             if first < self.inner and not block.add(first):
                 return
             if self.pricing.limit is not None and block.work.size > 1:
-                kept = block.affordable(self.pricing.limit)
-                if not kept.any():
+                affordable = block.affordable(self.pricing.limit)
+                if not affordable.any():
                     return
-                rows, columns = np.any(kept, axis=1), np.any(kept, axis=0)
+                rows, columns = np.any(affordable, axis=1), np.any(affordable, axis=0)
                 if np.count_nonzero(rows) * np.count_nonzero(columns) == 1:
                     if self.pricing.divided:
                         return
                     heights, widths = tuple(compress(heights, rows)), tuple(compress(widths, columns))
                     block = self.grown(heights, widths, first)
             if firsts is None or first in firsts:
-                if first in rooms and block.now is not None and (least := block.now.rings) > rooms[first]:
-                    if least > most[first]:
+                if first in budgets and block.step is not None and (least := block.step.rings) > budgets[first]:
+                    if least > largest[first]:
                         return
                     continue
                 yield from block.price(first)
 
-    def grown(self, heights: Sequence[int], widths: Sequence[int], first: int) -> _Counted:
+    def grown(self, heights: Sequence[int], widths: Sequence[int], first: int) -> _ShapeWithWork:
         """Return the block from layer ``first`` on, with the given tile heights and widths."""
         ends = self.last, self.tail, self.inner, self.driven
-        block = _Counted(self, self.shapes.of(self.graph, ends, heights, widths, self.pricing))
+        block = _ShapeWithWork(self, self.shapes.of(self.graph, ends, heights, widths, self.pricing))
         for index in range(self.inner - 1, first - 1, -1):
             block.add(index)
         return block
@@ -284,7 +285,7 @@ def price_block(
     last: int,
     config: BlockConfig,
     pricing: Pricing = PLAIN,
-    shapes: Shapes = NOTHING_KNOWN,
+    shapes: Shapes = NO_CACHE,
 ) -> BlockCosts:
     """Return the costs of the block ``first … last`` under one configuration; the arrays have one entry.
 
@@ -344,8 +345,8 @@ def _views_at_the_end(graph: PricedProgram, last: int) -> int:
     """Return the first of the views at the end, which only rename their input, or ``last + 1`` without any."""
     index = last
     while graph.steps[index].view and _only_link(graph, graph.steps[index].inputs[0], index):
-        made, named = graph.tensors[graph.steps[index].inputs[0]], graph.tensors[graph.steps[index].outputs[0]]
-        if (made.height, made.width) != (named.height, named.width):
+        source, renamed = graph.tensors[graph.steps[index].inputs[0]], graph.tensors[graph.steps[index].outputs[0]]
+        if (source.height, source.width) != (renamed.height, renamed.width):
             break
         index -= 1
     return last + 1 if graph.steps[index].view else index + 1

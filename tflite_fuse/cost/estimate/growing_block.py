@@ -35,8 +35,8 @@ class Pricing:
             input without later readers; None if it must not.
         limit: limit on work; configurations that exceed it, and blocks without other ones, may be skipped. None without
             one.
-        spare: function from the first and last layer of a block to the bytes of scratch that fit beside the peak;
-            overlaps of such scratch are not computed. None without it.
+        free_scratch: function from the first and last layer of a block to the bytes of scratch that do not raise the
+            peak; overlaps of such scratch are not computed. None without it.
         divided: whether blocks for which the limit leaves a single tiling are skipped.
     """
 
@@ -45,14 +45,14 @@ class Pricing:
     slow: frozenset[int] = frozenset()
     sharing: int | None = None
     limit: WorkLimit | None = None
-    spare: Callable[[int, int], int] | None = field(default=None, compare=False)
+    free_scratch: Callable[[int, int], int] | None = field(default=None, compare=False)
     divided: bool = False
 
     def does_not_count(self, first: int, last: int, scratch: int) -> bool:
         """Return whether the scratch of a block fits into free memory, so that its overlaps do not matter."""
-        if self.sharing is None or self.spare is None:
+        if self.sharing is None or self.free_scratch is None:
             return False
-        return round_up(scratch, self.sharing) <= self.spare(first, last)
+        return round_up(scratch, self.sharing) <= self.free_scratch(first, last)
 
 
 PLAIN = Pricing()
@@ -214,7 +214,7 @@ class GrowingBlock:
             self.pointers = max(self.pointers, window_pointers(layer.stage))
             for source, windows in self.graph.reads[index].items():
                 consumer = Consumer(index, windows, self.rings.reaches[index])
-                self._ask(source, demand.under(windows, self.graph.tensors[source], consumer))
+                self._require(source, demand.under(windows, self.graph.tensors[source], consumer))
         del self.demands[layer.outputs[0]]
         return True
 
@@ -249,7 +249,7 @@ class GrowingBlock:
                 return
             top, left = (0, 0) if layer.stage is None else layer.stage.padding
             consumers = (consumer.behind_padding((top, left)) for consumer in demand.consumers)
-            self._ask(tensor, demand.under((AxisWindow(1, top, 1), AxisWindow(1, left, 1)), source, *consumers))
+            self._require(tensor, demand.under((AxisWindow(1, top, 1), AxisWindow(1, left, 1)), source, *consumers))
 
     def _renames_input(self, index: int) -> bool:
         """Return whether a view's bytes are those of a network input without other readers."""
@@ -259,9 +259,9 @@ class GrowingBlock:
             return False
         return writer < 0 or (self.graph.steps[writer].view and self._renames_input(writer))
 
-    def _ask(self, source: int, demand: Demand) -> None:
-        known = self.demands.get(source)
-        self.demands[source] = demand if known is None else known.joined(demand)
+    def _require(self, source: int, demand: Demand) -> None:
+        earlier = self.demands.get(source)
+        self.demands[source] = demand if earlier is None else earlier.joined(demand)
 
     def _follow(self, index: int, demand: Demand, inside: bool) -> None:
         """Reserve a ring for a layer's output, or a whole tensor outside the scratch, and compute its reach."""
@@ -298,8 +298,8 @@ class GrowingBlock:
 
     def _copy_out(self, demand: Demand) -> None:
         """Keep a tensor in a ring and copy it to the slow memory, if a reader can wait for the copy."""
-        made = [self.graph.tensors[self.graph.steps[each.layer].outputs[0]] for each in demand.consumers]
-        alike = any((each.height, each.width) == (demand.extent.height, demand.extent.width) for each in made)
+        results = [self.graph.tensors[self.graph.steps[each.layer].outputs[0]] for each in demand.consumers]
+        alike = any((each.height, each.width) == (demand.extent.height, demand.extent.width) for each in results)
         self.usable = self.usable & self.grid.is_whole(self.graph.tensors[self.driven]) & alike
         self.scratch = self.scratch + self.rings.bytes(demand)
         self.stages += 1

@@ -16,12 +16,12 @@ class WorkLimit:
 
     Attributes:
         least: least work of each layer, in a block or as an operator.
-        spare: work that all layers together may take beyond the sum of ``least``. Work grows with every layer added to
+        slack: work that all layers together may take beyond the sum of ``least``. Work grows with every layer added to
             a block, so a block that exceeds it is skipped with all larger ones.
     """
 
     least: tuple[int, ...]
-    spare: int
+    slack: int
 
 
 def work_limit(graph: PricedProgram, most: int) -> WorkLimit:
@@ -76,14 +76,14 @@ def surely_computed(graph: PricedProgram) -> list[Area]:
     An output of a block is computed whole. Otherwise all readers are inside the block, and the area that they read is
     computed.
     """
-    found = [(Span(0, tensor.height), Span(0, tensor.width)) for tensor in graph.tensors]
+    areas = [(Span(0, tensor.height), Span(0, tensor.width)) for tensor in graph.tensors]
     for layer in reversed(graph.steps):
         for tensor in layer.outputs:
             readers = graph.consumers[tensor]
             if readers and tensor not in graph.outputs:
-                areas = [_seen(graph, reader, tensor, found) for reader in readers]
-                found[tensor] = reduce(_joined, areas)
-    return found
+                read = [_seen(graph, reader, tensor, areas) for reader in readers]
+                areas[tensor] = reduce(_joined, read)
+    return areas
 
 
 def computed_whole(graph: PricedProgram) -> list[bool]:
@@ -92,13 +92,13 @@ def computed_whole(graph: PricedProgram) -> list[bool]:
     return [rows.pixels(columns) == tensor.pixels for (rows, columns), tensor in zip(areas, graph.tensors, strict=True)]
 
 
-def _seen(graph: PricedProgram, reader: int, tensor: int, found: Sequence[Area]) -> Area:
-    """Return the area that a layer reads of a tensor, given the computed area of its output."""
+def _seen(graph: PricedProgram, reader: int, tensor: int, areas: Sequence[Area]) -> Area:
+    """Return the area of a tensor that a layer reads, given the computed areas of all tensors."""
     layer, source = graph.steps[reader], graph.tensors[tensor]
     whole = Span(0, source.height), Span(0, source.width)
     if graph.accumulates(reader) or not layer.fusable:
         return whole
-    written, computed = graph.tensors[layer.outputs[0]], found[layer.outputs[0]]
+    written, computed = graph.tensors[layer.outputs[0]], areas[layer.outputs[0]]
     if layer.stage is None:
         return whole if computed[0].pixels(computed[1]) == written.pixels else (NOTHING, NOTHING)
     rows, columns = graph.reads[reader][tensor]

@@ -40,17 +40,17 @@ class Shape:
         self.grid, self.computing, self.chunks = block.grid, block.computing, block.pricing.chunks
         self.driven = block.demands[block.driven]
         self._block, self._inner = block, inner
-        self._steps: list[Grown | None] = [self._now(inner) if is_folded else Grown(None, 0, None)]
+        self._steps: list[Grown | None] = [self._step(inner) if is_folded else Grown(None, 0, None)]
 
     def at(self, first: int) -> Grown | None:
         """Return the block from layer ``first`` on; None if no block can contain that layer."""
         while len(self._steps) <= self._inner - first and self._steps[-1] is not None:
             index = self._inner - len(self._steps)
-            self._steps.append(self._now(index) if self._block.add(index) else None)
-        steps = self._inner - first
-        return self._steps[steps] if steps < len(self._steps) else None
+            self._steps.append(self._step(index) if self._block.add(index) else None)
+        step = self._inner - first
+        return self._steps[step] if step < len(self._steps) else None
 
-    def _now(self, first: int) -> Grown:
+    def _step(self, first: int) -> Grown:
         block = self._block
         return Grown(block.computed, int(block.scratch.min()), block.memory(first))
 
@@ -70,7 +70,7 @@ class Shapes:
 
     chunks: tuple[int, ...] = ()
     tiled: bool = False
-    known: dict[tuple[object, ...], Shape] = field(default_factory=dict, compare=False, repr=False)
+    cache: dict[tuple[object, ...], Shape] = field(default_factory=dict, compare=False, repr=False)
 
     def of(
         self,
@@ -89,8 +89,8 @@ class Shapes:
         """
         key = ends, pricing.streamed, pricing.slow, pricing.sharing, tuple(heights), tuple(widths)
         keeps = (self.tiled or len(heights) * len(widths) == 1) and set(pricing.chunks) <= set(self.chunks)
-        if keeps and key in self.known:
-            return self.known[key]
+        if keeps and key in self.cache:
+            return self.cache[key]
         last, tail, inner, driven = ends
         extent = graph.tensors[driven]
         grid = Grid(make_tilings(extent.height, (*heights,)), make_tilings(extent.width, (*widths,)))
@@ -99,9 +99,9 @@ class Shapes:
             block.fold(tail)
         shape = Shape(block, inner, tail is not None)
         if keeps:
-            self.known[key] = shape
+            self.cache[key] = shape
         return shape
 
 
-NOTHING_KNOWN = Shapes()
+NO_CACHE = Shapes()
 """For a single search: nothing is stored."""
