@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.input_mode_models import MODELS
 from tflite_fuse import rewrite
-from tflite_fuse.memory.budget import heard_by, tell
+from tflite_fuse.memory.budget import report_progress, reporting_to
 from tflite_fuse.model import serialize_model
 
 
@@ -20,10 +20,10 @@ def test_a_rewrite_counts_operators_candidates_and_inputs() -> None:
 
 def test_nobody_is_told_what_nobody_asked_for() -> None:
     heard: list[str] = []
-    tell("before", 1)
-    with heard_by(lambda step, done, total: heard.append(step)):
-        tell("during", 1)
-        with heard_by(None):
-            tell("still", 2)
-    tell("after", 1)
+    report_progress("before", 1)
+    with reporting_to(lambda step, done, total: heard.append(step)):
+        report_progress("during", 1)
+        with reporting_to(None):
+            report_progress("still", 2)
+    report_progress("after", 1)
     assert heard == ["during", "still"]

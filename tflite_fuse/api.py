@@ -13,7 +13,7 @@ from tflite_fuse.converting.convert import convert as convert
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.emit.in_model import with_plans
 from tflite_fuse.errors import TfliteFuseError, UsageError
-from tflite_fuse.memory.budget import heard_by
+from tflite_fuse.memory.budget import reporting_to
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import Source, load_model, read_source, save_model
 from tflite_fuse.model.outside import InputMode, outside_inputs
@@ -120,7 +120,7 @@ def rewrite(source: Source, options: RewriteOptions) -> Result:
     if options.advise:
         from tflite_fuse.rewriting.advice import rewrite_with_advice as make
     heard = _counted(options.progress)
-    with heard_by(options.progress):
+    with reporting_to(options.progress):
         return Result(*make(model, data, options, options.verify, options.inputs, options.seed, heard))
 
 

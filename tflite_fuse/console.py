@@ -20,7 +20,7 @@ import tflite_fuse
 from tflite_fuse import interrupts
 from tflite_fuse.errors import ClusterError, LimitError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.files import write_atomically
-from tflite_fuse.memory.budget import heard_by
+from tflite_fuse.memory.budget import reporting_to
 from tflite_fuse.report.notebook import printable
 
 _PIPE_WIDTH = 200
@@ -117,16 +117,16 @@ class Status:
         self._status = console(stderr=True).status(f"{what} ...")
         self._what = what
         self._shown = not quiet and sys.stderr.isatty()
-        self._heard = heard_by(self._update)
+        self._reporting = reporting_to(self._update)
 
     def __enter__(self) -> Callable[[str, int, int], None]:
         if self._shown:
             self._status.start()
-        self._heard.__enter__()
+        self._reporting.__enter__()
         return self._update
 
     def __exit__(self, *exception: object) -> None:
-        self._heard.__exit__(None, None, None)
+        self._reporting.__exit__(None, None, None)
         if self._shown:
             self._status.stop()
 

@@ -96,9 +96,9 @@ class Progress(NamedTuple):
 
     def through(self, window: AxisWindow, last: int) -> Progress:
         """Return the progress of a layer's input, whose last row is ``last``, given that of its output."""
-        told, ahead = self.ahead > _NOT_YET, self.ahead * window.stride + window.ahead
+        begun, ahead = self.ahead > _NOT_YET, self.ahead * window.stride + window.ahead
         limit = np.minimum(self.limit * window.stride + window.ahead, last)
-        return Progress(self.scale * window.stride, *(np.where(told, each, _NOT_YET) for each in (ahead, limit)))
+        return Progress(self.scale * window.stride, *(np.where(begun, each, _NOT_YET) for each in (ahead, limit)))
 
     def furthest(self, other: Progress) -> Progress:
         """Return the further one of two, elementwise."""
@@ -145,10 +145,10 @@ class PricedProgram(Program):
             places = [place[index] for index in range(step.unit[0], step.unit[1] + 1)]
             return replace(step, unit=(min(places), max(places)))
 
-        found = super().reordered(order)
-        assert isinstance(found, PricedProgram)
+        program = super().reordered(order)
+        assert isinstance(program, PricedProgram)
         shares = tuple(self.tail.operators[index] for index in order) if self.tail.operators else ()
-        return replace(found, steps=tuple(map(moved, found.steps)), tail=replace(self.tail, operators=shares))
+        return replace(program, steps=tuple(map(moved, program.steps)), tail=replace(self.tail, operators=shares))
 
     @cached_property
     def windows(self) -> dict[int, Windows]:
@@ -156,17 +156,17 @@ class PricedProgram(Program):
 
         Strides without any step count as 1: they have no effect and would multiply.
         """
-        found: dict[int, Windows] = {}
+        windows: dict[int, Windows] = {}
         for index, layer in enumerate(self.steps):
             if layer.stage is not None:
                 rows, columns = stage_windows(layer.stage)
                 output = self.tensors[layer.stage.output]
-                found[index] = rows.over(output.height), columns.over(output.width)
-        return found
+                windows[index] = rows.over(output.height), columns.over(output.width)
+        return windows
 
     @cached_property
-    def makes_larger(self) -> bool:
-        """Whether any layer that can be a stage spreads its input's pixels out."""
+    def enlarges(self) -> bool:
+        """Whether any layer that can be a stage enlarges its input."""
         return any(window.spread > 1 for windows in self.windows.values() for window in windows)
 
     @cached_property
@@ -204,11 +204,11 @@ class PricedProgram(Program):
 
     @cached_property
     def _renamed(self) -> list[int]:
-        found = list(range(len(self.tensors)))
+        sources = list(range(len(self.tensors)))
         for layer in self.steps:
             if layer.view:
-                found[layer.outputs[0]] = found[layer.inputs[0]]
-        return found
+                sources[layer.outputs[0]] = sources[layer.inputs[0]]
+        return sources
 
     @cached_property
     def earliest(self) -> list[int]:
@@ -224,8 +224,8 @@ class PricedProgram(Program):
         tensor, seen = self.steps[layer].inputs[0], self.steps[layer].seen_shapes
         while (writer := self.producer[tensor]) >= 0 and self.steps[writer].view:
             source = self.steps[writer].inputs[0]
-            made = self.tensors[source]
-            if seen and not seen[0].fit.accepts((made.height, made.width, made.channels), seen[0].shape):
+            extent = self.tensors[source]
+            if seen and not seen[0].fit.accepts((extent.height, extent.width, extent.channels), seen[0].shape):
                 break
             tensor = source
         return tensor
@@ -251,21 +251,21 @@ class PricedProgram(Program):
 
 def _earliest(graph: PricedProgram) -> list[int]:
     """Return the earliest first step of blocks by their last one; see ``PricedProgram.earliest``."""
-    found, earliest, seen = [], 0, dict[int, list[tuple[int, SeenShape]]]()
+    by_last, earliest, seen = [], 0, dict[int, list[tuple[int, SeenShape]]]()
     for index, step in enumerate(graph.steps):
         for shape in step.seen_shapes:
             root = graph.through_views(shape.tensor)
-            for other, known in seen.get(root, ()):
-                if not _alike(shape, known):
-                    views = {*_views(graph, shape.tensor)} ^ {*_views(graph, known.tensor)}
+            for other, earlier in seen.get(root, ()):
+                if not _alike(shape, earlier):
+                    views = {*_views(graph, shape.tensor)} ^ {*_views(graph, earlier.tensor)}
                     earliest = max(earliest, min((other, *views)) + 1)
             seen.setdefault(root, []).append((index, shape))
         if step.stage is not None and step.seen_shapes:
-            made = graph.tensors[step.outputs[0]]
-            written = SeenShape(step.outputs[0], (made.height, made.width, made.channels), Fit.EXACT)
+            extent = graph.tensors[step.outputs[0]]
+            written = SeenShape(step.outputs[0], (extent.height, extent.width, extent.channels), Fit.EXACT)
             seen.setdefault(step.outputs[0], []).append((index, written))
-        found.append(earliest)
-    return found
+        by_last.append(earliest)
+    return by_last
 
 
 def _alike(first: SeenShape, second: SeenShape) -> bool:
@@ -289,22 +289,22 @@ def _row_progress(graph: PricedProgram) -> Progress:
     """
     count = len(graph.steps)
     nothing = Progress(np.zeros(count, np.int64), np.full(count, _NOT_YET), np.full(count, _NOT_YET))
-    found = Progress(*(np.tile(each, (count, 1)) for each in nothing))
+    progress = Progress(*(np.tile(each, (count, 1)) for each in nothing))
     seen: dict[int, Progress] = {}
     for index in range(count - 1, -1, -1):
         layer = graph.steps[index]
         if not layer.outputs or not layer.fusable:
             continue
-        asked, rows = seen.get(layer.outputs[0], nothing), graph.tensors[layer.outputs[0]].height
-        for each, of_readers, of_itself in zip(found, asked, (1, 0, rows - 1), strict=True):
+        required, rows = seen.get(layer.outputs[0], nothing), graph.tensors[layer.outputs[0]].height
+        for each, of_readers, of_itself in zip(progress, required, (1, 0, rows - 1), strict=True):
             each[index], each[index, index] = of_readers, of_itself
-        own = Progress(*(each[index] for each in found))
+        own = Progress(*(each[index] for each in progress))
         for source in dict.fromkeys(layer.inputs):
             window = _row_window(graph, index, source)
             if window is not None and window.spread == 1:
                 through = own.through(window, graph.tensors[source].height - 1)
                 seen[source] = through.furthest(seen.get(source, nothing))
-    return found
+    return progress
 
 
 def _row_window(graph: PricedProgram, index: int, source: int) -> AxisWindow | None:

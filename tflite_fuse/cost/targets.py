@@ -61,17 +61,17 @@ def read_core(core: str, mcu: str) -> str:
         UsageError: no core has this name.
     """
     names = [row[1] for row in _chips().values() if row[1]]
-    known = {_plain(each): each for each in (*_OF_CORE, *_OF_MCU, *names)}
+    cores = {_plain(each): each for each in (*_OF_CORE, *_OF_MCU, *names)}
     if not core:
         series = _STM32.match(_plain(mcu))
         board = _chips().get(_plain(mcu)) or _chips().get(series[0] if series else "")
         return "" if board is None else board[1] or board[2]
-    if _plain(core) not in known:
+    if _plain(core) not in cores:
         raise UsageError(
-            f"{core!r} is not a known core{nearest(core.lower(), [*known.values()])}; choose from "
-            f"{', '.join(known.values())}, or leave it out for {Target.GENERIC.value}"
+            f"{core!r} is not a known core{nearest(core.lower(), [*cores.values()])}; choose from "
+            f"{', '.join(cores.values())}, or leave it out for {Target.GENERIC.value}"
         )
-    return known[_plain(core)]
+    return cores[_plain(core)]
 
 
 def read_target(word: str) -> Named:
@@ -80,10 +80,10 @@ def read_target(word: str) -> Named:
     if plain in _targets():
         return Named(_targets()[plain])
     if plain not in _chips():
-        known = [target.value for target in Target]
+        values = [target.value for target in Target]
         written = sorted({each for name, _, mcu in _chips().values() for each in (name, mcu)})
-        hint = nearest(word.lower(), [*known, *written])
-        raise UsageError(f"{word!r} is no target; choose from {', '.join(known)}, or name a chip or a board{hint}")
+        hint = nearest(word.lower(), [*values, *written])
+        raise UsageError(f"{word!r} is no target; choose from {', '.join(values)}, or name a chip or a board{hint}")
     board, core, mcu = _chips()[plain]
     target = target_of(core, mcu)
     if target is None:
@@ -106,13 +106,13 @@ def _targets() -> dict[str, Target]:
 @cache
 def _chips() -> dict[str, tuple[str, str, str]]:
     """Return board, core and chip by every name of a board, and of the chips in the table."""
-    found: dict[str, tuple[str, str, str]] = {}
+    chips: dict[str, tuple[str, str, str]] = {}
     with BOARDS_FILE.open(newline="") as lines:
         rows = [(row["name"], row["core"], row["mcu"]) for row in csv.DictReader(lines)]
     for name, core, mcu in rows:
-        found[_plain(name)] = (name, core, mcu)
+        chips[_plain(name)] = (name, core, mcu)
     for name, core, mcu in rows:
         series = _STM32.match(mcu)
         for each in (mcu, series[0] if series else mcu):
-            found.setdefault(_plain(each), (name, core, mcu))
-    return found
+            chips.setdefault(_plain(each), (name, core, mcu))
+    return chips

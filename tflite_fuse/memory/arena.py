@@ -184,8 +184,8 @@ def realise(
         return replace(arena, left_alone=True)
     proof = Proof(min(bound, unplanned), min(best.head, unplanned) <= bound)
     notes = (*notes, *site.admitted(), _verdict(unplanned, best, proof))
-    head, found = (best.head, best.offsets) if best.head < unplanned else (unplanned, None)
-    return site.arena(head, found, proof, notes)
+    head, planned = (best.head, best.offsets) if best.head < unplanned else (unplanned, None)
+    return site.arena(head, planned, proof, notes)
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ class _Site:
 
         The runtime places scratch buffers around the plan, usually but not always in the gaps reserved for them.
         """
-        wanted = self.requests.buffers if not self.options.alone else ()
-        scratch = [(b.operator, b.size) for b in wanted if b.subgraph == 0 and b.operator is not None]
+        buffers = self.requests.buffers if not self.options.alone else ()
+        scratch = [(b.operator, b.size) for b in buffers if b.subgraph == 0 and b.operator is not None]
         return [scratch, []] if scratch else [[]]
 
     def plan(self, scratch: Sequence[tuple[int, int]], allowed: tuple[Overlap, ...], budget: Budget) -> _Planned:
@@ -234,9 +234,9 @@ class _Site:
     def head(self, offsets: Offsets | None) -> int:
         """Return the bytes of head that the runtime uses with these offsets."""
         if self._measure is not None:
-            found = self._measure(offsets)
-            if found is not None:
-                return found
+            measured = self._measure(offsets)
+            if measured is not None:
+                return measured
             self._measure = None
         return greedy_height(self.requests.buffers, offsets)
 

@@ -1,7 +1,7 @@
 """Budget of work shared by all searches of one call, and progress reports to a listener.
 
-with heard_by(show):
-    rewrite_model(...)      # deeper code calls tell("operators searched", 12, 60)
+with reporting_to(show):
+    rewrite_model(...)      # deeper code calls report_progress("operators searched", 12, 60)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Listener = Callable[[str, int, int], None]
 _listener: ContextVar[Listener | None] = ContextVar("progress", default=None)
 
 
-def tell(step: str, done: int, total: int = 0) -> None:
+def report_progress(step: str, done: int, total: int = 0) -> None:
     """Report progress to the current listener, if there is one."""
     listener = _listener.get()
     if listener is not None:
@@ -27,7 +27,7 @@ def tell(step: str, done: int, total: int = 0) -> None:
 
 
 @contextmanager
-def heard_by(listener: Listener | None) -> Iterator[None]:
+def reporting_to(listener: Listener | None) -> Iterator[None]:
     """Send progress to ``listener`` inside this context; None keeps the current listener."""
     token = _listener.set(listener or _listener.get())
     try:

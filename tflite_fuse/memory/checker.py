@@ -256,10 +256,10 @@ def _memory_of_strangers(model: Model) -> set[int]:
 
 
 def _of_strangers(model: Model) -> list[Overlap]:
-    found = []
+    overlaps = []
     for operator in model.main.operators:
         name = operator_name(model, operator)
         if _is_stranger(name):
             pairs = [(read, written) for read in operator.inputs or () for written in operator.outputs or ()]
-            found += [Overlap(read, written, _ANYWHERE) for read, written in pairs if read != written]
-    return found
+            overlaps += [Overlap(read, written, _ANYWHERE) for read, written in pairs if read != written]
+    return overlaps

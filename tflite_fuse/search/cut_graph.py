@@ -23,7 +23,7 @@ from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.ir.axes import IntArray
 from tflite_fuse.ir.tail_shares import NO_TAIL, TailShares
-from tflite_fuse.memory.budget import tell
+from tflite_fuse.memory.budget import report_progress
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.search.schemes import Restriction, Scheme, whole_tile
 from tflite_fuse.units import round_up
@@ -350,7 +350,7 @@ class _Edges:
         into: list[tuple[Edge, ...]] = [()]
         for index, fused in enumerate(blocks):
             into.append(tuple(sorted((*self._unfused(index), *fused), key=lambda edge: -edge.source)))
-            tell("operators searched", index + 1, len(blocks))
+            report_progress("operators searched", index + 1, len(blocks))
         return CutGraph(start, tail.fixed, tuple(into))
 
     @property

@@ -42,7 +42,7 @@ def _more(run_costs: tuple[int, ...], more: int) -> tuple[int, ...]:
 
 def _first_reader(demand: Demand) -> Consumer:
     """Return the stage that reads furthest ahead, which is the first to request pixels."""
-    return max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.asked])
+    return max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.required])
 
 
 class Work:

@@ -108,7 +108,7 @@ class GrowingBlock:
         self.graph, self.last, self.driven, self.grid, self.pricing = graph, last, driven, grid, pricing
         chunks = np.array(pricing.chunks, dtype=np.int64)[:, None, None]
         extent = graph.tensors[driven]
-        oldest = np.arange(extent.height, dtype=np.int64) if graph.makes_larger else None
+        oldest = np.arange(extent.height, dtype=np.int64) if graph.enlarges else None
         self.demands = {driven: Demand(extent, grid.heights.ranges, grid.widths.ranges, (), oldest)}
         ends = graph.through_views(graph.steps[last].outputs[0]) == driven
         self.computing = graph.producer[driven] if ends and graph.producer[driven] >= 0 else last
@@ -204,7 +204,7 @@ class GrowingBlock:
         elif layer.stage is None:
             return False
         else:
-            if self.sharing is not None and self.graph.makes_larger:
+            if self.sharing is not None and self.graph.enlarges:
                 self.sharing.by_rows |= any(window.spread > 1 for window in self.graph.windows[index])
             self._follow(index, demand, inside)
             if self._sees_a_map_for_one_pixel(index):
@@ -214,7 +214,7 @@ class GrowingBlock:
             self.pointers = max(self.pointers, window_pointers(layer.stage))
             for source, windows in self.graph.reads[index].items():
                 consumer = Consumer(index, windows, self.rings.reaches[index])
-                self._require(source, demand.under(windows, self.graph.tensors[source], consumer))
+                self._require(source, demand.through(windows, self.graph.tensors[source], consumer))
         del self.demands[layer.outputs[0]]
         return True
 
@@ -249,7 +249,7 @@ class GrowingBlock:
                 return
             top, left = (0, 0) if layer.stage is None else layer.stage.padding
             consumers = (consumer.behind_padding((top, left)) for consumer in demand.consumers)
-            self._require(tensor, demand.under((AxisWindow(1, top, 1), AxisWindow(1, left, 1)), source, *consumers))
+            self._require(tensor, demand.through((AxisWindow(1, top, 1), AxisWindow(1, left, 1)), source, *consumers))
 
     def _renames_input(self, index: int) -> bool:
         """Return whether a view's bytes are those of a network input without other readers."""

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
+from itertools import permutations
 from math import floor, gcd, lcm
 from typing import NamedTuple
 
@@ -86,8 +87,8 @@ class Rings:
             if end == join or kept is None or self.reaches[end] != branch.reaches:
                 continue
             for first in demand.consumers:
-                made = self._kept.get(first.layer)
-                if made is None or first.layer in (branch.layer, join) or not self._are_alike(made, kept):
+                first_kept = self._kept.get(first.layer)
+                if first_kept is None or first.layer in (branch.layer, join) or not self._are_alike(first_kept, kept):
                     continue
                 if not all(map(_is_inside, branch.windows, first.windows)):
                     continue
@@ -142,14 +143,14 @@ def _with_one_reader(
 def joint_reaches(consumers: Sequence[Consumer]) -> Reaches:
     """Return the reaches of a tensor that satisfy all its consumers."""
     if len(consumers) == 1:
-        return consumers[0].asked
-    rows, columns = (_joint(asked) for asked in zip(*(consumer.asked for consumer in consumers), strict=True))
+        return consumers[0].required
+    rows, columns = (_joint(reaches) for reaches in zip(*(consumer.required for consumer in consumers), strict=True))
     return rows, columns
 
 
-def _joint(asked: Sequence[Reach]) -> Reach:
-    per = lcm(*(each.per for each in asked))
-    alike = [each.in_units(per) for each in asked]
+def _joint(reaches: Sequence[Reach]) -> Reach:
+    per = lcm(*(each.per for each in reaches))
+    alike = [each.in_units(per) for each in reaches]
     return Reach(alike[0].scale, max(each.behind for each in alike), max(each.ahead for each in alike), per)
 
 
@@ -168,21 +169,21 @@ def ring_pixels(
         rows, columns = consumers[0].windows
         across = width if rows.returns else columns.most(chunk)
         separations: list[tuple[IntArray | int, IntArray]] = [(rows.most(1) - 1, across)]
-    elif any(len({consumer.asked[axis].rate for consumer in consumers}) > 1 for axis in (0, 1)):
+    elif any(len({consumer.required[axis].rate for consumer in consumers}) > 1 for axis in (0, 1)):
         return np.broadcast_to(region, np.broadcast_shapes(region.shape, chunk.shape))
-    elif any(_is_made_larger(consumer) for consumer in consumers):
+    elif any(_is_enlarged(consumer) for consumer in consumers):
         separations = [(_rows_between(consumers, join), width)]
     else:
         separations = [_in_mid_tile(consumers, join, chunk), _at_the_start(consumers, join, chunk)]
-    held = [lag * width + np.minimum(width, span) for lag, span in separations]
-    pixels: IntArray = np.minimum(region, reduce(np.maximum, held))
+    capacities = [lag * width + np.minimum(width, span) for lag, span in separations]
+    pixels: IntArray = np.minimum(region, reduce(np.maximum, capacities))
     return pixels
 
 
-def _is_made_larger(consumer: Consumer) -> bool:
+def _is_enlarged(consumer: Consumer) -> bool:
     """Return whether a reader of a tensor, or a stage between it and the meeting point, enlarges images."""
     return any(window.spread > 1 for window in consumer.windows) or any(
-        reach.per > 1 for reach in (*consumer.asked, *consumer.reaches)
+        reach.per > 1 for reach in (*consumer.required, *consumer.reaches)
     )
 
 
@@ -193,20 +194,17 @@ def _rows_between(consumers: Sequence[Consumer], join: Reaches) -> int:
     next one, so rows count whole.
     """
     meeting = join[0]
-    newest = max(Fraction(consumer.asked[0].ahead, consumer.asked[0].per) for consumer in consumers)
+    rows = [consumer.required[0] for consumer in consumers]
+    newest = max(Fraction(row.ahead, row.per) for row in rows)
     oldest = []
     for consumer in consumers:
         reach, window = consumer.reaches[0], consumer.windows[0]
         filled = Fraction(reach.ahead, reach.per) - Fraction(reach.scale * meeting.per, reach.per * meeting.scale)
         oldest.append((filled * window.stride - window.padding) / window.spread)
-    asked = consumers[0].asked[0]
-    first = Fraction(meeting.ahead + meeting.behind, meeting.per) * asked.scale * meeting.per
-    first /= asked.per * meeting.scale
+    first = Fraction(meeting.ahead + meeting.behind, meeting.per) * rows[0].scale * meeting.per
+    first /= rows[0].per * meeting.scale
     begun = max(
-        Fraction(quick.asked[0].ahead, quick.asked[0].per) + Fraction(slow.asked[0].behind, slow.asked[0].per)
-        for quick in consumers
-        for slow in consumers
-        if quick is not slow
+        Fraction(quick.ahead, quick.per) + Fraction(slow.behind, slow.per) for quick, slow in permutations(rows, 2)
     )
     return max(0, floor(newest - min(oldest)), floor(begun - first))
 
@@ -220,7 +218,7 @@ def _in_mid_tile(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) 
     def behind(axis: int, step: IntArray) -> IntArray:
         moving = [(consumer.windows[axis], consumer.reaches[axis]) for consumer in consumers]
         oldest = [window.first(reach.ahead - step * (reach.scale // join[axis].scale) + 1) for window, reach in moving]
-        separation: IntArray = max(consumer.asked[axis].ahead for consumer in consumers) - np.minimum.reduce(oldest)
+        separation: IntArray = max(consumer.required[axis].ahead for consumer in consumers) - np.minimum.reduce(oldest)
         return separation
 
     return behind(0, np.ones_like(chunk)), behind(1, chunk) + 1
@@ -229,9 +227,9 @@ def _in_mid_tile(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) 
 def _at_the_start(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) -> tuple[int, IntArray]:
     """Return the same when one consumer has pulled all it needs for the first step and another has not begun."""
     pairs = [(quick, slow) for quick in consumers for slow in consumers if quick is not slow]
-    scales = [consumers[0].asked[axis].scale // join[axis].scale for axis in (0, 1)]
+    scales = [consumers[0].required[axis].scale // join[axis].scale for axis in (0, 1)]
     lag, span = (
-        max(quick.asked[axis].ahead + slow.asked[axis].behind for quick, slow in pairs)
+        max(quick.required[axis].ahead + slow.required[axis].behind for quick, slow in pairs)
         - (join[axis].ahead + join[axis].behind) * scales[axis]
         for axis in (0, 1)
     )
@@ -308,8 +306,8 @@ class Consumer:
     reaches: Reaches = (Reach(), Reach())
 
     @cached_property
-    def asked(self) -> Reaches:
-        """The reaches that it needs of the tensor, rows and columns."""
+    def required(self) -> Reaches:
+        """Reaches of the tensor that it needs, rows and columns."""
         (rows, columns), (above, beside) = self.windows, self.reaches
         return above.through(rows), beside.through(columns)
 
@@ -342,7 +340,7 @@ class Demand(NamedTuple):
     consumers: tuple[Consumer, ...] = ()
     oldest: IntArray | None = None
 
-    def under(self, windows: Windows, source: BlockTensor, *consumers: Consumer) -> Demand:
+    def through(self, windows: Windows, source: BlockTensor, *consumers: Consumer) -> Demand:
         """Return the demand on ``source`` of a stage that reads it through ``windows`` and writes the tensor."""
         if windows == (PIXEL, PIXEL) and (self.extent.height, self.extent.width) == (source.height, source.width):
             return Demand(source, self.rows, self.columns, consumers, self.oldest)
@@ -375,10 +373,10 @@ def runs_pulled(reader: tuple[int, ...], window: AxisWindow, length: int, chunk:
         reader: ends of the runs of the stage that reads it first, in one of its rows.
         window: that stage's window on the row; without padding if the row does not begin at the image's edge.
     """
-    asked = {min(window.end(end), length) for end in reader}
+    requested = {min(window.end(end), length) for end in reader}
     ends: list[int] = []
     start = 0
-    for end in sorted(asked | {length}):
+    for end in sorted(requested | {length}):
         if end > start:
             ends += (*range(start + chunk, end, chunk), end)
             start = end
@@ -428,14 +426,14 @@ def rows_pulled(reader: Mixes, windows: Windows, length: int, from_edge: bool) -
 
 def _pulled(reader: RowMix, windows: Windows, length: int, chunk: int, from_edge: bool) -> RowMix:
     """Return the row mix of an input; of the rows by which a stage advances, all but the last are requested whole."""
-    (rows, columns), found = windows, defaultdict[tuple[int, ...], float](float)
+    (rows, columns), shares = windows, defaultdict[tuple[int, ...], float](float)
     rate = max(1, rows.stride // rows.spread)
     columns = columns if from_edge else columns._replace(padding=0)
     for ends, share in reader.rows:
-        found[runs_pulled(ends, columns, length, chunk)] += share / rate
+        shares[runs_pulled(ends, columns, length, chunk)] += share / rate
     if rate > 1:
-        found[row_of_runs(length, chunk)] += 1 - 1 / rate
-    return RowMix(tuple(found.items()))
+        shares[row_of_runs(length, chunk)] += 1 - 1 / rate
+    return RowMix(tuple(shares.items()))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -491,8 +489,8 @@ class LateRings:
     @cached_property
     def _one_tile(self) -> tuple[int, int] | None:
         """Index of the first configuration in one tile, or None."""
-        found = np.argwhere(self.whole)
-        return (int(found[0, 0]), int(found[0, 1])) if len(found) else None
+        indices = np.argwhere(self.whole)
+        return (int(indices[0, 0]), int(indices[0, 1])) if len(indices) else None
 
     def add(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
         """Add a layer's ring; it is evaluated only if the block reads the network's input.
@@ -527,7 +525,7 @@ class LateRings:
             rings: bytes of all rings.
             scratch: bytes of scratch, rings included.
         """
-        found = np.zeros_like(scratch)
+        shared = np.zeros_like(scratch)
         for ring in self._added:
             self._look_at(*ring)
         self._added.clear()
@@ -535,8 +533,8 @@ class LateRings:
             saved = (np.array(self._behind) + self._spent(demand)[:, None, :]).min(axis=(0, 2))[:, None]
             saved = np.minimum(np.minimum(saved, rings[:, self.whole]), demand.extent.nbytes)
             size = scratch[:, self.whole]
-            found[:, self.whole] = round_up(size, self.alignment) - round_up(size - saved, self.alignment)
-        return found
+            shared[:, self.whole] = round_up(size, self.alignment) - round_up(size - saved, self.alignment)
+        return shared
 
     def _spent(self, demand: Demand) -> IntArray:
         """Return the bytes of an input that are free when each layer begins each row of its ring, [layers, rows]."""

@@ -54,13 +54,13 @@ def _waits(block: Block, spatial: int) -> Iterator[tuple[int, int]]:
     writers = {stage.output: number for number, stage in enumerate(stages)}
     for stage in stages:
         for tensor in stage.inputs:
-            others = [behind[writers[each]] for each in stage.inputs if each != tensor and each in writers]
-            if tensor not in writers or block.tensors[tensor].storage is not Storage.SCRATCH or not others:
+            other_branches = [behind[writers[each]] for each in stage.inputs if each != tensor and each in writers]
+            if tensor not in writers or block.tensors[tensor].storage is not Storage.SCRATCH or not other_branches:
                 continue
-            branch = behind[writers[tensor]].difference(*others)
-            made = {stages[number].output for number in branch}
-            shared = {each for number in branch for each in stages[number].inputs} - made
-            for number in sorted(set().union(*others) - behind[writers[tensor]]):
+            branch = behind[writers[tensor]].difference(*other_branches)
+            written = {stages[number].output for number in branch}
+            shared = {each for number in branch for each in stages[number].inputs} - written
+            for number in sorted(set().union(*other_branches) - behind[writers[tensor]]):
                 first = stages[number]
                 if first.waits_for < 0 and shared & set(first.inputs) and _alike(block, first.output, tensor):
                     yield first.output, tensor
@@ -68,13 +68,13 @@ def _waits(block: Block, spatial: int) -> Iterator[tuple[int, int]]:
 
 def _ancestors(stages: tuple[Stage, ...]) -> list[frozenset[int]]:
     """Return for each stage its own number and those of all stages that must run before it."""
-    found: list[frozenset[int]] = []
+    ancestors: list[frozenset[int]] = []
     writers = {stage.output: number for number, stage in enumerate(stages)}
     for number, stage in enumerate(stages):
         needed = (*stage.inputs, stage.waits_for)
-        before = (found[writers[tensor]] for tensor in needed if tensor in writers)
-        found.append(frozenset((number,)).union(*before))
-    return found
+        before = (ancestors[writers[tensor]] for tensor in needed if tensor in writers)
+        ancestors.append(frozenset((number,)).union(*before))
+    return ancestors
 
 
 def _alike(block: Block, first: int, second: int) -> bool:
@@ -88,5 +88,5 @@ def _early(block: Block, output: int, awaited: int) -> Block:
     number, behind = writers[output], _ancestors(block.stages)[writers[awaited]]
     waiting = replace(block.stages[number], waits_for=awaited)
     moved = [block.stages[each] for each in sorted(behind) if each > number]
-    others = [stage for at, stage in enumerate(block.stages) if at > number and at not in behind]
-    return replace(block, stages=(*block.stages[:number], *moved, waiting, *others))
+    later = [stage for at, stage in enumerate(block.stages) if at > number and at not in behind]
+    return replace(block, stages=(*block.stages[:number], *moved, waiting, *later))

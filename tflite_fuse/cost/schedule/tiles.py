@@ -159,8 +159,8 @@ class Axis:
                 self.ranges[index] = Ranges(np.zeros(1, np.int64), np.full(1, self.lengths[index], np.int64))
         for stage, looks in reversed(self.looking):
             for index, window in zip(stage.inputs, looks, strict=True):
-                asked = needed(self.ranges[stage.output], window, self.lengths[index])
-                self.ranges[index] = union(self.ranges[index], asked)
+                required = needed(self.ranges[stage.output], window, self.lengths[index])
+                self.ranges[index] = union(self.ranges[index], required)
 
     def covers(self, index: int) -> bool:
         """Return whether the ranges, in order, cover every position of a tensor."""
@@ -186,7 +186,7 @@ class Axis:
         if len(self.tiling.low) > 1:
             kinds, counts = np.unique(kinds, axis=1, return_counts=True)
         for column, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
-            found = zip(reads, column[len(extents) :], strict=True)
-            here = iter(window._replace(padding=before) for (_, window, _), before in found)
+            pairs = zip(reads, column[len(extents) :], strict=True)
+            here = iter(window._replace(padding=before) for (_, window, _), before in pairs)
             windows = {stage.output: tuple(next(here) for _ in stage.inputs) for stage, _ in self.looking}
             yield tuple(column[: len(extents)]), windows, count

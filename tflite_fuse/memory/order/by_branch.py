@@ -34,8 +34,8 @@ def other_orders(graph: Program, most: int) -> tuple[Order, ...]:
     every = tuple(islice(_every_order(before), most + 2))
     if len(every) <= most + 1:
         return tuple(order for order in every if order != kept)
-    found = dict.fromkeys(_depth_first(before, ranks) for ranks in _rankings(len(kept), most))
-    return tuple(order for order in found if order != kept)[:most]
+    orders = dict.fromkeys(_depth_first(before, ranks) for ranks in _rankings(len(kept), most))
+    return tuple(order for order in orders if order != kept)[:most]
 
 
 def _every_order(before: Sequence[set[int]]) -> Iterator[Order]:

@@ -49,11 +49,11 @@ class OrderProblem:
     def effect(self, op: int, state: int) -> tuple[int, int]:
         """Return (rise, delta) in bytes of an operator that runs in a state."""
         delta, rise = self.delta[op], self.rise[op]
-        for others, size in self.frees[op]:
-            if others & state == others:
+        for readers, size in self.frees[op]:
+            if readers & state == readers:
                 delta -= size
         if self.sharing[op]:
-            pairs = tuple(pair for pair, others in self.sharing[op] if others & state == others)
+            pairs = tuple(pair for pair, readers in self.sharing[op] if readers & state == readers)
             rise -= in_place_saving(self.sizes, pairs)
         return rise, delta
 
@@ -101,8 +101,8 @@ def order_problem(graph: Program, *, in_place: bool = False, twins: bool = False
     for first, second in twin_precedence(graph, earlier) if twins else ():
         earlier[second].add(first)
     later: list[set[int]] = [set() for _ in earlier]
-    for op, others in enumerate(earlier):
-        for other in others:
+    for op, predecessors in enumerate(earlier):
+        for other in predecessors:
             later[other].add(op)
     preds, succs = ([sum(1 << op for op in ops) for ops in near] for near in (earlier, later))
     born, readers = _births_and_readers(graph)
@@ -111,14 +111,14 @@ def order_problem(graph: Program, *, in_place: bool = False, twins: bool = False
     for op, step in enumerate(graph.steps):
         created = {tensor for tensor in step.outputs if born.get(tensor) == op}
         touched = sorted({*step.inputs, *step.outputs} - created - stays)
-        others_of = {tensor: readers[tensor] & ~(1 << op) for tensor in touched}
-        own = (tensor for tensor in touched if not others_of[tensor])
+        other_readers = {tensor: readers[tensor] & ~(1 << op) for tensor in touched}
+        own = (tensor for tensor in touched if not other_readers[tensor])
         transient = created - readers.keys() - stays
         rise.append(sum(graph.sizes[tensor] for tensor in created))
         delta.append(rise[op] - sum(graph.sizes[tensor] for tensor in (*transient, *own)))
-        frees.append(tuple((others, graph.sizes[tensor]) for tensor, others in others_of.items() if others))
-        pairs = [pair for pair in step.in_place if pair[0] in others_of and pair[1] in created] if in_place else []
-        sharing.append(tuple((pair, others_of[pair[0]]) for pair in pairs))
+        frees.append(tuple((others, graph.sizes[tensor]) for tensor, others in other_readers.items() if others))
+        pairs = [pair for pair in step.in_place if pair[0] in other_readers and pair[1] in created] if in_place else []
+        sharing.append(tuple((pair, other_readers[pair[0]]) for pair in pairs))
     used_inputs = {tensor for tensor in graph.inputs if tensor in readers or tensor in stays}
     shared = ((ops, graph.sizes[t]) for t, ops in readers.items() if t not in stays and ops.bit_count() > 1)
     return OrderProblem(
@@ -160,9 +160,9 @@ def _closure(links: Sequence[int], order: Iterable[int]) -> list[int]:
 
 def bits(mask: int) -> list[int]:
     """Return the numbers of a mask's bits, in ascending order."""
-    found = []
+    numbers = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        numbers.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return numbers

@@ -90,12 +90,12 @@ class _Tensors:
 
     def _step(self, chain: _Chain, step: int) -> _Key:
         op = self._graph.steps[chain[step]]
-        made = {tensor: self._made(tensor, chain, step) for tensor in op.outputs}
+        written = {tensor: self._written(tensor, chain, step) for tensor in op.outputs}
         read = {tensor: self._read(tensor, chain, step) for tensor in op.inputs}
-        shared = tuple((read.get(source), made.get(target)) for source, target in op.in_place)
-        return tuple(read.values()), tuple(made.values()), shared
+        shared = tuple((read.get(source), written.get(target)) for source, target in op.in_place)
+        return tuple(read.values()), tuple(written.values()), shared
 
-    def _made(self, tensor: int, chain: _Chain, step: int) -> _Key:
+    def _written(self, tensor: int, chain: _Chain, step: int) -> _Key:
         readers = self._readers.get(tensor, set())
         inside = bool(readers) and readers == set(chain[step + 1 : step + 2])
         kept = tensor in self._graph.outputs

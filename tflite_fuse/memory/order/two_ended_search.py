@@ -84,11 +84,11 @@ class End:
 
     def trace(self, state: int) -> list[int]:
         """Return the operators run (taken back) from the start of this end to a reached state."""
-        found: list[int] = []
+        path: list[int] = []
         while self.parents[state][0] != state:
             state, ops = self.parents[state]
-            found += reversed(ops)
-        return found[::-1]
+            path += reversed(ops)
+        return path[::-1]
 
 
 class OrderSearch:
@@ -142,7 +142,7 @@ class OrderSearch:
     def _begin(self, end: End, state: int, live: int) -> None:
         """Store the first state of an end, behind the operators that run (are taken back) at once."""
         needed = self.problem.preds if end.forward else self.problem.succs
-        ready = sum(1 << op for op, others in enumerate(needed) if not others)
+        ready = sum(1 << op for op, mask in enumerate(needed) if not mask)
         node, ops = self._settle(end, state, live, ready)
         if ops:
             end.parents[node.state] = (state, tuple(ops))
@@ -159,7 +159,7 @@ class OrderSearch:
                 heapq.heappush(end.waiting, node)
                 return
             state = node.state ^ 1 << move.op
-            child, ops = self._settle(end, state, move.live, self._now_ready(end, node.ready, state, move.op))
+            child, ops = self._settle(end, state, move.live, self._ready_after(end, node.ready, state, move.op))
             if child.state not in end.parents:
                 end.parents[child.state] = (node.state, (move.op, *ops))
                 if self._met(child.state):
@@ -183,7 +183,7 @@ class OrderSearch:
                 if self.rules.run_at_once and move.need <= self.bound and move.live <= live:
                     state ^= 1 << op
                     live = move.live
-                    ready = self._now_ready(end, ready, state, op)
+                    ready = self._ready_after(end, ready, state, op)
                     ops.append(op)
                 else:
                     moves.append(move)
@@ -199,7 +199,7 @@ class OrderSearch:
         rise, delta = self.problem.effect(op, state ^ 1 << op)
         return Move(live - delta + rise, live - delta, op)
 
-    def _now_ready(self, end: End, ready: int, state: int, op: int) -> int:
+    def _ready_after(self, end: End, ready: int, state: int, op: int) -> int:
         """Return the operators that may run (be taken back) in the state just reached by ``operator``."""
         ready &= ~(1 << op)
         if end.forward:

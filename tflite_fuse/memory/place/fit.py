@@ -39,7 +39,7 @@ def fit(
     *,
     ceiling: int | None = None,
     share: bool = False,
-    known: tuple[int, Offsets] | None = None,
+    fixed: tuple[int, Offsets] | None = None,
 ) -> Offsets:
     """Return the offsets, in units of the alignment, of a placement in a given order.
 
@@ -49,14 +49,14 @@ def fit(
         choice: rule that selects a free position.
         ceiling: target height in units, for ``Choice.ENDS``; None for the lower bound.
         share: prefer positions in which an item shares memory with a placed one.
-        known: (count, offsets): the first ``count`` items of the order keep these offsets.
+        fixed: (count, offsets): the first ``count`` items of the order keep these offsets.
     """
     offsets = [UNPLACED] * len(problem.sizes)
     top = problem.lower_bound if ceiling is None else ceiling
-    alike, there = known or (0, offsets)
-    for item in order[:alike]:
-        offsets[item] = there[item]
-    for item in order[alike:]:
+    count, earlier = fixed or (0, offsets)
+    for item in order[:count]:
+        offsets[item] = earlier[item]
+    for item in order[count:]:
         forbidden = _forbidden(problem.forbidden[item], offsets)
         position = _shared_position(problem.sharing[item], offsets, forbidden) if share else None
         if position is None:
@@ -130,8 +130,8 @@ def _free_ranges(forbidden: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, 
 def _shared_position(
     sharing: Sequence[tuple[int, Sequence[int]]], offsets: Offsets, forbidden: Sequence[tuple[int, int]]
 ) -> int | None:
-    wanted = {offsets[other] + away for other, places in sharing if offsets[other] != UNPLACED for away in places}
-    for position in sorted(wanted):
+    candidates = {offsets[other] + away for other, places in sharing if offsets[other] != UNPLACED for away in places}
+    for position in sorted(candidates):
         if position >= 0 and not any(start < position < end for start, end in forbidden):
             return position
     return None
@@ -176,7 +176,7 @@ def search(
         seen.add(tuple(order))
         alike = in_common(order, before)
         budget.spend(problem.pairs * (len(order) - alike) // len(order))
-        offsets = fit(problem, order, choice, ceiling=target, share=share, known=(alike, offsets))
+        offsets = fit(problem, order, choice, ceiling=target, share=share, fixed=(alike, offsets))
         if (top := height(problem, offsets)) < least:
             best, least = offsets, top
     return best

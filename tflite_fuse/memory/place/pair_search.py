@@ -22,8 +22,8 @@ from tflite_fuse.memory.place.problem import Problem, Rule
 Bound = tuple[int, int, int]
 """(low, high, gap): item ``high`` starts at least ``gap`` units above the start of item ``low``."""
 
-Way = tuple[Bound, ...]
-"""One way to satisfy a rule."""
+Alternative = tuple[Bound, ...]
+"""One of the alternatives that satisfy a rule."""
 
 _MOST_DECIDED = 500
 """Largest number of pairs decided at once: each takes one level of recursion."""
@@ -38,7 +38,7 @@ class _Search:
 
     Attributes:
         best: height of the best placement known, in units.
-        found: offsets of that placement, unless it is the initial one.
+        placement: its offsets, unless it is the initial one.
         above, below: for each item, the items decided to start above and below it, with their distances.
     """
 
@@ -46,7 +46,7 @@ class _Search:
     best: int
     nodes_left: int
     budget: Budget
-    found: Offsets | None = None
+    placement: Offsets | None = None
     above: _Links = field(init=False)
     below: _Links = field(init=False)
 
@@ -54,13 +54,13 @@ class _Search:
         self.above, self.below = [[] for _ in self.problem.sizes], [[] for _ in self.problem.sizes]
 
     @contextmanager
-    def decided(self, way: Way) -> Iterator[None]:
+    def decided(self, alternative: Alternative) -> Iterator[None]:
         """Apply one more decision inside this context."""
-        for low, high, gap in way:
+        for low, high, gap in alternative:
             self.above[low].append((high, gap))
             self.below[high].append((low, gap))
         yield
-        for low, high, _ in way:
+        for low, high, _ in alternative:
             self.above[low].pop()
             self.below[high].pop()
 
@@ -76,7 +76,7 @@ def settle(problem: Problem, offsets: Offsets, budget: Budget, *, nodes: int = 4
     """
     search = _Search(problem, height(problem, offsets), nodes, budget)
     _decide(search, [0] * len(problem.sizes), list(problem.sizes))
-    return search.found or offsets, search.nodes_left > 0
+    return search.placement or offsets, search.nodes_left > 0
 
 
 def _decide(search: _Search, starts: Offsets, rests: Offsets, decided: int = 0) -> None:
@@ -85,68 +85,68 @@ def _decide(search: _Search, starts: Offsets, rests: Offsets, decided: int = 0) 
         search.nodes_left = 0
     if search.best <= search.problem.lower_bound or search.nodes_left <= 0:
         return
-    ways = _next_ways(search, starts, rests)
-    if ways is None:
-        search.best, search.found = height(search.problem, starts), starts
+    alternatives = _next_alternatives(search, starts, rests)
+    if alternatives is None:
+        search.best, search.placement = height(search.problem, starts), starts
         return
     options = []
-    for way in ways:
-        with search.decided(way):
-            raised = _raised(starts, search.above, [low for low, _, _ in way], rests, search.best)
+    for alternative in alternatives:
+        with search.decided(alternative):
+            raised = _raised(starts, search.above, [low for low, _, _ in alternative], rests, search.best)
             if raised is None:
                 continue
-            longer = _raised(rests, search.below, [high for _, high, _ in way], raised, search.best)
+            longer = _raised(rests, search.below, [high for _, high, _ in alternative], raised, search.best)
         if longer is not None:
-            options.append((height(search.problem, raised), sum(raised), way, raised, longer))
-    for top, _, way, raised, longer in sorted(options, key=lambda option: option[:2]):
+            options.append((height(search.problem, raised), sum(raised), alternative, raised, longer))
+    for top, _, alternative, raised, longer in sorted(options, key=lambda option: option[:2]):
         search.nodes_left = search.nodes_left - 1 if search.budget.spend(search.problem.pairs) else 0
         if top >= search.best or search.nodes_left <= 0:
             continue
-        with search.decided(way):
+        with search.decided(alternative):
             _decide(search, raised, longer, decided + 1)
 
 
-def _next_ways(search: _Search, starts: Offsets, rests: Offsets) -> list[Way] | None:
-    """Return the remaining ways to satisfy a violated rule, or None if no rule is violated.
+def _next_alternatives(search: _Search, starts: Offsets, rests: Offsets) -> list[Alternative] | None:
+    """Return the remaining alternatives to satisfy a violated rule, or None if no rule is violated.
 
-    The rule is the first one with fewer than two ways, else the one with the largest overlap.
+    The rule is the first one with fewer than two alternatives, else the one with the largest overlap.
     """
-    chosen: list[Way] | None = None
+    chosen: list[Alternative] | None = None
     most = 0
     for item, other, below, above, rule in search.problem.each_pair:
         distance = starts[item] - starts[other]
         if not below < distance < above or (rule.same_start and distance == 0):
             continue
-        ways = [way for way in _ways(item, rule) if _fits(way, starts, rests, search.best)]
-        if len(ways) < 2:
-            return ways
+        alternatives = [each for each in _alternatives(item, rule) if _fits(each, starts, rests, search.best)]
+        if len(alternatives) < 2:
+            return alternatives
         overlap = min(distance - below, above - distance)
         if overlap > most:
-            chosen, most = ways, overlap
+            chosen, most = alternatives, overlap
     return chosen
 
 
-def _ways(item: int, rule: Rule) -> list[Way]:
-    """Return all ways to satisfy a rule: below the forbidden range, above it, or at the same start."""
-    ways: list[Way] = [((item, rule.other, -rule.below),), ((rule.other, item, rule.above),)]
+def _alternatives(item: int, rule: Rule) -> list[Alternative]:
+    """Return all alternatives to satisfy a rule: below the forbidden range, above it, or at the same start."""
+    alternatives: list[Alternative] = [((item, rule.other, -rule.below),), ((rule.other, item, rule.above),)]
     if rule.same_start:
-        ways.append(((item, rule.other, 0), (rule.other, item, 0)))
-    return ways
+        alternatives.append(((item, rule.other, 0), (rule.other, item, 0)))
+    return alternatives
 
 
-def _fits(way: Way, starts: Offsets, rests: Offsets, best: int) -> bool:
-    """Return whether a way leaves room below the best height known."""
-    return all(starts[low] + gap + rests[high] < best for low, high, gap in way)
+def _fits(alternative: Alternative, starts: Offsets, rests: Offsets, best: int) -> bool:
+    """Return whether an alternative leaves room below the best height known."""
+    return all(starts[low] + gap + rests[high] < best for low, high, gap in alternative)
 
 
-def _raised(least: Offsets, links: _Links, changed: Sequence[int], others: Offsets, best: int) -> Offsets | None:
+def _raised(least: Offsets, links: _Links, changed: Sequence[int], opposite: Offsets, best: int) -> Offsets | None:
     """Return the least distances from one end after changes at ``changed``; None if an item no longer fits.
 
     Args:
         least: distances from that end: starts or rests.
         links: decisions, leading away from that end.
         changed: items with new decisions behind them.
-        others: least distances from the other end.
+        opposite: least distances from the other end.
         best: height to stay below.
     """
     raised = list(least)
@@ -156,7 +156,7 @@ def _raised(least: Offsets, links: _Links, changed: Sequence[int], others: Offse
         for far, gap in links[near]:
             if raised[near] + gap > raised[far]:
                 raised[far] = raised[near] + gap
-                if raised[far] + others[far] >= best:
+                if raised[far] + opposite[far] >= best:
                     return None
                 waiting.append(far)
     return raised

@@ -68,7 +68,7 @@ class Problem:
 
     @cached_property
     def sharing(self) -> tuple[tuple[tuple[int, tuple[int, ...]], ...], ...]:
-        """Return for each item its possible partners, with the distances between starts worth trying."""
+        """Return for each item its possible partners, with the distances between starts to try."""
         return tuple(
             tuple((r.other, (0, r.below, r.above) if r.same_start else (r.below, r.above)) for r in rules if r.sharing)
             for rules in self.rules
@@ -132,7 +132,7 @@ def _permissions(
     graph: Program, overlaps: Sequence[Overlap], item: dict[int, int], lives: Sequence[Lifetime], alignment: int
 ) -> _Permissions:
     """Return permissions by (input item, output item) for inputs that die in the operator that writes the output."""
-    found: _Permissions = {}
+    permissions: _Permissions = {}
     kept = {*graph.outputs, *graph.resident}
     for overlap in overlaps:
         if overlap.input in kept or overlap.input not in item or overlap.output not in item:
@@ -140,14 +140,14 @@ def _permissions(
         pair = item[overlap.input], item[overlap.output]
         if lives[pair[0]][1] != lives[pair[1]][0] or lives[pair[0]][0] == lives[pair[0]][1] >= 0:
             continue
-        known = found.get(pair, _Permission())
+        earlier = permissions.get(pair, _Permission())
         if overlap.distance is None:
-            found[pair] = _Permission(known.distance, True)
+            permissions[pair] = _Permission(earlier.distance, True)
         else:
             distance = -(-overlap.distance // alignment)
-            least = distance if known.distance is None else min(distance, known.distance)
-            found[pair] = _Permission(least, known.same_start)
-    return found
+            least = distance if earlier.distance is None else min(distance, earlier.distance)
+            permissions[pair] = _Permission(least, earlier.same_start)
+    return permissions
 
 
 def _rules(sizes: Sequence[int], lives: Sequence[Lifetime], permissions: _Permissions) -> tuple[tuple[Rule, ...], ...]:
@@ -164,7 +164,7 @@ def _rules(sizes: Sequence[int], lives: Sequence[Lifetime], permissions: _Permis
                 rules[index].append(Rule(other, -sizes[index], sizes[other]))
                 rules[other].append(Rule(index, -sizes[other], sizes[index]))
         active.append(index)
-    return tuple(tuple(found) for found in rules)
+    return tuple(map(tuple, rules))
 
 
 def _add_permitted(

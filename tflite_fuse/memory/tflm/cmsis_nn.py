@@ -40,10 +40,10 @@ _MOST_FAST_TAPS = 512
 def scratch(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) -> tuple[int, ...] | None:
     """Return the bytes of each scratch buffer; None if the reference kernel's requests apply."""
     if name in ("CONV_2D", "DEPTHWISE_CONV_2D"):
-        found = convolution_of(graph, operator)
-        if found is None:
+        convolution = convolution_of(graph, operator)
+        if convolution is None:
             return None
-        size = (_convolution if name == "CONV_2D" else _depthwise)(kernels, found)
+        size = (_convolution if name == "CONV_2D" else _depthwise)(kernels, convolution)
         return (*_unpacked(graph, operator), *((size,) if size > 0 else ()))
     if name == "FULLY_CONNECTED":
         return (*_unpacked(graph, operator), *_fully_connected(kernels, graph, operator))

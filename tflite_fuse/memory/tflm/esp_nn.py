@@ -51,11 +51,11 @@ def scratch(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) ->
         return (_INT * data.dims[1],)
     if kernels.core == "generic" or name not in ("CONV_2D", "DEPTHWISE_CONV_2D"):
         return None
-    found = convolution_of(graph, operator)
-    if found is None or found.wide:
+    convolution = convolution_of(graph, operator)
+    if convolution is None or convolution.wide:
         return None
     rule = _RULES.get((kernels.core, name))
-    return (rule(found),) if rule is not None else None
+    return (rule(convolution),) if rule is not None else None
 
 
 def _plain(c: Convolution) -> bool:

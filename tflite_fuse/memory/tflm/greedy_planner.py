@@ -53,12 +53,12 @@ def greedy_head(model: Model, *, pointer_bytes: int = 4) -> GreedyHead:
 
 def greedy_height(buffers: Sequence[BufferRequest], fixed: Sequence[int] | None) -> int:
     """Return the bytes of the head; ``fixed`` replaces the buffers' own offsets for tensors of the first subgraph."""
-    wanted = [buffer.offset for buffer in buffers]
+    offsets = [buffer.offset for buffer in buffers]
     if fixed is not None:
         for index, buffer in enumerate(buffers):
             if buffer.subgraph == 0 and buffer.tensor is not None:
-                wanted[index] = fixed[buffer.tensor]
-    return _height(buffers, _offsets(buffers, wanted))
+                offsets[index] = fixed[buffer.tensor]
+    return _height(buffers, _offsets(buffers, offsets))
 
 
 def _height(buffers: Sequence[BufferRequest], offsets: Sequence[int]) -> int:
@@ -70,11 +70,11 @@ def greedy_offsets(buffers: Sequence[BufferRequest]) -> tuple[int, ...]:
     return _offsets(buffers, [buffer.offset for buffer in buffers])
 
 
-def _offsets(buffers: Sequence[BufferRequest], wanted: Sequence[int]) -> tuple[int, ...]:
-    """Return the offset of each buffer in bytes; -1 in ``wanted`` marks buffers without a fixed offset."""
-    free = [index for index, offset in enumerate(wanted) if offset == ONLINE]
+def _offsets(buffers: Sequence[BufferRequest], fixed: Sequence[int]) -> tuple[int, ...]:
+    """Return the offset of each buffer in bytes; −1 in ``fixed`` marks buffers without a fixed offset."""
+    free = [index for index, offset in enumerate(fixed) if offset == ONLINE]
     free.sort(key=lambda index: (-buffers[index].size, -index))
-    offsets, placed = list(wanted), _Placed(buffers, wanted)
+    offsets, placed = list(fixed), _Placed(buffers, fixed)
     for index in free:
         offsets[index] = placed.first_gap(buffers[index])
         placed.add(offsets[index], buffers[index])
@@ -88,12 +88,12 @@ class _Placed:
         # Beyond 64 bits, sums use Python integers: a file may declare tensors of any size.
         total = sum(buffer.size for buffer in buffers) + sum(map(abs, fixed))
         self._columns = np.empty((4, len(buffers)), dtype=np.int64 if total < 1 << 62 else object)
-        there = sorted(
+        planned = sorted(
             (index for index, offset in enumerate(fixed) if offset != ONLINE), key=lambda index: fixed[index]
         )
-        for column, (offset, buffer) in enumerate((fixed[index], buffers[index]) for index in there):
+        for column, (offset, buffer) in enumerate((fixed[index], buffers[index]) for index in planned):
             self._columns[:, column] = offset, offset + buffer.size, buffer.first, buffer.last
-        self._count = len(there)
+        self._count = len(planned)
 
     def add(self, offset: int, buffer: BufferRequest) -> None:
         at, end = int(np.searchsorted(self._columns[0, : self._count], offset, side="right")), self._count
@@ -101,12 +101,12 @@ class _Placed:
         self._columns[:, at] = offset, offset + buffer.size, buffer.first, buffer.last
         self._count += 1
 
-    def first_gap(self, wanted: BufferRequest) -> int:
+    def first_gap(self, buffer: BufferRequest) -> int:
         """Return the lowest offset at which a buffer fits between those with overlapping lifetimes."""
         placed = self._columns[:, : self._count]
-        starts, ends = placed[:2, (placed[2] <= wanted.last) & (placed[3] >= wanted.first)]
+        starts, ends = placed[:2, (placed[2] <= buffer.last) & (placed[3] >= buffer.first)]
         floors = np.maximum.accumulate(np.concatenate((np.zeros(1, self._columns.dtype), ends)))
-        wide = np.flatnonzero(starts - floors[:-1] >= wanted.size)
+        wide = np.flatnonzero(starts - floors[:-1] >= buffer.size)
         return int(floors[wide[0] if len(wide) else -1])
 
 

@@ -134,7 +134,7 @@ def _scratch(
     program: Program, lifetimes: _Lifetimes, pointer_bytes: int, kernels: Kernels
 ) -> tuple[tuple[BufferRequest, ...], tuple[str, ...]]:
     model, _ = program.origin
-    found: list[BufferRequest] = []
+    buffers: list[BufferRequest] = []
     unknown = ["the model is compressed"] if get_metadata(model, COMPRESSION_METADATA) is not None else []
     for number, graph in enumerate(program.subgraphs):
         for index, operator in enumerate(graph.operators):
@@ -143,10 +143,10 @@ def _scratch(
                 unknown.append(f"{operator_name(model, operator).removeprefix('CUSTOM:')}_{index}")
                 continue
             first, last = lifetimes.of_operator(number, index)
-            found += [
+            buffers += [
                 BufferRequest(round_up(size, ALIGNMENT), first, last, subgraph=number, operator=index) for size in sizes
             ]
-    return tuple(found), tuple(unknown)
+    return tuple(buffers), tuple(unknown)
 
 
 class _Lifetimes:
@@ -154,7 +154,7 @@ class _Lifetimes:
 
     def __init__(self, program: Program) -> None:
         self._codes, self._graphs = program.origin[0].operator_codes, program.subgraphs
-        self._now = 0
+        self._time = 0
         self._most = _MOST_STEPS + sum(len(graph.operators) for graph in self._graphs)
         self._tensors: dict[tuple[int, int], tuple[int, int]] = {}
         self._operators: dict[tuple[int, int], tuple[int, int]] = {}
@@ -187,7 +187,7 @@ class _Lifetimes:
         self._inside.remove(number)
 
     def _run(self, number: int, index: int, operator: Operator) -> None:
-        start = self._now
+        start = self._time
         for tensor in operator.outputs or ():
             self._created(number, tensor)
         for called in self._called(operator):
@@ -196,7 +196,7 @@ class _Lifetimes:
         for tensor in (*(operator.inputs or ()), *(operator.outputs or ())):
             self._used(number, tensor)
         first = self._operators.get((number, index), (start, start))[0]
-        self._operators[number, index] = (first, self._now)
+        self._operators[number, index] = (first, self._time)
 
     def _called(self, operator: Operator) -> list[int]:
         # Here, unlike elsewhere, the runtime reads only the newer of the two code fields.
@@ -208,15 +208,15 @@ class _Lifetimes:
         return [number for number in called if isinstance(number, int)]
 
     def _step(self) -> None:
-        self._now += 1
-        if self._now > self._most:
+        self._time += 1
+        if self._time > self._most:
             raise ModelError("the model's subgraphs call each other too often to be planned")
 
     def _created(self, number: int, tensor: int) -> None:
         if tensor >= 0:
             first, last = self.of(number, tensor)
-            self._tensors[number, tensor] = (self._now if first == _UNTOUCHED else first, last)
+            self._tensors[number, tensor] = (self._time if first == _UNTOUCHED else first, last)
 
     def _used(self, number: int, tensor: int) -> None:
         if tensor >= 0:
-            self._tensors[number, tensor] = (self.of(number, tensor)[0], self._now)
+            self._tensors[number, tensor] = (self.of(number, tensor)[0], self._time)

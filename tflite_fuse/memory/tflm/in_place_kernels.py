@@ -50,10 +50,10 @@ def with_in_place(program: Program, kernels: str) -> Program:
     Raises:
         UsageError: an unknown kernel set.
     """
-    pairs = in_place_pairs(program, kernels)
+    possible = in_place_pairs(program, kernels)
     ops = []
-    for op, found in zip(program.steps, pairs, strict=True):
-        ops.append(replace(op, in_place=tuple(p for p in found if p[0] in op.inputs and p[1] in op.outputs)))
+    for op, pairs in zip(program.steps, possible, strict=True):
+        ops.append(replace(op, in_place=tuple(p for p in pairs if p[0] in op.inputs and p[1] in op.outputs)))
     return replace(program, steps=tuple(ops))
 
 

@@ -42,9 +42,9 @@ def scratch_requests(
     """
     name = operator_name(model, operator)
     if kernels.name in _OPTIMISED:
-        found = _OPTIMISED[kernels.name](kernels, name, graph, operator)
-        if found is not None:
-            return found
+        sizes = _OPTIMISED[kernels.name](kernels, name, graph, operator)
+        if sizes is not None:
+            return sizes
     if name in _REQUESTS:
         return _REQUESTS[name](graph, operator, pointer_bytes)
     if name.startswith("CUSTOM:") and name not in WITHOUT_SCRATCH:

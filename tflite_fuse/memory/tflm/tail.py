@@ -104,10 +104,10 @@ def predict_tail(
     return Tail(**used, unknown=unknown)
 
 
-def closed(program: Program, taken: int, build: Build = ARM) -> int:
-    """Return the bytes of the tail when ``taken`` of them precede the structs of the program's inputs and outputs."""
-    cursor = _Cursor(-taken)
-    return taken + sum(cursor.take(size, align) for _, size, align in _edges(program.origin[1], build))
+def closed(program: Program, used_bytes: int, build: Build = ARM) -> int:
+    """Return the bytes of the tail if ``used_bytes`` precede the structs of the program's inputs and outputs."""
+    cursor = _Cursor(-used_bytes)
+    return used_bytes + sum(cursor.take(size, align) for _, size, align in _edges(program.origin[1], build))
 
 
 def loading_bytes(

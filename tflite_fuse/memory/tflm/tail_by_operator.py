@@ -75,8 +75,8 @@ def least_shares(program: Program, rewritten: Program, build: Build = ARM) -> Ta
     return TailShares((*first, *operators[1:]), _block(build), build.tensor.bytes, fixed - by_block)
 
 
-def least_tail(program: Program, rewritten: Program, taken: int, build: Build = ARM) -> int:
-    """Return the bytes of the tail, its end included, when the shares of ``least_shares`` sum to ``taken``.
+def least_tail(program: Program, rewritten: Program, used_bytes: int, build: Build = ARM) -> int:
+    """Return the bytes of the tail, its end included, when the shares of ``least_shares`` sum to ``used_bytes``.
 
     The buffers of kernels, which start at multiples of 16, are the last pieces before that end, unless scratch handles
     follow. An operator with such a buffer also has one inside a block.
@@ -85,7 +85,7 @@ def least_tail(program: Program, rewritten: Program, taken: int, build: Build = 
     operators = graph.operators
     handles = any(scratch_requests(file, graph, operator, pointer_bytes=build.pointer) for operator in operators)
     buffers = any(True for operator in operators for _ in kernel_buffers(file, graph, operator, build))
-    return closed(rewritten, round_up(taken, ALIGNMENT) if buffers and not handles else taken, build)
+    return closed(rewritten, round_up(used_bytes, ALIGNMENT) if buffers and not handles else used_bytes, build)
 
 
 def _gap_filled(program: Program, build: Build) -> int:

@@ -14,7 +14,7 @@ from tflite_fuse.emit.slow import Traffic, traffic_of
 from tflite_fuse.emit.stream_time import stream_time
 from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.arena import Arena
-from tflite_fuse.memory.budget import tell
+from tflite_fuse.memory.budget import report_progress
 from tflite_fuse.model.witness import Witness
 from tflite_fuse.notes import Note
 from tflite_fuse.passes.reorder import Ordered, Reorder
@@ -201,7 +201,7 @@ class Site:
         key = point.blocks, point.order, point.slow
         if key not in self.placed:
             self.placed[key] = self._realise(point)
-            tell("candidates placed", len(self.placed))
+            report_progress("candidates placed", len(self.placed))
         return replace(self.placed[key], point=point)
 
     def _realise(self, point: Point) -> Candidate:
