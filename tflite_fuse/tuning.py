@@ -63,7 +63,7 @@ class Tuning:
         100, off=2**31, unit="one part of the least arena in so many", trades="the same where recompute is allowed"
     )
     slack_bytes: int = rule(512, off=0, unit="bytes", trades="RAM of small models for instructions")
-    worth: float = rule(
+    speed_tolerance: float = rule(
         1 / 100, off=0.0, unit="share of instructions", trades="instructions that are given up for less RAM"
     )
     fair_price: float = rule(

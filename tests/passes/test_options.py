@@ -112,4 +112,4 @@ def test_a_rewrite_without_proven_blocks_keeps_only_what_needs_none(options: dic
     given = FuseOptions(**options)
     bare = given.without_fusion
     assert "fuse" not in bare.passes and bare.passes[-1] == "plan"
-    assert bare.wanted.max_ram == given.wanted.max_ram and bare.target == given.target
+    assert bare.effective_goal.max_ram == given.effective_goal.max_ram and bare.target == given.target

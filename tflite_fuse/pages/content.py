@@ -28,7 +28,7 @@ from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, tensor_of
-from tflite_fuse.passes.fusing.orders import orders_at_hand
+from tflite_fuse.passes.fusing.orders import candidate_orders
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
@@ -240,7 +240,7 @@ def _schemes(model: Model) -> list[dict[str, Any]]:
     if len(model.main.operators) > MOST_SEARCHED:
         return []
     bare = prepared(remove_plan(model))
-    ordered = orders_at_hand(bare, Reorder(Budget(TUNING.quick_order))).first
+    ordered = candidate_orders(bare, Reorder(Budget(TUNING.quick_order))).first
     graph, schemes = graph_from_model(ordered, lowerings_for(ordered, InputMode.RESIDENT)), []
     for scheme in (each for each in Scheme if each is not Scheme.AUTO):
         with suppress(LimitError):

@@ -300,7 +300,7 @@ class FuseOptions:
         if self.stream_time is None and self.stream_axis is not None:
             raise UsageError("stream_axis needs stream_time: give the number of new steps in each call")
         meant = {
-            "goal": self.wanted,
+            "goal": self.effective_goal,
             "passes": tuple(self.passes),
             "scheme": named(Scheme, self.scheme, "there is no scheme {!r}; the schemes are {}"),
             "input_mode": named(InputMode, self.input_mode, "inputs cannot be {!r}; they can be {}"),
@@ -312,7 +312,7 @@ class FuseOptions:
             object.__setattr__(self, name, value)
 
     def _goal_is_of(self, memory: Memories) -> bool:
-        goal = self.wanted
+        goal = self.effective_goal
         return not goal.least_ram and goal.max_ram in (None, memory.fast.nbytes) and (goal.max_compute or 1) >= 1
 
     @property
@@ -321,7 +321,7 @@ class FuseOptions:
         return replace(
             self,
             passes=tuple(name for name in self.passes if name != "fuse"),
-            goal=Goal(max_ram=self.wanted.max_ram),
+            goal=Goal(max_ram=self.effective_goal.max_ram),
             scheme=Scheme.AUTO.value,
             tiles=None,
             tile_size=None,
@@ -338,7 +338,7 @@ class FuseOptions:
             "tiles are those of fused blocks": self.tiles is not None or self.tile_size is not None,
             f"{WorkUnit(self.cost).value} are predicted for fused blocks": self.cost is not WorkUnit.MACS,
             "a trade of RAM for compute is what fused blocks offer": (
-                self.wanted.least_ram or self.wanted.max_compute is not None
+                self.effective_goal.least_ram or self.effective_goal.max_compute is not None
             ),
             "the state of a stream is kept by fused blocks": self.stream is not None,
             "weights are stored by fused blocks": self.weights is not WeightForm.EIGHT,
@@ -367,8 +367,8 @@ class FuseOptions:
         return Cycles(target) if target.has_cycles and self.cost is not WorkUnit.INSTRUCTIONS else target
 
     @property
-    def wanted(self) -> Goal:
-        """Return the goal."""
+    def effective_goal(self) -> Goal:
+        """Return the goal, by default the least RAM without recompute."""
         return self.goal or NOTHING_RECOMPUTED
 
     @property
@@ -399,7 +399,7 @@ class FuseOptions:
             single_operators=own,
             count_tail=self.count_tail,
             target=self.counted,
-            most_compute=self.wanted.compute_limit if own else None,
+            most_compute=self.effective_goal.compute_limit if own else None,
         )
 
     def arena(self) -> ArenaOptions:

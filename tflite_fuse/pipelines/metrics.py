@@ -71,7 +71,9 @@ def _exact(model: Model, data: bytes, options: MetricsOptions) -> dict[str, floa
         kept = _kept_inside(model) if attempt.input_mode is not options.input_mode else 0
         met = attempt.goal == options.goal
         return (
-            found | shortfalls(found, options.wanted, options.max_flash, 0.0 if met else factor, kept) | {"exact": 1.0}
+            found
+            | shortfalls(found, options.effective_goal, options.max_flash, 0.0 if met else factor, kept)
+            | {"exact": 1.0}
         )
     raise AssertionError("the last attempt has no limit")
 
@@ -79,7 +81,7 @@ def _exact(model: Model, data: bytes, options: MetricsOptions) -> dict[str, floa
 def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
     """Yield the options, then with fewer and fewer of the requirements that may be out of reach."""
     yield options
-    goal = options.wanted
+    goal = options.effective_goal
     if goal.max_ram is not None:
         yield replace(options, goal=Goal(max_compute=goal.max_compute, least_ram=goal.max_compute is None))
     yield replace(options, goal=Goal(least_ram=True))
@@ -100,7 +102,7 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
     changed = prepared(changed, states=options.scheme is Scheme.AUTO)
     options = replace(options, cost=WorkUnit.MACS)
     site, kept = (None, 0) if why_untouchable(model) else _start(changed, options, model)
-    chosen = None if site is None else _chosen(site, options.wanted)
+    chosen = None if site is None else _chosen(site, options.effective_goal)
     used, loading, tail, blocks, fused, executed = before.total, before.while_loading, before.tail, 0, 0, macs
     if chosen is not None and (chosen.ram_bytes < used or chosen.work < executed):
         used, tail, executed = min(used, chosen.ram_bytes), chosen.tail_bytes, chosen.work
@@ -133,7 +135,7 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
         "instructions": expected_instructions(changed, Target(options.target)) * (executed / left if left else 1.0),
     }
     numbers = {name: float(value) for name, value in found.items()}
-    return numbers | shortfalls(numbers, options.wanted, options.max_flash, factor, kept) | {"exact": 0.0}
+    return numbers | shortfalls(numbers, options.effective_goal, options.max_flash, factor, kept) | {"exact": 0.0}
 
 
 def _start(model: Model, options: FuseOptions, given: Model) -> tuple[Site | None, int]:

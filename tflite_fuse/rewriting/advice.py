@@ -83,7 +83,7 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
 
 def way_out(model: Model, options: FuseOptions) -> str:
     """Return a clause on the option that keeps a refused limit on RAM, or comes nearest; empty if there is none."""
-    limit = options.wanted.max_ram
+    limit = options.effective_goal.max_ram
     if limit is None or len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None:
         return ""
     if options.stream is not None or options.memory is not None:

@@ -250,7 +250,7 @@ def _streamed(model: Model, hop: Hop) -> Streamed:
 
 def _fits(before: Figures, options: FuseOptions, missed: LimitError) -> bool:
     """Return whether the file as it is keeps the limit on RAM that no rewrite keeps."""
-    goal = options.wanted
+    goal = options.effective_goal
     in_ram = goal.max_ram is not None and missed.limit == goal.max_ram and before.arena_bytes <= goal.max_ram
     return in_ram and (goal.max_compute is None or goal.max_compute >= 1)
 
@@ -261,7 +261,7 @@ def _larger(nbytes: int, before: Figures) -> Note:
 
 
 def _keep_limit(after: Figures, options: FuseOptions) -> None:
-    limit = options.wanted.max_ram if options.memory is None else options.memory.fast.nbytes
+    limit = options.effective_goal.max_ram if options.memory is None else options.memory.fast.nbytes
     if limit is not None and after.arena_bytes > limit:
         raise LimitError(
             f"an arena of {limit:,} bytes cannot be reached with the passes {', '.join(options.passes)}: "
@@ -315,7 +315,7 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
     Raises:
         LimitError: other inputs or outputs, or less RAM, were requested.
     """
-    limit, reason = options.wanted.max_ram, sentence(kept)
+    limit, reason = options.effective_goal.max_ram, sentence(kept)
     limit = limit if options.memory is None else options.memory.fast.nbytes
     if options.input_mode is not InputMode.RESIDENT or options.int8_io or options.stream is not None:
         raise LimitError(f"{reason}; the requested inputs and outputs are not possible")

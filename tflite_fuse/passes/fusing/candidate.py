@@ -86,9 +86,9 @@ class Site:
 
     Attributes:
         graph: graph to search.
-        others: the same graph in other orders of operators.
+        other_orders: the same graph in other orders of operators.
         maker: builder of its blocks, with the model in the first of these orders.
-        asked: options of the search; a limit on compute is relative to the model in the file.
+        requested: options of the search; a limit on compute is relative to the model in the file.
         count_tail: whether RAM is the whole arena, not only its head.
         arena: function that returns the arena of a program.
         order: pass that orders operators after blocks are inserted; None keeps their order.
@@ -104,9 +104,9 @@ class Site:
     """
 
     graph: PricedProgram
-    others: tuple[Order, ...]
+    other_orders: tuple[Order, ...]
     maker: BlockMaker
-    asked: SearchOptions
+    requested: SearchOptions
     count_tail: bool
     arena: Callable[[Program], Arena]
     order: Reorder | None
@@ -170,10 +170,10 @@ class Site:
     @cached_property
     def options(self) -> SearchOptions:
         """Options of the search, with a limit on compute relative to the model without blocks."""
-        most = self.asked.most_compute
+        most = self.requested.most_compute
         if most is None or not self.unfused_compute:
-            return self.asked
-        return replace(self.asked, most_compute=most * self.own_compute / self.unfused_compute)
+            return self.requested
+        return replace(self.requested, most_compute=most * self.own_compute / self.unfused_compute)
 
     @property
     def front(self) -> Front:
@@ -187,14 +187,14 @@ class Site:
             options: options of the search.
             among: numbers of the orders to follow besides the first; None for all.
         """
-        known = next((known for known in self.fronts if _reaches_as_far(known, options)), options)
-        if known not in self.fronts:
-            counted = known.target == self.core and max(known.chunks) == LONGEST
+        search = next((search for search in self.fronts if _reaches_as_far(search, options)), options)
+        if search not in self.fronts:
+            counted = search.target == self.core and max(search.chunks) == LONGEST
             graph = self._timed if counted else self.graph
-            kept = [at for at in range(len(self.others)) if among is None or at + 1 in among]
+            kept = [at for at in range(len(self.other_orders)) if among is None or at + 1 in among]
             shapes = self.shapes[0], *(self.shapes[at + 1] for at in kept)
-            self.fronts[known] = fusion_front(graph, known, [self.others[at] for at in kept], shapes)
-        return self.fronts[known]
+            self.fronts[search] = fusion_front(graph, search, [self.other_orders[at] for at in kept], shapes)
+        return self.fronts[search]
 
     def realise(self, point: Point) -> Candidate:
         """Return the candidate of a point: make its blocks, order the steps and place the tensors."""
@@ -239,7 +239,7 @@ class Form:
     least_bytes: int = 0
 
 
-def _reaches_as_far(known: SearchOptions, options: SearchOptions) -> bool:
-    """Return whether a known search includes all blocks of another one and equals it otherwise."""
-    most, enough = options.most_ram, known.most_ram
-    return replace(known, most_ram=most) == options and (enough is None or (most is not None and most <= enough))
+def _reaches_as_far(searched: SearchOptions, options: SearchOptions) -> bool:
+    """Return whether an earlier search includes all blocks of another one and equals it otherwise."""
+    most, enough = options.most_ram, searched.most_ram
+    return replace(searched, most_ram=most) == options and (enough is None or (most is not None and most <= enough))

@@ -40,12 +40,12 @@ def solve(site: Site, goal: Goal) -> Candidate:
 
 
 def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
-    """Add candidates worth placing for a goal to a pool, those of the model's other forms if these may need less."""
+    """Add promising candidates for a goal to a pool, those of the model's other forms if these may need less."""
     objective = objective_of(site, goal)
-    found = [each for each in pool if each.site is site]
-    known, best = len(found), objective.least(pool)
-    _explore(site, objective, goal, found, None if best is None else objective.ceiling(best.arena))
-    pool += found[known:]
+    candidates = [each for each in pool if each.site is site]
+    count, best = len(candidates), objective.least(pool)
+    _explore(site, objective, goal, candidates, None if best is None else objective.ceiling(best.arena))
+    pool += candidates[count:]
     for form in site.forms:
         least = objective.least(pool)
         if (least is None or least.arena > form.least_bytes) and (other := form.site()) is not None:
@@ -87,8 +87,8 @@ def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:
     points = [point for front in fast for point in front.points if point.ram_bytes <= most and point.work <= enough]
     if not chosen.blocks or not points:
         return None
-    found = site.realise(min(points, key=lambda point: point.ram_bytes))
-    return found if found.time <= enough and chosen.arena < found.arena <= most else None
+    faster = site.realise(min(points, key=lambda point: point.ram_bytes))
+    return faster if faster.time <= enough and chosen.arena < faster.arena <= most else None
 
 
 class NotReachedError(LimitError):

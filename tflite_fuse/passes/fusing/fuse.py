@@ -45,7 +45,7 @@ from tflite_fuse.passes.fusing.candidate import Candidate, Form, Site, Work
 from tflite_fuse.passes.fusing.explore import NotReachedError, faster_with_more, solve, written_outside
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.in_memories import solve_in_memories
-from tflite_fuse.passes.fusing.orders import orders_at_hand
+from tflite_fuse.passes.fusing.orders import candidate_orders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.preparing.by_columns import arriving_by_columns, by_columns
 from tflite_fuse.passes.preparing.spell_out import pool_by_axes, spell_out
@@ -108,7 +108,7 @@ class Fuse:
             if self.options.input_mode is not InputMode.RESIDENT:
                 raise
             return FuseResult(model, False, (note("not fused", "budget", why=str(error)),))
-        memories, goal = self.options.memory, self.options.wanted
+        memories, goal = self.options.memory, self.options.effective_goal
         chosen = solve(first, goal) if memories is None else solve_in_memories(first, memories, goal)
         site, claim = chosen.site, None if chosen.program.slow else fusion_claim(chosen, self.options)
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
@@ -137,14 +137,14 @@ class Fuse:
         forms, why = list(self._forms(model)), list[LimitError]()
         for place, form in enumerate(forms, 1):
             try:
-                found = self._with_forms(form)
+                site = self._with_forms(form)
             except BudgetError:
                 raise
             except LimitError as error:
                 why.append(error)
                 continue
-            found.forms.extend(Form(cache(partial(self._other, each))) for each in forms[place:])
-            return found
+            site.forms.extend(Form(cache(partial(self._other, each))) for each in forms[place:])
+            return site
         nothing = LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
         raise next(iter(why), nothing)
 
@@ -173,27 +173,27 @@ class Fuse:
         model, auto, mode = form.model, self.options.scheme is Scheme.AUTO, InputMode(self.options.input_mode)
         copies = auto and mode.streams
         try:
-            found = self._site(form)
+            site = self._site(form)
         except LimitError as error:
             copied = with_copies(model, ()) if copies and not isinstance(error, BudgetError) else None
             if copied is None:
                 raise
             return self._site(replace(form, model=copied))
-        graph, moved = found.graph, found.maker.moved
-        if auto and len(whole_and_in_pieces(found.maker.model, found.maker.lowerings, mode)) > 1:
-            found.forms.append(Form(cache(partial(self._site, form, pieces=True))))
-        copied = with_copies(found.maker.model, moved) if copies else None
+        graph, moved = site.graph, site.maker.moved
+        if auto and len(whole_and_in_pieces(site.maker.model, site.maker.lowerings, mode)) > 1:
+            site.forms.append(Form(cache(partial(self._site, form, pieces=True))))
+        copied = with_copies(site.maker.model, moved) if copies else None
         if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
             tail = graph.tail.fixed if self.options.count_tail else 0
             least = tail + min(graph.sizes[tensor] for tensor in moved)
-            found.forms.append(Form(cache(partial(self._site, replace(form, model=copied))), least))
-        return found
+            site.forms.append(Form(cache(partial(self._site, replace(form, model=copied))), least))
+        return site
 
     def _site(self, form: PassResult, pieces: bool = False) -> Site:
         options, mode = self.options, InputMode(self.options.input_mode)
         fused, model = form.model, with_plans(form.model)
         order = Reorder(self.budget, options.in_place, tuning=options.tuning) if "reorder" in options.passes else None
-        orders = orders_at_hand(model, order, options.tuning)
+        orders = candidate_orders(model, order, options.tuning)
         lowered = self._lowered(orders.first, orders.lowered)
         lowered = whole_and_in_pieces(orders.first, lowered, mode)[-1] if pieces else lowered
         moved, why_not = inputs_to_move(orders.first, mode, lowered)
@@ -207,15 +207,15 @@ class Fuse:
 
         site = Site(
             graph=graph,
-            others=orders.others,
+            other_orders=orders.other_orders,
             maker=maker,
-            asked=searched,
+            requested=searched,
             count_tail=options.count_tail,
             arena=arena,
             order=order,
             target=options.counted,
             core=options.core,
-            shapes=tuple(Shapes(searched.chunks) for _ in (graph, *orders.others)),
+            shapes=tuple(Shapes(searched.chunks) for _ in (graph, *orders.other_orders)),
             own=own,
             tuning=options.tuning,
             notes=(*form.notes, *orders.notes, *why_not),
@@ -224,9 +224,9 @@ class Fuse:
         site.front_of(site.options)  # raises if no input can leave the arena
         return site
 
-    def _lowered(self, model: Model, known: Lowerings | None = None) -> Lowerings:
-        lowered = lowerings_for(model, InputMode(self.options.input_mode), known)
-        return _without(model, with_weights(lowered, WeightForm(self.options.weights)), self.outside)
+    def _lowered(self, model: Model, ready: Lowerings | None = None) -> Lowerings:
+        ready = lowerings_for(model, InputMode(self.options.input_mode), ready)
+        return _without(model, with_weights(ready, WeightForm(self.options.weights)), self.outside)
 
 
 def _own_work(model: Model, core: Core) -> Work:
@@ -249,11 +249,11 @@ def _without(model: Model, lowerings: Lowerings, outside: frozenset[str]) -> Low
 def _prediction(site: Site, chosen: Candidate) -> Prediction:
     target, cycles = site.core.target if isinstance(site.core, Cycles) else site.core, None
     if target.has_cycles:
-        cycles = PredictedCycles(*_taken(site, chosen, Cycles(target)), prediction_error(Cycles(target)))
-    return Prediction(target.value, *_taken(site, chosen, target), prediction_error(target), cycles)
+        cycles = PredictedCycles(*_predicted_work(site, chosen, Cycles(target)), prediction_error(Cycles(target)))
+    return Prediction(target.value, *_predicted_work(site, chosen, target), prediction_error(target), cycles)
 
 
-def _taken(site: Site, chosen: Candidate, core: Core) -> tuple[int, int, int]:
+def _predicted_work(site: Site, chosen: Candidate, core: Core) -> tuple[int, int, int]:
     """Return instructions or cycles of a candidate, of the file's model, and of the fused model without blocks."""
     alone = [step.work for step in in_instructions(site.graph, core, LONGEST).steps]
     fused = {operator for block in chosen.blocks for operator in block.choice.operators}
@@ -286,10 +286,10 @@ def _about_weights(chosen: Candidate, form: WeightForm) -> Iterator[Note]:
 
 
 def _faster(site: Site, chosen: Candidate) -> Iterator[Note]:
-    if (found := faster_with_more(site, chosen)) is not None:
-        saved = 1 - found.time / chosen.time
-        more, unit = found.arena - chosen.arena, "cycles" if isinstance(site.core, Cycles) else "instructions"
-        yield note("offered", "more RAM", more_bytes=more, saved=saved, unit=unit, max_ram_bytes=found.arena)
+    if (faster := faster_with_more(site, chosen)) is not None:
+        saved = 1 - faster.time / chosen.time
+        more, unit = faster.arena - chosen.arena, "cycles" if isinstance(site.core, Cycles) else "instructions"
+        yield note("offered", "more RAM", more_bytes=more, saved=saved, unit=unit, max_ram_bytes=faster.arena)
 
 
 def _done(chosen: Candidate) -> Iterator[Note]:

@@ -30,8 +30,9 @@ STEPS = 8
 """Number of equal steps from the least fast memory to the largest useful one; a front has a point for each end."""
 
 _TRIED = {1.0: 3, 0.75: 2, 0.5: 2}
-"""How many ways to cut a model that take such a share of the fast memory are looked at more closely: what they leave
-holds tensors again."""
+"""By share of the fast memory: the number of candidates to find whose arena takes at most that share. The rest of the
+memory holds tensors again.
+"""
 
 
 def solve_in_memories(site: Site, memories: Memories, goal: Goal) -> Candidate:
@@ -50,8 +51,8 @@ def solve_in_memories(site: Site, memories: Memories, goal: Goal) -> Candidate:
     try:
         return solve(site, alone)
     except LimitError:
-        found = [_taken_back(each, memories) for each in _fitting(site, memories)]
-    best = min(found, key=lambda each: (_cycles(each, memories.slow), each.arena))
+        candidates = [_with_fast_tensors(each, memories) for each in _fitting(site, memories)]
+    best = min(candidates, key=lambda each: (_cycles(each, memories.slow), each.arena))
     best = _in_longer_runs(best, room)
     return OwnRuns(site).with_own_runs(best, room - best.arena)
 
@@ -73,7 +74,7 @@ def front_in_memories(site: Site, memories: Memories) -> list[tuple[int, Candida
     if least.arena > memories.fast.nbytes:
         raise _too_small(least, memories.fast)
     most = min(memories.fast.nbytes, solve(site, Goal(max_compute=_NO_MORE)).arena)
-    found, why = list[tuple[int, Candidate]](), LimitError()
+    points, why = list[tuple[int, Candidate]](), LimitError()
     for room in sorted({least.arena + (most - least.arena) * step // STEPS for step in range(STEPS + 1)}):
         within = replace(memories, fast=replace(memories.fast, nbytes=room))
         best = solve_in_memories(site, within, NOTHING_RECOMPUTED)
@@ -82,30 +83,30 @@ def front_in_memories(site: Site, memories: Memories) -> list[tuple[int, Candida
         except LimitError as error:
             why = error
             continue
-        found.append((room, best))
-    if not found:
+        points.append((room, best))
+    if not points:
         raise why
-    return found
+    return points
 
 
 def may_be_slow(graph: PricedProgram) -> frozenset[int]:
     """Return the tensors of more than a pixel that blocks alone read and write, in a type that is not converted."""
-    found, used = set[int](), set(graph.outputs)
+    tensors, used = set[int](), set(graph.outputs)
     for step in reversed(graph.steps):
         if not step.fusable or not used.isdisjoint(step.outputs):
             used.update(step.inputs)
     # No block ends in a result of no use, or in a RESHAPE to other rows and columns.
-    held = [
+    fusable = [
         each.fusable and not used.isdisjoint(each.outputs) and not _leaves_in_rows(graph, each) for each in graph.steps
     ]
     for tensor, size in enumerate(graph.sizes):
         extent, readers, writer = graph.tensors[tensor], graph.consumers[tensor], graph.producer[tensor]
         users = (*readers, *((writer,) if writer >= 0 else ()))
-        in_blocks = all(held[index] for index in users) and tensor in used
+        in_blocks = all(fusable[index] for index in users) and tensor in used
         kept = tensor in graph.inputs and tensor in graph.outputs
         if size == extent.nbytes > 0 and extent.pixels > 1 and in_blocks and not kept:
-            found.add(tensor) if extent.element_type is not ElementType.UINT8 else None
-    return frozenset(found)
+            tensors.add(tensor) if extent.element_type is not ElementType.UINT8 else None
+    return frozenset(tensors)
 
 
 def _leaves_in_rows(graph: PricedProgram, step: PricedStep) -> bool:
@@ -125,14 +126,14 @@ def _fitting(site: Site, memories: Memories) -> Iterator[Candidate]:
     Raises:
         LimitError: none does.
     """
-    room, front, found = memories.fast.nbytes, _slow_front(site, memories), dict[Point, Candidate]()
+    room, front, candidates = memories.fast.nbytes, _slow_front(site, memories), dict[Point, Candidate]()
     for share, most in _TRIED.items():
         fits = 0
         for point in reversed(front.points):
             if fits < most and point.ram_bytes <= room * share * (1 + site.tuning.near):
-                found[point] = _all_slow(site, point)
-                fits += found[point].arena <= room * share
-    fitting = [each for each in found.values() if each.arena <= room]
+                candidates[point] = _all_slow(site, point)
+                fits += candidates[point].arena <= room * share
+    fitting = [each for each in candidates.values() if each.arena <= room]
     if not fitting:
         fitting = [_least(site, front)]
         if fitting[0].arena > room:
@@ -170,7 +171,7 @@ def _too_small(least: Candidate, fast: Region) -> LimitError:
     )
 
 
-def _taken_back(best: Candidate, memories: Memories) -> Candidate:
+def _with_fast_tensors(best: Candidate, memories: Memories) -> Candidate:
     """Return the candidate with tensors in the fast memory again, as many as fit, those that save most a byte first."""
     sizes, slow, saved = best.site.graph.sizes, best.program.slow, dict[int, float]()
     for block in best.blocks:
@@ -179,9 +180,9 @@ def _taken_back(best: Candidate, memories: Memories) -> Candidate:
         for tensor in block.extraction.outputs:
             saved[tensor] = saved.get(tensor, 0) + memories.slow.write_cycles
     for tensor in sorted(slow, key=lambda tensor: (-saved[tensor], -sizes[tensor], tensor)):
-        found = best.site.realise(replace(best.point, slow=slow - {tensor}))
-        if found.arena <= memories.fast.nbytes:
-            best, slow = found, found.program.slow
+        candidate = best.site.realise(replace(best.point, slow=slow - {tensor}))
+        if candidate.arena <= memories.fast.nbytes:
+            best, slow = candidate, candidate.program.slow
     return best
 
 
@@ -191,9 +192,9 @@ def _in_longer_runs(best: Candidate, room: int) -> Candidate:
         for chunk in reversed(CHUNKS[1:]):
             blocks = list(best.point.blocks)
             blocks[at] = replace(blocks[at], config=replace(blocks[at].config, chunk=chunk))
-            found = best.site.realise(replace(best.point, blocks=tuple(blocks)))
-            if found.arena <= room and found.time < best.time:
-                best = found
+            candidate = best.site.realise(replace(best.point, blocks=tuple(blocks)))
+            if candidate.arena <= room and candidate.time < best.time:
+                best = candidate
                 break
     return best
 

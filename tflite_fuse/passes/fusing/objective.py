@@ -43,7 +43,7 @@ class Objective:
         least = self.least(pool)
         if least is None:
             return None
-        return self._fast(self._fairly(self._recomputing_for_much(self._roomy(pool, least), least)))
+        return self._fast(self._fairly(self._without_useless_recompute(self._roomy(pool, least), least)))
 
     def favourites(self, pool: Collection[Candidate]) -> list[Candidate]:
         """Return the best candidate first, then others of few instructions in the RAM that may be used."""
@@ -82,35 +82,35 @@ class Objective:
         limit = self.max_compute if self.limits_compute else None
         return limit is None or candidate.compute <= max(least.compute, limit)
 
-    def _recomputing_for_much(self, found: Sequence[Candidate], least: Candidate) -> Sequence[Candidate]:
+    def _without_useless_recompute(self, candidates: Sequence[Candidate], least: Candidate) -> Sequence[Candidate]:
         """Drop candidates that recompute pixels without a clear gain, unless the caller allowed compute.
 
         Shorter line buffers can make room for longer runs. Without a clear gain, the multiply-accumulates of the model
         must not increase without permission.
         """
         most = max(least.macs, least.site.own_macs)
-        plain = [each for each in found if each.macs <= most]
-        if self.limits_compute or len(plain) == len(found):
-            return found
-        clearly = (1 - self.tuning.clear_gain) * min(each.time for each in plain)
-        return [each for each in found if each.time <= clearly] or plain
+        plain = [each for each in candidates if each.macs <= most]
+        if self.limits_compute or len(plain) == len(candidates):
+            return candidates
+        most_time = (1 - self.tuning.clear_gain) * min(each.time for each in plain)
+        return [each for each in candidates if each.time <= most_time] or plain
 
-    def _fairly(self, found: Sequence[Candidate]) -> Sequence[Candidate]:
+    def _fairly(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """Keep candidates that save instructions in proportion to the RAM they need beyond the next smaller one."""
         if not self.fair:
-            return found
-        smallest, *others = sorted(found, key=lambda each: (each.arena, each.time))
+            return candidates
+        smallest, *rest = sorted(candidates, key=lambda each: (each.arena, each.time))
         kept = [smallest]
-        for each in others:
+        for each in rest:
             saved = 1 - each.time / max(kept[-1].time, 1)
             if saved > 0 and each.arena <= kept[-1].arena * (1 + self.tuning.fair_price * saved):
                 kept.append(each)
         return kept
 
-    def _fast(self, found: Sequence[Candidate]) -> Candidate:
+    def _fast(self, candidates: Sequence[Candidate]) -> Candidate:
         """Return the least arena among candidates with about the fewest instructions."""
-        enough = min(each.time for each in found) / (1 - self.tuning.worth)
-        fast = [each for each in found if each.time <= enough] if self.slack is not None else found
+        most_time = min(each.time for each in candidates) / (1 - self.tuning.speed_tolerance)
+        fast = [each for each in candidates if each.time <= most_time] if self.slack is not None else candidates
         return min(fast, key=lambda each: (each.arena, each.time))
 
 

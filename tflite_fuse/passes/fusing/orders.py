@@ -27,18 +27,18 @@ class Orders:
 
     Attributes:
         first: the model in the order of least peak, or in its own.
-        others: all other orders, as numbers of operators in the first one.
+        other_orders: all other orders, as numbers of operators in the first one.
         notes: notes about the first order.
         lowered: operators of the first as stages, if already computed.
     """
 
     first: Model
-    others: tuple[Order, ...] = ()
+    other_orders: tuple[Order, ...] = ()
     notes: tuple[Note, ...] = ()
     lowered: Lowerings | None = None
 
 
-def orders_at_hand(model: Model, reorder: Reorder | None, tuning: Tuning = TUNING) -> Orders:
+def candidate_orders(model: Model, reorder: Reorder | None, tuning: Tuning = TUNING) -> Orders:
     """Return a model in the order of least peak, in its own and branch by branch, or in every order if it is small.
 
     Args:
@@ -55,14 +55,14 @@ def orders_at_hand(model: Model, reorder: Reorder | None, tuning: Tuning = TUNIN
     program, lowered = program_of(bare), lower_model(bare)
     least, own = reorder.ordered(program), tuple(range(len(program.steps)))
     most = max(2, tuning.orders // max(len(own), 1) ** 2)
-    found = (least.order.order, own, *other_orders(program, most))
+    candidates = (least.order.order, own, *other_orders(program, most))
     parts = frozenset(each.output.index for each in lowered if not isinstance(each, str) and each.inner)
-    first, *others = dict.fromkeys(_with_parts_together(program, order, parts) for order in found)
+    first, *rest = dict.fromkeys(_with_parts_together(program, order, parts) for order in candidates)
     if first == own:
-        return Orders(bare, tuple(others), least.notes, lowered)
+        return Orders(bare, tuple(rest), least.notes, lowered)
     moved = replace_operators(bare, [bare.main.operators[index] for index in first])
     numbers = {index: number for number, index in enumerate(first)}
-    return Orders(moved, tuple(tuple(numbers[index] for index in order) for order in others), least.notes)
+    return Orders(moved, tuple(tuple(numbers[index] for index in order) for order in rest), least.notes)
 
 
 def _with_parts_together(program: Program, order: Order, parts: Collection[int]) -> Order:

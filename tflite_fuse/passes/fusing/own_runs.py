@@ -37,10 +37,9 @@ class OwnRuns:
 
     site: Site
     followed: int = 0
-    _in_tiles: dict[tuple[int, int, int], tuple[Block, Orders]] = field(
-        default_factory=dict
-    )  # keeps ids of blocks valid
-    _known: dict[tuple[tuple[int, ...], BlockConfig], _Needs] = field(default_factory=dict)
+    # The values hold the blocks, so that their ids stay valid.
+    _in_tiles: dict[tuple[int, int, int], tuple[Block, Orders]] = field(default_factory=dict)
+    _cache: dict[tuple[tuple[int, ...], BlockConfig], _Needs] = field(default_factory=dict)
 
     def with_own_runs(self, chosen: Candidate, more: int = 0) -> Candidate:
         """Return a candidate whose blocks take fewer predicted instructions, or the same one.
@@ -52,9 +51,9 @@ class OwnRuns:
         blocks = self._better(chosen, more)
         if blocks == chosen.point.blocks:
             return chosen
-        found = self.site.realise(replace(chosen.point, blocks=blocks))
-        better = found.arena <= chosen.arena + more and found.time < chosen.time
-        return found if better else chosen
+        candidate = self.site.realise(replace(chosen.point, blocks=blocks))
+        better = candidate.arena <= chosen.arena + more and candidate.time < chosen.time
+        return candidate if better else chosen
 
     def _better(self, chosen: Candidate, more: int) -> tuple[BlockChoice, ...]:
         """Return its blocks, each with the fewest instructions in at most ``more`` additional bytes of scratch."""
@@ -62,13 +61,13 @@ class OwnRuns:
         plans = [block.plan for block in chosen.blocks]
         needs = [self._needs(choice, plan, plan.config) for choice, plan in zip(choices, plans, strict=True)]
         for at in sorted(range(len(choices)), key=lambda at: -needs[at].time):
-            worth = self.site.tuning.run_gain * chosen.time
-            if self._goes_on and self._can_save(choices[at], plans[at]) > worth:
+            least_gain = self.site.tuning.run_gain * chosen.time
+            if self._has_budget and self._can_save(choices[at], plans[at]) > least_gain:
                 choices[at] = replace(choices[at], config=self._best(choices[at], plans[at], needs[at], more))
         return tuple(choices)
 
     @property
-    def _goes_on(self) -> bool:
+    def _has_budget(self) -> bool:
         return self.followed < self.site.tuning.runs_followed
 
     def _can_save(self, choice: BlockChoice, plan: BlockPlan) -> int:
@@ -82,29 +81,29 @@ class OwnRuns:
         most, start, least = round_up(needs.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT, plan.config, needs
         longest = plan.config.chunk * (2 if more else 1), self.site.tuning.longest_run
         for config in _starts(plan.block, plan.config, *longest):
-            found = self._needs(choice, plan, config)
-            if found.scratch <= most and found.time < least.time:
-                start, least = config, found
+            trial = self._needs(choice, plan, config)
+            if trial.scratch <= most and trial.time < least.time:
+                start, least = config, trial
         moves = _together(plan)
         best = start
         for ahead_first in (False, True):
             end = self._ahead(choice, plan, start, most) if ahead_first else start
             end = self._ahead(choice, plan, self._climb(choice, plan, end, most, moves), most)
-            found = self._needs(choice, plan, end)
-            if found.time < least.time:
-                best, least = end, found
+            trial = self._needs(choice, plan, end)
+            if trial.time < least.time:
+                best, least = end, trial
         saves = least.time < needs.time * (1 - self.site.tuning.run_gain)
         return best if saves else choice.config
 
     def _ahead(self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int) -> BlockConfig:
         """Let stages run ahead if that saves instructions within ``most`` bytes, in order of savings per byte."""
-        least, found = self._needs(choice, plan, best), []
+        least, savings = self._needs(choice, plan, best), []
         for stage in _able_to_run_ahead(plan.block):
-            if self._goes_on and stage not in best.ahead and least.is_ragged(best, stage):
+            if self._has_budget and stage not in best.ahead and least.is_ragged(best, stage):
                 needs = self._needs(choice, plan, _running_ahead(best, stage))
                 saved = least.time - needs.time if needs.scratch <= most else 0
-                found += [(saved / max(needs.scratch - least.scratch, 1), stage)] if saved > 0 else []
-        for _, stage in sorted(found, reverse=True):
+                savings += [(saved / max(needs.scratch - least.scratch, 1), stage)] if saved > 0 else []
+        for _, stage in sorted(savings, reverse=True):
             needs = self._needs(choice, plan, _running_ahead(best, stage))
             if needs.scratch <= most and needs.time < least.time:
                 best, least = _running_ahead(best, stage), needs
@@ -122,32 +121,32 @@ class OwnRuns:
         while before is not least:
             before = least
             for stages in moves:
-                while self._goes_on:
+                while self._has_budget:
                     cut = [s for s in stages if least.is_cut(best, s)]
                     longer = _doubled(widths, best, cut, self.site.tuning.longest_run)
                     runs = [longer.longest_run(stage) for stage in range(len(widths))]
                     if longer == best or any(all(map(ge, runs, other)) for other in too_long):
                         break
-                    found = self._needs(choice, plan, longer)
-                    too_long += [runs] if found.scratch > most else []
-                    if found.scratch > most or found.time >= least.time:
+                    trial = self._needs(choice, plan, longer)
+                    too_long += [runs] if trial.scratch > most else []
+                    if trial.scratch > most or trial.time >= least.time:
                         break
-                    best, least = longer, found
+                    best, least = longer, trial
         return best
 
     def _needs(self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig) -> _Needs:
         key = choice.operators, config
-        if key not in self._known:
+        if key not in self._cache:
             run = plan.schedule if config == plan.config else schedule(plan.block, config, self._orders(plan))
-            self._known[key] = _Needs(plan.block, run, self.site.core)
-            self.followed += sum(self._known[key].runs)
-        return self._known[key]
+            self._cache[key] = _Needs(plan.block, run, self.site.core)
+            self.followed += sum(self._cache[key].runs)
+        return self._cache[key]
 
     def _orders(self, plan: BlockPlan) -> Orders:
-        block, now = plan.block, plan.config
-        key = id(block), now.tile_height, now.tile_width
+        block, config = plan.block, plan.config
+        key = id(block), config.tile_height, config.tile_width
         if key not in self._in_tiles:
-            self._in_tiles[key] = block, Orders(block, now)
+            self._in_tiles[key] = block, Orders(block, config)
         return self._in_tiles[key][1]
 
 
@@ -200,18 +199,18 @@ def _widths(block: Block) -> list[int]:
     ]
 
 
-def _starts(block: Block, now: BlockConfig, chunk_to: int, run_to: int) -> Iterator[BlockConfig]:
+def _starts(block: Block, config: BlockConfig, chunk_to: int, run_to: int) -> Iterator[BlockConfig]:
     """Yield configurations with equal runs for all stages, and with runs that grow with the width of the map.
 
     Args:
         block: the block.
-        now: its present configuration.
+        config: its present configuration.
         chunk_to, run_to: pixels of the longest runs of the driven tensor, and of any other.
     """
     widths = _widths(block)
     for chunk in (chunk for chunk in CHUNKS if chunk <= chunk_to):
-        yield _with_runs(now, chunk, [])
-        yield _with_runs(now, chunk, [min(chunk * width, run_to) for width in widths])
+        yield _with_runs(config, chunk, [])
+        yield _with_runs(config, chunk, [min(chunk * width, run_to) for width in widths])
 
 
 def _together(plan: BlockPlan) -> list[range]:

@@ -1,4 +1,4 @@
-"""Points worth placing for a goal: estimates propose, realised candidates decide.
+"""Points to place for a goal: estimates propose, realised candidates decide.
 
 A front's RAM is an estimate of the working sets. Each function yields realised candidates of one model, the most
 promising first, and stops when the tuning considers further ones unlikely to win. ``Objective.select`` selects among
@@ -29,11 +29,11 @@ def smallest(site: Site, objective: Objective) -> Iterator[Candidate]:
     banded = [point for point in points if _bands(point)]
     least: Candidate | None = None
     for point in sorted(points, key=lambda point: _bands(point) > 0)[: tuning.placed_first]:
-        found = site.realise(point)
-        yield found
-        within = objective.max_compute is None or found.compute <= objective.max_compute
-        if within and (least is None or found.arena < least.arena):
-            least = found
+        candidate = site.realise(point)
+        yield candidate
+        within = objective.max_compute is None or candidate.compute <= objective.max_compute
+        if within and (least is None or candidate.arena < least.arena):
+            least = candidate
     if least is None and site.runs_unfused:
         yield site.realise(site.front.unfused)
     if least is None:
@@ -76,13 +76,13 @@ def joined(site: Site, least: Candidate) -> Iterator[Candidate]:
         return
     while (point := _joined(least.point, min(site.options.chunks))) is not None:
         try:
-            found = site.realise(point)
+            candidate = site.realise(point)
         except BlockError:  # no block can contain both
             return
-        if found.arena >= least.arena or found.macs > least.macs:
+        if candidate.arena >= least.arena or candidate.macs > least.macs:
             return
-        yield found
-        least = found
+        yield candidate
+        least = candidate
 
 
 def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candidate]:
@@ -101,24 +101,24 @@ def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candi
             return
         points = _by_speed(site, limit, strips, bands=has_strips)
         near = [point for point in points if point.ram_bytes <= limit * (1 + site.tuning.near)]
-        for found in _fitting(site, near, limit):
-            fewest = min(fewest, found.time) if found.arena <= limit else fewest
-            yield found
+        for candidate in _fitting(site, near, limit):
+            fewest = min(fewest, candidate.time) if candidate.arena <= limit else fewest
+            yield candidate
 
 
-def in_own_runs(site: Site, objective: Objective, found: Sequence[Candidate]) -> Iterator[Candidate]:
+def in_own_runs(site: Site, objective: Objective, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     """Yield candidates with individual run lengths, in the same RAM and up to the objective's ceiling.
 
     Args:
         site: the site that the candidates were found from.
         objective: rule of the selection.
-        found: the candidates; the last one has the least arena.
+        candidates: the candidates; the last one has the least arena.
     """
-    own, limit = OwnRuns(site), objective.ceiling(found[-1].arena)
-    for each in found:
+    own, limit = OwnRuns(site), objective.ceiling(candidates[-1].arena)
+    for each in candidates:
         room = limit - each.arena
-        has_room = site.options.scheme is Scheme.AUTO and room > limit * objective.tuning.worth
-        if each is found[0] or not has_room:
+        has_room = site.options.scheme is Scheme.AUTO and room > limit * objective.tuning.speed_tolerance
+        if each is candidates[0] or not has_room:
             yield own.with_own_runs(each)
         if has_room:
             yield own.with_own_runs(each, room)
@@ -141,17 +141,17 @@ def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candid
     """
     tuning, fits = site.tuning, 0
     for point in points[: tuning.fast_tried]:
-        found = site.realise(point)
-        fits += found.arena <= limit
-        yield found
+        candidate = site.realise(point)
+        fits += candidate.arena <= limit
+        yield candidate
         if fits >= tuning.placed_first:
             return
     begin, end = tuning.fast_tried, 0 if fits else len(points)
     while begin < end:
         middle = (begin + end) // 2
-        found = site.realise(points[middle])
-        begin, end = (begin, middle) if found.arena <= limit else (middle + 1, end)
-        yield found
+        candidate = site.realise(points[middle])
+        begin, end = (begin, middle) if candidate.arena <= limit else (middle + 1, end)
+        yield candidate
 
 
 def _allowed(site: Site, points: Sequence[Point], objective: Objective) -> list[Point]:
@@ -179,7 +179,7 @@ def _joined(point: Point, chunk: int) -> Point | None:
     """Return the point with its first two blocks as one, in runs of ``chunk`` pixels; None unless they adjoin."""
     if len(point.blocks) < 2:
         return None
-    first, second, *others = point.blocks
+    first, second, *rest = point.blocks
     order = point.order or range(second.operators[0] + 1)
     follows = order.index(second.operators[0]) == order.index(first.operators[-1]) + 1
     if not follows or {first.scheme, second.scheme} != {"line-buffers"}:
@@ -192,4 +192,4 @@ def _joined(point: Point, chunk: int) -> Point | None:
         first.extra_work + second.extra_work,
         second.scheme,
     )
-    return replace(point, blocks=(block, *others))
+    return replace(point, blocks=(block, *rest))
