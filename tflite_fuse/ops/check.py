@@ -27,15 +27,15 @@ def check_block(block: Block) -> None:
         _check_tensor(tensor)
     _check_operands(block)
     _check_types(block)
-    made: set[int] = set()
+    written: set[int] = set()
     for stage in block.stages:
-        _check_stage(block, stage, made)
-        made.add(stage.output)
+        _check_stage(block, stage, written)
+        written.add(stage.output)
     memories = [stage.inputs[-1] for stage in block.stages if remembers(stage, block.tensors)]
     if len(set(memories)) != len(memories):
         raise BlockError("Two stages share a memory.")
     for index, tensor in enumerate(block.tensors):
-        if tensor.storage in _WRITTEN and index not in made.union(memories):
+        if tensor.storage in _WRITTEN and index not in written.union(memories):
             raise BlockError(f"Tensor {tensor.name} is written by no stage.")
 
 
@@ -82,8 +82,8 @@ def _check_types(block: Block) -> None:
             raise BlockError(f"Tensor {tensor.name} is {tensor.element_type.name} where blocks compute in int8.")
 
 
-def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
-    """Check a stage; ``made`` are the tensors that earlier stages write."""
+def _check_stage(block: Block, stage: Stage, written: set[int]) -> None:
+    """Check a stage; ``written`` are the tensors that earlier stages write."""
     tensors, kind = block.tensors, KINDS[stage.kind]
     if not 0 <= stage.output < len(tensors):
         raise BlockError(
@@ -94,19 +94,19 @@ def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
     check.require(check.output.storage in _WRITTEN, "writes to a tensor that is read only")
     outlives = check.output.storage is Storage.PERSISTENT
     check.require(outlives == (stage.kind is StageKind.STATE), "is no STATE that writes what outlives the run")
-    check.require(stage.output not in made, "is not the only one to do so")
+    check.require(stage.output not in written, "is not the only one to do so")
     fewest, most = kind.inputs
     check.require(fewest <= len(stage.inputs) <= most, f"reads {len(stage.inputs)} tensors")
     for index in stage.inputs:
         check.require(0 <= index < len(tensors), f"reads tensor {index}, which the block does not have")
         whole = tensors[index].storage in (Storage.INPUT, Storage.EXTERNAL)
         whole |= index == stage.inputs[-1] and remembers(stage, tensors)
-        check.require(whole or index in made, f"reads {tensors[index].name} before it is computed")
-        found, reads_real = tensors[index], check.output.is_real if kind.moves else kind.reads_real
-        check.require(found.is_real == reads_real, f"reads {found.name}, of type {found.element_type.name}")
+        check.require(whole or index in written, f"reads {tensors[index].name} before it is computed")
+        tensor, reads_real = tensors[index], check.output.is_real if kind.moves else kind.reads_real
+        check.require(tensor.is_real == reads_real, f"reads {tensor.name}, of type {tensor.element_type.name}")
     writes = check.output.is_real if kind.moves or stage.kind is StageKind.SOURCE else kind.writes_real
     check.require(check.output.is_real == writes, f"writes elements of type {check.output.element_type.name}")
-    _check_wait(block, check, made)
+    _check_wait(block, check, written)
     _check_window(check, kind.window)
     low, high = stage.activation_min, stage.activation_max
     check.require(-128 <= low <= high <= 127, f"clamps to {low}...{high}")
@@ -114,17 +114,17 @@ def _check_stage(block: Block, stage: Stage, made: set[int]) -> None:
     kind.check(check)
 
 
-def _check_wait(block: Block, check: StageCheck, made: set[int]) -> None:
+def _check_wait(block: Block, check: StageCheck, written: set[int]) -> None:
     """Check the tensor that a stage waits for without reading it."""
     awaited = check.stage.waits_for
     if awaited < 0:
         return
-    check.require(awaited in made, "waits for a tensor that no earlier stage computes")
-    found = block.tensors[awaited]
-    made_here = found.storage in (Storage.SCRATCH, Storage.OUTPUT)
-    check.require(made_here, f"waits for {found.name}, which is no ring and no output")
-    alike = (found.height, found.width) == (check.output.height, check.output.width)
-    check.require(alike, f"waits for {found.name}, which has other rows or columns")
+    check.require(awaited in written, "waits for a tensor that no earlier stage computes")
+    tensor = block.tensors[awaited]
+    is_computed = tensor.storage in (Storage.SCRATCH, Storage.OUTPUT)
+    check.require(is_computed, f"waits for {tensor.name}, which is no ring and no output")
+    alike = (tensor.height, tensor.width) == (check.output.height, check.output.width)
+    check.require(alike, f"waits for {tensor.name}, which has other rows or columns")
 
 
 def _check_window(check: StageCheck, window: Window) -> None:

@@ -259,28 +259,28 @@ class Layout:
     fields: tuple[Numbers, ...]
 
     @classmethod
-    def of(cls, type_: Any, *others: Numbers) -> Layout:
-        """Return a layout of a dataclass's int and float fields, as int32 and float32, and of others behind them."""
+    def of(cls, type_: Any, *more: Numbers) -> Layout:
+        """Return a layout of a dataclass's int and float fields, as int32 and float32, followed by more fields."""
         dtypes = {"int": "<i4", "float": "<f4"}
         plain = ((each.name, dtypes.get(str(each.type))) for each in fields(type_))
-        return cls(type_, (*(Numbers(name, None, dtype) for name, dtype in plain if dtype), *others))
+        return cls(type_, (*(Numbers(name, None, dtype) for name, dtype in plain if dtype), *more))
 
     def encode(self, stage: Stage, tensors: Tensors) -> Tables:
         """Return the table of a stage."""
-        found = parameters_of(stage, self.type)
-        stored = ((getattr(found, field.name), field.dtype) for field in self.fields)
+        parameters = parameters_of(stage, self.type)
+        stored = ((getattr(parameters, field.name), field.dtype) for field in self.fields)
         return Tables(table=b"".join(v if isinstance(v, bytes) else _wrapped(v, dtype) for v, dtype in stored))
 
     def decode(self, stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
         """Return the stage with its parameters. Raises BlockError if the table lies outside the constants."""
-        output, given = tensors[stage.output], {}
+        output, values = tensors[stage.output], {}
         sizes = [(1 if f.count is None else f.count(output)) * np.dtype(f.dtype).itemsize for f in self.fields]
         data = stored.table_bytes(sum(sizes))
         for each, size in zip(self.fields, sizes, strict=True):
             part, data = data[:size], data[size:]
             numbers = tuple(np.frombuffer(part, each.dtype).tolist()) if each.dtype != AS_BYTES else part
-            given[each.name] = numbers[0] if each.count is None else numbers
-        return replace(stage, parameters=self.type(**given))
+            values[each.name] = numbers[0] if each.count is None else numbers
+        return replace(stage, parameters=self.type(**values))
 
 
 AS_BYTES = "V1"
@@ -366,8 +366,8 @@ class Kind:
         """
         if self.whole is not None:
             return number == self.whole
-        goes_with_all = (self.by_value and self.inputs[0] > 1) or self.memory_bytes(output) > 0
-        return goes_with_all and source.pixels == 1 < output.pixels
+        broadcasts = (self.by_value and self.inputs[0] > 1) or self.memory_bytes(output) > 0
+        return broadcasts and source.pixels == 1 < output.pixels
 
 
 def required(value: T | None, stage: Stage, what: str) -> T:

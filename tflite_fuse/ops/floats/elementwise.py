@@ -82,30 +82,30 @@ def _decoded(layout: Layout) -> Callable[[Stage, Tensors, StoredTables], Stage]:
     return decode
 
 
-def _check_numbers(check: StageCheck, found: FloatOperation) -> None:
-    check.require(0 <= found.operation < len(OPERATIONS), f"does operation {found.operation}")
-    check.require(found.constant_first in (0, 1), f"has its constant at place {found.constant_first}")
+def _check_numbers(check: StageCheck, operation: FloatOperation) -> None:
+    check.require(0 <= operation.operation < len(OPERATIONS), f"does operation {operation.operation}")
+    check.require(operation.constant_first in (0, 1), f"has its constant at place {operation.constant_first}")
 
 
 def _check_pair(check: StageCheck) -> None:
     check.pair(thin=True)
-    found = parameters_of(check.stage, FloatOperation)
-    _check_numbers(check, found)
-    check.require(not found.constants and not found.constant_first, "has a constant operand")
+    operation = parameters_of(check.stage, FloatOperation)
+    _check_numbers(check, operation)
+    check.require(not operation.constants and not operation.constant_first, "has a constant operand")
 
 
 def _check_by_channel(check: StageCheck) -> None:
     check.same_shape(check.sources[0])
-    found = parameters_of(check.stage, FloatOperation)
-    _check_numbers(check, found)
+    operation = parameters_of(check.stage, FloatOperation)
+    _check_numbers(check, operation)
     channels = check.output.channels
-    check.require(len(found.constants) == FLOAT_BYTES * channels, f"needs {channels} constants")
+    check.require(len(operation.constants) == FLOAT_BYTES * channels, f"needs {channels} constants")
 
 
-def _computed(found: FloatOperation, first: Floats, second: Floats) -> Floats:
+def _computed(operation: FloatOperation, first: Floats, second: Floats) -> Floats:
     with np.errstate(all="ignore"):
-        results = list(OPERATIONS.values())[found.operation](first, second)
-    return bounded(results, found.low, found.high)
+        results = list(OPERATIONS.values())[operation.operation](first, second)
+    return bounded(results, operation.low, operation.high)
 
 
 def _pair(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
@@ -115,9 +115,9 @@ def _pair(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Flo
 
 def _by_channel(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((_, values),) = operands
-    found = parameters_of(stage, FloatOperation)
-    constants = np.broadcast_to(np.frombuffer(found.constants, "<f4"), values.shape)
-    return _computed(found, *((constants, values) if found.constant_first else (values, constants)))
+    operation = parameters_of(stage, FloatOperation)
+    constants = np.broadcast_to(np.frombuffer(operation.constants, "<f4"), values.shape)
+    return _computed(operation, *((constants, values) if operation.constant_first else (values, constants)))
 
 
 def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
@@ -129,19 +129,19 @@ def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
         )
         check_pair(first, second, output, thin=True)
         bounds = float_bounds(view) if name in _ACTIVATED else ANY
-        found = FloatOperation(list(OPERATIONS).index(name), 0, *bounds)
+        operation = FloatOperation(list(OPERATIONS).index(name), 0, *bounds)
         constant = next((part for part in (first, second) if part.constant is not None), None)
         if constant is None:
             if name == "PRELU":
                 raise BlockError("its factors are computed")
-            stage = Stage(StageKind.FLOAT_PAIR, parameters=found)
+            stage = Stage(StageKind.FLOAT_PAIR, parameters=operation)
             return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
         if name == "PRELU" and constant is first:
             raise BlockError("its input is a constant")
         source = second if constant is first else first
         values = _by_channels(constant, output.shape[2]).astype("<f4").tobytes()
-        found = replace(found, constant_first=int(constant is first), constants=values)
-        stage = Stage(StageKind.FLOAT_BY_CHANNEL, parameters=found)
+        operation = replace(operation, constant_first=int(constant is first), constants=values)
+        stage = Stage(StageKind.FLOAT_BY_CHANNEL, parameters=operation)
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
     return lower
@@ -226,23 +226,23 @@ _PLAIN: Mapping[int, Callable[[Floats], Floats]] = {ABS: np.abs, NEG: np.negativ
 
 def _check_curve(check: StageCheck) -> None:
     check.same_shape(check.sources[0])
-    found = parameters_of(check.stage, FloatCurve)
-    check.require(found.curve in CURVES, f"computes curve {found.curve}")
+    parameters = parameters_of(check.stage, FloatCurve)
+    check.require(parameters.curve in CURVES, f"computes curve {parameters.curve}")
 
 
 def _curve(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((_, values),) = operands
-    found = parameters_of(stage, FloatCurve)
+    parameters = parameters_of(stage, FloatCurve)
     with np.errstate(all="ignore"):
-        if found.curve == LEAKY_RELU:
-            return np.where(values > 0, values, values * np.float32(found.low))
-        if found.curve == HARD_SWISH:
+        if parameters.curve == LEAKY_RELU:
+            return np.where(values > 0, values, values * np.float32(parameters.low))
+        if parameters.curve == HARD_SWISH:
             zero, three, six = map(np.float32, (0, 3, 6))
             raised = np.where(zero < values + three, values + three, zero)
             return np.asarray(values * np.where(raised < six, raised, six) / six)
-        if found.curve in _PLAIN:
-            return np.asarray(_PLAIN[found.curve](values))
-        return bounded(values, found.low, found.high)
+        if parameters.curve in _PLAIN:
+            return np.asarray(_PLAIN[parameters.curve](values))
+        return bounded(values, parameters.low, parameters.high)
 
 
 def _lower_curve(parameters: Callable[[OperatorView], FloatCurve]) -> Callable[[OperatorView], Lowered]:

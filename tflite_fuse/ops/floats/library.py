@@ -30,11 +30,11 @@ _FLAT_ABOVE, _EXP_BELOW = np.float32(16.619047164916992188), np.float32(-9)
 def _function(name: str) -> Callable[[float], float]:
     """Return a function of one float32 in this machine's C library."""
     try:
-        found = getattr(ctypes.CDLL("libm.so.6"), name)
+        function = getattr(ctypes.CDLL("libm.so.6"), name)
     except (OSError, AttributeError):
-        found = getattr(ctypes.CDLL(None), name)
-    found.argtypes, found.restype = (ctypes.c_float,), ctypes.c_float
-    return found  # type: ignore[no-any-return]
+        function = getattr(ctypes.CDLL(None), name)
+    function.argtypes, function.restype = (ctypes.c_float,), ctypes.c_float
+    return function  # type: ignore[no-any-return]
 
 
 def _called(name: str, values: Floats) -> Floats:

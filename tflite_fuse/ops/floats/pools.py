@@ -32,8 +32,8 @@ from tflite_fuse.ops.weighted.sums import taps
 
 
 def _within(stage: Stage, values: Floats) -> Floats:
-    found = parameters_of(stage, FloatBounds)
-    return bounded(values, found.low, found.high)
+    bounds = parameters_of(stage, FloatBounds)
+    return bounded(values, bounds.low, bounds.high)
 
 
 def _check_pool(check: StageCheck) -> None:

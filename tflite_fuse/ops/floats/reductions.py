@@ -94,19 +94,19 @@ def _channels(stage: Stage, operands: Sequence[Operand], output: BlockTensor) ->
 
 def _lowered_by(name: str) -> Callable[[OperatorView], Lowered]:
     def lower(view: OperatorView) -> Lowered:
-        found = read_reduction(view, view.same())
+        reduction = read_reduction(view, view.same())
         parameters: object = FloatReduction(list(_STEPS).index(name))
         kind, window, fit = StageKind.FLOAT_GLOBAL_REDUCE, (1, 1), Fit.PIXELS
-        if found.channels:
+        if reduction.channels:
             kind = StageKind.FLOAT_CHANNEL_REDUCE
-        elif found.shape[:2] != (1, 1):
+        elif reduction.shape[:2] != (1, 1):
             if name not in _POOLS:
                 raise BlockError("it reduces rows or columns alone")
-            kind, window, fit, parameters = _POOLS[name], found.window, Fit.EXACT, FloatBounds(*ANY)
+            kind, window, fit, parameters = _POOLS[name], reduction.window, Fit.EXACT, FloatBounds(*ANY)
         elif name == "MEAN":
             kind, parameters = StageKind.FLOAT_GLOBAL_AVERAGE, FloatBounds(*ANY)
         stage = Stage(kind, kernel_size=window, parameters=parameters)
-        return Lowered(stage, (found.source,), found.output, found.shape, fit)
+        return Lowered(stage, (reduction.source,), reduction.output, reduction.shape, fit)
 
     return lower
 

@@ -51,9 +51,9 @@ class FloatPlaces:
 
 
 def _encode(stage: Stage, tensors: Tensors) -> Tables:
-    found = parameters_of(stage, FloatPlaces)
-    places = b"".join(_PLACE.pack(*place) for place in (*found.rows, *found.columns))
-    return Tables(table=struct.pack("<i", found.interpolates) + places)
+    parameters = parameters_of(stage, FloatPlaces)
+    places = b"".join(_PLACE.pack(*place) for place in (*parameters.rows, *parameters.columns))
+    return Tables(table=struct.pack("<i", parameters.interpolates) + places)
 
 
 def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
@@ -66,8 +66,8 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
 
 def _check(check: StageCheck) -> None:
     check.same_channels()
-    found, source, output = parameters_of(check.stage, FloatPlaces), check.sources[0], check.output
-    axes = ((found.rows, source.height, output.height), (found.columns, source.width, output.width))
+    parameters, source, output = parameters_of(check.stage, FloatPlaces), check.sources[0], check.output
+    axes = ((parameters.rows, source.height, output.height), (parameters.columns, source.width, output.width))
     for (places, length, size), window in zip(axes, stage_windows(check.stage), strict=True):
         check.require(len(places) == size, f"has places of {len(places)} rows or columns, not {size}")
         ends, at = np.array([place[:2] for place in places], np.int64), np.arange(size)[:, None]
@@ -78,14 +78,14 @@ def _check(check: StageCheck) -> None:
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     values: Floats = operands[0][1]
-    found = parameters_of(stage, FloatPlaces)
+    parameters = parameters_of(stage, FloatPlaces)
     above, below, left, right = (
-        np.array([place[end] for place in places]) for places in (found.rows, found.columns) for end in (0, 1)
+        np.array([place[end] for place in places]) for places in (parameters.rows, parameters.columns) for end in (0, 1)
     )
-    if not found.interpolates:
+    if not parameters.interpolates:
         return np.asarray(values[above][:, left])
-    down = np.array([place[2] for place in found.rows], np.float32)[:, None, None]
-    beside = np.array([place[2] for place in found.columns], np.float32)[None, :, None]
+    down = np.array([place[2] for place in parameters.rows], np.float32)[:, None, None]
+    beside = np.array([place[2] for place in parameters.columns], np.float32)[None, :, None]
     one = np.float32(1)
     with np.errstate(all="ignore"):
         sums: Floats = values[above][:, left] * (one - down) * (one - beside)
@@ -143,8 +143,8 @@ def _copying(lower: Callable[[OperatorView], Lowered]) -> Callable[[OperatorView
         stage = lowered.stage
         if stage is None or stage.kind is not StageKind.RESIZE:
             return lowered
-        found = parameters_of(stage, ResizeParameters)
-        places = FloatPlaces(0, copied(found.rows), copied(found.columns))
+        parameters = parameters_of(stage, ResizeParameters)
+        places = FloatPlaces(0, copied(parameters.rows), copied(parameters.columns))
         stage = replace(stage, kind=StageKind.FLOAT_RESIZE, parameters=places)
         return replace(lowered, stage=stage)
 

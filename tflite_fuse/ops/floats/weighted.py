@@ -81,8 +81,8 @@ def _weights(stage: Stage, shape: tuple[int, ...]) -> Floats:
 
 def _finish(stage: Stage, sums: Floats) -> Floats:
     """Return sums, [..., Cout], plus the bias, within bounds."""
-    found = parameters_of(stage, FloatWeights)
-    return bounded(sums + np.frombuffer(found.bias, "<f4"), found.low, found.high)
+    parameters = parameters_of(stage, FloatWeights)
+    return bounded(sums + np.frombuffer(parameters.bias, "<f4"), parameters.low, parameters.high)
 
 
 # ---- FLOAT_CONV ----
@@ -104,10 +104,10 @@ def _convolved(stage: Stage, values: Floats, inside: list[np.ndarray], weights: 
     """Sums over taps, row by row, then input channels; of each tap where it lies on a pixel."""
     sums = _zeros(output)
     with np.errstate(all="ignore"):
-        for (ky, kx, seen), there in zip(taps(stage, values, output, fill=0), inside, strict=True):
+        for (ky, kx, seen), on_pixel in zip(taps(stage, values, output, fill=0), inside, strict=True):
             for channel in range(values.shape[2]):
                 products = seen[:, :, channel, None] * weights[:, ky, kx, channel]
-                np.add(sums, products, out=sums, where=there)
+                np.add(sums, products, out=sums, where=on_pixel)
         return _finish(stage, sums)
 
 
@@ -149,9 +149,9 @@ def _transposed(stage: Stage, operands: Sequence[Operand], output: BlockTensor) 
     (down, across), (height, width, channels) = stage.spread, values.shape
     spread = np.zeros(((height - 1) * down + 1, (width - 1) * across + 1, channels + 1), np.float32)
     spread[::down, ::across, :-1], spread[::down, ::across, -1] = values, 1
-    there = [seen[:, :, -1:] > 0 for _, _, seen in taps(stage, spread, output, fill=0)]
+    on_pixel = [seen[:, :, -1:] > 0 for _, _, seen in taps(stage, spread, output, fill=0)]
     weights = _weights(stage, conv_shape(stage, tensor, output))[:, ::-1, ::-1]
-    return _convolved(stage, spread[:, :, :-1], there, weights, output)
+    return _convolved(stage, spread[:, :, :-1], on_pixel, weights, output)
 
 
 @counted("float dense macs", "float outputs")

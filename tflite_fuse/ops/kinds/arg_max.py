@@ -29,11 +29,11 @@ def _check(check: StageCheck) -> None:
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     """Return the bytes; a later channel counts if its value is greater, which a NaN never is and nothing is than it."""
     ((_, values),) = operands
-    largest, found = values[:, :, 0], np.zeros(values.shape[:2], "<i4")
+    largest, indices = values[:, :, 0], np.zeros(values.shape[:2], "<i4")
     for channel in range(1, values.shape[2]):
         greater = values[:, :, channel] > largest
-        largest, found = np.where(greater, values[:, :, channel], largest), np.where(greater, channel, found)
-    numbers = found.astype("<i4")[:, :, None].view(np.int8)
+        largest, indices = np.where(greater, values[:, :, channel], largest), np.where(greater, channel, indices)
+    numbers = indices.astype("<i4")[:, :, None].view(np.int8)
     return numbers.astype(np.int64)
 
 

@@ -44,12 +44,12 @@ def _geometry(stage: Stage) -> tuple[tuple[int, int], ...]:
     return stage.kernel_size, stage.stride, stage.dilation, stage.spread, stage.padding
 
 
-def _check(made: Callable[[int], Stage]) -> Callable[[StageCheck], None]:
+def _check(make_stage: Callable[[int], Stage]) -> Callable[[StageCheck], None]:
     def check(check: StageCheck) -> None:
         stage, source, output = check.stage, check.sources[0], check.output
         if stage.kind is StageKind.SPACE_TO_DEPTH and _are_planes(stage, source, output):
             return
-        same = _geometry(stage) == _geometry(made(stage.kernel_size[0]))
+        same = _geometry(stage) == _geometry(make_stage(stage.kernel_size[0]))
         check.require(same, "has another window than squares side by side")
         small, large = (output, source) if stage.kind is StageKind.SPACE_TO_DEPTH else (source, output)
         check.require(_are_squares(small, large, stage.kernel_size[0]), f"reads {source.name}, which has another shape")
@@ -88,7 +88,7 @@ def _scatter(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> 
 _MOVED = each_value({"other values": 1, "other outputs": 1})
 
 
-def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowered]:
+def _lowered_to(make_stage: Callable[[int], Stage]) -> Callable[[OperatorView], Lowered]:
     """Return the lowering of an operator that copies bytes."""
 
     def lower(view: OperatorView) -> Lowered:
@@ -96,7 +96,7 @@ def _lowered_to(made: Callable[[int], Stage]) -> Callable[[OperatorView], Lowere
         size = view.option("block_size")
         if not 2 <= size <= MAX_WINDOW:
             raise BlockError(f"its option block_size is {size}")
-        stage = made(size)
+        stage = make_stage(size)
         tensors = [BlockTensor(part.name, *part.shape, 0) for part in (source, output)]
         small, large = reversed(tensors) if stage.kind is StageKind.SPACE_TO_DEPTH else tensors
         if not _are_squares(small, large, size):

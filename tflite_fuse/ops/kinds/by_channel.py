@@ -61,21 +61,21 @@ class OffsetParameters:
 
 def _check_offset(check: StageCheck) -> None:
     check.same_shape(check.sources[0])
-    found = parameters_of(check.stage, OffsetParameters)
-    check.require(len(found.offsets) == check.output.channels, f"has {len(found.offsets)} offsets")
-    check.require(all(abs(offset) <= MOST_OFFSET for offset in found.offsets), "has an offset beyond 2^28")
-    sound = 0 <= found.left_shift <= LEFT_SHIFT and abs(found.sign) == 1
-    sound = sound and 0 <= found.multiplier < 2**31 and 0 <= found.output_multiplier < 2**31
-    sound = sound and -31 <= found.shift <= 0 and -31 <= found.output_shift <= 0
-    check.require(sound, f"has impossible parameters {astuple(found)[:6]}")
+    parameters = parameters_of(check.stage, OffsetParameters)
+    check.require(len(parameters.offsets) == check.output.channels, f"has {len(parameters.offsets)} offsets")
+    check.require(all(abs(offset) <= MOST_OFFSET for offset in parameters.offsets), "has an offset beyond 2^28")
+    sound = 0 <= parameters.left_shift <= LEFT_SHIFT and abs(parameters.sign) == 1
+    sound = sound and 0 <= parameters.multiplier < 2**31 and 0 <= parameters.output_multiplier < 2**31
+    sound = sound and -31 <= parameters.shift <= 0 and -31 <= parameters.output_shift <= 0
+    check.require(sound, f"has impossible parameters {astuple(parameters)[:6]}")
 
 
 def _offset(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((source, values),) = operands
-    found, scaled = parameters_of(stage, OffsetParameters), multiply_by_quantized_multiplier
-    term = scaled((values - source.zero_point) << found.left_shift, found.multiplier, found.shift)
-    total = found.sign * term + np.array(found.offsets, np.int64)
-    return scaled(total, found.output_multiplier, found.output_shift) + output.zero_point
+    parameters, scaled = parameters_of(stage, OffsetParameters), multiply_by_quantized_multiplier
+    term = scaled((values - source.zero_point) << parameters.left_shift, parameters.multiplier, parameters.shift)
+    total = parameters.sign * term + np.array(parameters.offsets, np.int64)
+    return scaled(total, parameters.output_multiplier, parameters.output_shift) + output.zero_point
 
 
 _OFFSET_LAYOUT = Layout.of(OffsetParameters, Numbers("offsets", lambda output: output.channels))
@@ -93,15 +93,15 @@ def offset_by_channel(total: Lowered, values: Int64Array) -> Lowered:
     source, constant = sorted(total.inputs, key=lambda part: part.constant is not None)
     signs = (1, -1 if add.multiplier_1 < 0 else 1)
     sides = ((add.multiplier_0, add.shift_0), (abs(add.multiplier_1), add.shift_1))
-    mine, its = (1, 0) if first_is_constant else (0, 1)
-    offsets = signs[its] * multiply_by_quantized_multiplier(
-        (values - constant.zero_point) << add.left_shift, *sides[its]
+    own, other = (1, 0) if first_is_constant else (0, 1)
+    offsets = signs[other] * multiply_by_quantized_multiplier(
+        (values - constant.zero_point) << add.left_shift, *sides[other]
     )
     parameters = OffsetParameters(
-        add.left_shift, *sides[mine], add.output_multiplier, add.output_shift, signs[mine], tuple(offsets.tolist())
+        add.left_shift, *sides[own], add.output_multiplier, add.output_shift, signs[own], tuple(offsets.tolist())
     )
-    made = replace(stage, kind=StageKind.OFFSET, parameters=parameters)
-    return Lowered(made, (source,), total.output, total.output_shape, Fit.PIXELS)
+    offset = replace(stage, kind=StageKind.OFFSET, parameters=parameters)
+    return Lowered(offset, (source,), total.output, total.output_shape, Fit.PIXELS)
 
 
 OFFSET = Kind(
@@ -136,11 +136,11 @@ class ScaleParameters:
 
 def _check_scale(check: StageCheck) -> None:
     check.same_shape(check.sources[0])
-    found = parameters_of(check.stage, ScaleParameters)
-    check.require(len(found.factors) == check.output.channels, f"has {len(found.factors)} factors")
-    narrow = all(-(2**15) <= factor < 2**15 for pair in found.factors for factor in pair)
+    parameters = parameters_of(check.stage, ScaleParameters)
+    check.require(len(parameters.factors) == check.output.channels, f"has {len(parameters.factors)} factors")
+    narrow = all(-(2**15) <= factor < 2**15 for pair in parameters.factors for factor in pair)
     check.require(narrow, "has a factor beyond 16 bits")
-    for multiplier, shift in (found.above, found.below):
+    for multiplier, shift in (parameters.above, parameters.below):
         check.require(
             abs(multiplier) < 2**31 and -31 <= shift <= 30, f"has impossible parameters {multiplier}, {shift}"
         )
@@ -148,16 +148,17 @@ def _check_scale(check: StageCheck) -> None:
 
 def _scale(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((source, values),) = operands
-    found, scaled = parameters_of(stage, ScaleParameters), multiply_by_quantized_multiplier
-    above, below = np.array(found.factors, np.int64).T
+    parameters, scaled = parameters_of(stage, ScaleParameters), multiply_by_quantized_multiplier
+    above, below = np.array(parameters.factors, np.int64).T
     real = values - source.zero_point
-    results = np.where(real >= 0, scaled(real * above, *found.above), scaled(real * below, *found.below))
+    results = np.where(real >= 0, scaled(real * above, *parameters.above), scaled(real * below, *parameters.below))
     return results + output.zero_point
 
 
 def _encode_scale(stage: Stage, tensors: Tensors) -> Tables:
-    found = parameters_of(stage, ScaleParameters)
-    return Tables(table=int32_bytes([0, *found.above, 0, *found.below]) + np.array(found.factors, "<i2").tobytes())
+    parameters = parameters_of(stage, ScaleParameters)
+    factors = np.array(parameters.factors, "<i2").tobytes()
+    return Tables(table=int32_bytes([0, *parameters.above, 0, *parameters.below]) + factors)
 
 
 def _decode_scale(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
@@ -179,8 +180,8 @@ def scale_by_channel(product: Lowered, values: Int64Array) -> Lowered:
         raise BlockError(f"its constant {constant.name} has no scale")
     entry = int(stage.requantization.multiplier[0]), int(stage.requantization.shift[0])
     factors = tuple((factor, factor) for factor in (values - constant.zero_point).tolist())
-    made = replace(stage, kind=StageKind.SCALE, requantization=None, parameters=ScaleParameters(entry, entry, factors))
-    return Lowered(made, (source,), product.output, product.output_shape, Fit.PIXELS)
+    scale = replace(stage, kind=StageKind.SCALE, requantization=None, parameters=ScaleParameters(entry, entry, factors))
+    return Lowered(scale, (source,), product.output, product.output_shape, Fit.PIXELS)
 
 
 def _lower_prelu(view: OperatorView) -> Lowered:

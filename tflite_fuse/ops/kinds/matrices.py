@@ -54,10 +54,10 @@ FLOAT_LAYOUT = Layout.of(FloatMatrixParameters)
 
 
 def _check(check: StageCheck) -> None:
-    found = parameters_of(check.stage, MatrixParameters)
-    sound = found.bias == 0 and -(2**31) < found.multiplier < 2**31 and -31 <= found.shift <= 30
-    check.require(sound, f"has impossible parameters {found}")
-    _check_shapes(check, found.by_column)
+    parameters = parameters_of(check.stage, MatrixParameters)
+    sound = parameters.bias == 0 and -(2**31) < parameters.multiplier < 2**31 and -31 <= parameters.shift <= 30
+    check.require(sound, f"has impossible parameters {parameters}")
+    _check_shapes(check, parameters.by_column)
 
 
 def _check_shapes(check: StageCheck, by_column: int) -> None:
@@ -82,10 +82,10 @@ def _factors(operands: Sequence[Operand], output: BlockTensor, by_column: int) -
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
-    found = parameters_of(stage, MatrixParameters)
-    rows, matrices = _factors(operands, output, found.by_column)
+    parameters = parameters_of(stage, MatrixParameters)
+    rows, matrices = _factors(operands, output, parameters.by_column)
     sums = rows @ matrices
-    scaled = multiply_by_quantized_multiplier(sums, found.multiplier, found.shift) + output.zero_point
+    scaled = multiply_by_quantized_multiplier(sums, parameters.multiplier, parameters.shift) + output.zero_point
     return np.asarray(scaled.reshape(output.height, output.width, output.channels))
 
 

@@ -205,19 +205,19 @@ class ChannelParameters:
 
 def _check(check: StageCheck) -> None:
     check.same_shape(check.sources[0], channels=False)
-    channels, found = check.sources[0].channels, parameters_of(check.stage, ChannelParameters)
+    channels, parameters = check.sources[0].channels, parameters_of(check.stage, ChannelParameters)
     check.require(channels <= MAX_WINDOW, f"reads more than {MAX_WINDOW} channels")
-    check.require(len(found.sources) == check.output.channels, f"makes {len(found.sources)} channels")
-    check.require(all(FILLED <= source < channels for source in found.sources), "reads a channel that is not there")
+    check.require(len(parameters.sources) == check.output.channels, f"makes {len(parameters.sources)} channels")
+    check.require(all(FILLED <= each < channels for each in parameters.sources), "reads a channel that is not there")
     least, most = (0, 0) if check.output.is_real else (-128, 127)
-    check.require(least <= found.fill <= most, f"fills with {found.fill}")
+    check.require(least <= parameters.fill <= most, f"fills with {parameters.fill}")
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((_, values),) = operands
-    found = parameters_of(stage, ChannelParameters)
-    filled = np.full((*values.shape[:2], 1), found.fill, values.dtype)
-    return np.concatenate([values, filled], axis=2)[:, :, list(found.sources)]
+    parameters = parameters_of(stage, ChannelParameters)
+    filled = np.full((*values.shape[:2], 1), parameters.fill, values.dtype)
+    return np.concatenate([values, filled], axis=2)[:, :, list(parameters.sources)]
 
 
 _LAYOUT = Layout(

@@ -49,19 +49,19 @@ _DIFFERENCE_SHIFT = 7
 
 
 def _lowered_by(
-    made: Callable[[Activation, Activation, Activation], Stage], *, clamps: bool = False, thin: bool = False
+    make_stage: Callable[[Activation, Activation, Activation], Stage], *, clamps: bool = False, thin: bool = False
 ) -> Callable[[OperatorView], Lowered]:
     """Return the lowering to the stage made of an operator's operands and output.
 
     Args:
-        made: function that returns the stage without its clamp.
+        make_stage: function that returns the stage without its clamp.
         clamps: whether a fused activation applies.
         thin: whether an operand may have one channel.
     """
 
     def lower(view: OperatorView) -> Lowered:
         first, second, output = view.pair(thin)
-        stage, (low, high) = made(first, second, output), view.clamp(output) if clamps else (-128, 127)
+        stage, (low, high) = make_stage(first, second, output), view.clamp(output) if clamps else (-128, 127)
         stage = replace(stage, activation_min=low, activation_max=high)
         return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
 
@@ -125,11 +125,11 @@ def add_parameters(input_scale_0: float, input_scale_1: float, output_scale: flo
 def _check_numbers(check: StageCheck, left: int, operand: tuple[int, int], output: int) -> None:
     """Require int32 multipliers, and shifts within these bounds."""
     check.pair(thin=True)
-    found = parameters_of(check.stage, AddParameters)
-    multipliers = (found.multiplier_0, abs(found.multiplier_1), found.output_multiplier)
-    sound = 0 <= found.left_shift <= left and all(0 <= multiplier < 2**31 for multiplier in multipliers)
-    sound = sound and all(operand[0] <= shift <= operand[1] for shift in (found.shift_0, found.shift_1))
-    check.require(sound and -31 <= found.output_shift <= output, f"has impossible parameters {found}")
+    parameters = parameters_of(check.stage, AddParameters)
+    multipliers = (parameters.multiplier_0, abs(parameters.multiplier_1), parameters.output_multiplier)
+    sound = 0 <= parameters.left_shift <= left and all(0 <= multiplier < 2**31 for multiplier in multipliers)
+    sound = sound and all(operand[0] <= shift <= operand[1] for shift in (parameters.shift_0, parameters.shift_1))
+    check.require(sound and -31 <= parameters.output_shift <= output, f"has impossible parameters {parameters}")
 
 
 def _add(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
@@ -185,16 +185,16 @@ def _encode_addition(stage: Stage, tensors: Tensors) -> Tables:
         return ADD_LAYOUT.encode(stage, tensors)
     zero_0, zero_1, zero_out = (tensors[index].zero_point for index in (*stage.inputs, stage.output))
     clamp = stage.activation_min, stage.activation_max
-    found = _multiples(parameters_of(stage, AddParameters), (zero_0, zero_1, zero_out), clamp)
-    return replace(ADD_LAYOUT.encode(stage, tensors), weights=int32_bytes(found) if found else b"")
+    multiples = _multiples(parameters_of(stage, AddParameters), (zero_0, zero_1, zero_out), clamp)
+    return replace(ADD_LAYOUT.encode(stage, tensors), weights=int32_bytes(multiples) if multiples else b"")
 
 
 def _lowered_to_add(sign: int) -> Callable[[OperatorView], Lowered]:
-    def made(first: Activation, second: Activation, output: Activation) -> Stage:
-        found = add_parameters(first.scale, second.scale, output.scale)
-        return Stage(StageKind.ADD, parameters=replace(found, multiplier_1=sign * found.multiplier_1))
+    def add(first: Activation, second: Activation, output: Activation) -> Stage:
+        parameters = add_parameters(first.scale, second.scale, output.scale)
+        return Stage(StageKind.ADD, parameters=replace(parameters, multiplier_1=sign * parameters.multiplier_1))
 
-    return _lowered_by(made, clamps=True, thin=True)
+    return _lowered_by(add, clamps=True, thin=True)
 
 
 def _is_thin(stage: Stage, tensors: Tensors) -> bool:
@@ -226,10 +226,10 @@ ADD = Kind(
 def _check_difference(check: StageCheck) -> None:
     """Require that each operand is at most halved: the square of their difference is an int32."""
     _check_numbers(check, _DIFFERENCE_SHIFT, (-31, 0), 30)
-    found = parameters_of(check.stage, AddParameters)
-    halves = ((found.multiplier_0, found.shift_0), (found.multiplier_1, found.shift_1))
+    parameters = parameters_of(check.stage, AddParameters)
+    halves = ((parameters.multiplier_0, parameters.shift_0), (parameters.multiplier_1, parameters.shift_1))
     sound = all(multiplier >= 0 and shift <= -(multiplier > 2**30) for multiplier, shift in halves)
-    check.require(sound, f"has impossible parameters {found}")
+    check.require(sound, f"has impossible parameters {parameters}")
 
 
 def _squared_difference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:

@@ -76,15 +76,15 @@ _COMPARED, _AVERAGED = ("compared values", "largest values"), ("averaged values"
 
 def _lower(view: OperatorView) -> Lowered:
     """Lower REDUCE_MAX over the whole map, its rows, its columns or its channels."""
-    found = read_reduction(view)
-    source, output = found.source, found.output
+    reduction = read_reduction(view)
+    source, output = reduction.source, reduction.output
     if (source.scale, source.zero_point) != (output.scale, output.zero_point):
         raise BlockError("its input and output are quantized differently, which TFLM refuses")
-    if found.channels:
-        return Lowered(Stage(StageKind.CHANNEL_MAX), (source,), output, found.shape, Fit.PIXELS)
-    if found.shape[:2] == (1, 1):
-        return Lowered(Stage(StageKind.GLOBAL_MAX), (source,), output, found.shape, Fit.PIXELS)
-    return Lowered(Stage(StageKind.MAX_POOL, kernel_size=found.window), (source,), output, found.shape)
+    if reduction.channels:
+        return Lowered(Stage(StageKind.CHANNEL_MAX), (source,), output, reduction.shape, Fit.PIXELS)
+    if reduction.shape[:2] == (1, 1):
+        return Lowered(Stage(StageKind.GLOBAL_MAX), (source,), output, reduction.shape, Fit.PIXELS)
+    return Lowered(Stage(StageKind.MAX_POOL, kernel_size=reduction.window), (source,), output, reduction.shape)
 
 
 GLOBAL_MAX = Kind(
@@ -226,15 +226,15 @@ def _decode_global(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stag
 
 def _mean(view: OperatorView) -> Lowered:
     """Lower MEAN over the whole map to an accumulator; over rows, columns or channels to a stage with weights of 1."""
-    found = read_reduction(view)
-    source, output = found.source, found.output
-    table = mean_requantization(source.scale, output.scale, found.count)
-    if found.channels:
-        return Lowered(sum_of_channels(source.shape[2], table), (source,), output, found.shape, Fit.PIXELS)
-    if found.shape[:2] == (1, 1):
+    reduction = read_reduction(view)
+    source, output = reduction.source, reduction.output
+    table = mean_requantization(source.scale, output.scale, reduction.count)
+    if reduction.channels:
+        return Lowered(sum_of_channels(source.shape[2], table), (source,), output, reduction.shape, Fit.PIXELS)
+    if reduction.shape[:2] == (1, 1):
         stage = Stage(StageKind.GLOBAL_AVERAGE, requantization=table)
-        return Lowered(stage, (source,), output, found.shape, Fit.PIXELS)
-    return Lowered(sum_stage(found.window, source.shape[2], table), (source,), output, found.shape)
+        return Lowered(stage, (source,), output, reduction.shape, Fit.PIXELS)
+    return Lowered(sum_stage(reduction.window, source.shape[2], table), (source,), output, reduction.shape)
 
 
 AVERAGE_POOL = Kind(

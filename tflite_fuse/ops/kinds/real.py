@@ -128,12 +128,12 @@ def quantize_parameters(
             steps = (clamped / np.float32(scale)).astype(np.float64)
         return np.copysign(np.floor(np.abs(steps) + 0.5), steps)
 
-    wanted = np.arange(-127, 128) - zero_point
+    offsets = np.arange(-127, 128) - zero_point
     first, end = (
         _least(lambda values: integers(values) > _INT32_MIN, 1)[0],
         _least(lambda values: integers(values) > _INT32_MAX, 1)[0],
     )
-    steps = np.concatenate([[first], _least(lambda values: integers(values) >= wanted, len(wanted)), [end]])
+    steps = np.concatenate([[first], _least(lambda values: integers(values) >= offsets, len(offsets)), [end]])
     return QuantizeParameters(steps.astype("<i4").tobytes(), -128 if zero_point >= 0 else 127)
 
 
@@ -146,8 +146,8 @@ def _least(holds: Callable[[Floats], npt.NDArray[np.bool_]], count: int) -> Int6
     low, high = np.full(count, ends[0]), np.full(count, ends[1] + 1)
     while np.any(low < high):
         middle = (low + high) // 2
-        found = holds(_floats_of(middle))
-        low, high = np.where(found, low, middle + 1), np.where(found, middle, high)
+        reached = holds(_floats_of(middle))
+        low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
     return high
 
 
@@ -162,17 +162,17 @@ def dequantized(values: Int64Array, scale: float, zero_point: int) -> Floats:
         return ((values - zero_point) * scale).astype(np.float32)
 
 
-def check_steps(check: StageCheck, found: QuantizeParameters) -> None:
+def check_steps(check: StageCheck, parameters: QuantizeParameters) -> None:
     """Require a complete table of a QUANTIZE."""
-    check.require(len(found.steps) == 4 * (_ANSWERS + 1), f"has no table of {_ANSWERS + 1} numbers")
-    check.require(-128 <= found.otherwise <= 127, f"answers {found.otherwise} to what is no number")
+    check.require(len(parameters.steps) == 4 * (_ANSWERS + 1), f"has no table of {_ANSWERS + 1} numbers")
+    check.require(-128 <= parameters.otherwise <= 127, f"answers {parameters.otherwise} to what is no number")
 
 
-def answers_to(found: QuantizeParameters, values: Values) -> Int64Array:
+def answers_to(parameters: QuantizeParameters, values: Values) -> Int64Array:
     """Return the results for float32 numbers."""
-    steps, keys = np.frombuffer(found.steps, "<i4").astype(np.int64), keys_of(np.asarray(values, np.float32))
+    steps, keys = np.frombuffer(parameters.steps, "<i4").astype(np.int64), keys_of(np.asarray(values, np.float32))
     inside = (keys >= steps[0]) & (keys < steps[-1])
-    return np.where(inside, np.searchsorted(steps[1:-1], keys, side="right") - 128, found.otherwise)
+    return np.where(inside, np.searchsorted(steps[1:-1], keys, side="right") - 128, parameters.otherwise)
 
 
 def decode_steps(table: bytes) -> QuantizeParameters:
@@ -361,13 +361,13 @@ def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
         constants = [None if part.constant is None else one_value(part) for part in (first, second)]
 
         def function(values: Sequence[Values]) -> Values:
-            given = iter(values)
-            a, b = (next(given) if constant is None else constant for constant in constants)
+            operands = iter(values)
+            a, b = (next(operands) if constant is None else constant for constant in constants)
             result = OF_TWO[name](a, b)
             return np.clip(result, low, high) if name in _ACTIVATED else result
 
-        made = _part([part for part in (first, second) if part.constant is None], output, function)
-        return replace(made, operation=(name, float(low), float(high))) if name in _ACTIVATED else made
+        lowered = _part([part for part in (first, second) if part.constant is None], output, function)
+        return replace(lowered, operation=(name, float(low), float(high))) if name in _ACTIVATED else lowered
 
     return lower
 
@@ -450,23 +450,23 @@ class RealPairParameters:
 
 def _check(check: StageCheck) -> None:
     check.pair()
-    found = parameters_of(check.stage, RealPairParameters)
-    check.require(len(found.first) == len(found.second) == _SIDE_BYTES, "has no two tables of 256 numbers")
-    check_steps(check, found.quantize)
+    parameters = parameters_of(check.stage, RealPairParameters)
+    check.require(len(parameters.first) == len(parameters.second) == _SIDE_BYTES, "has no two tables of 256 numbers")
+    check_steps(check, parameters.quantize)
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Values:
     (_, first), (_, second) = operands
-    found = parameters_of(stage, RealPairParameters)
-    sides = np.frombuffer(found.first, "<f4")[first + 128], np.frombuffer(found.second, "<f4")[second + 128]
+    parameters = parameters_of(stage, RealPairParameters)
+    sides = np.frombuffer(parameters.first, "<f4")[first + 128], np.frombuffer(parameters.second, "<f4")[second + 128]
     with np.errstate(all="ignore"):
-        return answers_to(found.quantize, OPERATIONS[found.operation](*sides))
+        return answers_to(parameters.quantize, OPERATIONS[parameters.operation](*sides))
 
 
 def _encode(stage: Stage, tensors: Tensors) -> Tables:
-    found = parameters_of(stage, RealPairParameters)
-    operation = list(OPERATIONS).index(found.operation).to_bytes(4, "little")
-    return Tables(table=found.quantize.to_bytes() + found.first + found.second + operation)
+    parameters = parameters_of(stage, RealPairParameters)
+    operation = list(OPERATIONS).index(parameters.operation).to_bytes(4, "little")
+    return Tables(table=parameters.quantize.to_bytes() + parameters.first + parameters.second + operation)
 
 
 def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:

@@ -55,8 +55,8 @@ class ResizeParameters:
 
 def _check(check: StageCheck) -> None:
     check.same_channels()
-    found, source, output = parameters_of(check.stage, ResizeParameters), check.sources[0], check.output
-    axes = ((found.rows, source.height, output.height), (found.columns, source.width, output.width))
+    parameters, source, output = parameters_of(check.stage, ResizeParameters), check.sources[0], check.output
+    axes = ((parameters.rows, source.height, output.height), (parameters.columns, source.width, output.width))
     for (places, length, size), window in zip(axes, stage_windows(check.stage), strict=True):
         check.require(len(places) == size, f"has places of {len(places)} rows or columns, not {size}")
         low, high, at = *_between(places), np.arange(size)
@@ -67,16 +67,16 @@ def _check(check: StageCheck) -> None:
 
 def _between(places: Places) -> tuple[Int64Array, Int64Array]:
     """Return the two input positions around each place, equal if it lies on one."""
-    found = np.asarray(places, np.int64)
-    return found // PARTS, -(-found // PARTS)
+    positions = np.asarray(places, np.int64)
+    return positions // PARTS, -(-positions // PARTS)
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     values: Int64Array = operands[0][1]
-    found = parameters_of(stage, ResizeParameters)
-    (above, below), (left, right) = _between(found.rows), _between(found.columns)
-    down: Int64Array = (np.asarray(found.rows, np.int64) % PARTS)[:, None, None]
-    beside: Int64Array = (np.asarray(found.columns, np.int64) % PARTS)[None, :, None]
+    parameters = parameters_of(stage, ResizeParameters)
+    (above, below), (left, right) = _between(parameters.rows), _between(parameters.columns)
+    down: Int64Array = (np.asarray(parameters.rows, np.int64) % PARTS)[:, None, None]
+    beside: Int64Array = (np.asarray(parameters.columns, np.int64) % PARTS)[None, :, None]
     rows: Int64Array = values[above] * (PARTS - down) + values[below] * down
     sums: Int64Array = rows[:, left] * (PARTS - beside) + rows[:, right] * beside
     return rounding_divide(sums, np.asarray(PARTS * PARTS))
@@ -103,8 +103,8 @@ def nearest(length: int, size: int, corners: bool, centres: bool) -> tuple[Int64
     scale = single(length - 1) / single(size - 1) if meets else single(length) / single(size)
     scaled: npt.NDArray[np.float32] = (np.arange(size).astype(np.float32) + single(0.5 if centres else 0)) * scale
     # Halves are rounded away from zero; all values are non-negative.
-    found = np.floor(scaled.astype(np.float64) + (0.5 if corners else 0)).astype(np.int64)
-    return np.minimum(found, length - 1) * PARTS, (length - 1, size - 1) if meets else (length, size)
+    positions = np.floor(scaled.astype(np.float64) + (0.5 if corners else 0)).astype(np.int64)
+    return np.minimum(positions, length - 1) * PARTS, (length - 1, size - 1) if meets else (length, size)
 
 
 def bilinear(length: int, size: int, corners: bool, centres: bool) -> tuple[Int64Array, Rate]:
@@ -118,10 +118,10 @@ def bilinear(length: int, size: int, corners: bool, centres: bool) -> tuple[Int6
     meets = corners and size > 1
     from_, to = (length - 1, size - 1) if meets else (length, size)
     scale = (PARTS * from_ + to // 2) // to
-    found = np.maximum(np.arange(size, dtype=np.int64) * scale + (scale // 2 - PARTS // 2 if centres else 0), 0)
-    if found[-1] >= length * PARTS:
+    places = np.maximum(np.arange(size, dtype=np.int64) * scale + (scale // 2 - PARTS // 2 if centres else 0), 0)
+    if places[-1] >= length * PARTS:
         raise BlockError("the runtime reads outside its input")
-    return np.minimum(found, (length - 1) * PARTS), (scale, PARTS)
+    return np.minimum(places, (length - 1) * PARTS), (scale, PARTS)
 
 
 def smallest_window(places: Int64Array, rate: Rate) -> tuple[int, int, int, int]:
@@ -180,8 +180,8 @@ def lowered_by(
         if sizes != list(output.shape[:2]) or source.shape[2] != output.shape[2]:
             raise BlockError(f"it resizes {list(source.dims)} to {sizes}, which is not the shape of {output.name}")
         corners, centres = (bool(view.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
-        found = [find(*axis, corners, centres) for axis in zip(source.shape[:2], sizes, strict=True)]
-        return Lowered(placed(found), (source,), output, output.shape)
+        axes = [find(*axis, corners, centres) for axis in zip(source.shape[:2], sizes, strict=True)]
+        return Lowered(placed(axes), (source,), output, output.shape)
 
     return lower
 
@@ -202,8 +202,8 @@ def mirror_pad(view: OperatorView) -> Lowered:
     if any((*amounts[0], *channels)):
         raise BlockError("it pads more than rows and columns")
     axes, room = [], 1 if mode == "reflect" else 0
-    for length, made, pads in zip(source.shape[:2], output.shape[:2], (rows, columns), strict=True):
-        if min(pads) < 0 or max(pads) > length - room or length + sum(pads) != made:
+    for length, size, pads in zip(source.shape[:2], output.shape[:2], (rows, columns), strict=True):
+        if min(pads) < 0 or max(pads) > length - room or length + sum(pads) != size:
             raise BlockError(f"its paddings {amounts} do not lead from {list(source.dims)} to {list(output.dims)}")
         places = np.pad(np.arange(length, dtype=np.int64), pads, mode=mode) if any(pads) else np.arange(length)
         axes.append((places * PARTS, (1, 1)))

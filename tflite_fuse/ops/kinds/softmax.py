@@ -82,9 +82,9 @@ def _split(factor: float) -> tuple[int, int]:
 def _check(check: StageCheck) -> None:
     check.same_shape(check.sources[0])
     check.require(check.output.channels <= MOST_CHANNELS, f"has more than {MOST_CHANNELS} channels")
-    found = parameters_of(check.stage, SoftmaxParameters).exponentials
-    check.require(len(found) == _DISTANCES, f"has no table of {_DISTANCES} exponentials")
-    sound = found[0] == INT32_MAX and all(0 <= value <= INT32_MAX for value in found)
+    exponentials = parameters_of(check.stage, SoftmaxParameters).exponentials
+    check.require(len(exponentials) == _DISTANCES, f"has no table of {_DISTANCES} exponentials")
+    sound = exponentials[0] == INT32_MAX and all(0 <= value <= INT32_MAX for value in exponentials)
     check.require(sound, "has impossible exponentials")
 
 

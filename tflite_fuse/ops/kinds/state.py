@@ -82,25 +82,27 @@ def _check(check: StageCheck) -> None:
         grown == (output.height, output.width), f"makes another number of pixels than {grown[0]} x {grown[1]}"
     )
     check.require(top + left > 0 and (left == 0 or output.height == 1), "keeps no whole pixels in order of time")
-    found = parameters_of(check.stage, StateParameters)
-    wanted = history_pixels(check.stage, output) * output.channels
-    check.require(len(found.first) in (0, wanted), f"starts with {len(found.first)} values")
-    check.require(len(found.step) in (0, step_values(check.stage, output)), f"resets steps of {len(found.step)} values")
+    parameters = parameters_of(check.stage, StateParameters)
+    values = history_pixels(check.stage, output) * output.channels
+    check.require(len(parameters.first) in (0, values), f"starts with {len(parameters.first)} values")
+    check.require(
+        len(parameters.step) in (0, step_values(check.stage, output)), f"resets steps of {len(parameters.step)} values"
+    )
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     """Return the output of the first inference."""
     ((_, values),) = operands
-    found = parameters_of(stage, StateParameters)
+    parameters = parameters_of(stage, StateParameters)
     count = history_pixels(stage, output) * output.channels
-    step = found.step or stage.pad_value.to_bytes(1, "little", signed=True)
-    history = np.frombuffer(found.first or step * (count // len(step)), np.int8).astype(np.int64)
+    step = parameters.step or stage.pad_value.to_bytes(1, "little", signed=True)
+    history = np.frombuffer(parameters.first or step * (count // len(step)), np.int8).astype(np.int64)
     return np.concatenate([history, values.ravel()]).reshape(output.height, output.width, output.channels)
 
 
 def _encode(stage: Stage, tensors: Tensors) -> Tables:
-    found = parameters_of(stage, StateParameters)
-    return Tables(weights=found.step, table=found.first)
+    parameters = parameters_of(stage, StateParameters)
+    return Tables(weights=parameters.step, table=parameters.first)
 
 
 def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:

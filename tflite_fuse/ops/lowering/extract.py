@@ -161,11 +161,11 @@ def _absorb(piece: _Piece) -> dict[int, Lowered]:
 
 def _live(piece: _Piece, stages: dict[int, Lowered]) -> dict[int, Lowered]:
     """Return the stages whose outputs have a reader."""
-    wanted = {piece.root(tensor) for tensor in piece.writer if piece.leaves(tensor)}
+    read = {piece.root(tensor) for tensor in piece.writer if piece.leaves(tensor)}
     live: dict[int, Lowered] = {}
     for index, lowered in reversed(stages.items()):
-        if lowered.output.index in wanted:
-            wanted.update(piece.root(source.index) for source in lowered.inputs)
+        if lowered.output.index in read:
+            read.update(piece.root(source.index) for source in lowered.inputs)
             live[index] = lowered
     if not live:
         last = piece.operators[-1]
@@ -259,9 +259,9 @@ class _Assembly:
     def _add(self, root: int, shape: Shape, zero_point: int, storage: Storage, named: int) -> int:
         self.position[root] = len(self.tensors)
         self.operand[len(self.tensors)] = named
-        found = self.piece.model.main.tensors[named].type
-        kind = ElementType.FLOAT32 if found == TensorType.FLOAT32 else ElementType.INT8
-        if found == TensorType.UINT8 and storage not in (Storage.SCRATCH, Storage.PERSISTENT):
+        element_type = self.piece.model.main.tensors[named].type
+        kind = ElementType.FLOAT32 if element_type == TensorType.FLOAT32 else ElementType.INT8
+        if element_type == TensorType.UINT8 and storage not in (Storage.SCRATCH, Storage.PERSISTENT):
             kind = ElementType.UINT8
         self.tensors.append(BlockTensor(tensor_name(self.piece.model, named), *shape, zero_point, storage, kind))
         return self.position[root]

@@ -42,13 +42,13 @@ def in_pieces(model: Model, lowerings: Lowerings) -> Lowerings:
     RESHAPEs, a QUANTIZE and other functions of one value may lie between them. Without such an input, or where it would
     have too many pixels, the result is ``lowerings`` itself.
     """
-    found, readers = list(lowerings), readers_of(model)
+    pieces, readers = list(lowerings), readers_of(model)
     paths = [_path(model, lowerings, readers, tensor) for tensor in model.main.inputs]
     for index, lowered in chain.from_iterable(paths):
         image = _row(lowered.inputs[0].elements)
         by_value = lowered.stage is not None and lowered.stage.kind in _OF_ONE_VALUE
-        found[index] = replace(lowered, sees=image, output_shape=image if by_value else lowered.output_shape)
-    return tuple(found) if any(paths) else lowerings
+        pieces[index] = replace(lowered, sees=image, output_shape=image if by_value else lowered.output_shape)
+    return tuple(pieces) if any(paths) else lowerings
 
 
 def _row(values: int) -> Shape:

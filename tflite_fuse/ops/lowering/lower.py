@@ -40,7 +40,7 @@ def absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
         return None
     source = padded.inputs[0]
     if not pad.pad_value == source.zero_point == padded.output.zero_point or padded.output_shape == source.shape:
-        return None  # a copy is there to be whole
+        return None  # A copy stays a tensor of its own.
     if not _sees_what_is_left(padded, pad, reader, stage):
         return None
     top, left = (a + b for a, b in zip(pad.padding, stage.padding, strict=True))
@@ -108,18 +108,18 @@ def lower_model(model: Model) -> Lowerings:
     written = {*model.main.inputs, *(t for operator in model.main.operators for t in operator.outputs or ())}
     readers = readers_of(model)
     read = {*model.main.outputs, *readers}
-    found = [_lower_or_reason(model, index, written, read) for index in range(len(model.main.operators))]
-    lowered = {index: each for index, each in enumerate(found) if not isinstance(each, str)}
+    results = [_lower_or_reason(model, index, written, read) for index in range(len(model.main.operators))]
+    lowered = {index: each for index, each in enumerate(results) if not isinstance(each, str)}
     tables = find_tables(lowered, readers, lambda tensor: tensor in model.main.outputs)
-    gone = {each for table in tables.values() for each in table.operators} - tables.keys()
+    inner = {each for table in tables.values() for each in table.operators} - tables.keys()
     passed_over = {each for table in tables.values() for each in table.passed_over}
     for unit in _units(tables):
         for index in unit:
             stage = tables[index].lowered.stage if index in tables else None
-            is_inner, is_kept = index in gone, index in passed_over
-            found[index] = replace(lowered[index], table=stage, unit=unit, inner=is_inner, passed_over=is_kept)
+            is_inner, is_kept = index in inner, index in passed_over
+            results[index] = replace(lowered[index], table=stage, unit=unit, inner=is_inner, passed_over=is_kept)
     return tuple(
-        PART_ALONE if not isinstance(each, str) and each.part_alone and not each.unit else each for each in found
+        PART_ALONE if not isinstance(each, str) and each.part_alone and not each.unit else each for each in results
     )
 
 

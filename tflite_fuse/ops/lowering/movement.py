@@ -170,10 +170,10 @@ def _strided_slice(view: OperatorView, values: Indices, count: int) -> list[Indi
             parts.append(0 if from_start else begin)
         else:
             parts.append(slice(None if from_start else begin, None if to_end else end, stride))
-    found = values[tuple(parts)]
-    if not found.size:
+    sliced = values[tuple(parts)]
+    if not sliced.size:
         raise BlockError("its slice is empty")
-    return [found]
+    return [sliced]
 
 
 def _split(view: OperatorView, values: Indices, count: int) -> list[Indices]:

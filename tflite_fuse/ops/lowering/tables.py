@@ -125,7 +125,7 @@ def _tables(
 ) -> tuple[dict[int, Table], list[int]]:
     """Return the tables that write kept tensors, and the operators without a result for some values."""
     writer = {lowered[index].output.index: index for index in chains}
-    found: dict[int, Table] = {}
+    tables: dict[int, Table] = {}
     for index, chain in chains.items():
         if lowered[index].output.index not in kept:
             continue
@@ -143,23 +143,23 @@ def _tables(
         stage, output = lowered[index].stage, lowered[index].output
         if len(operators) > 1 or not isinstance(stage.parameters if stage else None, LookupParameters):
             table = lookup_parameters(values[output.index])
-            made = Stage(StageKind.LOOKUP, (start.index,), output.index, index, parameters=table)
-            gone = tuple(each for each in operators if each == index or lowered[each].output.index not in kept)
-            passed_over = tuple(each for each in operators if each not in gone)
-            found[index] = Table(Lowered(made, (start,), output, output.shape, Fit.PIXELS), gone, passed_over)
-    return found, []
+            lookup = Stage(StageKind.LOOKUP, (start.index,), output.index, index, parameters=table)
+            merged = tuple(each for each in operators if each == index or lowered[each].output.index not in kept)
+            passed_over = tuple(each for each in operators if each not in merged)
+            tables[index] = Table(Lowered(lookup, (start,), output, output.shape, Fit.PIXELS), merged, passed_over)
+    return tables, []
 
 
 def _between(lowered: Mapping[int, Lowered], writer: Mapping[int, int], last: int, start: int) -> tuple[int, ...]:
     """Return the operators through which ``last`` depends on the tensor ``start``."""
-    found, waiting = {last}, [last]
+    operators, waiting = {last}, [last]
     while waiting:
         for part in lowered[waiting.pop()].inputs:
-            if part.index != start and writer[part.index] not in found:
-                found.add(writer[part.index])
+            if part.index != start and writer[part.index] not in operators:
+                operators.add(writer[part.index])
                 waiting.append(writer[part.index])
     order = {index: place for place, index in enumerate(lowered)}
-    return tuple(sorted(found, key=order.__getitem__))
+    return tuple(sorted(operators, key=order.__getitem__))
 
 
 # ---- Functions of two values ----
@@ -173,7 +173,7 @@ def _find_pairs(
     Arguments as in ``find_tables``.
     """
     writer = {each.output.index: index for index, each in lowered.items()}
-    found: dict[int, Table] = {}
+    tables: dict[int, Table] = {}
     for index, last in lowered.items():
         if last.stage is None or last.stage.kind is not StageKind.QUANTIZE:
             continue
@@ -197,9 +197,9 @@ def _find_pairs(
         parameters = RealPairParameters(name, sides[0][2], sides[1][2], quantize)
         inputs = tuple(start.index for start in starts)
         stage = Stage(StageKind.REAL_PAIR, inputs, last.output.index, index, parameters=parameters)
-        made = Lowered(stage, starts, last.output, last.output.shape, Fit.PIXELS)
-        found[index] = Table(made, tuple(sorted(operators)))
-    return found
+        pair = Lowered(stage, starts, last.output, last.output.shape, Fit.PIXELS)
+        tables[index] = Table(pair, tuple(sorted(operators)))
+    return tables
 
 
 def _side(

@@ -95,20 +95,24 @@ def _depth(tensors: Tensors, stage: Stage) -> int:
 
 def _check(check: StageCheck) -> None:
     source, memory = check.sources
-    channels, found = check.output.channels, parameters_of(check.stage, LstmParameters)
+    channels, parameters = check.output.channels, parameters_of(check.stage, LstmParameters)
     check.same_shape(source, channels=False)
     check.require(memory.storage is Storage.PERSISTENT, "forgets everything with a run")
     check.require(memory.pixels == 1 and memory.channels == memory_of(check.output), "has a memory of another size")
     weights = check.stage.weights
     shape = (GATES, channels, source.channels + channels)
     check.require(weights is not None and weights.shape == shape, f"needs int8 weights of shape {list(shape)}")
-    check.require(found.biases.shape == (GATES, 2, channels), f"needs {_SUMS} x {channels} biases")
-    scales, clamp = (*found.sums, *found.products), (check.stage.activation_min, check.stage.activation_max)
+    check.require(parameters.biases.shape == (GATES, 2, channels), f"needs {_SUMS} x {channels} biases")
+    scales, clamp = (*parameters.sums, *parameters.products), (check.stage.activation_min, check.stage.activation_max)
     check.require(clamp == (-128, 127), "clamps its output")
-    check.require(len(found.sums) == _SUMS and len(found.products) == 3, "lacks multipliers")
+    check.require(len(parameters.sums) == _SUMS and len(parameters.products) == 3, "lacks multipliers")
     check.require(all(m > -(2**31) and -31 <= s <= 30 for m, s in scales), "has a multiplier that cannot be applied")
-    check.require(1 <= found.curve[0] < 2**15 and 0 <= found.curve[1] <= 30, "has an impossible scale of cell states")
-    check.require(1 <= found.clip <= 2**15 and -128 <= found.zero_point <= 127, "has an impossible clip or zero point")
+    check.require(
+        1 <= parameters.curve[0] < 2**15 and 0 <= parameters.curve[1] <= 30, "has an impossible scale of cell states"
+    )
+    check.require(
+        1 <= parameters.clip <= 2**15 and -128 <= parameters.zero_point <= 127, "has an impossible clip or zero point"
+    )
 
 
 # ---- Arithmetic ----
@@ -144,29 +148,30 @@ def _scaled(values: Int64Array, scale: tuple[int, int]) -> Int64Array:
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     """Return the output of an inference with the memory given as second input, zeros in the first one."""
     (source, values), (_, memory) = operands
-    found, channels = parameters_of(stage, LstmParameters), output.channels
+    parameters, channels = parameters_of(stage, LstmParameters), output.channels
     weights = required(stage.weights, stage, "weights").astype(np.int64)
     left = memory.ravel().astype(np.int8)
     cell = left[: 2 * channels].view("<i2").astype(np.int64)
-    last = (left[2 * channels : 3 * channels].astype(np.int64) + found.zero_point + 128) % 256 - 128
+    last = (left[2 * channels : 3 * channels].astype(np.int64) + parameters.zero_point + 128) % 256 - 128
     steps = []
     for step in values.reshape(-1, source.channels) - source.zero_point:
         gates = []
         for g in range(GATES):
             parts = (
                 (step, weights[g][:, : source.channels]),
-                (last - found.zero_point, weights[g][:, source.channels :]),
+                (last - parameters.zero_point, weights[g][:, source.channels :]),
             )
-            sums = [each @ rows.T + found.biases[g, part] for part, (each, rows) in enumerate(parts)]
-            seen, known = (_scaled(each, found.sums[2 * g + part]) for part, each in enumerate(sums))
-            total = 3 * _to_int16(seen + known)
+            sums = [each @ rows.T + parameters.biases[g, part] for part, (each, rows) in enumerate(parts)]
+            from_input, from_output = (_scaled(each, parameters.sums[2 * g + part]) for part, each in enumerate(sums))
+            total = 3 * _to_int16(from_input + from_output)
             gates.append(_tanh(total) if g == _CELL else _sigmoid(total))
-        kept = _scaled(gates[_FORGET] * cell, found.products[0]) + _scaled(gates[0] * gates[_CELL], found.products[1])
-        cell = np.clip(_to_int16(kept), -found.clip, found.clip)
-        multiplier, shift = found.curve
+        kept = _scaled(gates[_FORGET] * cell, parameters.products[0])
+        kept = kept + _scaled(gates[0] * gates[_CELL], parameters.products[1])
+        cell = np.clip(_to_int16(kept), -parameters.clip, parameters.clip)
+        multiplier, shift = parameters.curve
         shown = _tanh((cell * multiplier + ((1 << shift) >> 1)) >> shift) * gates[_OUTPUT]
-        scaled = multiply_by_quantized_multiplier(shown, *found.products[2])
-        last = np.clip(wrap_int32(scaled + found.zero_point), -128, 127)
+        scaled = multiply_by_quantized_multiplier(shown, *parameters.products[2])
+        last = np.clip(wrap_int32(scaled + parameters.zero_point), -128, 127)
         steps.append(last)
     return np.stack(steps).reshape(output.height, output.width, channels)
 
@@ -182,10 +187,10 @@ def _zero_points(stage: Stage, tensors: Tensors, zero_point: int) -> Int64Array:
 
 
 def _encode(stage: Stage, tensors: Tensors) -> Tables:
-    found = parameters_of(stage, LstmParameters)
-    pairs = (number for pair in (*found.sums, *found.products, found.curve) for number in pair)
-    biases = found.biases - _zero_points(stage, tensors, found.zero_point)
-    table = int32_bytes([*pairs, found.clip, found.zero_point]) + np.array(SIGMOIDS, "<u2").tobytes()
+    parameters = parameters_of(stage, LstmParameters)
+    pairs = (number for pair in (*parameters.sums, *parameters.products, parameters.curve) for number in pair)
+    biases = parameters.biases - _zero_points(stage, tensors, parameters.zero_point)
+    table = int32_bytes([*pairs, parameters.clip, parameters.zero_point]) + np.array(SIGMOIDS, "<u2").tobytes()
     return Tables(
         weights=required(stage.weights, stage, "weights").tobytes(), table=table + int32_bytes(biases.ravel())
     )
@@ -245,8 +250,8 @@ def _lower(view: OperatorView) -> Lowered:
     weights = np.stack([np.concatenate([rows for rows, _ in gate], axis=1) for gate in read])
     biases = np.zeros((GATES, 2, channels), np.int64)
     for g in range(GATES):
-        found = read_bias(view.model, view.operand(_FIRST_BIAS + g), channels)
-        biases[g, 0] = 0 if found is None else found
+        bias = read_bias(view.model, view.operand(_FIRST_BIAS + g), channels)
+        biases[g, 0] = 0 if bias is None else bias
     power, clip = _power(cell[0]), view.options.get("cell_clip", 0.0)
     up = power + 12
     parameters = LstmParameters(

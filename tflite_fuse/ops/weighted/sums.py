@@ -49,9 +49,9 @@ def check_weights(check: StageCheck, shape: tuple[int, ...]) -> None:
     """Require weights of this shape, and a bias and a table entry for each output channel; int8 can lack a bias."""
     bias, table, channels = check.stage.bias, check.stage.requantization, check.output.channels
     if check.output.is_real:
-        found = parameters_of(check.stage, FloatWeights)
-        check.require(len(found.weights) == FLOAT_BYTES * prod(shape), f"needs float32 weights of shape {list(shape)}")
-        check.require(len(found.bias) == FLOAT_BYTES * channels, f"needs {channels} biases")
+        real = parameters_of(check.stage, FloatWeights)
+        check.require(len(real.weights) == FLOAT_BYTES * prod(shape), f"needs float32 weights of shape {list(shape)}")
+        check.require(len(real.bias) == FLOAT_BYTES * channels, f"needs {channels} biases")
         return
     check_shape(check, shape)
     check.require(bias is None or bias.shape == (channels,), f"needs {channels} biases")
@@ -272,10 +272,10 @@ def _is_last(stage: Stage) -> bool:
 
 def _check_addition(check: StageCheck) -> None:
     table, channels = check.stage.requantization, check.output.channels
-    wanted = channels * SUM_BYTES if table is not None else channels
+    count = channels * SUM_BYTES if table is not None else channels
     for source in check.sources:
         check.same_shape(source, channels=False)
-        check.require(source.channels == wanted and wanted % SUM_BYTES == 0, f"reads {source.name}: no sums of its own")
+        check.require(source.channels == count and count % SUM_BYTES == 0, f"reads {source.name}: no sums of its own")
     if table is not None:
         whole = table.multiplier.shape == table.shift.shape == (channels,)
         check.require(whole, f"needs {channels} multipliers and shifts")

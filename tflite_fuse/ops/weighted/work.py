@@ -62,14 +62,14 @@ def weighted_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels, 
         return _int16_alone(stage, source, output, runs)
     if is_helium:
         return (_helium_conv if as_conv else _helium_depthwise)(stage, source, output, runs)
-    found = _conv(stage, source, output, runs, kernels) if as_conv else _depthwise(stage, output, runs, kernels)
+    counts = _conv(stage, source, output, runs, kernels) if as_conv else _depthwise(stage, output, runs, kernels)
     if as_conv and stage.weight_form is WeightForm.SIXTEEN:
-        found = _in_int16(found)
+        counts = _in_int16(counts)
     if as_conv and stage.weight_form is WeightForm.PAIRED:
-        found = Counter({name.replace("conv", "paired") if "macs" in name else name: n for name, n in found.items()})
+        counts = Counter({name.replace("conv", "paired") if "macs" in name else name: n for name, n in counts.items()})
     if (stage.activation_min, stage.activation_max) != (-128, 127):
-        found["slow outputs"] = pixels_of(runs) * output.channels
-    return found
+        counts["slow outputs"] = pixels_of(runs) * output.channels
+    return counts
 
 
 def _plain(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels, macs: int) -> dict[str, int]:
@@ -77,16 +77,16 @@ def _plain(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels, macs
     by_eight = kernels is Kernels.HELIUM and stage.kind is StageKind.DEPTHWISE and stage.depth_multiplier == 1
     vectors = output.channels // 8 if by_eight else 0
     left, taps, pixels = output.channels - 8 * vectors, prod(stage.kernel_size), pixels_of(runs)
-    found = {
+    counts = {
         "plain macs": pixels * macs * left // output.channels,
         "plain outputs": pixels * left,
         "plain taps": pixels * taps if left else 0,
     }
     if vectors:
-        found["depthwise apart macs"] = pixels * 8 * vectors * taps
-        found["depthwise outputs"] = pixels * 8 * vectors
-        found["depthwise groups"] = sum(runs.values()) * vectors
-    return found
+        counts["depthwise apart macs"] = pixels * 8 * vectors * taps
+        counts["depthwise outputs"] = pixels * 8 * vectors
+        counts["depthwise groups"] = sum(runs.values()) * vectors
+    return counts
 
 
 # ---- DSP instructions and plain C ----
@@ -94,7 +94,7 @@ def _plain(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels, macs
 
 def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, kernels: Kernels) -> Counter[str]:
     """Return the counts of pairs of pixels and a single remainder, after groups of four if windows are small."""
-    found, most = Counter[str](), _most_pixels(stage, source, kernels)
+    counts, most = Counter[str](), _most_pixels(stage, source, kernels)
     groups = {most: 0, 2: 0, 1: 0}
     for length, times in runs.items():
         left = length % most if most > 2 else length
@@ -104,8 +104,8 @@ def _conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, ke
     for pixels, number in groups.items():
         for name, count in _conv_groups(stage, source, output, pixels, kernels).items() if number else ():
             if count:
-                found[name] += number * count
-    return found
+                counts[name] += number * count
+    return counts
 
 
 def _most_pixels(stage: Stage, source: BlockTensor, kernels: Kernels) -> int:
@@ -144,10 +144,10 @@ def _conv_groups(
     }
 
 
-def _in_int16(found: Counter[str]) -> Counter[str]:
+def _in_int16(counts: Counter[str]) -> Counter[str]:
     """Return the counts with 16-bit weights, for which pairs and groups of four cost the same."""
     renamed = Counter[str]()
-    for name, count in found.items():
+    for name, count in counts.items():
         own = name.replace("conv four", "int16").replace("conv", "int16")
         renamed[own if own in CONV_COUNTS else name] += count
     return renamed
@@ -157,12 +157,12 @@ def _int16_alone(stage: Stage, source: BlockTensor, output: BlockTensor, runs: R
     """Return the counts without DSP instructions: pixel by pixel, two channels at a time."""
     pixels, channels = pixels_of(runs), output.channels
     values, copied = _values(stage, source), source.channels % 4 != 0
-    found = {"macs": values * round_up(channels, 2), "outputs": channels}
-    counted = Counter({f"int16 {name}": pixels * count for name, count in found.items()})
+    per_pixel = {"macs": values * round_up(channels, 2), "outputs": channels}
+    counts = Counter({f"int16 {name}": pixels * count for name, count in per_pixel.items()})
     rows, columns = _window(stage)
     pieces = 1 if copied else rows * columns
-    counted["conv values"], counted["conv taps"] = copied * pixels * values, pixels * pieces * ceil(channels / 2)
-    return counted
+    counts["conv values"], counts["conv taps"] = copied * pixels * values, pixels * pieces * ceil(channels / 2)
+    return counts
 
 
 def _window(stage: Stage) -> tuple[int, int]:
@@ -175,7 +175,7 @@ def _depthwise(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels) 
     With enough registers for kernels of one and two pixels, these cost about as much as one more pixel in a group,
     because they share fewer loads.
     """
-    found = Counter[str]()
+    counts = Counter[str]()
     (_, width), (_, stride), channels = stage.kernel_size, stage.stride, output.channels
     for length, times in runs.items():
         left_over = length % DEPTHWISE_PIXELS
@@ -183,12 +183,12 @@ def _depthwise(stage: Stage, output: BlockTensor, runs: Runs, kernels: Kernels) 
         has_own = kernels is Kernels.ROOMY and width > _OWN_KERNEL and left_over <= 2
         in_group = 0 if few or not left_over else left_over + 1 if has_own else DEPTHWISE_PIXELS
         computed = (length - left_over + in_group) * times
-        found["depthwise macs" if stride == 1 else "depthwise apart macs"] += computed * width**2 * channels
-        found["depthwise outputs"] += computed * channels
-        found["depthwise groups"] += ceil(length / DEPTHWISE_PIXELS) * times
+        counts["depthwise macs" if stride == 1 else "depthwise apart macs"] += computed * width**2 * channels
+        counts["depthwise outputs"] += computed * channels
+        counts["depthwise groups"] += ceil(length / DEPTHWISE_PIXELS) * times
         if few:
-            found[f"depthwise {'single' if left_over == 1 else 'pair'} outputs"] += left_over * times * channels
-    return found
+            counts[f"depthwise {'single' if left_over == 1 else 'pair'} outputs"] += left_over * times * channels
+    return counts
 
 
 # ---- Helium ----
@@ -224,14 +224,14 @@ def _helium_conv(stage: Stage, source: BlockTensor, output: BlockTensor, runs: R
 
 def _edge_vectors(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs, most: int) -> int:
     """Return the vectors of rows copied because windows reach over the left or right edge: in two groups of a row."""
-    found = 0.0
+    vectors = 0.0
     for length, times in runs.items():
         together = min(length, most)
         in_row = ceil(output.width / together)
         columns = (together - 1) * stage.stride[1] + stage.kernel_size[1]
-        vectors = stage.kernel_size[0] * (1 + ceil(columns * source.channels / LANES))
-        found += times * ceil(length / most) * vectors * (min(2, in_row) / in_row if any(stage.padding) else 0)
-    return round(found)
+        per_group = stage.kernel_size[0] * (1 + ceil(columns * source.channels / LANES))
+        vectors += times * ceil(length / most) * per_group * (min(2, in_row) / in_row if any(stage.padding) else 0)
+    return round(vectors)
 
 
 def _helium_depthwise(stage: Stage, source: BlockTensor, output: BlockTensor, runs: Runs) -> Counter[str]:
@@ -242,7 +242,7 @@ def _helium_depthwise(stage: Stage, source: BlockTensor, output: BlockTensor, ru
     """
     taps, is_usual = prod(stage.kernel_size), stage.kernel_size[1] == _OWN_KERNEL
     vectors = output.channels // 8 if is_usual else 0
-    others = ceil(output.channels / 8) - vectors
+    apart = ceil(output.channels / 8) - vectors
     pairs = sum(length // 2 * times for length, times in runs.items()) if stage.stride[1] == 1 else 0
     alone, number = pixels_of(runs) - 2 * pairs, sum(runs.values())
     return Counter(
@@ -250,8 +250,8 @@ def _helium_depthwise(stage: Stage, source: BlockTensor, output: BlockTensor, ru
             "depthwise macs": 2 * pairs * 8 * vectors * taps,
             "depthwise outputs": 2 * pairs * 8 * vectors,
             "depthwise single outputs": alone * 8 * vectors,
-            "depthwise groups": (pairs + alone if vectors else 0) + number * others,
-            "depthwise apart macs": sum(ceil(run / 2) * times for run, times in runs.items()) * 16 * others * taps,
-            "depthwise pair outputs": number * others * taps,
+            "depthwise groups": (pairs + alone if vectors else 0) + number * apart,
+            "depthwise apart macs": sum(ceil(run / 2) * times for run, times in runs.items()) * 16 * apart * taps,
+            "depthwise pair outputs": number * apart * taps,
         }
     )
