@@ -33,14 +33,14 @@ def scratch_distances(block: Block, planned: Schedule) -> dict[int, int]:
     """
     split = split_block(block)
     tiles = Tiles(block, split, planned.config)
-    found = dict.fromkeys(block.inputs, planned.scratch_bytes)
+    distances = dict.fromkeys(block.inputs, planned.scratch_bytes)
     if not tiles.one:
-        return found
+        return distances
     run = _followed(block, split, tiles, planned)
     for source in block.inputs:
         if not any(_reads_whole(block, split, stage, source) for stage in split.tail):
-            found[source] = min(planned.scratch_bytes, _distance(block, split, tiles, planned, run, source))
-    return found
+            distances[source] = min(planned.scratch_bytes, _distance(block, split, tiles, planned, run, source))
+    return distances
 
 
 def _followed(block: Block, split: Split, tiles: Tiles, planned: Schedule) -> TileRun:

@@ -59,32 +59,32 @@ def decode(options: bytes, constants: bytes) -> DecodedBlock:
     Raises:
         BlockError: the bytes are damaged, of another version, or describe an impossible block.
     """
-    found = read_options(options)
+    parsed = read_options(options)
     require_checksum(options, constants)
-    tensors = tuple(_tensor(index, desc) for index, desc in enumerate(found.tensors))
-    stages = tuple(_stage(found, tensors, index, constants) for index in range(len(found.stages)))
-    block = Block(tensors, stages, _operands(found, Storage.INPUT), _operands(found, Storage.OUTPUT))
-    header, runs = found.header, tuple(stage.longest_run for stage in found.stages)
-    ahead = frozenset(number for number, stage in enumerate(found.stages) if stage.runs_ahead)
-    if any(found.stages[number].runs_ahead != 1 for number in ahead):
+    tensors = tuple(_tensor(index, desc) for index, desc in enumerate(parsed.tensors))
+    stages = tuple(_stage(parsed, tensors, index, constants) for index in range(len(parsed.stages)))
+    block = Block(tensors, stages, _operands(parsed, Storage.INPUT), _operands(parsed, Storage.OUTPUT))
+    header, runs = parsed.header, tuple(stage.longest_run for stage in parsed.stages)
+    ahead = frozenset(number for number, stage in enumerate(parsed.stages) if stage.runs_ahead)
+    if any(parsed.stages[number].runs_ahead != 1 for number in ahead):
         raise BlockError("A stage of the fused block has an unknown value of runs_ahead.")
     config = BlockConfig(header.tile_height, header.tile_width, header.chunk, runs, ahead)
     check_block(block)
     check_config(config)
-    _check_placement(found, block)
+    _check_placement(parsed, block)
     in_scratch = [tensor.storage is Storage.SCRATCH for tensor in tensors]
     return DecodedBlock(
         block=block,
         config=config,
         capacities=tuple(
-            desc.capacity if inside else 0 for desc, inside in zip(found.tensors, in_scratch, strict=True)
+            desc.capacity if inside else 0 for desc, inside in zip(parsed.tensors, in_scratch, strict=True)
         ),
-        offsets=tuple(desc.offset if inside else NONE for desc, inside in zip(found.tensors, in_scratch, strict=True)),
-        driven=found.header.driven,
-        spatial_stages=found.header.spatial_stages,
-        scratch_bytes=found.header.scratch_bytes,
-        outside=_outside_numbers(found, block),
-        slow={index: desc.offset for index, desc in enumerate(found.tensors) if desc.region},
+        offsets=tuple(desc.offset if inside else NONE for desc, inside in zip(parsed.tensors, in_scratch, strict=True)),
+        driven=parsed.header.driven,
+        spatial_stages=parsed.header.spatial_stages,
+        scratch_bytes=parsed.header.scratch_bytes,
+        outside=_outside_numbers(parsed, block),
+        slow={index: desc.offset for index, desc in enumerate(parsed.tensors) if desc.region},
     )
 
 

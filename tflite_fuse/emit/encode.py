@@ -64,10 +64,10 @@ def encode(
     starts = np.cumsum([0, *(len(stage.inputs) for stage in block.stages)]).tolist()
     runs = chain(schedule.config.longest_runs, repeat(0))
     stages = tuple(
-        _describe_stage(block, stage, first, accumulator, found, constants)._replace(
+        _describe_stage(block, stage, first, accumulator, table, constants)._replace(
             longest_run=run, runs_ahead=int(number in schedule.config.ahead)
         )
-        for number, (stage, first, accumulator, found, run) in enumerate(
+        for number, (stage, first, accumulator, table, run) in enumerate(
             zip(block.stages, starts, schedule.accumulator_offsets, tables, runs, strict=False)
         )
     )
@@ -167,7 +167,7 @@ class _Constants:
         self._data = bytearray()
         self._pads: dict[int, int] = {}
         pairs = zip(block.stages, tables, strict=True)
-        padded = [stage for stage, found in pairs if found.looks_outside or _leaves_input(stage, block.tensors)]
+        padded = [stage for stage, table in pairs if table.looks_outside or _leaves_input(stage, block.tensors)]
         sources = {stage.output: (stage, block.tensors[stage.inputs[0]]) for stage in padded}
         self._padding = {out: KINDS[stage.kind].outside(stage, source) for out, (stage, source) in sources.items()}
         self._pad_bytes = max((source.pixel_bytes for _, source in sources.values()), default=0)

@@ -73,17 +73,17 @@ def blocks_in(model: Model) -> dict[int, BlockPlan]:
     Raises:
         ModelError: a block is damaged, or two read one source; the message names the operators.
     """
-    found = dict[int, BlockPlan]()
+    blocks = dict[int, BlockPlan]()
     readers = dict[int, int]()
     for index, operator in enumerate(model.main.operators):
         if operator_name(model, operator) != FUSED_OPERATOR:
             continue
-        found[index] = operator.plan or _decoded(model, index)
-        for number in _sources(found[index]):
+        blocks[index] = operator.plan or _decoded(model, index)
+        for number in _sources(blocks[index]):
             if (first := readers.setdefault(number, index)) != index:
                 both = f"{operator_label(model, first)} and {operator_label(model, index)}"
                 raise ModelError(f"{both} both read source {number}, which delivers its image only once.")
-    return found
+    return blocks
 
 
 def _decoded(model: Model, index: int) -> BlockPlan:
@@ -108,13 +108,13 @@ def outside_reads(model: Model) -> dict[int, tuple[InputMode, int]]:
     Raises:
         ModelError: a block is damaged; the message names the operator.
     """
-    found: dict[int, tuple[InputMode, int]] = {}
+    reads: dict[int, tuple[InputMode, int]] = {}
     for plan in blocks_in(model).values():
         sources = _sources(plan)
         for index, number in plan.outside.items():
             mode = InputMode.STREAMED if number in sources else InputMode.EXTERNAL
-            found[number] = mode, plan.block.tensors[index].nbytes
-    return found
+            reads[number] = mode, plan.block.tensors[index].nbytes
+    return reads
 
 
 def executed_macs(model: Model) -> tuple[int, ...]:
@@ -154,15 +154,15 @@ def program_overlaps(program: Program) -> tuple[Overlap, ...]:
 
 
 def _overlaps(graph: SubGraph, plans: Mapping[int, BlockPlan]) -> tuple[Overlap, ...]:
-    found: dict[tuple[int, int], int] = {}
+    distances: dict[tuple[int, int], int] = {}
     for index, plan, planned in _schedules(plans):
         inputs, outputs = _operands(graph, index, plan)
         for (source, target), distance in planned.overlaps.items():
             pair = inputs[source], outputs[target]
             # One tensor may be several inputs of a block: the largest distance counts.
-            found[pair] = max(distance, found.get(pair, distance))
-        found |= _scratch_overlaps(graph, index, plan, inputs)
-    return tuple(Overlap(source, target, distance) for (source, target), distance in found.items())
+            distances[pair] = max(distance, distances.get(pair, distance))
+        distances |= _scratch_overlaps(graph, index, plan, inputs)
+    return tuple(Overlap(source, target, distance) for (source, target), distance in distances.items())
 
 
 def _scratch_overlaps(
@@ -173,11 +173,11 @@ def _scratch_overlaps(
     Tensors of other blocks are excluded: they lie as low as possible, so there is no room below them, and testing them
     would take most of the time.
     """
-    known = [source for source, tensor in inputs.items() if tensor in graph.inputs]
-    if not known:
+    sources = [source for source, tensor in inputs.items() if tensor in graph.inputs]
+    if not sources:
         return {}
     scratch, over = operands_of(graph, graph.operators[index]).scratch, dict[int, int]()
-    for source in known:
+    for source in sources:
         distance = plan.scratch_distances[source]
         over[inputs[source]] = max(distance, over.get(inputs[source], distance))
     return {(tensor, scratch): far for tensor, far in over.items() if far < plan.schedule.scratch_bytes}
@@ -193,8 +193,8 @@ def _schedules(plans: Mapping[int, BlockPlan]) -> Iterator[tuple[int, BlockPlan,
 
 def _operands(graph: SubGraph, index: int, plan: BlockPlan) -> tuple[dict[int, int], dict[int, int]]:
     """Return the model's tensors of the block's inputs and of its outputs, by the block's tensor index."""
-    found, block = operands_of(graph, graph.operators[index]), plan.block
-    inputs, outputs = found.inputs, found.outputs
+    operands, block = operands_of(graph, graph.operators[index]), plan.block
+    inputs, outputs = operands.inputs, operands.outputs
     if (len(inputs), len(outputs)) != (len(block.inputs), len(block.outputs)):
         raise ModelError(
             f"{_label(index)} has {len(inputs)} inputs and {len(outputs)} outputs beside constants and "

@@ -53,10 +53,10 @@ def kept_bytes(model: Model, blocks: Sequence[Chosen]) -> list[int]:
     Blocks include a step number in their variable if several have one.
     """
     earlier = _variables(model)
-    keeping = {i for operators, found in blocks if found.extraction.block.keeps_state for i in operators} | set(earlier)
+    keeping = {i for operators, each in blocks if each.extraction.block.keeps_state for i in operators} | set(earlier)
     counts = [bool(keeping) and _may_be_last(model, each, keeping) for each in blocks]
-    several = len(earlier) + sum(counts) + sum(found.extraction.block.keeps_state for _, found in blocks) > 1
-    sizes = [state_offsets(found.extraction.block.tensors)[1] for _, found in blocks]
+    several = len(earlier) + sum(counts) + sum(each.extraction.block.keeps_state for _, each in blocks) > 1
+    sizes = [state_offsets(each.extraction.block.tensors)[1] for _, each in blocks]
     return [
         MARK_BYTES if counted else size + (MARK_BYTES if several and size else 0)
         for counted, size in zip(counts, sizes, strict=True)
@@ -90,10 +90,10 @@ def following(model: Model, new: Collection[int]) -> Model:
 
 def _may_be_last(model: Model, block: Chosen, keeping: Collection[int]) -> bool:
     """Return whether a block without a state reads from outside, and may run behind all operators with a state."""
-    replaced, found = block
-    if found.extraction.block.keeps_state or not found.outside:
+    replaced, extracted = block
+    if extracted.extraction.block.keeps_state or not extracted.outside:
         return False
-    operators, reached = model.main.operators, set(found.extraction.outputs)
+    operators, reached = model.main.operators, set(extracted.extraction.outputs)
     for index in range(min(replaced) + 1, len(operators)):
         if reached.intersection(operators[index].inputs or ()):
             if index in keeping:
@@ -106,7 +106,7 @@ def _variables(model: Model) -> dict[int, tuple[int, ...]]:
     """Return the variables of blocks by operator."""
     operators = model.main.operators
     fused = [i for i, operator in enumerate(operators) if operator_name(model, operator) == FUSED_OPERATOR]
-    return {i: found.state for i in fused if (found := operands_of(model.main, operators[i])).state}
+    return {i: operands.state for i in fused if (operands := operands_of(model.main, operators[i])).state}
 
 
 def _counts(model: Model, variable: Sequence[int]) -> bool:
@@ -200,7 +200,7 @@ class BlockMaker:
         for index, operator in enumerate(model.main.operators):
             for tensor in dict.fromkeys(operator.inputs or ()):
                 self._readers.setdefault(tensor, []).append(index)
-        self._made: dict[tuple[tuple[int, ...], BlockConfig, frozenset[int]], tuple[OutsideExtraction, BlockPlan]] = {}
+        self._built: dict[tuple[tuple[int, ...], BlockConfig, frozenset[int]], tuple[OutsideExtraction, BlockPlan]] = {}
         file, self._code = add_operator_code(forget_in_signatures(model, self.moved), custom=CUSTOM_CODE)
         file, self._no_constants = add_buffer(file, _NO_CONSTANTS)
         self._unfused, self._arena = program_of(file), arena_tensors(file, file.main)
@@ -218,27 +218,27 @@ class BlockMaker:
         Raises:
             BlockError: a choice cannot be one operator, or the blocks cannot read a moved input.
         """
-        taken = {index for choice in choices for index in choice.operators}
-        longer = [self._with_renames(choice, taken) for choice in choices]
+        fused = {index for choice in choices for index in choice.operators}
+        longer = [self._with_renames(choice, fused) for choice in choices]
         slow = self._between(slow, longer)
-        made = [self._make(choice, slow) for choice in longer]
+        built = [self._make(choice, slow) for choice in longer]
         states = kept_bytes(
-            self.model, [(choice.operators, each) for choice, (each, _) in zip(longer, made, strict=True)]
+            self.model, [(choice.operators, each) for choice, (each, _) in zip(longer, built, strict=True)]
         )
         graph, sizes = self.model.main, list[int]()
         steps: list[Step | None] = list(self._unfused.steps)
         operators: list[Operator | None] = list(graph.operators)
         inserted: list[InsertedBlock] = []
-        for chosen, choice, (found, plan), state in zip(choices, longer, made, states, strict=True):
+        for chosen, choice, (extracted, plan), state in zip(choices, longer, built, states, strict=True):
             place = chosen.operators[-1]
             for index in choice.operators:
                 steps[index] = operators[index] = None
-            graph, operators[place] = self._add_operator(graph, choice, found.extraction, plan, state)
+            graph, operators[place] = self._add_operator(graph, choice, extracted.extraction, plan, state)
             scratch = len(graph.tensors) - 1 - bool(state)
             sizes += [0, plan.schedule.scratch_bytes, *(0,) * bool(state)]
-            inputs = tuple(tensor for tensor in found.extraction.inputs if tensor in self._arena)
-            steps[place] = Step(CUSTOM_CODE, inputs, (*found.extraction.outputs, scratch))
-            inserted.append(self._inserted(choice, place, found, plan))
+            inputs = tuple(tensor for tensor in extracted.extraction.inputs if tensor in self._arena)
+            steps[place] = Step(CUSTOM_CODE, inputs, (*extracted.extraction.outputs, scratch))
+            inserted.append(self._inserted(choice, place, extracted, plan))
         ordered = order or range(len(operators))
         graph = replace(
             graph,
@@ -287,7 +287,7 @@ class BlockMaker:
         model = following(prune(model), new)
         return model if not places or self.memories is None else with_slow_tensors(model, self.memories)
 
-    def _with_renames(self, choice: BlockChoice, taken: Set[int]) -> BlockChoice:
+    def _with_renames(self, choice: BlockChoice, fused: Set[int]) -> BlockChoice:
         """Return the choice with the RESHAPEs that are the only readers of its outputs: the block writes their results.
 
         Blocks are found by the tensor computed last, which a RESHAPE at the end would hide.
@@ -297,7 +297,7 @@ class BlockMaker:
         while waiting:
             tensor = waiting.pop()
             readers = self._readers.get(tensor, [])
-            lowered = self.lowerings[readers[0]] if len(readers) == 1 and readers[0] not in taken else ""
+            lowered = self.lowerings[readers[0]] if len(readers) == 1 and readers[0] not in fused else ""
             if not isinstance(lowered, str) and lowered.stage is None and tensor not in self.model.main.outputs:
                 renames += readers
                 waiting.append(lowered.output.index)
@@ -312,28 +312,28 @@ class BlockMaker:
         for index, operator in enumerate(self.model.main.operators):
             kept.update(() if index in inside else (*(operator.inputs or ()), *(operator.outputs or ())))
         for choice in choices:
-            found = self._extracted(choice).extraction
-            read = {tensor for stage in found.block.stages for tensor in stage.inputs}
-            operands.update(found.inputs, found.outputs)
-            ends = zip(found.block.outputs, found.outputs, strict=True)
-            kept.update(t for b, t in ends if b in read and not can_copy_out(found.block, b))
+            extraction = self._extracted(choice).extraction
+            read = {tensor for stage in extraction.block.stages for tensor in stage.inputs}
+            operands.update(extraction.inputs, extraction.outputs)
+            ends = zip(extraction.block.outputs, extraction.outputs, strict=True)
+            kept.update(t for b, t in ends if b in read and not can_copy_out(extraction.block, b))
         return (slow & operands) - kept
 
     def _make(self, choice: BlockChoice, slow: frozenset[int] = frozenset()) -> tuple[OutsideExtraction, BlockPlan]:
         key = choice.operators, choice.config, slow
-        if key not in self._made:
-            found = self._extracted(choice)
-            apart = self._apart(found.extraction, slow)
+        if key not in self._built:
+            extracted = self._extracted(choice)
+            apart = self._apart(extracted.extraction, slow)
             if apart:
-                block = with_copies_out(found.extraction.block, apart)
+                block = with_copies_out(extracted.extraction.block, apart)
                 block = with_copies(block, apart.keys() & set(block.inputs))
-                found = replace(found, extraction=replace(found.extraction, block=block))
-            numbers = {position: self._numbers[tensor] for position, tensor in found.outside.items()}
-            config = _within(choice.config, found.extraction.block)
-            block = with_early_branches(found.extraction.block, config)
-            found = replace(found, extraction=replace(found.extraction, block=block))
-            self._made[key] = found, BlockPlan(block, config, numbers, apart)
-        return self._made[key]
+                extracted = replace(extracted, extraction=replace(extracted.extraction, block=block))
+            numbers = {position: self._numbers[tensor] for position, tensor in extracted.outside.items()}
+            config = _within(choice.config, extracted.extraction.block)
+            block = with_early_branches(extracted.extraction.block, config)
+            extracted = replace(extracted, extraction=replace(extracted.extraction, block=block))
+            self._built[key] = extracted, BlockPlan(block, config, numbers, apart)
+        return self._built[key]
 
     def _extracted(self, choice: BlockChoice) -> OutsideExtraction:
         extraction = extract(self.model, choice.operators, self.lowerings)
@@ -370,14 +370,18 @@ class BlockMaker:
         )
         return replace(graph, tensors=(*graph.tensors, *tensors)), operator
 
-    def _inserted(self, choice: BlockChoice, place: int, found: OutsideExtraction, plan: BlockPlan) -> InsertedBlock:
-        first, *_ = *found.extraction.inputs, *found.outside.values()
-        names = tensor_name(self.model, first), tensor_name(self.model, found.extraction.outputs[0])
+    def _inserted(
+        self, choice: BlockChoice, place: int, extracted: OutsideExtraction, plan: BlockPlan
+    ) -> InsertedBlock:
+        first, *_ = *extracted.extraction.inputs, *extracted.outside.values()
+        names = tensor_name(self.model, first), tensor_name(self.model, extracted.extraction.outputs[0])
         labels = tuple(operator_label(self.model, index) for index in choice.operators)
         first_outputs = ((self.model.main.operators[index].outputs or (-1,))[0] for index in choice.operators)
         writes = tuple(tensor_name(self.model, tensor) for tensor in first_outputs)
         extra = plan.schedule.macs - sum(self.macs[index] for index in choice.operators)
-        return InsertedBlock(choice, place, found.extraction, found.outside, plan, labels, writes, *names, extra)
+        return InsertedBlock(
+            choice, place, extracted.extraction, extracted.outside, plan, labels, writes, *names, extra
+        )
 
     def _images(self, inserted: Sequence[InsertedBlock]) -> dict[int, Shape]:
         """Return rows, columns and channels of the moved inputs, as the blocks read them."""
@@ -435,17 +439,17 @@ def with_lone_blocks(model: Model) -> tuple[Model, tuple[str, ...]]:
     Returns:
         The model, and labels of the operators that became blocks.
     """
-    found = [
+    candidates = [
         index
         for index, lowered in enumerate(lower_model(model))
         if not isinstance(lowered, str) and lowered.stage is not None and not lowered.unit
     ]
     labels = []
-    for index in reversed(found):  # a block replaces its operator and the RESHAPEs behind it
+    for index in reversed(candidates):  # a block replaces its operator and the RESHAPEs behind it
         try:
-            made, _ = insert_blocks(model, [BlockChoice((index,), _WHOLE, 0, 0, 0, "line-buffers")])
+            rewritten, _ = insert_blocks(model, [BlockChoice((index,), _WHOLE, 0, 0, 0, "line-buffers")])
         except BlockError:
             continue
         labels.append(operator_label(model, index))
-        model = made
+        model = rewritten
     return model, tuple(reversed(labels))

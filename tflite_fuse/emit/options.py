@@ -80,8 +80,8 @@ def described(options: bytes, constants: bytes) -> bytes:
     Raises:
         BlockError: the bytes are no options.
     """
-    found = read_options(options)
-    return sealed(options + description(found.header, found.tensors, found.stages), constants)
+    parsed = read_options(options)
+    return sealed(options + description(parsed.header, parsed.tensors, parsed.stages), constants)
 
 
 def _words(desc: BlockHeader | TensorDesc | StageDesc) -> tuple[int, ...]:
@@ -143,11 +143,11 @@ def _sum(options: bytes, at: int, constants: bytes) -> int:
 def _structs(data: bytes, kind: type[_Desc]) -> tuple[_Desc, ...]:
     """Return consecutive structs; raise BlockError if a byte of them is unknown."""
     layout, later = LAYOUTS[kind], LATER[kind]
-    found = tuple(kind(*row) for row in layout.iter_unpack(data))
-    reserved = b"".join(layout.pack(*row) for row in found) != data
-    if reserved or any(getattr(row, name) for row in found for name in later):
+    rows = tuple(kind(*row) for row in layout.iter_unpack(data))
+    reserved = b"".join(layout.pack(*row) for row in rows) != data
+    if reserved or any(getattr(row, name) for row in rows for name in later):
         raise BlockError(f"A {kind.__name__} of the fused block has a field unknown to this tflite-fuse.")
-    return found
+    return rows
 
 
 class _Fields:

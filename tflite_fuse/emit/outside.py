@@ -208,7 +208,7 @@ def _readers(model: Model, tensor: int) -> list[int]:
 
 
 def with_copies(model: Model, moved: Collection[int]) -> Model | None:
-    """Return the model with copies of inputs in front of their readers; None if none can be copied or one is dead.
+    """Return the model with copies of inputs in front of their readers; None if none can be copied or has no reader.
 
     A block that holds such a copy with all that reads it streams the input row by row. One that holds the copy alone
     brings the input into the arena, where operators read it that no block could hold together.
@@ -226,11 +226,11 @@ def with_copies(model: Model, moved: Collection[int]) -> Model | None:
         if _why_not_moved(model, tensor) is None:
             copied, names[tensor] = add_tensor(copied, copied.main.tensors[tensor])
     copies = [Operator(code, (tensor,), (copy,)) for tensor, copy in names.items()]
-    others = (
+    readers = (
         replace(op, inputs=None if op.inputs is None else tuple(names.get(tensor, tensor) for tensor in op.inputs))
         for op in model.main.operators
     )
-    copied = replace_operators(copied, [*copies, *others])
+    copied = replace_operators(copied, [*copies, *readers])
     try:
         stages = [lower_operator(copied, index) for index in range(len(copies))]
     except BlockError:

@@ -31,7 +31,7 @@ class Traffic:
 
     @property
     def total(self) -> int:
-        """Bytes both ways."""
+        """Bytes read and written."""
         return self.read + self.written
 
     def __add__(self, other: Traffic) -> Traffic:
@@ -46,8 +46,8 @@ def can_copy_out(block: Block, output: int) -> bool:
 def _first_alike(block: Block, output: int) -> int | None:
     extent = block.tensors[output].height, block.tensors[output].width
     for number, stage in enumerate(block.stages):
-        made = block.tensors[stage.output]
-        if output in stage.inputs and stage.waits_for < 0 and (made.height, made.width) == extent:
+        result = block.tensors[stage.output]
+        if output in stage.inputs and stage.waits_for < 0 and (result.height, result.width) == extent:
             return number
     return None
 
@@ -61,8 +61,8 @@ def with_copies_out(block: Block, slow: Collection[int]) -> Block:
         ring, stages = len(block.tensors), list[Stage]()
         for number, stage in enumerate(block.stages):
             inputs = tuple(ring if tensor == output else tensor for tensor in stage.inputs)
-            made = replace(stage, inputs=inputs, waits_for=output if number == waiting else stage.waits_for)
-            stages.append(replace(made, output=ring) if stage.output == output else made)
+            changed = replace(stage, inputs=inputs, waits_for=output if number == waiting else stage.waits_for)
+            stages.append(replace(changed, output=ring) if stage.output == output else changed)
             stages += [Stage(StageKind.PAD, (ring,), output)] if stage.output == output else []
         block = replace(block, tensors=(*block.tensors, _ring(block.tensors[output])), stages=tuple(stages))
     return block
@@ -73,10 +73,10 @@ def with_copies(block: Block, inputs: Collection[int]) -> Block:
     if not inputs:
         return block
     rings = {tensor: len(block.tensors) + number for number, tensor in enumerate(sorted(inputs))}
-    made = (_ring(block.tensors[tensor]) for tensor in rings)
+    ring_tensors = (_ring(block.tensors[tensor]) for tensor in rings)
     copies = (Stage(StageKind.PAD, (tensor,), ring) for tensor, ring in rings.items())
     stages = (replace(each, inputs=tuple(rings.get(tensor, tensor) for tensor in each.inputs)) for each in block.stages)
-    return replace(block, tensors=(*block.tensors, *made), stages=(*copies, *stages))
+    return replace(block, tensors=(*block.tensors, *ring_tensors), stages=(*copies, *stages))
 
 
 def _ring(tensor: BlockTensor) -> BlockTensor:
@@ -105,14 +105,14 @@ def slow_places(program: Program, room: int) -> tuple[dict[int, int], int]:
     """
     tensors = program.origin[1].tensors
     sizes = (tensor_nbytes(each) if index in program.slow else 0 for index, each in enumerate(tensors))
-    found = place(replace(program, sizes=tuple(sizes), slow=frozenset()))
-    if found.height > room:
+    placement = place(replace(program, sizes=tuple(sizes), slow=frozenset()))
+    if placement.height > room:
         raise LimitError(
-            f"the slow memory has {room:,} bytes, and tensors between blocks need {found.height:,}",
+            f"the slow memory has {room:,} bytes, and tensors between blocks need {placement.height:,}",
             limit=room,
-            reached=found.height,
+            reached=placement.height,
         )
-    return {tensor: found.offsets[tensor] for tensor in program.slow}, found.height
+    return {tensor: placement.offsets[tensor] for tensor in program.slow}, placement.height
 
 
 def with_places(plan: BlockPlan, graph: SubGraph, operator: Operator, places: Mapping[int, int]) -> BlockPlan:
@@ -130,13 +130,13 @@ def with_places(plan: BlockPlan, graph: SubGraph, operator: Operator, places: Ma
 
 
 def _behind(plan: BlockPlan, graph: SubGraph, operator: Operator) -> dict[int, int]:
-    """The graph's tensor behind each input and output of a block."""
-    found, block = operands_of(graph, operator), plan.block
-    return dict(zip((*block.inputs, *block.outputs), (*found.inputs, *found.outputs), strict=True))
+    """Return the graph's tensor of each input and output of a block."""
+    operands, block = operands_of(graph, operator), plan.block
+    return dict(zip((*block.inputs, *block.outputs), (*operands.inputs, *operands.outputs), strict=True))
 
 
 def with_slow_tensors(model: Model, memories: Memories) -> Model:
-    """Return a model whose metadata tells what its blocks, which carry their plans, have in the slow memory."""
+    """Return a model whose metadata lists the tensors of its blocks, which carry their plans, in the slow memory."""
     offsets = dict[int, int]()
     for operator in model.main.operators:
         if operator.plan is not None and operator.plan.slow:

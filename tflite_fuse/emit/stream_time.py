@@ -50,9 +50,9 @@ class StreamTime:
         return (*window[: self.axis], self.hop * self.each, *window[self.axis + 1 :])
 
 
-def with_stream_time(model: Model, found: StreamTime) -> Model:
+def with_stream_time(model: Model, stream: StreamTime) -> Model:
     """Return the model with the metadata of a stream."""
-    return set_metadata(model, STREAM_METADATA, json.dumps({"version": _VERSION, **asdict(found)}).encode())
+    return set_metadata(model, STREAM_METADATA, json.dumps({"version": _VERSION, **asdict(stream)}).encode())
 
 
 def stream_time(model: Model) -> StreamTime | None:
@@ -61,9 +61,9 @@ def stream_time(model: Model) -> StreamTime | None:
     if data is None:
         return None
     try:
-        told = json.loads(data)
-        numbers = [told[name] for name in ("hop", "window", "axis", "each")]
-        sound = told["version"] == _VERSION and all(type(n) is int and 0 <= n < _MOST for n in numbers)
+        entry = json.loads(data)
+        numbers = [entry[name] for name in ("hop", "window", "axis", "each")]
+        sound = entry["version"] == _VERSION and all(type(n) is int and 0 <= n < _MOST for n in numbers)
         hop, window, axis, each = numbers
         if not sound or not 0 < hop < window or not each or axis > 7:
             raise ValueError
