@@ -142,7 +142,7 @@ def make_tilings(length: int, sizes: tuple[int, ...]) -> Tilings:
 
 
 def strip_sizes(length: int) -> tuple[int, ...]:
-    """Return the tile extents worth trying on an axis: the smallest extent for every number of tiles."""
+    """Return the tile extents to try on an axis: the smallest extent for every number of tiles."""
     return tuple(sorted({-(-length // count) for count in range(1, length + 1)}, reverse=True))
 
 
@@ -174,15 +174,15 @@ def union(left: Ranges, right: Ranges) -> Ranges:
 @lru_cache(maxsize=1 << 13)
 def longest(ranges: Ranges, tilings: Tilings) -> IntArray:
     """Return the longest range of each option, [options]."""
-    found: IntArray = np.maximum.reduceat(_lengths(ranges), tilings.first)
-    return found
+    lengths: IntArray = np.maximum.reduceat(_lengths(ranges), tilings.first)
+    return lengths
 
 
 @lru_cache(maxsize=1 << 13)
 def total(ranges: Ranges, tilings: Tilings) -> IntArray:
     """Return the sum of all ranges of each option, [options]."""
-    found: IntArray = np.add.reduceat(_lengths(ranges), tilings.first)
-    return found
+    sums: IntArray = np.add.reduceat(_lengths(ranges), tilings.first)
+    return sums
 
 
 def _lengths(ranges: Ranges) -> IntArray:

@@ -20,21 +20,21 @@ Lifetime = tuple[int, int]
 
 def lifetimes(graph: Program) -> list[Lifetime | None]:
     """Return the first and last step (both inclusive) of each tensor; None for a tensor that is never live."""
-    found: list[Lifetime | None] = [None] * len(graph.sizes)
+    lives: list[Lifetime | None] = [None] * len(graph.sizes)
     for tensor in graph.inputs:
-        found[tensor] = (-1, -1)
+        lives[tensor] = (-1, -1)
     for moment, op in enumerate(graph.steps):
         for tensor in (*op.inputs, *op.outputs):
-            known = found[tensor]
-            found[tensor] = (moment if known is None else known[0], moment)
+            life = lives[tensor]
+            lives[tensor] = (moment if life is None else life[0], moment)
     end = len(graph.steps) - 1
     for tensor in graph.outputs:
-        known = found[tensor]
-        if known is not None:
-            found[tensor] = (known[0], end)
+        life = lives[tensor]
+        if life is not None:
+            lives[tensor] = (life[0], end)
     for tensor in graph.resident:
-        found[tensor] = (-1, end)
-    return found
+        lives[tensor] = (-1, end)
+    return lives
 
 
 def bytes_before_start(graph: Program) -> int:
@@ -63,7 +63,7 @@ def covered_bytes(graph: Program, offsets: Sequence[int]) -> list[int]:
         offsets: offset of each tensor in bytes; a tensor with a negative one overlaps no other.
     """
     alive = lifetimes(graph)
-    found = []
+    covered = []
     for moment in range(len(graph.steps)):
         live = [t for t, life in enumerate(alive) if life is not None and life[0] <= moment <= life[1]]
         total = sum(graph.sizes[tensor] for tensor in live if offsets[tensor] < 0)
@@ -71,8 +71,8 @@ def covered_bytes(graph: Program, offsets: Sequence[int]) -> list[int]:
         for start, end in sorted((offsets[t], offsets[t] + graph.sizes[t]) for t in live if offsets[t] >= 0):
             total += max(0, end - max(start, reached))
             reached = max(reached, end)
-        found.append(total)
-    return found
+        covered.append(total)
+    return covered
 
 
 def peak(graph: Program, *, in_place: bool = False) -> int:

@@ -86,20 +86,20 @@ class Program:
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """Return for each tensor the steps that read it, ascending."""
-        found: list[list[int]] = [[] for _ in self.sizes]
+        by_tensor: list[list[int]] = [[] for _ in self.sizes]
         for index, step in enumerate(self.steps):
             for tensor in dict.fromkeys(step.inputs):
-                found[tensor].append(index)
-        return tuple(tuple(readers) for readers in found)
+                by_tensor[tensor].append(index)
+        return tuple(tuple(readers) for readers in by_tensor)
 
     @cached_property
     def producer(self) -> tuple[int, ...]:
         """Return for each tensor the step that writes it; −1 for network inputs."""
-        found = [-1] * len(self.sizes)
+        writers = [-1] * len(self.sizes)
         for index, step in enumerate(self.steps):
             for tensor in step.outputs:
-                found[tensor] = index
-        return tuple(found)
+                writers[tensor] = index
+        return tuple(writers)
 
     def reordered(self, order: Sequence[int]) -> Program:
         """Return the program with its steps in another order.
@@ -293,11 +293,11 @@ def program_of(model: Model) -> Program:
     )
     written = {t for op in ops for t in op.outputs}
     unwritten = {t for op in ops for t in op.inputs} - written - set(graph.inputs)
-    found = slow_tensors(model)
-    slow = frozenset() if found is None else frozenset(found.offsets)
-    held = (arena & (written | unwritten | set(graph.inputs) | set(graph.outputs))) - slow
+    slow_memory = slow_tensors(model)
+    slow = frozenset() if slow_memory is None else frozenset(slow_memory.offsets)
+    stored = (arena & (written | unwritten | set(graph.inputs) | set(graph.outputs))) - slow
     return Program(
-        sizes=tuple(tensor_nbytes(t) if i in held else 0 for i, t in enumerate(graph.tensors)),
+        sizes=tuple(tensor_nbytes(t) if i in stored else 0 for i, t in enumerate(graph.tensors)),
         steps=ops,
         inputs=tuple(dict.fromkeys(t for t in (*graph.inputs, *sorted(unwritten)) if t in arena)),
         outputs=tuple(dict.fromkeys(t for t in graph.outputs if t in arena)),
