@@ -65,10 +65,10 @@ def add_int32(model: Model, name: str, values: Sequence[int]) -> tuple[Model, in
 
 def drop_unread(model: Model, operators: Sequence[Operator], kinds: Collection[str]) -> list[Operator]:
     """Return operators for the first subgraph, without those of some kinds whose outputs have no reader."""
-    wanted, kept = set(model.main.outputs), list[Operator]()
+    read, kept = set(model.main.outputs), list[Operator]()
     for operator in reversed(operators):
-        if operator_name(model, operator) not in kinds or wanted.intersection(operator.outputs or ()):
-            wanted.update(operator.inputs or ())
+        if operator_name(model, operator) not in kinds or read.intersection(operator.outputs or ()):
+            read.update(operator.inputs or ())
             kept.append(operator)
     return kept[::-1]
 
@@ -78,11 +78,11 @@ def add_operator_code(
 ) -> tuple[Model, int]:
     """Find or append an operator code; return the model and the code's index."""
     number = CUSTOM if custom is not None else BUILTIN_CODES[builtin or ""]
-    wanted = OperatorCode(min(number, _LARGEST_BYTE_CODE), custom, version, number)
+    added = OperatorCode(min(number, _LARGEST_BYTE_CODE), custom, version, number)
     for index, code in enumerate(model.operator_codes):
-        if code.code == wanted.code and code.custom_code == custom and code.version == version:
+        if code.code == added.code and code.custom_code == custom and code.version == version:
             return model, index
-    return replace(model, operator_codes=(*model.operator_codes, wanted)), len(model.operator_codes)
+    return replace(model, operator_codes=(*model.operator_codes, added)), len(model.operator_codes)
 
 
 def get_metadata(model: Model, name: str) -> bytes | None:
@@ -125,11 +125,11 @@ def prune(model: Model) -> Model:
 
     Indices of tensors, buffers and operator codes change. An offline memory plan is indexed by tensor: drop it first.
     """
-    kept, found = used_tensors(model), slow_tensors(model)
+    kept, slow_memory = used_tensors(model), slow_tensors(model)
     pruned = _prune_tensors(model, kept)
-    if found is not None:
-        offsets = {new: found.offsets[old] for new, old in enumerate(kept) if old in found.offsets}
-        pruned = set_metadata(pruned, MEMORIES_METADATA, slow_tensors_entry(replace(found, offsets=offsets)))
+    if slow_memory is not None:
+        offsets = {new: slow_memory.offsets[old] for new, old in enumerate(kept) if old in slow_memory.offsets}
+        pruned = set_metadata(pruned, MEMORIES_METADATA, slow_tensors_entry(replace(slow_memory, offsets=offsets)))
     return _prune_operator_codes(_prune_buffers(pruned))
 
 

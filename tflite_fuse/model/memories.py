@@ -68,7 +68,7 @@ class SlowTensors:
 
 
 def slow_tensors(model: Model) -> SlowTensors | None:
-    """Return what a model has in a slow memory, None where its file says nothing.
+    """Return the tensors that a model has in a slow memory, None if its file has no metadata on them.
 
     Raises:
         ModelError: the metadata entry is damaged.
@@ -77,11 +77,11 @@ def slow_tensors(model: Model) -> SlowTensors | None:
     if entry is None:
         return None
     try:
-        found = json.loads((model.buffers[entry.buffer].data or b"").decode())
-        if found["version"] != _VERSION:
-            raise ValueError(f"version {found['version']} is not known")
-        offsets = {_whole(tensor): _whole(offset) for tensor, offset in found["tensors"]}
-        memories = Memories(_region(found["fast"]), _region(found["slow"]))
+        content = json.loads((model.buffers[entry.buffer].data or b"").decode())
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']} is not known")
+        offsets = {_whole(tensor): _whole(offset) for tensor, offset in content["tensors"]}
+        memories = Memories(_region(content["fast"]), _region(content["slow"]))
         _check(offsets, len(model.main.tensors))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ModelError(
@@ -97,19 +97,20 @@ def slow_bytes(model: Model) -> int:
     Raises:
         ModelError: the metadata entry is damaged, or a tensor has a dynamic shape.
     """
-    found, tensors = slow_tensors(model), model.main.tensors
-    ends = () if found is None else (at + tensor_nbytes(tensors[each]) for each, at in found.offsets.items())
+    slow_memory, tensors = slow_tensors(model), model.main.tensors
+    offsets = {} if slow_memory is None else slow_memory.offsets
+    ends = (at + tensor_nbytes(tensors[each]) for each, at in offsets.items())
     return round_up(max(ends, default=0), _ALIGNMENT)
 
 
-def slow_tensors_entry(found: SlowTensors) -> bytes:
+def slow_tensors_entry(slow_memory: SlowTensors) -> bytes:
     """Return the bytes of the metadata entry."""
-    slow = {"read_cycles": found.memories.slow.read_cycles, "write_cycles": found.memories.slow.write_cycles}
+    fast, slow = slow_memory.memories.fast, slow_memory.memories.slow
     entry = {
         "version": _VERSION,
-        "fast": _named(found.memories.fast),
-        "slow": _named(found.memories.slow) | slow,
-        "tensors": sorted(found.offsets.items()),
+        "fast": _named(fast),
+        "slow": _named(slow) | {"read_cycles": slow.read_cycles, "write_cycles": slow.write_cycles},
+        "tensors": sorted(slow_memory.offsets.items()),
     }
     return json.dumps(entry, separators=(",", ":")).encode()
 

@@ -111,12 +111,12 @@ _ZEROS: dict[str, Value] = {"b": 0, "i": 0, "f": 0.0, "?": False, "*": ()}
 
 def _fields(declared: str) -> tuple[tuple[str, str, Value], ...]:
     """Return (field, struct format or *, default) of each field."""
-    found = []
+    parsed = []
     for entry in declared.split():
         name, _, form = entry.partition(":")
         default = struct.unpack(form[0], struct.pack(form[0], int(form[2:])))[0] if form[2:] else _ZEROS[form]
-        found.append((name, form[0], default))
-    return tuple(found)
+        parsed.append((name, form[0], default))
+    return tuple(parsed)
 
 
 _FIELDS = {name: (member, _fields(declared)) for name, (member, declared) in _DECLARED.items()}

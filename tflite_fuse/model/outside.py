@@ -105,12 +105,12 @@ def outside_inputs(model: Model) -> tuple[OutsideInput, ...]:
     if data is None:
         return ()
     try:
-        found = json.loads(data.decode())
-        if found["version"] != _VERSION:
-            raise ValueError(f"version {found['version']} is not known")
-        if len(found["inputs"]) > _MOST_INPUTS:
+        content = json.loads(data.decode())
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']} is not known")
+        if len(content["inputs"]) > _MOST_INPUTS:
             raise ValueError("too many inputs")
-        entries = tuple(sorted((_read_entry(entry) for entry in found["inputs"]), key=lambda entry: entry.position))
+        entries = tuple(sorted((_read_entry(entry) for entry in content["inputs"]), key=lambda entry: entry.position))
         _check_together(entries, len(model.main.inputs))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ModelError(
@@ -124,7 +124,7 @@ def _read_entry(entry: dict[str, Any]) -> OutsideInput:
     kind = next((each for each in OUTSIDE_TYPES if type_name(each) == entry["type"]), None)
     if kind is None:
         raise ValueError(f"an input is {entry['type']}")
-    found = OutsideInput(
+    parsed = OutsideInput(
         position=_number(entry, "position", 0),
         name=_text(entry, "name"),
         shape=tuple(_number({"shape": extent}, "shape", 1) for extent in entry["shape"]),
@@ -137,13 +137,13 @@ def _read_entry(entry: dict[str, Any]) -> OutsideInput:
         channels=_number(entry, "channels", 1),
         type=kind,
     )
-    if found.mode is InputMode.RESIDENT:
-        raise ValueError(f"{found.name} is resident")
-    turned = found.mode is InputMode.COLUMNS
-    fits = found.shape == (1, found.columns, found.rows, found.channels) if turned else True
-    if prod(found.image) != prod(found.shape) or found.nbytes > _LARGEST or not fits:
-        raise ValueError(f"{found.name} has as shape {list(found.shape)} and as image {list(found.image)}")
-    return found
+    if parsed.mode is InputMode.RESIDENT:
+        raise ValueError(f"{parsed.name} is resident")
+    turned = parsed.mode is InputMode.COLUMNS
+    fits = parsed.shape == (1, parsed.columns, parsed.rows, parsed.channels) if turned else True
+    if prod(parsed.image) != prod(parsed.shape) or parsed.nbytes > _LARGEST or not fits:
+        raise ValueError(f"{parsed.name} has as shape {list(parsed.shape)} and as image {list(parsed.image)}")
+    return parsed
 
 
 def _number(entry: dict[str, Any], key: str, low: int, high: int = _LARGEST) -> int:
@@ -179,8 +179,8 @@ def set_outside_inputs(model: Model, entries: Sequence[OutsideInput]) -> Model:
     """Return the model with the given inputs as its metadata; without an entry if there are none."""
     if not entries:
         return remove_metadata(model, OUTSIDE_METADATA)
-    found = {"version": _VERSION, "inputs": [entry.to_json() for entry in entries]}
-    return set_metadata(model, OUTSIDE_METADATA, json.dumps(found, separators=(",", ":")).encode())
+    content = {"version": _VERSION, "inputs": [entry.to_json() for entry in entries]}
+    return set_metadata(model, OUTSIDE_METADATA, json.dumps(content, separators=(",", ":")).encode())
 
 
 def outside_numbers(model: Model, moved: Sequence[int]) -> dict[int, int]:
@@ -189,8 +189,8 @@ def outside_numbers(model: Model, moved: Sequence[int]) -> dict[int, int]:
     Raises:
         ModelError: the metadata entry is damaged.
     """
-    taken = len(outside_inputs(model))
-    return {tensor: taken + number for number, tensor in enumerate(moved)}
+    first = len(outside_inputs(model))
+    return {tensor: first + number for number, tensor in enumerate(moved)}
 
 
 def take_inputs_out(model: Model, images: Mapping[int, tuple[int, int, int]], mode: InputMode) -> Model:

@@ -72,16 +72,16 @@ def read_witness(model: Model, original: Model) -> Witness:
     try:
         if len(data) > _MOST_BYTES:
             raise ValueError(f"it has {len(data):,} bytes")
-        found = json.loads(data.decode())
-        if found["version"] != _VERSION:
-            raise ValueError(f"version {found['version']!r} is not known")
+        content = json.loads(data.decode())
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']!r} is not known")
         kept: dict[int, tuple[int, ...]] = {}
-        for group in found["kept"]:
+        for group in content["kept"]:
             channels = _channels(group["channels"])
             for tensor in group["tensors"]:
                 _check(original, tensor, channels, kept)
                 kept[tensor] = channels
-        columns = found.get("columns", False)
+        columns = content.get("columns", False)
         if type(columns) is not bool:
             raise ValueError(f"columns are {columns!r}")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
