@@ -212,7 +212,7 @@ def test_everything_in_the_arena_is_drawn_once_and_inside(sample: tuple[bytes, b
     shown_map = arena_map(load_model(sample[fused]))
     assert shown_map.head_bytes == tflite_fuse.inspect(sample[fused]).figures.head_bytes
     assert all(box.offset >= 0 and box.offset + box.nbytes <= shown_map.head_bytes for box in shown_map.boxes)
-    taken = shown_map.taken_bytes()
+    taken = shown_map.used_bytes()
     assert len(taken) == len(shown_map.steps) + 1 and max(taken) <= shown_map.head_bytes
     rings = [box for box in shown_map.boxes if box.kind == "ring"]
     assert bool(rings) is fused

@@ -71,7 +71,7 @@ def test_a_trace_has_every_tensor_once_and_rows_do_not_overlap(model: Path) -> N
         spans.sort()
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
     live = [event["args"]["bytes"] for event in events if event["ph"] == "C"]
-    assert live == [*shown.taken_bytes(), 0] and max(live) <= shown.head_bytes
+    assert live == [*shown.used_bytes(), 0] and max(live) <= shown.head_bytes
     assert all(event["ts"] % STEP == 0 for event in events if event["ph"] == "X")
 
 

@@ -63,7 +63,7 @@ def test_a_second_memory_has_its_tensors_while_blocks_need_them() -> None:
     for box in shown.second.boxes:
         users = [step for step, names in enumerate(operands) if box.name in names]
         assert (-1 if box.name == "input_0" else users[0], users[-1]) == (box.first, box.last)
-    assert max(shown.second.taken_bytes()) <= shown.second.head_bytes
+    assert max(shown.second.used_bytes()) <= shown.second.head_bytes
 
 
 def test_two_memories_are_drawn_over_the_same_steps() -> None:

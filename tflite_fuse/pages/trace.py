@@ -30,7 +30,7 @@ def arena_trace(shown: ArenaMap, name: str) -> dict[str, Any]:
     ]
     taken = [
         {"ph": "C", "name": "live bytes", "pid": 1, "ts": step * STEP, "args": {"bytes": size}}
-        for step, size in enumerate((*shown.taken_bytes(), 0))
+        for step, size in enumerate((*shown.used_bytes(), 0))
     ]
     return {"displayTimeUnit": "ms", "traceEvents": [*named, *operators, *boxes, *taken]}
 

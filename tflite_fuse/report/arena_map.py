@@ -54,13 +54,13 @@ class ArenaMap:
     name: str = ""
     second: ArenaMap | None = None
 
-    def taken_bytes(self) -> list[int]:
+    def used_bytes(self) -> list[int]:
         """Return the bytes in use at each step, beginning with the time before the first; shared bytes count once."""
-        taken: list[list[tuple[int, int]]] = [[] for _ in range(len(self.steps) + 1)]
+        used: list[list[tuple[int, int]]] = [[] for _ in range(len(self.steps) + 1)]
         for box in self.boxes:
             for step in range(box.first + 1, box.last + 2 if box.kind != "ring" else 0):
-                taken[step].append((box.offset, box.offset + box.nbytes))
-        return [_covered(sorted(each)) for each in taken]
+                used[step].append((box.offset, box.offset + box.nbytes))
+        return [_covered(sorted(each)) for each in used]
 
 
 def _covered(intervals: Sequence[tuple[int, int]]) -> int:

@@ -117,15 +117,15 @@ class FrontReport:
 
     def _in_memories(self) -> list[tuple[str, ...]]:
         """Return the cells of the table of two memories. Savings are those since the row before."""
-        found, before = list[tuple[str, ...]](), None
+        cells, before = list[tuple[str, ...]](), None
         for row in self.rows:
             assert row.memories is not None
-            now = row.memories
-            saves = "-" if before is None else f"{before.saves_per_kb(now):,.0f}"
-            numbers = (now.fast_room, now.fast_bytes, now.slow_bytes, now.read_bytes, now.written_bytes, now.cycles)
-            found.append((*(f"{number:,}" for number in numbers), saves, f"{row.work:,}"))
-            before = now
-        return found
+            use = row.memories
+            saves = "-" if before is None else f"{before.saves_per_kb(use):,.0f}"
+            numbers = (use.fast_room, use.fast_bytes, use.slow_bytes, use.read_bytes, use.written_bytes, use.cycles)
+            cells.append((*(f"{number:,}" for number in numbers), saves, f"{row.work:,}"))
+            before = use
+        return cells
 
     def to_csv(self) -> str:
         """Return CSV with one line per point: ram_bytes, work by its unit, compute_factor, number of blocks, marks.

@@ -49,10 +49,10 @@ def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[Inpu
             source=how,
         )
     streamed = InputMode.STREAMED
-    told = {each.number: (streamed if each.mode.streams else each.mode, each.nbytes) for each in entries}
-    for number in sorted(told.keys() | read.keys()):
-        if told.get(number) != read.get(number):
-            says, does = (_described(each.get(number)) for each in (told, read))
+    listed = {each.number: (streamed if each.mode.streams else each.mode, each.nbytes) for each in entries}
+    for number in sorted(listed.keys() | read.keys()):
+        if listed.get(number) != read.get(number):
+            says, does = (_described(each.get(number)) for each in (listed, read))
             yield note("warned", "metadata", number=number, says=says, does=does)
 
 
@@ -230,12 +230,12 @@ class MemoryReport:
         return (self.cycles - other.cycles) / (other.fast_room - self.fast_room) * 1000
 
     def __str__(self) -> str:
-        taken = f"{self.fast}: {self.fast_bytes:,} of {self.fast_room:,} bytes, {self.slow}: {self.slow_bytes:,}"
+        usage = f"{self.fast}: {self.fast_bytes:,} of {self.fast_room:,} bytes, {self.slow}: {self.slow_bytes:,}"
         if not self.tensors:
             return f"{self.fast}: {self.fast_bytes:,} of {self.fast_room:,} bytes, {self.slow}: nothing"
         tensors = f"{len(self.tensors)} tensor{'s' * (len(self.tensors) != 1)}"
         return (
-            f"{taken} of {self.slow_room:,} bytes for {tensors}, of which an inference reads "
+            f"{usage} of {self.slow_room:,} bytes for {tensors}, of which an inference reads "
             f"{self.read_bytes:,} bytes and writes {self.written_bytes:,}"
         )
 
@@ -314,8 +314,8 @@ class Report:
         """Return the object that ``--json`` prints."""
         expected = None if self.prediction is None else asdict(self.prediction) | {"factor": self.prediction.factor}
         outside = [entry.to_json() for entry in self.outside]
-        told = {"records": [each.to_json() for each in self.records], "notes": list(self.notes)}
-        return {"schema": SCHEMA, **asdict(self), **told, "outside": outside, "prediction": expected}
+        lists = {"records": [each.to_json() for each in self.records], "notes": list(self.notes)}
+        return {"schema": SCHEMA, **asdict(self), **lists, "outside": outside, "prediction": expected}
 
 
 def change(before: int, after: int) -> str:

@@ -37,45 +37,50 @@ def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
 
 
 def inspection_headline(
-    found: Inspection, tried: tuple[Report | None, int | None] | None, typed: str, fit: str, *, fits: bool | None = None
+    inspection: Inspection,
+    tried: tuple[Report | None, int | None] | None,
+    typed: str,
+    fit: str,
+    *,
+    fits: bool | None = None,
 ) -> tuple[str, ...]:
     """Return five lines: RAM now and after a rewrite, RAM to allocate, boards, the checks, the next step.
 
     Args:
-        found: inspection of the model.
+        inspection: of the model.
         tried: (report of a trial rewrite, None if it was impossible; bytes to allocate after it, None if it saves
             nothing). None if no rewrite was tried.
         typed: its options.
         fit: clause about boards.
         fits: whether the named board has the RAM and the flash; None if none is named.
     """
-    now = found.figures.arena_bytes
+    arena_bytes = inspection.figures.arena_bytes
     step, checked = (
-        f"tflite-fuse rewrite {found.model} small.tflite {typed}".rstrip(),
+        f"tflite-fuse rewrite {inspection.model} small.tflite {typed}".rstrip(),
         "nothing was rewritten, nothing was run",
     )
     if tried is None:
         saved = " bytes; no rewrite was tried"
     elif tried[0] is None:
-        saved, step = " bytes; a rewrite is not possible", _export(found.model, found.runtime)
+        saved, step = " bytes; a rewrite is not possible", _export(inspection.model, inspection.runtime)
     elif tried[1] is None:
         checked = "a rewrite was tried, nothing was run"
-        saved, step = " bytes; a rewrite saves nothing", _export(found.model, found.runtime)
+        saved, step = " bytes; a rewrite saves nothing", _export(inspection.model, inspection.runtime)
         if fits:
             saved = " bytes; it fits as it is, and no rewrite is predicted to be faster"
-            step += f"; to look for less RAM: tflite-fuse rewrite {found.model} small.tflite"
+            step += f"; to look for less RAM: tflite-fuse rewrite {inspection.model} small.tflite"
     else:
-        saved = f" -> {tried[1]:,} bytes ({change(now, tried[1])}) by a rewrite"
+        saved = f" -> {tried[1]:,} bytes ({change(arena_bytes, tried[1])}) by a rewrite"
         checked = f"the rewrite: {tried[0].claim()}"
     if fits is False and tried is not None:
         step = "a smaller model, or a board with more memory: `tflite-fuse boards` lists them"
-    refused = next((note for note in found.records if note.reason == "runtime refuses"), None)
+    refused = next((note for note in inspection.records if note.reason == "runtime refuses"), None)
     return (
-        f"{found.model}: arena {now:,}{saved}",
-        _allocate(found.figures, found.runtime),
+        f"{inspection.model}: arena {arena_bytes:,}{saved}",
+        _allocate(inspection.figures, inspection.runtime),
         fit,
         checked if refused is None else f"{sentences_of((refused,))[0]}; {checked}",
-        _next(found.records, step, "operators, reasons and notes"),
+        _next(inspection.records, step, "operators, reasons and notes"),
     )
 
 
@@ -87,10 +92,10 @@ def _next(records: Sequence[Note], step: str, lists: str) -> str:
 
 def _quantize(records: Sequence[Note]) -> str:
     """Return the first step with a model that is not of int8; empty for all others."""
-    found = next((note for note in records if note.reason == "full int8"), None)
-    if found is None:
+    offer = next((note for note in records if note.reason == "full int8"), None)
+    if offer is None:
         return ""
-    return f"quantize the {found.details['kind']} model to int8 (--verbose prints the lines of Python that do it)"
+    return f"quantize the {offer.details['kind']} model to int8 (--verbose prints the lines of Python that do it)"
 
 
 def int8_lines(records: Sequence[Note]) -> Iterator[str]:

@@ -34,16 +34,16 @@ def grouped(notes: Sequence[Note]) -> tuple[str, ...]:
     alike: dict[tuple[str, str, str], list[Note]] = {}
     for note in notes:
         alike.setdefault(_group(note), []).append(note)
-    told: list[str] = []
+    texts: list[str] = []
     for note in notes:
         together = alike.get(_group(note), []) if note.fate in _GROUPED and note.operators else [note]
         if note.reason in _ORDERS and note not in order:
             continue
         if len(together) > 1:
-            told.append(_together(together))
+            texts.append(_together(together))
         else:
-            told.append(sentence(note))
-    return tuple(dict.fromkeys(told))
+            texts.append(sentence(note))
+    return tuple(dict.fromkeys(texts))
 
 
 _GROUPED = ("not fused", "kept")
