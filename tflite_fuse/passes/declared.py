@@ -93,25 +93,25 @@ class Declared:
     @property
     def sentence(self) -> str:
         """Return its help, with the accepted words."""
-        said = self.option.help
-        return f"{said.removesuffix('.')}: {', '.join(self.option.choices)}." if self.option.choices else said
+        text = self.option.help
+        return f"{text.removesuffix('.')}: {', '.join(self.option.choices)}." if self.option.choices else text
 
 
-def option(default: Any, help: str, **others: Any) -> Any:
-    """Return a dataclass field that is an option; ``others`` are attributes of ``Option``."""
-    return field(default=default, metadata={_METADATA: Option(help, **others)})
+def option(default: Any, help: str, **attributes: Any) -> Any:
+    """Return a dataclass field that is an option; ``attributes`` are those of ``Option``."""
+    return field(default=default, metadata={_METADATA: Option(help, **attributes)})
 
 
 @cache
 def declared(kind: type, function: str = "") -> tuple[Declared, ...]:
     """Return the options that a dataclass declares, in order: all, or those of a function or command."""
     hints = get_type_hints(kind)
-    found = (
+    options = (
         Declared(each.name, hints[each.name], None if each.default is MISSING else each.default, option)
         for each in fields(kind)
         if (option := each.metadata.get(_METADATA)) is not None
     )
-    return tuple(each for each in found if not function or not each.option.of or function in each.option.of)
+    return tuple(each for each in options if not function or not each.option.of or function in each.option.of)
 
 
 def described(kind: type[Kind]) -> type[Kind]:
@@ -138,30 +138,30 @@ def takes(
     """
 
     def decorated(function: Callable[[Source, Options], Returned]) -> Callable[Concatenate[Source, Keywords], Returned]:
-        known = declared(cast("type", kind), function.__name__)
+        options = declared(cast("type", kind), function.__name__)
         hints = get_type_hints(function)
         (name, first), *_ = signature(function).parameters.items()
-        accepted = {name: hints[name]} | {each.name: each.hint for each in known}
-        keywords = (Parameter(d.name, Parameter.KEYWORD_ONLY, default=d.default, annotation=d.hint) for d in known)
+        accepted = {name: hints[name]} | {each.name: each.hint for each in options}
+        keywords = (Parameter(d.name, Parameter.KEYWORD_ONLY, default=d.default, annotation=d.hint) for d in options)
         shown = Signature([first.replace(annotation=hints[name]), *keywords], return_annotation=hints["return"])
 
         def called(*source: Any, **named: Any) -> Returned:
-            given = shown.bind(*source, **named).arguments
-            _require(given, accepted)
-            return function(given.pop(name), cast("Callable[..., Options]", kind)(**given))
+            arguments = shown.bind(*source, **named).arguments
+            _require(arguments, accepted)
+            return function(arguments.pop(name), cast("Callable[..., Options]", kind)(**arguments))
 
         documented: Any = update_wrapper(called, function)
         del documented.__wrapped__
         documented.__signature__, documented.__annotations__ = shown, accepted | {"return": hints["return"]}
-        documented.__doc__ = _documented(function.__doc__ or "", known)
+        documented.__doc__ = _documented(function.__doc__ or "", options)
         return cast("Callable[Concatenate[Source, Keywords], Returned]", documented)
 
     return decorated
 
 
-def _documented(text: str, known: Iterable[Declared]) -> str:
+def _documented(text: str, options: Iterable[Declared]) -> str:
     """Return a docstring with the options listed in place of ``{options}``."""
-    entries = (fill(f"{each.name}: {each.sentence}", 112, subsequent_indent="    ") for each in known)
+    entries = (fill(f"{each.name}: {each.sentence}", 112, subsequent_indent="    ") for each in options)
     return text.replace("        {options}", indent("\n".join(entries), " " * 8))
 
 
@@ -185,12 +185,12 @@ def checked(function: Callable[Parameters, Returned]) -> Callable[Parameters, Re
     """Return the function with a check that raises UsageError if an argument has another type than declared."""
 
     @wraps(function)
-    def asked(*arguments: Parameters.args, **named: Parameters.kwargs) -> Returned:
-        given = signature(function).bind(*arguments, **named).arguments
-        _require(given, get_type_hints(function))
+    def called(*arguments: Parameters.args, **named: Parameters.kwargs) -> Returned:
+        bound = signature(function).bind(*arguments, **named).arguments
+        _require(bound, get_type_hints(function))
         return function(*arguments, **named)
 
-    return asked
+    return called
 
 
 def require_fields(instance: Any) -> None:
@@ -198,8 +198,8 @@ def require_fields(instance: Any) -> None:
     _require({field.name: getattr(instance, field.name) for field in fields(instance)}, get_type_hints(type(instance)))
 
 
-def _require(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
-    for name, value in given.items():
+def _require(arguments: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    for name, value in arguments.items():
         if not fits(value, hints[name]):
             raise UsageError(f"{name} is {said(hints[name])}, not {reprlib.repr(value)}")
 

@@ -55,15 +55,15 @@ class Int8Borders:
             for tensor in dict.fromkeys(tensors):
                 if model.main.tensors[tensor].type not in _OUTER:
                     continue
-                found = find(model, tensor)
+                border = find(model, tensor)
                 name = model.main.tensors[tensor].name or f"tensor {tensor}"
-                if isinstance(found, str):
+                if isinstance(border, str):
                     kind = type_name(model.main.tensors[tensor].type)
-                    notes.append(note("kept", "border", side=what, tensor=name, type=kind, why=found))
+                    notes.append(note("kept", "border", side=what, tensor=name, type=kind, why=border))
                     continue
-                borders.append(found)
-                scale, zero_point = affine_parameters(model.main.tensors[found.integer]) or (0.0, 0)
-                label = _label(model, found)
+                borders.append(border)
+                scale, zero_point = affine_parameters(model.main.tensors[border.integer]) or (0.0, 0)
+                label = _label(model, border)
                 notes.append(
                     note("changed", "border", label, side=what, tensor=name, scale=scale, zero_point=zero_point)
                 )
@@ -94,9 +94,9 @@ def _before(model: Model, tensor: int) -> _Border | str:
         return "the model lists it more than once"
     if any(tensor in (op.inputs or ()) for op in graph.operators):
         return "the model reads it itself"
-    wanted = _OUTER[graph.tensors[tensor].type]
-    if len(writers) != 1 or operator_name(model, graph.operators[writers[0]]) != wanted:
-        return f"{_list(model, writers)} writes it, not a {wanted}"
+    expected = _OUTER[graph.tensors[tensor].type]
+    if len(writers) != 1 or operator_name(model, graph.operators[writers[0]]) != expected:
+        return f"{_list(model, writers)} writes it, not a {expected}"
     return _checked(model, _Border(writers[0], tensor, (graph.operators[writers[0]].inputs or (-1,))[0]))
 
 

@@ -249,7 +249,7 @@ class FuseOptions:
     """Whether RAM is the whole arena, not only its head."""
 
     def __post_init__(self) -> None:
-        self._keep_what_is_meant()
+        self._resolve()
         for name in self.passes:
             if name not in DEFAULT_PASSES:
                 raise UsageError(f"there is no pass {name!r}; the passes are {', '.join(DEFAULT_PASSES)}")
@@ -278,7 +278,7 @@ class FuseOptions:
             raise UsageError(f"{Scheme(self.scheme).value} has no blocks that keep the state of a stream")
         self.search()
 
-    def _keep_what_is_meant(self) -> None:
+    def _resolve(self) -> None:
         """Replace words by members of enumerations, and resolve automatic choices.
 
         Weights in pairs or in 16 bits are for cores with the DSP extension: without a target it becomes one of these.
@@ -293,13 +293,13 @@ class FuseOptions:
         if form is not WeightForm.EIGHT and target is Target.GENERIC:
             target = Target.CORTEX_M4
         if self.cost == WorkUnit.CYCLES.value and not target.has_cycles:
-            known = ", ".join(each.value for each in Target if each.has_cycles)
+            timed = ", ".join(each.value for each in Target if each.has_cycles)
             raise UsageError(
-                f"cycles of {target.value} cannot be predicted: choose a target with a timing model from {known}"
+                f"cycles of {target.value} cannot be predicted: choose a target with a timing model from {timed}"
             )
         if self.stream_time is None and self.stream_axis is not None:
             raise UsageError("stream_axis needs stream_time: give the number of new steps in each call")
-        meant = {
+        resolved = {
             "goal": self.effective_goal,
             "passes": tuple(self.passes),
             "scheme": named(Scheme, self.scheme, "there is no scheme {!r}; the schemes are {}"),
@@ -308,7 +308,7 @@ class FuseOptions:
             "cost": named(WorkUnit, self.cost, "compute is counted in macs, instructions or cycles, not in {!r}"),
             "weights": form,
         }
-        for name, value in meant.items():
+        for name, value in resolved.items():
             object.__setattr__(self, name, value)
 
     def _goal_is_of(self, memory: Memories) -> bool:
@@ -345,8 +345,8 @@ class FuseOptions:
             "tensors in a slow memory are those of fused blocks": self.memory is not None,
             f"{Scheme(self.scheme).value} is a scheme of fused blocks": self.scheme is not Scheme.AUTO,
         }
-        for reason, asked in reasons.items():
-            if asked:
+        for reason, requested in reasons.items():
+            if requested:
                 raise UsageError(f"{reason}: the fuse pass must run")
 
     @property

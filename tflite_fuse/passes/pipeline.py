@@ -38,7 +38,7 @@ def make_passes(
     states: bool = True,
     accepts: Callable[[Model, Model], bool] = lambda before, after: True,
     outside: Collection[str] = (),
-    given: Model | None = None,
+    original: Model | None = None,
 ) -> list[Pass]:
     """Return the passes to run, in order.
 
@@ -49,14 +49,14 @@ def make_passes(
         states: whether blocks may keep variables of a streaming model.
         accepts: function from the model with and without some channels to whether they may be removed.
         outside: names of tensors; the operators that write them are in no block.
-        given: the model that compute factors refer to; None for the one that is fused.
+        original: the model that compute factors refer to; None for the one that is fused.
     """
 
     def overlaps(model: Model) -> tuple[Overlap, ...]:
         return block_overlaps(model) if options.shares else ()
 
     streaming: list[Pass] = [Rings(), MixedDepthwise()] if options.scheme is Scheme.AUTO and states else []
-    made: dict[str, list[Pass]] = {
+    by_name: dict[str, list[Pass]] = {
         # Fusing also tries the order in the file, so it orders operators itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place, tuning=options.tuning)],
         "fuse": [
@@ -64,12 +64,12 @@ def make_passes(
             FoldConstants(),
             *streaming,
             *_tidying(),
-            FuseSpelled(Fuse(options, budget, frozenset(outside), given)),
+            FuseSpelled(Fuse(options, budget, frozenset(outside), original)),
         ],
         "plan": [Plan(options.arena(), overlaps, budget, measure)],
     }
     borders: list[Pass] = [Int8Borders()] if options.int8_io else []
-    return borders + [step for name in options.passes for step in made[name]]
+    return borders + [step for name in options.passes for step in by_name[name]]
 
 
 def _tidying() -> tuple[Pass, ...]:
@@ -101,8 +101,8 @@ def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model
         graph = before.main
         real = {index for index, tensor in enumerate(graph.tensors) if tensor.type == TensorType.FLOAT32}
         whole = [index for index, operator in enumerate(graph.operators) if real.intersection(operator.outputs or ())]
-        found = spell_out(before, whole)  # operators on float32 run whole, in the runtime
-        return PassResult(found.model, found.model is not before, found.notes)
+        spelled_out = spell_out(before, whole)  # operators on float32 run whole, in the runtime
+        return PassResult(spelled_out.model, spelled_out.model is not before, spelled_out.notes)
 
     steps: tuple[Pass, ...] = (ConstantChannels(), FoldConstants(), *_tidying())
     notes = list[Note]()

@@ -54,7 +54,7 @@ class Plan:
             UsageError: an unknown kernel set.
         """
         overlaps = () if self.overlaps is None else self.overlaps(model)
-        bare, (offsets, damaged) = remove_plan(model), _given(model)
+        bare, (offsets, damaged) = remove_plan(model), _read_offsets(model)
 
         def measured(fixed: Offsets | None) -> int | None:
             assert self.measure is not None
@@ -70,7 +70,7 @@ class Plan:
         return PlanResult(planned, planned is not model, arena.notes, claim, "plan", arena)
 
 
-def _given(model: Model) -> tuple[Offsets | None, tuple[Note, ...]]:
+def _read_offsets(model: Model) -> tuple[Offsets | None, tuple[Note, ...]]:
     """Return the offsets in a model, or None with a note about a damaged plan."""
     try:
         return read_plan(model), ()

@@ -69,12 +69,12 @@ class Reorder:
 
     def run(self, model: Model) -> PassResult:
         """Reorder a model. Raises: as ``ordered``."""
-        found = self.ordered(program_of(model))
-        if not found.changed:
-            return PassResult(model, False, found.notes, found.claim, "order")
-        reordered = replace_operators(remove_plan(model), found.program.origin[1].operators)
-        notes = (*found.notes, *(note("removed", "plan of another order"),) * has_plan(model))
-        return PassResult(reordered, True, notes, found.claim, "order")
+        ordered = self.ordered(program_of(model))
+        if not ordered.changed:
+            return PassResult(model, False, ordered.notes, ordered.claim, "order")
+        reordered = replace_operators(remove_plan(model), ordered.program.origin[1].operators)
+        notes = (*ordered.notes, *(note("removed", "plan of another order"),) * has_plan(model))
+        return PassResult(reordered, True, notes, ordered.claim, "order")
 
     def ordered(self, program: Program) -> Ordered:
         """Return a program of a file in an order of least peak.
@@ -106,16 +106,16 @@ class Reorder:
 
         Raises: as ``ordered``.
         """
-        found = self.ordered(program)
-        after = arena(found.program)
-        if not found.changed:
-            return found, after
+        ordered = self.ordered(program)
+        after = arena(ordered.program)
+        if not ordered.changed:
+            return ordered, after
         before = arena(program)
         if before.needed >= after.needed:
-            return found, after
+            return ordered, after
         kept = note("kept", "order of operators by arena", arena_bytes=before.needed, other_bytes=after.needed)
-        claim = _claim(found.order, found.peak_before)
-        return Ordered(program, False, found.order, (kept,), claim, found.peak_before), before
+        claim = _claim(ordered.order, ordered.peak_before)
+        return Ordered(program, False, ordered.order, (kept,), claim, ordered.peak_before), before
 
 
 def _claim(result: OrderResult, needed: int) -> Claim:

@@ -138,7 +138,7 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
     return numbers | shortfalls(numbers, options.effective_goal, options.max_flash, factor, kept) | {"exact": 0.0}
 
 
-def _start(model: Model, options: FuseOptions, given: Model) -> tuple[Site | None, int]:
+def _start(model: Model, options: FuseOptions, original: Model) -> tuple[Site | None, int]:
     """Return the estimated front, and the bytes of inputs that should leave the arena and cannot."""
     kept_inside = 0 if options.input_mode is InputMode.RESIDENT else _kept_inside(model)
     if "fuse" not in options.passes:
@@ -146,7 +146,7 @@ def _start(model: Model, options: FuseOptions, given: Model) -> tuple[Site | Non
     for mode in dict.fromkeys((InputMode(options.input_mode), InputMode.RESIDENT)):
         with suppress(LimitError):
             budget = Budget(options.tuning.quick_order)
-            site = Fuse(replace(options, input_mode=mode), budget, given=given).site(model)
+            site = Fuse(replace(options, input_mode=mode), budget, original=original).site(model)
             return site, 0 if mode is options.input_mode else kept_inside
     return None, kept_inside
 

@@ -60,7 +60,7 @@ def rewrite_with_advice(
     try:
         output, report = rewrite_model(model, data, options, verify, inputs, seed, progress)
     except LimitError as error:
-        words = f"{error}{way_out(model, options)}"
+        words = f"{error}{clause_of_option(model, options)}"
         raise LimitError(words, limit=error.limit, reached=error.reached, operator=error.operator) from error
     return output, replace(report, advice=advice(model, load_model(output), options, report))
 
@@ -76,27 +76,27 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
     """
     if len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None or options.stream is not None:
         return ()
-    worth = [each for each in offers(model, options) if each.arena_bytes < _WORTHWHILE * report.after.arena_bytes]
-    told = (*_about_moving(model, options, report), *_about_inputs(rewritten, report, worth))
-    return (*told, *_about_operators(rewritten, report))[:3]
+    useful = [each for each in offers(model, options) if each.arena_bytes < _WORTHWHILE * report.after.arena_bytes]
+    sentences = (*_about_moving(model, options, report), *_about_inputs(rewritten, report, useful))
+    return (*sentences, *_about_operators(rewritten, report))[:3]
 
 
-def way_out(model: Model, options: FuseOptions) -> str:
+def clause_of_option(model: Model, options: FuseOptions) -> str:
     """Return a clause on the option that keeps a refused limit on RAM, or comes nearest; empty if there is none."""
     limit = options.effective_goal.max_ram
     if limit is None or len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None:
         return ""
     if options.stream is not None or options.memory is not None:
         return ""
-    reached = next(iter(_ways(model, options)), None)
-    if reached is not None:
-        return f"; {reached.option} would: {reached.arena_bytes:,} bytes"
+    option = next(iter(_options_alone_and_together(model, options)), None)
+    if option is not None:
+        return f"; {option.option} would: {option.arena_bytes:,} bytes"
     least = replace(options, goal=Goal(least_ram=True))
-    nearest = min(_ways(model, least), key=lambda each: each.arena_bytes, default=None)
+    nearest = min(_options_alone_and_together(model, least), key=lambda each: each.arena_bytes, default=None)
     return "" if nearest is None else f"; nor with {nearest.option}, which needs {nearest.arena_bytes:,} bytes at least"
 
 
-def _ways(model: Model, options: FuseOptions) -> Iterator[Offer]:
+def _options_alone_and_together(model: Model, options: FuseOptions) -> Iterator[Offer]:
     """Yield the arena with each option, and with two of them together."""
     yield from offers(model, options)
     both = replace(options, int8_io=True, input_mode=InputMode.STREAMED)
@@ -117,11 +117,11 @@ def offers(model: Model, options: FuseOptions) -> Iterator[Offer]:
             inputs_to_move(bare.model if options.int8_io else model, mode)
         except LimitError:
             continue
-        found = list(_offer(f"--input {mode.value}", model, replace(options, input_mode=mode)))
-        yield from found
-        if found and by_columns(model).changed:
+        moved = list(_offer(f"--input {mode.value}", model, replace(options, input_mode=mode)))
+        yield from moved
+        if moved and by_columns(model).changed:
             yield from _offer("--input columns", model, replace(options, input_mode=InputMode.COLUMNS))
-        if found:
+        if moved:
             return
 
 
@@ -140,21 +140,21 @@ def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterato
     """
     if options.input_mode is InputMode.RESIDENT:
         return
-    for found in _offer("--input resident", model, replace(options, input_mode=InputMode.RESIDENT)):
-        if found.arena_bytes <= report.after.arena_bytes:
+    for resident in _offer("--input resident", model, replace(options, input_mode=InputMode.RESIDENT)):
+        if resident.arena_bytes <= report.after.arena_bytes:
             mode = InputMode(options.input_mode).value
-            yield f"--input {mode} saves nothing: {found.option} needs {found.arena_bytes:,} B"
+            yield f"--input {mode} saves nothing: {resident.option} needs {resident.arena_bytes:,} B"
 
 
-def _about_inputs(rewritten: Model, report: Report, worth: Sequence[Offer]) -> Iterator[str]:
-    if not worth:
+def _about_inputs(rewritten: Model, report: Report, useful: Sequence[Offer]) -> Iterator[str]:
+    if not useful:
         return
     kept = sum(tensor_nbytes(rewritten.main.tensors[tensor]) for tensor in rewritten.main.inputs)
-    told = "; ".join(f"with {each.option}: {each.arena_bytes:,} B" for each in worth)
+    options = "; ".join(f"with {each.option}: {each.arena_bytes:,} B" for each in useful)
     if kept and kept >= _MOSTLY * report.after.head_bytes:
-        yield f"{kept:,} B of the head of {report.after.head_bytes:,} B are the input; {told}"
+        yield f"{kept:,} B of the head of {report.after.head_bytes:,} B are the input; {options}"
     else:
-        yield told
+        yield options
 
 
 def _about_operators(rewritten: Model, report: Report) -> Iterator[str]:

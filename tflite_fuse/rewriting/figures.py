@@ -40,8 +40,8 @@ def measured_head(data: bytes) -> int | None:
 
 def memory_report(rewritten: Model, arena_bytes: int, memories: Memories) -> MemoryReport:
     """Return what a rewritten model takes of a fast memory, in which its arena lies, and of a slow one."""
-    found = slow_tensors(rewritten)
-    offsets = {} if found is None else found.offsets
+    slow_memory = slow_tensors(rewritten)
+    offsets = {} if slow_memory is None else slow_memory.offsets
     traffic = sum(map(traffic_of, blocks_in(rewritten).values()), Traffic())
     return MemoryReport(
         fast=memories.fast.name,
@@ -162,24 +162,24 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...
     return tuple(rows), tuple(notes)
 
 
-def without_replaced(model: Model, found: Inspection) -> Inspection:
+def without_replaced(model: Model, inspection: Inspection) -> Inspection:
     """Return an inspection without the blocked mark on operators that a rewrite replaces before it makes blocks.
 
     A shuffle of channels over five dimensions becomes a GATHER, variables of a stream become rings. Operators of the
     prepared model that stay outside blocks are matched by the names of their outputs; operators without a named output
     stay blocked as long as one of the prepared model's is.
     """
-    if not any(row.blocked for row in found.operators):
-        return found
+    if not any(row.blocked for row in inspection.operators):
+        return inspection
     try:
-        left = prepared(model, states=True)
+        remaining = prepared(model, states=True)
     except TfliteFuseError:  # out of budget: nothing is replaced
-        return found
-    tensors, operators = left.main.tensors, left.main.operators
+        return inspection
+    tensors, operators = remaining.main.tensors, remaining.main.operators
     names = [(tensors[each.outputs[0]].name or "") if each.outputs else "" for each in operators]
-    blocked = {name for name, reason in zip(names, fusability(left), strict=True) if reason is not None}
-    rows = (row if row.output in blocked else replace(row, blocked=None) for row in found.operators)
-    return replace(found, operators=tuple(rows))
+    blocked = {name for name, reason in zip(names, fusability(remaining), strict=True) if reason is not None}
+    rows = (row if row.output in blocked else replace(row, blocked=None) for row in inspection.operators)
+    return replace(inspection, operators=tuple(rows))
 
 
 def expected_instructions(model: Model, target: Target) -> int:

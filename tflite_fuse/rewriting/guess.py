@@ -18,8 +18,8 @@ def validate_any(original: Model, rewritten: Model) -> Certificate:
     Raises:
         ModelError: one of the models is damaged.
     """
-    found = validate(original, rewritten)
-    if found.proven or has_witness(rewritten):
-        return found
+    certificate = validate(original, rewritten)
+    if certificate.proven or has_witness(rewritten):
+        return certificate
     guess = witness_of([ConstantChannels().run(original)])
-    return validate(original, set_witness(rewritten, guess)) if guess.kept else found
+    return validate(original, set_witness(rewritten, guess)) if guess.kept else certificate

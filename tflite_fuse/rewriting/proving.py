@@ -67,13 +67,13 @@ def prove(original: Model, output: bytes, rewritten: Model, inserted: Sequence[I
             tuple(_unproven(rewritten, certificate.findings, inserted)),
         )
     chosen = sorted(map(_as_chosen, inserted))
-    found = sorted(
+    written = sorted(
         (each.version, each.tile_height, each.tile_width, each.chunk, each.longest_runs, each.ahead)
         for each in certificate.blocks
     )
-    if chosen != found:
+    if chosen != written:
         raise UnprovenError(
-            f"blocks are written as (version, tile height, tile width, run, runs of stages, those ahead) {found} "
+            f"blocks are written as (version, tile height, tile width, run, runs of stages, those ahead) {written} "
             f"instead of {chosen}",
             (),
         )

@@ -22,12 +22,12 @@ def quantization_offer(model: Model) -> tuple[Note, ...]:
     Raises:
         ModelError: a fused block is damaged.
     """
-    macs, found = executed_macs(model), dict[str, int]()
+    macs, by_kind = executed_macs(model), dict[str, int]()
     for operator, count in zip(model.main.operators, macs, strict=True):
         kind = _kind(model, operator)
-        found[kind] = found.get(kind, 0) + count
-    kind = max(found, key=lambda each: found[each], default="")
-    if not kind or 2 * found[kind] <= sum(macs):
+        by_kind[kind] = by_kind.get(kind, 0) + count
+    kind = max(by_kind, key=lambda each: by_kind[each], default="")
+    if not kind or 2 * by_kind[kind] <= sum(macs):
         return ()
     return (note("offered", "full int8", kind=kind),)
 

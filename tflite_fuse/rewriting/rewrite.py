@@ -82,52 +82,52 @@ def rewrite_model(
     before = figures(model, data, arena_in_file(model, data, options.runtime), options.runtime)
     untouchable = why_untouchable(model)
     if untouchable is not None:
-        return _as_it_was(model, data, before, options, note("kept", "file", why=untouchable))
-    original, mended = model, Dilate().run(model)
-    if mended.changed:
+        return _unchanged(model, data, before, options, note("kept", "file", why=untouchable))
+    original, repaired = model, Dilate().run(model)
+    if repaired.changed:
         # The runtime leaves bytes that the file reads unwritten: compare with the intended model from here on.
-        model = mended.model
+        model = repaired.model
     sound = plan_fault(model, block_overlaps(model)) is None
     may_stay = sound and options.stream is None and not InputMode(options.input_mode).streams
     try:
-        made = _made(model, options, budget)
-        _keep_limit(made.after, options)
+        result = _proven_rewrite(model, options, budget)
+        _keep_limit(result.after, options)
     except UnprovenError as error:
-        return _as_it_was(model, data, before, options, note("kept", "file, not proven", why=str(error)))
+        return _unchanged(model, data, before, options, note("kept", "file, not proven", why=str(error)))
     except LimitError as error:
         if not may_stay or not _fits(before, options, error):
             raise
-        return _as_it_was(model, data, before, options, _larger(int(error.reached or 0), before))
-    if may_stay and made.after.arena_bytes > before.arena_bytes:
-        return _as_it_was(model, data, before, options, _larger(made.after.arena_bytes, before))
-    files = data if sound and not mended.changed else serialize_model(remove_plan(model)), made.file
+        return _unchanged(model, data, before, options, _larger(int(error.reached or 0), before))
+    if may_stay and result.after.arena_bytes > before.arena_bytes:
+        return _unchanged(model, data, before, options, _larger(result.after.arena_bytes, before))
+    files = data if sound and not repaired.changed else serialize_model(remove_plan(model)), result.file
     seed = crc32(data) if seed is None else seed
-    over = None if made.streamed is None else made.streamed.time
-    heard = unheard(verify)
-    if heard is None:
+    over = None if result.streamed is None else result.streamed.time
+    testimony = unheard(verify)
+    if testimony is None:
         from tflite_fuse.runtime.comparing.witnesses import hear
 
-        models = model, made.model
-        heard = hear(models, files, bool(verify), inputs, seed, progress, made.certificate, over)
+        models = model, result.model
+        testimony = hear(models, files, bool(verify), inputs, seed, progress, result.certificate, over)
     elif verify is None and not tflm.built_for_this_machine():
         from tflite_fuse.runtime.comparing.by_blocks import blocks_beside_reference
 
-        heard = replace(heard, notes=blocks_beside_reference(made.model, seed))
-    if mended.changed:
-        heard = _beside_what_it_means(heard, mended, verify)
-        if heard.why_not and unheard(verify) is None:
+        testimony = replace(testimony, notes=blocks_beside_reference(result.model, seed))
+    if repaired.changed:
+        testimony = _of_repaired(testimony, repaired, verify)
+        if testimony.why_not and unheard(verify) is None:
             from tflite_fuse.runtime.comparing.witnesses import elsewhere
 
-            heard = elsewhere(heard, (original, made.model), (data, made.file), inputs, seed)
-    reads = outside_notes(outside_inputs(made.model), outside_reads(made.model))
-    spent = (*_about_arena(made.arena), *_about_budget(budget, options))
-    notes = (*mended.notes, *made.notes, *reads, *spent, *heard.notes, *quantization_offer(model))
-    report = _report(made, before, heard, mended.notes, options.runtime, options.memory)
-    return made.file, replace(report, records=notes, reproducible=not budget.braked)
+            testimony = elsewhere(testimony, (original, result.model), (data, result.file), inputs, seed)
+    reads = outside_notes(outside_inputs(result.model), outside_reads(result.model))
+    spent = (*_about_arena(result.arena), *_about_budget(budget, options))
+    notes = (*repaired.notes, *result.notes, *reads, *spent, *testimony.notes, *quantization_offer(model))
+    report = _report(result, before, testimony, repaired.notes, options.runtime, options.memory)
+    return result.file, replace(report, records=notes, reproducible=not budget.braked)
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Rewritten:
     """A rewritten model, proven to match the original.
 
     Attributes:
@@ -167,7 +167,7 @@ _Accepts = Callable[[Model, Model], bool]
 """(model with channels, model without them) → whether the channels may be left out."""
 
 
-def _made(model: Model, options: FuseOptions, budget: Budget) -> _Made:
+def _proven_rewrite(model: Model, options: FuseOptions, budget: Budget) -> _Rewritten:
     """Run the passes and prove the result; if the proof fails, rewrite with fewer changes.
 
     The second attempt proves each removal of channels by itself: doing so at once would double the time for every
@@ -179,12 +179,12 @@ def _made(model: Model, options: FuseOptions, budget: Budget) -> _Made:
         UnprovenError: not even a model without blocks can be proven.
     """
     outside = dict[str, Unproven]()
-    accepts: _Accepts = _are_taken_for_equal
+    accepts: _Accepts = _assume_equal
     refused: UnprovenError | None = None
     for attempt in range(_MOST_ATTEMPTS):
         try:
-            made = _attempt(model, options, budget, accepts, outside)
-            return replace(made, unproven=tuple(each.note for each in outside.values()))
+            result = _attempt(model, options, budget, accepts, outside)
+            return replace(result, unproven=tuple(each.note for each in outside.values()))
         except UnprovenError as error:
             accepts, refused = _are_proven_equal, error
             if attempt:
@@ -194,11 +194,11 @@ def _made(model: Model, options: FuseOptions, budget: Budget) -> _Made:
                 outside |= more
     if options.input_mode is not InputMode.RESIDENT or options.stream is not None:
         raise LimitError(f"no block can read the input from outside the arena or as a stream: {refused}")
-    made = _attempt(model, options.without_fusion, budget, accepts, {})
-    return replace(made, unproven=(note("limited", "no proof of blocks", why=str(refused)),))
+    result = _attempt(model, options.without_fusion, budget, accepts, {})
+    return replace(result, unproven=(note("limited", "no proof of blocks", why=str(refused)),))
 
 
-def _are_taken_for_equal(before: Model, after: Model) -> bool:
+def _assume_equal(before: Model, after: Model) -> bool:
     return True
 
 
@@ -212,20 +212,20 @@ def _attempt(
     budget: Budget,
     accepts: _Accepts,
     outside: Collection[str],
-) -> _Made:
+) -> _Rewritten:
     streamed = None if options.stream is None else _streamed(model, options.stream)
-    meant = model if streamed is None else streamed.model
+    intended = model if streamed is None else streamed.model
 
     def passed(model: Model, *, states: bool) -> tuple[Model, list[PassResult]]:
         def measured(each: Model) -> int | None:
             return measured_head(serialize_model(each))
 
         measure = measured if options.runtime == DEFAULT_RUNTIME else None
-        steps = make_passes(options, measure, budget, states=states, accepts=accepts, outside=outside, given=model)
+        steps = make_passes(options, measure, budget, states=states, accepts=accepts, outside=outside, original=model)
         rewritten, results = run_passes(model, steps)
         return set_witness(rewritten, witness_of(results)), results
 
-    rewritten, results = passed(meant, states=True)
+    rewritten, results = passed(intended, states=True)
     if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):
         # The search gave up and left states outside of blocks, where no runtime runs them.
         if streamed is not None:
@@ -235,11 +235,11 @@ def _attempt(
     inserted = [
         block for each in results if isinstance(each, FuseResult) and each.chosen for block in each.chosen.blocks
     ]
-    certificate = prove(meant, output, rewritten, inserted)
+    certificate = prove(intended, output, rewritten, inserted)
     planned = next((result.arena for result in results if isinstance(result, PlanResult)), None)
     arena = arena_in_file(rewritten, output, options.runtime) if planned is None else planned
     after = figures(rewritten, output, arena, options.runtime)
-    return _Made(rewritten, output, streamed, tuple(results), certificate, arena, after)
+    return _Rewritten(rewritten, output, streamed, tuple(results), certificate, arena, after)
 
 
 def _streamed(model: Model, hop: Hop) -> Streamed:
@@ -272,44 +272,44 @@ def _keep_limit(after: Figures, options: FuseOptions) -> None:
 
 
 def _report(
-    made: _Made,
+    result: _Rewritten,
     before: Figures,
-    heard: Testimony,
-    mended: Sequence[Note],
+    testimony: Testimony,
+    repairs: Sequence[Note],
     runtime: str,
     memories: Memories | None,
 ) -> Report:
     """Return the report of a rewrite without its notes.
 
     Args:
-        mended: notes on repairs before the comparison, which limit the proof.
+        repairs: notes on repairs before the comparison, which limit the proof.
         runtime: the runtime for which the arenas suffice.
         memories: memories of the device, if given.
     """
-    fused, after, certificate = made.fused, made.after, made.certificate
+    fused, after, certificate = result.fused, result.after, result.certificate
     chosen = None if fused is None else fused.chosen
-    limits = (*certificate.notes, *sentences_of(mended))
+    limits = (*certificate.notes, *sentences_of(repairs))
     return Report(
         before=before,
         after=after,
         estimate_bytes=None if chosen is None else chosen.point.ram_bytes,
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
-        optimal=_claims(made.results),
+        optimal=_claims(result.results),
         proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, limits),
-        verified=_verified(heard.oracle),
-        unverified=heard.why_not,
-        second_witness=_verified(heard.second),
+        verified=_verified(testimony.oracle),
+        unverified=testimony.why_not,
+        second_witness=_verified(testimony.second),
         records=(),
         blocks=() if fused is None else tuple(map(_block_report, fused.blocks)),
-        outside=outside_inputs(made.model),
+        outside=outside_inputs(result.model),
         prediction=None if fused is None else fused.prediction,
-        stream=None if made.streamed is None else _about_stream(made.streamed, made.model, before, after),
+        stream=None if result.streamed is None else _about_stream(result.streamed, result.model, before, after),
         runtime=runtime,
-        memories=None if memories is None else memory_report(made.model, after.arena_bytes, memories),
+        memories=None if memories is None else memory_report(result.model, after.arena_bytes, memories),
     )
 
 
-def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions, kept: Note) -> tuple[bytes, Report]:
+def _unchanged(model: Model, data: bytes, before: Figures, options: FuseOptions, kept: Note) -> tuple[bytes, Report]:
     """Return the unchanged file and its report.
 
     Raises:
@@ -325,27 +325,27 @@ def _as_it_was(model: Model, data: bytes, before: Figures, options: FuseOptions,
         )
     proven = Proven(0, len(model.main.operators), {}, ())
     outside = outside_inputs(model)
-    told = (kept, *quantization_offer(model))
-    report = Report(before, before, None, 1.0, {}, proven, None, told, outside=outside, unchanged=reason)
+    notes = (kept, *quantization_offer(model))
+    report = Report(before, before, None, 1.0, {}, proven, None, notes, outside=outside, unchanged=reason)
     return data, replace(report, runtime=options.runtime)
 
 
-def _beside_what_it_means(heard: Testimony, mended: PassResult, wanted: bool | None) -> Testimony:
+def _of_repaired(testimony: Testimony, repaired: PassResult, verify: bool | None) -> Testimony:
     """Return the testimony of a repaired model: the runs compared the rewrite with the repaired model, not with the
     file.
 
     Raises:
         VerificationError: the file was to be verified.
     """
-    why = f"the runtime leaves bytes of the original undefined. {sentence(mended.notes[0])}"
-    if wanted:
+    why = f"the runtime leaves bytes of the original undefined. {sentence(repaired.notes[0])}"
+    if verify:
         raise VerificationError(
             f"it cannot be verified: {why}; nothing was written (without --verify it is proven and written)"
         )
-    if heard.oracle is None:
-        return heard
-    run = note("run", "stands for", runtime=heard.oracle.runtime, inputs=heard.oracle.inputs)
-    return replace(heard, oracle=None, why_not=why, notes=(run, *heard.notes))
+    if testimony.oracle is None:
+        return testimony
+    run = note("run", "stands for", runtime=testimony.oracle.runtime, inputs=testimony.oracle.inputs)
+    return replace(testimony, oracle=None, why_not=why, notes=(run, *testimony.notes))
 
 
 def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: Figures) -> StreamReport:
@@ -362,8 +362,12 @@ def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: 
     )
 
 
-def _verified(found: Comparison | None) -> Verified | None:
-    return None if found is None else Verified(found.runtime, found.version, found.inputs, found.bit_exact)
+def _verified(comparison: Comparison | None) -> Verified | None:
+    return (
+        None
+        if comparison is None
+        else Verified(comparison.runtime, comparison.version, comparison.inputs, comparison.bit_exact)
+    )
 
 
 def _claims(results: Sequence[PassResult]) -> dict[str, Claim]:

@@ -56,20 +56,20 @@ class PlacedFront:
     claim: Claim
 
 
-def placed_front(model: Model, options: FuseOptions, given: Model | None = None) -> PlacedFront:
+def placed_front(model: Model, options: FuseOptions, original: Model | None = None) -> PlacedFront:
     """Return the non-dominated points among those placed for the usual goals.
 
     Args:
         model: without an offline plan.
         options: of fusing; their goal is ignored.
-        given: the model whose work is compute factor 1; default: ``model``.
+        original: the model whose work is compute factor 1; default: ``model``.
 
     Raises:
         LimitError: no input can leave the arena.
         BudgetError: the model is too large to be searched.
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
-    site, pool = Fuse(replace(options, goal=Goal(least_ram=True)), given=given).site(model), list[Candidate]()
+    site, pool = Fuse(replace(options, goal=Goal(least_ram=True)), original=original).site(model), list[Candidate]()
     explore(site, Goal(least_ram=True), pool)
     for factor in FACTORS:
         explore(site, Goal(max_compute=factor), pool)
@@ -82,11 +82,11 @@ def placed_front(model: Model, options: FuseOptions, given: Model | None = None)
     return PlacedFront(site.maker.model, points, resident.realise(site.front.unfused), claim)
 
 
-def as_it_was(model: Model, options: FuseOptions) -> tuple[int, int]:
+def figures_without_blocks(model: Model, options: FuseOptions) -> tuple[int, int]:
     """Return (arena bytes, compute) of a model without blocks. Raises: as ``placed_front``."""
-    given, model = model, prepared(model)
+    original, model = model, prepared(model)
     plain = replace(options, goal=Goal(least_ram=True), stream_time=None, stream_axis=None)
-    site = Fuse(plain, given=given).site(model)
+    site = Fuse(plain, original=original).site(model)
     return site.arena(program_of(model)).needed, site.own_compute
 
 
@@ -120,20 +120,20 @@ def trades(model: Model, options: FuseOptions, name: str) -> FrontReport:
 
 def trades_as_written(model: Model, options: FuseOptions, name: str) -> tuple[FrontReport, tuple[Model, ...]]:
     """Return a front's report, and for each of its rows the model that a rewrite writes. Raises: as ``api.pareto``."""
-    report, found = _trades(model, options, name)
+    report, front = _trades(model, options, name)
     plan = Plan(options.arena(), block_overlaps)
-    models = (point.site.maker.emit(point.program, point.blocks) for point in found.points)
+    models = (point.site.maker.emit(point.program, point.blocks) for point in front.points)
     return report, tuple(plan.run(each).model for each in models)
 
 
 def _trades(model: Model, options: FuseOptions, name: str) -> tuple[FrontReport, PlacedFront]:
     model = _without_plan(model, options)
-    meant = _as_stream(model, options)
-    found = placed_front(prepared(meant, states=options.scheme is Scheme.AUTO), options, meant)
+    intended = _as_stream(model, options)
+    front = placed_front(prepared(intended, states=options.scheme is Scheme.AUTO), options, intended)
     # Where blocks keep states between runs, the prepared model cannot run without them.
-    states = any(block.plan.block.keeps_state for point in found.points for block in point.blocks)
-    as_it_is = as_it_was(model, options) if states else None
-    return replace(front_report(name, found, options.counted, as_it_is), runtime=options.runtime), found
+    states = any(block.plan.block.keeps_state for point in front.points for block in point.blocks)
+    without_blocks = figures_without_blocks(model, options) if states else None
+    return replace(front_report(name, front, options.counted, without_blocks), runtime=options.runtime), front
 
 
 def _without_plan(model: Model, options: FuseOptions) -> Model:
@@ -147,8 +147,8 @@ def _as_stream(model: Model, options: FuseOptions) -> Model:
 
 def _in_memories(model: Model, options: FuseOptions, memories: Memories, name: str) -> FrontReport:
     """Return the front of bytes in the fast memory against traffic with the slow one, then work."""
-    meant = _as_stream(_without_plan(model, options), options)
-    site = Fuse(options, given=meant).site(prepared(meant, states=True))
+    intended = _as_stream(_without_plan(model, options), options)
+    site = Fuse(options, original=intended).site(prepared(intended, states=True))
     core = None if options.cost is WorkUnit.MACS else options.core
     unfused = site.own_macs if core is None else site.own_time
     rows, best = list[FrontRow](), (inf, inf)

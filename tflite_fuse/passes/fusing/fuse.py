@@ -84,13 +84,13 @@ class Fuse:
         budget: work of orders and placements; None for a default budget for each placement, and orders searched to the
             end.
         outside: names of tensors; operators that write them are in no block.
-        given: the file's model, to whose work limits on compute are relative; None for the fused one.
+        original: the file's model, to whose work limits on compute are relative; None for the fused one.
     """
 
     options: FuseOptions = NOTHING_SPECIAL
     budget: Budget | None = None
     outside: frozenset[str] = frozenset()
-    given: Model | None = None
+    original: Model | None = None
 
     name: ClassVar[str] = "fuse"
 
@@ -199,7 +199,7 @@ class Fuse:
         moved, why_not = inputs_to_move(orders.first, mode, lowered)
         searched, maker = options.search(moved), BlockMaker(orders.first, mode, moved, lowered, options.memory)
         graph = graph_from_model(orders.first, lowered, maker.macs, maker.moved)
-        own = None if self.given is None or self.given is fused else _own_work(self.given, options.core)
+        own = None if self.original is None or self.original is fused else _own_work(self.original, options.core)
 
         def arena(program: Program) -> Arena:
             overlaps = program_overlaps(program) if options.shares else ()
