@@ -167,7 +167,7 @@ def _documented(text: str, options: Iterable[Declared]) -> str:
 
 # ---- Types of arguments ----
 
-_SAID = {
+_WORDS = {
     int: "a whole number",
     float: "a number",
     bool: "True or False",
@@ -201,12 +201,12 @@ def require_fields(instance: Any) -> None:
 def _require(arguments: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         if not fits(value, hints[name]):
-            raise UsageError(f"{name} is {said(hints[name])}, not {reprlib.repr(value)}")
+            raise UsageError(f"{name} is {type_in_words(hints[name])}, not {reprlib.repr(value)}")
 
 
-def said(hint: Any) -> str:
+def type_in_words(hint: Any) -> str:
     """Return a type in words: ``a path or bytes``."""
-    words = list(dict.fromkeys(map(_said, _choices(hint))))
+    words = list(dict.fromkeys(map(_word_of, _choices(hint))))
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
@@ -214,9 +214,9 @@ def _choices(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def _said(hint: Any) -> str:
+def _word_of(hint: Any) -> str:
     kind = get_origin(hint) or hint
-    return _SAID.get(kind) or f"a {kind.__name__}"
+    return _WORDS.get(kind) or f"a {kind.__name__}"
 
 
 def fits(value: Any, hint: Any) -> bool:

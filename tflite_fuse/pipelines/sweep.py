@@ -17,7 +17,7 @@ from typing import Any
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.files import lock_alone, nearest, only, read_file, read_toml, size_of
 from tflite_fuse.model.file import load_model
-from tflite_fuse.passes.declared import Declared, declared, fits, said
+from tflite_fuse.passes.declared import Declared, declared, fits, type_in_words
 from tflite_fuse.passes.goal import Goal, read_limit
 from tflite_fuse.passes.options import MetricsOptions
 from tflite_fuse.pipelines.metrics import model_metrics
@@ -162,7 +162,7 @@ def _value(option: Declared, value: object, what: str) -> Any:
     if option.option.read in (parse_bytes, read_limit):
         return size_of(value, what)
     if not fits(value, option.hint):
-        raise UsageError(f"{what} is {said(option.hint)}, not {value!r}")
+        raise UsageError(f"{what} is {type_in_words(option.hint)}, not {value!r}")
     return value
 
 

@@ -338,7 +338,7 @@ class FuseSpelled:
         kept = set[int]()
         for _ in range(MOST_TRIED):
             spelled, result = spell_out(model, kept), None
-            if not spelled.made:
+            if not spelled.replaced:
                 break
             try:
                 result = self.fuse.run(spelled.model)
@@ -349,8 +349,8 @@ class FuseSpelled:
                 plain = error.outside
             except LimitError:
                 break
-            outside = {index for index, names in spelled.made.items() if not plain.isdisjoint(names)}
+            outside = {index for index, names in spelled.replaced.items() if not plain.isdisjoint(names)}
             if result is not None and not outside:
                 return replace(result, notes=(*spelled.notes, *result.notes))
-            kept |= outside or set(spelled.made)
+            kept |= outside or set(spelled.replaced)
         return self.fuse.run(model)

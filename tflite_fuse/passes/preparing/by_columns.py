@@ -64,8 +64,8 @@ def by_columns(model: Model) -> PassResult:
         turned.leave(tensor)
     if not turned.windows or turned.saved <= 0:
         return PassResult(model, False)
-    found = SinkTranspose().run(prune(replace_operators(turned.model, turned.operators))).model
-    return PassResult(found, True, (note("changed", "by columns"),), witness=Witness(columns=True))
+    walked = SinkTranspose().run(prune(replace_operators(turned.model, turned.operators))).model
+    return PassResult(walked, True, (note("changed", "by columns"),), witness=Witness(columns=True))
 
 
 def arriving_by_columns(model: Model) -> Iterator[PassResult]:
@@ -89,24 +89,26 @@ def arriving_by_columns(model: Model) -> Iterator[PassResult]:
         unsigned = {tensor for tensor in arriving if graph.tensors[tensor].type == TensorType.UINT8}
         if not arriving or unsigned & turned.whole or (walks and not turned.windows):
             continue  # the runtime cannot turn uint8 back
-        found = replace_operators(turned.model, turned.operators)
+        rewritten = replace_operators(turned.model, turned.operators)
         inputs = tuple(arriving.get(tensor, tensor) for tensor in graph.inputs)
-        found = renumber_signatures(replace_main(found, replace(found.main, inputs=inputs)), arriving)
-        found = prune(found)
-        yield PassResult(SinkTranspose().run(found).model if walks else found, True, witness=Witness(columns=True))
+        rewritten = renumber_signatures(replace_main(rewritten, replace(rewritten.main, inputs=inputs)), arriving)
+        rewritten = prune(rewritten)
+        yield PassResult(
+            SinkTranspose().run(rewritten).model if walks else rewritten, True, witness=Witness(columns=True)
+        )
 
 
 def entries(model: Model) -> Iterator[int]:
-    """Yield the maps that enter from outside: inputs, and what a QUANTIZE makes of those of uint8."""
+    """Yield the maps that enter from outside: inputs, and the results of a QUANTIZE of those of uint8."""
     graph = model.main
     for source in dict.fromkeys(graph.inputs):
-        made = [source]
+        candidates = [source]
         if graph.tensors[source].type == TensorType.UINT8:
             readers = (op for op in graph.operators if op.inputs == (source,))
-            made = [t for op in readers if operator_name(model, op) == "QUANTIZE" for t in op.outputs or ()]
-        for tensor in made:
-            found = graph.tensors[tensor]
-            if found.type in (TensorType.INT8, TensorType.FLOAT32) and _is_map(found.dims):
+            candidates = [t for op in readers if operator_name(model, op) == "QUANTIZE" for t in op.outputs or ()]
+        for tensor in candidates:
+            described = graph.tensors[tensor]
+            if described.type in (TensorType.INT8, TensorType.FLOAT32) and _is_map(described.dims):
                 yield tensor
 
 
@@ -143,8 +145,8 @@ class _Turned:
     def arrive(self, tensor: int) -> int:
         """Return an input in place of another one, with its name, that has rows and columns exchanged."""
         arriving = self._add_map(tensor)
-        found = self.model.main.tensors
-        self.model = replace_tensor(self.model, arriving, replace(found[arriving], name=found[tensor].name))
+        tensors = self.model.main.tensors
+        self.model = replace_tensor(self.model, arriving, replace(tensors[arriving], name=tensors[tensor].name))
         return arriving
 
     def leave(self, tensor: int) -> None:
@@ -167,8 +169,8 @@ class _Turned:
         self.windows += name in _WINDOWS
         operator = self._turned(name, operator)
         inputs = tuple(self.maps.get(tensor, tensor) for tensor in operator.inputs or ())
-        made = self._add_map(output) if prod(self.model.main.tensors[output].dims[1:3]) > 1 else output
-        self.operators.append(replace(operator, inputs=inputs, outputs=(made,)))
+        result = self._add_map(output) if prod(self.model.main.tensors[output].dims[1:3]) > 1 else output
+        self.operators.append(replace(operator, inputs=inputs, outputs=(result,)))
 
     def _turns(self, operator: Operator) -> bool:
         """Return whether an operator computes alike on its maps with rows as columns."""
@@ -235,10 +237,10 @@ class _Turned:
         return replace(operator, inputs=tuple(inputs))
 
     def _add_map(self, tensor: int) -> int:
-        found = self.model.main.tensors[tensor]
-        one, height, width, channels = found.dims
-        shaped = replace(found, shape=(one, width, height, channels), shape_signature=None, buffer=0)
-        self.model, self.maps[tensor] = add_tensor(self.model, replace(shaped, name=f"{found.name}/columns"))
+        described = self.model.main.tensors[tensor]
+        one, height, width, channels = described.dims
+        shaped = replace(described, shape=(one, width, height, channels), shape_signature=None, buffer=0)
+        self.model, self.maps[tensor] = add_tensor(self.model, replace(shaped, name=f"{described.name}/columns"))
         self.saved += (width - height) * channels
         return self.maps[tensor]
 

@@ -85,27 +85,27 @@ def _groups(model: Model) -> Iterator[_Group]:
     for start, first in layouts.items():
         if start in seen or first == tuple(sorted(first)):
             continue
-        known = {_output(model.main.operators[start]): first}
+        orders = {_output(model.main.operators[start]): first}
         entries, exits, inside = set[int](), set[int](), set[int]()
-        waiting, sound = list(known), True
+        waiting, sound = list(orders), True
         while waiting and sound:
             tensor = waiting.pop()
             sound = tensor not in model.main.outputs and tensor in writers
             for index in dict.fromkeys((writers.get(tensor, -1), *readers.get(tensor, ()))) if sound else ():
-                leads_in, order = index == writers[tensor], known[tensor]
+                leads_in, order = index == writers[tensor], orders[tensor]
                 if layouts.get(index) == (order if leads_in else tuple(np.argsort(order).tolist())):
                     (entries if leads_in else exits).add(index)
                     sound &= leads_in or _output(model.main.operators[index]) not in model.main.outputs
                     continue
-                found = _orders(model, model.main.operators[index], order)
-                sound &= bool(found) and all(known.get(each, other) == other for each, other in found.items())
+                results = _orders(model, model.main.operators[index], order)
+                sound &= bool(results) and all(orders.get(each, other) == other for each, other in results.items())
                 inside.add(index)
-                waiting += found.keys() - known.keys()
-                known |= found
+                waiting += results.keys() - orders.keys()
+                orders |= results
         seen |= entries
         if sound and inside and exits and not entries & exits:
-            orders = {index: known[_output(model.main.operators[index])] for index in inside}
-            yield _Group(frozenset(entries), frozenset(exits), orders)
+            by_operator = {index: orders[_output(model.main.operators[index])] for index in inside}
+            yield _Group(frozenset(entries), frozenset(exits), by_operator)
 
 
 def _orders(model: Model, operator: Operator, order: Axes) -> dict[int, Axes]:
@@ -138,20 +138,20 @@ def _turned(model: Model, groups: Sequence[_Group]) -> Model:
     """Return the model with the groups' operators on tensors in the order before the TRANSPOSEs, without these."""
     operators = list(model.main.operators)
     orders = {index: order for group in groups for index, order in group.orders.items()}
-    gone = frozenset[int]().union(*(group.transposes for group in groups))
-    instead = {_output(operators[index]): (operators[index].inputs or ())[0] for index in gone}
+    removed = frozenset[int]().union(*(group.transposes for group in groups))
+    replacements = {_output(operators[index]): (operators[index].inputs or ())[0] for index in removed}
     for index, operator in enumerate(operators):
         if index in orders:
             model, operator = turned_operator(model, operator, orders[index])
         inputs = list(operator.inputs or ())
         for place in range(len(inputs)):
-            while inputs[place] in instead:  # a group may follow another
-                inputs[place] = instead[inputs[place]]
+            while inputs[place] in replacements:  # a group may follow another
+                inputs[place] = replacements[inputs[place]]
         operators[index] = replace(operator, inputs=tuple(inputs))
     tensors = list(model.main.tensors)
     for index, order in orders.items():
         output = _output(operators[index])
         dims = tuple(tensors[output].dims[axis] for axis in np.argsort(order))
         tensors[output] = replace(tensors[output], shape=dims, shape_signature=None)
-    kept = tuple(each for index, each in enumerate(operators) if index not in gone)
+    kept = tuple(each for index, each in enumerate(operators) if index not in removed)
     return replace_main(model, replace(model.main, tensors=tuple(tensors), operators=kept))

@@ -80,16 +80,16 @@ def find_ranges(lowerings: Lowerings) -> dict[int, Range]:
     Args:
         lowerings: lowerings of the model's operators, in their order.
     """
-    found: dict[int, Range] = {}
+    ranges: dict[int, Range] = {}
     for lowered in lowerings:
         if not isinstance(lowered, str) and not any(tensor.is_real for tensor in (*lowered.inputs, lowered.output)):
-            found[lowered.output.index] = _range_of(lowered, found)
-    return found
+            ranges[lowered.output.index] = _range_of(lowered, ranges)
+    return ranges
 
 
-def _range_of(lowered: Lowered, known: Mapping[int, Range]) -> Range:
+def _range_of(lowered: Lowered, ranges: Mapping[int, Range]) -> Range:
     channels = (1, *lowered.output.dims)[-1]
-    sources = [known.get(source.index) or anything((1, *source.dims)[-1]) for source in lowered.inputs]
+    sources = [ranges.get(source.index) or anything((1, *source.dims)[-1]) for source in lowered.inputs]
     if lowered.stage is None:
         return sources[0].arranged(channels)
     stage = lowered.stage
@@ -228,28 +228,28 @@ class ConstantChannels:
         if max(channels, default=0) > MOST_CHANNELS or sum(channels) > MOST_IN_ALL:
             return PassResult(model, False, (_too_many(channels),))
         lowerings = lower_model(model)
-        found = _Found(model, lowerings, find_ranges(lowerings), _leaders(model))
-        kept = found.kept()
+        facts = _Facts(model, lowerings, find_ranges(lowerings), _leaders(model))
+        kept = facts.kept()
         if not kept:
             return PassResult(model, False)
         every = sum((1, *model.main.tensors[t].dims)[-1] for op in model.main.operators for t in op.outputs or ())
-        gone = sum(model.main.tensors[tensor].dims[-1] - len(channels) for tensor, channels in kept.items())
-        rewritten = _narrowed(remove_plan(model), found, kept)
+        removed = sum(model.main.tensors[tensor].dims[-1] - len(channels) for tensor, channels in kept.items())
+        rewritten = _narrowed(remove_plan(model), facts, kept)
         origins = tuple(t if t < len(channels) else -1 for t in used_tensors(rewritten))
         result = PassResult(
             prune(rewritten),
             True,
-            (note("removed", "channels", count=gone, channels=every),),
+            (note("removed", "channels", count=removed, channels=every),),
             witness=Witness({tensor: tuple(left.tolist()) for tensor, left in kept.items()}),
             origins=origins,
         )
         if not self.accepts(model, result.witnessed):
-            return PassResult(model, False, (note("kept", "channels", count=gone),))
+            return PassResult(model, False, (note("kept", "channels", count=removed),))
         return result
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Facts:
     """A model and the facts about its channels.
 
     Attributes:
@@ -278,18 +278,18 @@ class _Found:
 
         Float32 is excluded: infinity times a weight of zero is NaN, so every channel has an effect.
         """
-        found = self.stage(index)
-        mixes = found is not None and found[1].kind is not StageKind.DEPTHWISE
-        return found if found is not None and mixes and not found[0].output.is_real else None
+        described = self.stage(index)
+        mixes = described is not None and described[1].kind is not StageKind.DEPTHWISE
+        return described if described is not None and mixes and not described[0].output.is_real else None
 
     def kept(self) -> dict[int, Channels]:
         """Return the remaining channels of every tensor that loses some."""
-        masks: dict[int, Mask] = {}  # by leader: whether a channel may go
+        masks: dict[int, Mask] = {}  # by leader: whether a channel may be removed
         for _ in self.model.main.operators:
-            found = self._removable(masks)
-            if _same(found, masks):
+            removable = self._removable(masks)
+            if _same(removable, masks):
                 break
-            masks = found
+            masks = removable
         else:
             return {}  # two groups may depend on each other, because channels are kept in multiples
         kept: dict[int, Channels] = {}
@@ -313,12 +313,12 @@ class _Found:
             allow(tensor, False)
         for index, operator in enumerate(graph.operators):
             name, inputs = operator_name(self.model, operator), operator.inputs or ()
-            mine = self.activation_inputs(index)
+            activations = self.activation_inputs(index)
             if name in _MIXING and self.mixing(index) is not None:
                 allow(inputs[0], self._unneeded(index, before.get(self.leaders[(operator.outputs or (-1,))[0]])))
                 allow((operator.outputs or (-1,))[0], True)
             elif name in _BY_CHANNEL and self._is_by_channel(index):
-                for tensor in (*mine, *(operator.outputs or ())):
+                for tensor in (*activations, *(operator.outputs or ())):
                     allow(tensor, True)
             else:
                 for tensor in (*inputs, *(operator.outputs or ())):
@@ -341,10 +341,10 @@ class _Found:
 
     def _unneeded(self, index: int, output: Mask | None) -> Mask | bool:
         """Return for each input channel of a convolution whether its share is zero or fits into the bias."""
-        found = self.mixing(index)
-        if found is None:
+        described = self.mixing(index)
+        if described is None:
             return False
-        lowered, stage = found
+        lowered, stage = described
         channels = lowered.inputs[0].dims[-1]
         if stage.weights is None or stage.weights.shape[-1] != channels:
             return False
@@ -386,8 +386,8 @@ def _leaders(model: Model) -> dict[int, int]:
         tensors = [t for t in (*_computed(model, operator), *(operator.outputs or ())) if t >= 0]
         joins = operator_name(model, operator) in _BY_CHANNEL and bool(tensors)
         if joins and len({(1, *model.main.tensors[t].dims)[-1] for t in tensors}) == 1:
-            first, *others = map(leader, tensors)
-            leaders.update(dict.fromkeys(others, first))
+            first, *rest = map(leader, tensors)
+            leaders.update(dict.fromkeys(rest, first))
             leaders[first] = first
     return {tensor: leader(tensor) for tensor in leaders}
 
@@ -398,26 +398,26 @@ def _same(first: Mapping[int, Mask], second: Mapping[int, Mask]) -> bool:
 
 def _rounded(mask: Mask) -> Mask:
     """Return fewer removable channels, so that a multiple remains; the first ones stay."""
-    gone = np.flatnonzero(mask)
-    left = max(len(mask) - len(gone), 1)
-    more = min(-(-left // MULTIPLE) * MULTIPLE - (len(mask) - len(gone)), len(gone))
+    removable = np.flatnonzero(mask)
+    remaining = max(len(mask) - len(removable), 1)
+    returned = min(-(-remaining // MULTIPLE) * MULTIPLE - (len(mask) - len(removable)), len(removable))
     rounded = mask.copy()
-    rounded[gone[:more]] = False
+    rounded[removable[:returned]] = False
     return rounded
 
 
 # ---- The model without them ----
 
 
-def _narrowed(model: Model, found: _Found, kept: Mapping[int, Channels]) -> Model:
+def _narrowed(model: Model, facts: _Facts, kept: Mapping[int, Channels]) -> Model:
     operators = list(model.main.operators)
     for index, operator in enumerate(operators):
-        mine, output = found.activation_inputs(index), (operator.outputs or (-1,))[0]
-        if output not in kept and not any(tensor in kept for tensor in mine):
+        activations, output = facts.activation_inputs(index), (operator.outputs or (-1,))[0]
+        if output not in kept and not any(tensor in kept for tensor in activations):
             continue
         name, inputs, edited = operator_name(model, operator), list(operator.inputs or ()), operator
         if name in _MIXING or name == "DEPTHWISE_CONV_2D":
-            model, inputs[1:] = _with_weights(model, found, index, kept)
+            model, inputs[1:] = _with_weights(model, facts, index, kept)
         elif name == "RESHAPE":
             dims = (*model.main.tensors[output].dims[:-1], len(kept[output]))
             model, inputs[1:] = _constant(model, np.array(dims, "<i4"), inputs[1:])
@@ -447,9 +447,9 @@ def _constant(model: Model, values: npt.NDArray[np.int32], old: Sequence[int]) -
     return model, (tensor, *old[1:])
 
 
-def _with_weights(model: Model, found: _Found, index: int, kept: Mapping[int, Channels]) -> tuple[Model, Sequence[int]]:
+def _with_weights(model: Model, facts: _Facts, index: int, kept: Mapping[int, Channels]) -> tuple[Model, Sequence[int]]:
     """Return weights and bias of a convolution for the remaining channels."""
-    operator, described = found.model.main.operators[index], found.stage(index)
+    operator, described = facts.model.main.operators[index], facts.stage(index)
     assert described is not None
     lowered, stage = described
     source, weights, *rest = operator.inputs or ()
@@ -460,7 +460,7 @@ def _with_weights(model: Model, found: _Found, index: int, kept: Mapping[int, Ch
     values = np.frombuffer(model.buffers[tensor.buffer].data or b"", np.int8).reshape(tensor.dims)
     share = np.zeros(values.shape[axis], np.int64)
     if source in kept and not by_channel:
-        share = _share(found, lowered, stage, kept[source])
+        share = _share(facts, lowered, stage, kept[source])
         values = values[..., kept[source]]
     if output in kept:
         values = values.take(kept[output], axis)
@@ -473,13 +473,13 @@ def _with_weights(model: Model, found: _Found, index: int, kept: Mapping[int, Ch
     return model, (narrow, *rest)
 
 
-def _share(found: _Found, lowered: Lowered, stage: Stage, kept: Channels) -> npt.NDArray[np.int64]:
+def _share(facts: _Facts, lowered: Lowered, stage: Stage, kept: Channels) -> npt.NDArray[np.int64]:
     """Return the share of the removed channels in every sum."""
     weights = np.asarray(stage.weights, np.int64)
-    gone = np.delete(np.arange(weights.shape[-1]), kept)
-    source = found.ranges.get(lowered.inputs[0].index) or anything(weights.shape[-1])
-    values = source.low[gone] - lowered.inputs[0].zero_point
-    return np.asarray((weights[..., gone] * values).sum(axis=tuple(range(1, weights.ndim))))
+    removed = np.delete(np.arange(weights.shape[-1]), kept)
+    source = facts.ranges.get(lowered.inputs[0].index) or anything(weights.shape[-1])
+    values = source.low[removed] - lowered.inputs[0].zero_point
+    return np.asarray((weights[..., removed] * values).sum(axis=tuple(range(1, weights.ndim))))
 
 
 def _like(

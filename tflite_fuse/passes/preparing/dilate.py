@@ -52,8 +52,8 @@ class Dilate:
             if index not in inside:
                 operators.append(operator)
             elif index == inside[index].operators[-1]:
-                rewritten, made = _dilated(rewritten, inside[index])
-                operators += made
+                rewritten, replacements = _dilated(rewritten, inside[index])
+                operators += replacements
         notes = tuple(map(_note, [model] * len(chains), chains))
         return PassResult(prune(replace_operators(rewritten, operators)), True, notes)
 
@@ -89,23 +89,23 @@ def _chains(model: Model) -> Iterator[_Chain]:
     for index, operator in enumerate(model.main.operators):
         if operator_name(model, operator) == "SPACE_TO_BATCH_ND" and len(operator.outputs or ()) == 1:
             between = _followed(model, index)
-            found = _chain(model, between) if between else None
-            if found is not None:
-                yield found
+            chain = _chain(model, between) if between else None
+            if chain is not None:
+                yield chain
 
 
 def _followed(model: Model, index: int) -> list[int]:
     """Return the chain of only readers from a SPACE_TO_BATCH_ND to a BATCH_TO_SPACE_ND, or nothing."""
-    graph, found = model.main, [index]
+    graph, chain = model.main, [index]
     while True:
-        operator = graph.operators[found[-1]]
+        operator = graph.operators[chain[-1]]
         written = operator.outputs or ()
         if operator_name(model, operator) == "BATCH_TO_SPACE_ND":
-            return found
+            return chain
         readers = [i for i, other in enumerate(graph.operators) if set(written) & set(other.inputs or ())]
-        if len(written) != 1 or len(readers) != 1 or written[0] in graph.outputs or readers[0] <= found[-1]:
+        if len(written) != 1 or len(readers) != 1 or written[0] in graph.outputs or readers[0] <= chain[-1]:
             return []
-        found.append(readers[0])
+        chain.append(readers[0])
 
 
 def _chain(model: Model, indices: Sequence[int]) -> _Chain | None:
@@ -174,10 +174,10 @@ def _geometry(
         listed = axis < len(block)
         step = block[axis] if listed else 1
         before, behind = (pads[2 * axis + end] - crops[2 * axis + end] if listed else 0 for end in (0, 1))
-        size, made = ends[0].dims[axis + 1], ends[1].dims[axis + 1]
+        size, result = ends[0].dims[axis + 1], ends[1].dims[axis + 1]
         reach = (kernel[axis + 2 - axes] - 1) * step
         whole = step >= 1 and (not listed or (size + pads[2 * axis] + pads[2 * axis + 1]) % step == 0)
-        if not whole or min(before, behind) < 0 or size + before + behind - reach != made:
+        if not whole or min(before, behind) < 0 or size + before + behind - reach != result:
             return None
         dilation.append(step)
         padding.append((before, behind))
@@ -191,34 +191,37 @@ def _geometry(
 
 def _dilated(model: Model, chain: _Chain) -> tuple[Model, list[Operator]]:
     """Return the convolution, with a PAD unless its own padding is the same, and with RESHAPEs around a single row."""
-    graph, made = model.main, list[Operator]()
+    graph, operators = model.main, list[Operator]()
     source, output = graph.tensors[chain.source], graph.tensors[chain.output]
     is_row = len(source.dims) == 3
     read, written = chain.source, chain.output
     if is_row:
         model, read = add_tensor(model, replace(source, shape=(1, *source.dims), shape_signature=None))
-        model, made = _reshape(model, chain.source, read, made)
+        model, operators = _reshape(model, chain.source, read, operators)
         model, written = add_tensor(model, replace(output, shape=(1, *output.dims), shape_signature=None))
     kernel = graph.tensors[(chain.convolution.inputs or ())[1]].dims[1:3]
     reach = [(size - 1) * step for size, step in zip(kernel, chain.dilation, strict=True)]
     is_same = all(pad == (far // 2, far - far // 2) for pad, far in zip(chain.padding, reach, strict=True))
     if not is_same and any(map(any, chain.padding)):
-        model, read, made = _pad(model, read, chain.padding, made)
+        model, read, operators = _pad(model, read, chain.padding, operators)
     padding, (down, across) = _SAME if is_same else _VALID, chain.dilation
     changed = with_options(model, chain.convolution, padding=padding, dilation_h_factor=down, dilation_w_factor=across)
-    made.append(replace(changed, inputs=(read, *(changed.inputs or ())[1:]), outputs=(written,)))
-    return _reshape(model, written, chain.output, made) if is_row else (model, made)
+    operators.append(replace(changed, inputs=(read, *(changed.inputs or ())[1:]), outputs=(written,)))
+    return _reshape(model, written, chain.output, operators) if is_row else (model, operators)
 
 
-def _reshape(model: Model, source: int, output: int, made: list[Operator]) -> tuple[Model, list[Operator]]:
+def _reshape(model: Model, source: int, output: int, operators: list[Operator]) -> tuple[Model, list[Operator]]:
     dims = model.main.tensors[output].dims
     model, shape = _constant(model, np.array(dims, "<i4"))
     model, code = add_operator_code(model, builtin="RESHAPE")
-    return model, [*made, Operator(code, (source, shape), (output,), make_options("ReshapeOptions", new_shape=dims))]
+    return model, [
+        *operators,
+        Operator(code, (source, shape), (output,), make_options("ReshapeOptions", new_shape=dims)),
+    ]
 
 
 def _pad(
-    model: Model, read: int, padding: tuple[Pair, Pair], made: list[Operator]
+    model: Model, read: int, padding: tuple[Pair, Pair], operators: list[Operator]
 ) -> tuple[Model, int, list[Operator]]:
     source = model.main.tensors[read]
     amounts = np.array([(0, 0), *padding, (0, 0)], "<i4")
@@ -226,7 +229,7 @@ def _pad(
     model, constant = _constant(model, amounts)
     model, padded = add_tensor(model, replace(source, shape=dims, shape_signature=None))
     model, code = add_operator_code(model, builtin="PAD")
-    return model, padded, [*made, Operator(code, (read, constant), (padded,))]
+    return model, padded, [*operators, Operator(code, (read, constant), (padded,))]
 
 
 def _constant(model: Model, values: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> tuple[Model, int]:

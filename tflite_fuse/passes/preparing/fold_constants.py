@@ -1,4 +1,4 @@
-"""Constants in place of shape arithmetic with known values, and of float16 weights.
+"""Constants in place of shape arithmetic on constants, and of float16 weights.
 
     SHAPE ── STRIDED_SLICE ── PACK ── RESHAPE   =   RESHAPE with a constant
 
@@ -30,7 +30,7 @@ from tflite_fuse.model.types import TensorType, tensor_nbytes
 from tflite_fuse.notes import note
 from tflite_fuse.passes.base import PassResult
 
-Whole = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 
 MOST_VALUES = 64
 """Largest number of values of a folded tensor: shapes are short, and constants take flash."""
@@ -40,24 +40,24 @@ _DTYPES: Mapping[int, npt.DTypeLike] = {TensorType.INT32: "<i4", TensorType.INT6
 
 @dataclass(frozen=True)
 class FoldConstants:
-    """Replace integer operators with known results by constants, and drop operators without a reader."""
+    """Replace integer operators whose results are constant by constants, and drop operators without a reader."""
 
     name: ClassVar[str] = "fold constants"
 
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
-        known: dict[int, Whole] = {}
+        values: dict[int, Integers] = {}
         stored: dict[int, bytes] = {}
-        given = model
+        original = model
         for index in range(len(model.main.operators)):
-            model = _with_resolved_shape(model, index, known)
-            found = _result(model, index, known)
-            known |= found
-            stored |= {tensor: each.astype(_DTYPES[_type(model, tensor)]).tobytes() for tensor, each in found.items()}
+            model = _with_resolved_shape(model, index, values)
+            results = _result(model, index, values)
+            values |= results
+            stored |= {tensor: each.astype(_DTYPES[_type(model, tensor)]).tobytes() for tensor, each in results.items()}
             stored |= _widened(model, index)
         folded = [i for i, op in enumerate(model.main.operators) if any(t in stored for t in op.outputs or ())]
         if not folded:
-            return PassResult(model, model is not given)
+            return PassResult(model, model is not original)
         rewritten = remove_plan(model)
         for tensor, content in stored.items():
             rewritten = _with_content(rewritten, tensor, content)
@@ -91,25 +91,25 @@ def _widened(model: Model, index: int) -> dict[int, bytes]:
     return {written[0]: np.frombuffer(data, "<f2").astype("<f4").tobytes()}
 
 
-def _with_resolved_shape(model: Model, index: int, known: Mapping[int, Whole]) -> Model:
-    """Return the model with the shape of a RESHAPE's result, if that is open in the file and its operand is known."""
+def _with_resolved_shape(model: Model, index: int, values: Mapping[int, Integers]) -> Model:
+    """Return the model with the shape of a RESHAPE's result, if the file leaves it open and its operand is constant."""
     operator, graph = model.main.operators[index], model.main
     read, written = operator.inputs or (), operator.outputs or ()
     if operator_name(model, operator) != "RESHAPE" or (len(read), len(written)) != (2, 1) or min(read) < 0:
         return model
-    count, output, wanted = prod(graph.tensors[read[0]].dims), graph.tensors[written[0]], _values(model, read[1], known)
-    if -1 not in (output.shape_signature or ()) or wanted is None or wanted.ndim != 1 or written[0] in graph.outputs:
+    count, output, shape = prod(graph.tensors[read[0]].dims), graph.tensors[written[0]], _values(model, read[1], values)
+    if -1 not in (output.shape_signature or ()) or shape is None or shape.ndim != 1 or written[0] in graph.outputs:
         return model
-    dims = [int(dim) for dim in wanted]
-    if dims.count(-1) == 1 and (others := -prod(dims)) > 0:
-        dims[dims.index(-1)] = count // others
+    dims = [int(dim) for dim in shape]
+    if dims.count(-1) == 1 and (rest := -prod(dims)) > 0:
+        dims[dims.index(-1)] = count // rest
     if min(dims, default=0) < 1 or prod(dims) != count or tuple(dims) == output.dims:
         return model
     return replace_tensor(model, written[0], replace(output, shape=tuple(dims), shape_signature=None))
 
 
-def _result(model: Model, index: int, known: Mapping[int, Whole]) -> dict[int, Whole]:
-    """Return the value of an operator's single output by its tensor; empty if it is unknown."""
+def _result(model: Model, index: int, values: Mapping[int, Integers]) -> dict[int, Integers]:
+    """Return the value of an operator's single output by its tensor; empty if it is no constant."""
     operator, graph = model.main.operators[index], model.main
     name, outputs = operator_name(model, operator), operator.outputs or ()
     if name not in _FOLDS or len(outputs) != 1 or outputs[0] in graph.outputs or has_effects(model, graph, operator):
@@ -120,24 +120,24 @@ def _result(model: Model, index: int, known: Mapping[int, Whole]) -> dict[int, W
     inputs = [tensor for tensor in operator.inputs or () if tensor >= 0]
     if name == "SHAPE":
         dims = graph.tensors[inputs[0]].dims if inputs else ()
-        found: Whole | None = np.array(dims, np.int64) if dims and min(dims) > 0 else None
+        result: Integers | None = np.array(dims, np.int64) if dims and min(dims) > 0 else None
     else:
-        operands = [_values(model, tensor, known) for tensor in inputs]
+        operands = [_values(model, tensor, values) for tensor in inputs]
         types = {graph.tensors[tensor].type for tensor in inputs}
         if not operands or any(operand is None for operand in operands) or not types <= set(_DTYPES):
             return {}
         try:
-            found = _FOLDS[name](get_options(operator), [operand for operand in operands if operand is not None])
+            result = _FOLDS[name](get_options(operator), [operand for operand in operands if operand is not None])
         except (IndexError, ValueError):  # the runtime rejects it, too
             return {}
-    if found is None or found.size != np.prod(output.dims) or np.any(found.astype(_DTYPES[output.type]) != found):
+    if result is None or result.size != np.prod(output.dims) or np.any(result.astype(_DTYPES[output.type]) != result):
         return {}
-    return {outputs[0]: found.reshape(output.dims)}
+    return {outputs[0]: result.reshape(output.dims)}
 
 
-def _values(model: Model, tensor: int, known: Mapping[int, Whole]) -> Whole | None:
-    if tensor in known:
-        return known[tensor]
+def _values(model: Model, tensor: int, values: Mapping[int, Integers]) -> Integers | None:
+    if tensor in values:
+        return values[tensor]
     described = model.main.tensors[tensor]
     data = model.buffers[described.buffer].data
     dtype = _DTYPES.get(described.type)
@@ -145,8 +145,8 @@ def _values(model: Model, tensor: int, known: Mapping[int, Whole]) -> Whole | No
         return None
     if len(data) > 8 * MOST_VALUES or len(data) % np.dtype(dtype).itemsize:
         return None
-    values: Whole = np.frombuffer(data, dtype).astype(np.int64)
-    return values.reshape(described.dims) if values.size == np.prod(described.dims) else None
+    content: Integers = np.frombuffer(data, dtype).astype(np.int64)
+    return content.reshape(described.dims) if content.size == np.prod(described.dims) else None
 
 
 # ---- Operators: from options and operands to a result, None where it is none of the usual forms ----
@@ -154,7 +154,7 @@ def _values(model: Model, tensor: int, known: Mapping[int, Whole]) -> Whole | No
 Options = Mapping[str, Any]
 
 
-def _strided_slice(options: Options, operands: Sequence[Whole]) -> Whole | None:
+def _strided_slice(options: Options, operands: Sequence[Integers]) -> Integers | None:
     """Return a slice of a list, or a single element if the axis is dropped."""
     values, begin, end, stride = operands
     if values.ndim != 1 or not begin.size == end.size == stride.size == 1 or stride[0] < 1:
@@ -167,22 +167,22 @@ def _strided_slice(options: Options, operands: Sequence[Whole]) -> Whole | None:
     return values[slice(start, None if options.get("end_mask") else int(end.flat[0]), int(stride.flat[0]))]
 
 
-def _pack(options: Options, operands: Sequence[Whole]) -> Whole | None:
+def _pack(options: Options, operands: Sequence[Integers]) -> Integers | None:
     return np.stack(operands) if all(operand.ndim == 0 for operand in operands) else None
 
 
-def _concatenation(options: Options, operands: Sequence[Whole]) -> Whole | None:
+def _concatenation(options: Options, operands: Sequence[Integers]) -> Integers | None:
     return np.concatenate(operands) if all(operand.ndim == 1 for operand in operands) else None
 
 
-def _gather(options: Options, operands: Sequence[Whole]) -> Whole | None:
+def _gather(options: Options, operands: Sequence[Integers]) -> Integers | None:
     values, indices = operands
     if values.ndim != 1 or np.any(indices < 0) or options.get("batch_dims") or options.get("axis"):
         return None
     return np.asarray(values[indices])
 
 
-def _slice(options: Options, operands: Sequence[Whole]) -> Whole | None:
+def _slice(options: Options, operands: Sequence[Integers]) -> Integers | None:
     values, begin, size = operands
     if values.ndim != 1 or not begin.size == size.size == 1 or not 0 <= begin.flat[0] <= values.size:
         return None
@@ -190,12 +190,14 @@ def _slice(options: Options, operands: Sequence[Whole]) -> Whole | None:
     return rest[: int(size.flat[0])] if -1 < size.flat[0] <= rest.size else rest if size.flat[0] == -1 else None
 
 
-def _same(options: Options, operands: Sequence[Whole]) -> Whole | None:
+def _same(options: Options, operands: Sequence[Integers]) -> Integers | None:
     return operands[0]
 
 
-def _of_two(function: Callable[[Whole, Whole], Whole]) -> Callable[[Options, Sequence[Whole]], Whole | None]:
-    def fold(options: Options, operands: Sequence[Whole]) -> Whole | None:
+def _of_two(
+    function: Callable[[Integers, Integers], Integers],
+) -> Callable[[Options, Sequence[Integers]], Integers | None]:
+    def fold(options: Options, operands: Sequence[Integers]) -> Integers | None:
         first, second = operands
         # For 32-bit numbers, sums and products are exact here.
         small = np.all(np.abs(first) < 2**31) and np.all(np.abs(second) < 2**31)
@@ -204,7 +206,7 @@ def _of_two(function: Callable[[Whole, Whole], Whole]) -> Callable[[Options, Seq
     return fold
 
 
-_FOLDS: Mapping[str, Callable[[Options, Sequence[Whole]], Whole | None]] = {
+_FOLDS: Mapping[str, Callable[[Options, Sequence[Integers]], Integers | None]] = {
     "ADD": _of_two(np.add),
     "CAST": _same,
     "CONCATENATION": _concatenation,

@@ -43,7 +43,7 @@ class Heads:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         graph, notes, operators = model.main, [], list[Operator]()
         writers = {tensor: op for op in graph.operators for tensor in op.outputs or ()}
-        readers = {tensor: len(found) for tensor, found in readers_of(model).items()}
+        readers = {tensor: len(operators) for tensor, operators in readers_of(model).items()}
         rewritten = remove_plan(model) if has_plan(model) else model
         for index, operator in enumerate(graph.operators):
             try:
@@ -63,15 +63,15 @@ class Heads:
 
 @dataclass
 class _Parts:
-    """What a head contributes to each tensor, made on demand.
+    """The part of each tensor that belongs to one head, computed on demand.
 
     Attributes:
         model: the model with new tensors.
         writers: tensor → the operator that writes it.
         readers: tensor → number of operators that read it.
         count: number of heads.
-        looks: operators looked at for one head.
-        made: the operators of parts, in order.
+        looks: operators visited for one head.
+        operators: the operators of parts, in order.
     """
 
     model: Model
@@ -79,7 +79,7 @@ class _Parts:
     readers: Mapping[int, int]
     count: int = 0
     looks: int = 0
-    made: list[Operator] = field(default_factory=list)
+    operators: list[Operator] = field(default_factory=list)
 
     def instead_of(self, operator: Operator) -> list[Operator]:
         """Return the operators that replace a TRANSPOSE behind attention. Raises: BlockError: it is another one."""
@@ -101,7 +101,7 @@ class _Parts:
         )
         self.model, shape = add_int32(self.model, "heads/shape", self._dims(output))
         self._add("RESHAPE", [joined, shape], output, make_options("ReshapeOptions", new_shape=self._dims(output)))
-        return self.made
+        return self.operators
 
     def _of_batch(self, tensor: int, head: int) -> tuple[int, bool]:
         """Return the part of a head in [1, heads, …], and whether its two dimensions are exchanged."""
@@ -128,7 +128,7 @@ class _Parts:
         if turned:
             raise BlockError("its dimensions are exchanged")
         result = self._like(tensor, self._dims(part), f"head {head}")
-        self.made.append(replace(operator, inputs=(part, *inputs[1:]), outputs=(result,)))
+        self.operators.append(replace(operator, inputs=(part, *inputs[1:]), outputs=(result,)))
         return result, False
 
     def _product(self, tensor: int, head: int, exchanged: bool) -> int:
@@ -145,8 +145,8 @@ class _Parts:
             first, second = second, first
         width = self._dims(second)[-2 if by_column else -1]
         result = self._like(tensor, (*self._dims(first)[:-1], width), f"head {head}")
-        made = make_options("BatchMatMulOptions", adj_x=False, adj_y=by_column)
-        self.made.append(replace(operator, inputs=(first, second), outputs=(result,), builtin_options=made))
+        new_options = make_options("BatchMatMulOptions", adj_x=False, adj_y=by_column)
+        self.operators.append(replace(operator, inputs=(first, second), outputs=(result,), builtin_options=new_options))
         return result
 
     def _of_row(self, tensor: int, head: int) -> int:
@@ -159,7 +159,7 @@ class _Parts:
                 raise BlockError("it has no constant for each channel")
             constant = inputs[1] if one else self._constant(inputs[1], head)
             result = self._like(tensor, self._dims(part), f"head {head}")
-            self.made.append(replace(operator, inputs=(part, constant), outputs=(result,)))
+            self.operators.append(replace(operator, inputs=(part, constant), outputs=(result,)))
             return result
         source = inputs[0] if name == "RESHAPE" else -1
         if source < 0 or len(dims) != 4 or dims[0] != 1 or dims[2] != self.count:
@@ -172,7 +172,7 @@ class _Parts:
         result = self._like(source, (*before[:-1], dims[3]), f"head {head}")
         if layer is not None and self._divides(layer, before[-1]) and self.readers.get(source) == 1:
             operands = [self._constant(each, head) if each >= 0 else each for each in (layer.inputs or ())[1:]]
-            self.made.append(replace(layer, inputs=((layer.inputs or ())[0], *operands), outputs=(result,)))
+            self.operators.append(replace(layer, inputs=((layer.inputs or ())[0], *operands), outputs=(result,)))
         else:
             self.model, begin = add_int32(self.model, "head/begin", [*[0] * (len(before) - 1), head * dims[3]])
             self.model, size = add_int32(self.model, "head/size", self._dims(result))
@@ -203,11 +203,11 @@ class _Parts:
 
     def _add(self, name: str, inputs: list[int], output: int, options: OptionsTable) -> None:
         self.model, code = add_operator_code(self.model, builtin=name, version=2 if name != "RESHAPE" else 1)
-        self.made.append(Operator(code, tuple(inputs), (output,), options))
+        self.operators.append(Operator(code, tuple(inputs), (output,), options))
 
     def _like(self, tensor: int, dims: tuple[int, ...], what: str) -> int:
-        found = self.model.main.tensors[tensor]
-        part = replace(found, shape=dims, shape_signature=None, buffer=0, name=f"{found.name}/{what}")
+        described = self.model.main.tensors[tensor]
+        part = replace(described, shape=dims, shape_signature=None, buffer=0, name=f"{described.name}/{what}")
         self.model, index = add_tensor(self.model, part)
         return index
 

@@ -156,9 +156,9 @@ class _Values:
     def _is_by_value(self, operator: Operator) -> bool:
         """Return whether each value depends on the value at its place and on single-valued constants."""
         tensors, outputs = self.model.main.tensors, operator.outputs or ()
-        others = [each for each in operator.inputs or () if self._is_constant(each)]
-        alone = len(operator.inputs or ()) - len(others) == 1 and len(outputs) == 1
-        if not alone or any(each < 0 or tensors[each].dims not in ((), (1,)) for each in others):
+        constants = [each for each in operator.inputs or () if self._is_constant(each)]
+        alone = len(operator.inputs or ()) - len(constants) == 1 and len(outputs) == 1
+        if not alone or any(each < 0 or tensors[each].dims not in ((), (1,)) for each in constants):
             return False
         if not self._are_real(*(operator.inputs or ()), *outputs):
             return False
@@ -166,8 +166,8 @@ class _Values:
 
     def _are_real(self, *tensors: int) -> bool:
         """Return whether all tensors are float32 and no variables."""
-        found = [self.model.main.tensors[tensor] for tensor in tensors]
-        return all(each.type == TensorType.FLOAT32 and not each.is_variable for each in found)
+        described = [self.model.main.tensors[tensor] for tensor in tensors]
+        return all(each.type == TensorType.FLOAT32 and not each.is_variable for each in described)
 
     def _carried(self, operator: Operator) -> int:
         """Return the computed operand of an operator by value."""
@@ -189,23 +189,23 @@ def _is_sound(model: Model, operator: Operator) -> bool:
     """Return whether a mover's output has the shape that follows from its inputs; kernels do not check it."""
     tensors, inputs, name = model.main.tensors, operator.inputs or (), operator_name(model, operator)
     parts = [tensors[each].dims for each in (inputs if name == "CONCATENATION" else inputs[:1])]
-    source, wanted, options = parts[0], tensors[(operator.outputs or (-1,))[0]].dims, get_options(operator)
-    if any(size < 1 for dims in (*parts, wanted) for size in dims):
+    source, shape, options = parts[0], tensors[(operator.outputs or (-1,))[0]].dims, get_options(operator)
+    if any(size < 1 for dims in (*parts, shape) for size in dims):
         return False
     if name in _RENAMING:
-        return prod(source) == prod(wanted)
+        return prod(source) == prod(shape)
     if name == "CONCATENATION":
-        return _joined(parts, options.get("axis", 0)) == wanted
+        return _joined(parts, options.get("axis", 0)) == shape
     if name == "MAX_POOL_2D":
-        return _pooled(source, options) == wanted
+        return _pooled(source, options) == shape
     numbers = stored_numbers(model, operator, 1) if len(inputs) == 2 else ()
     if name == "TRANSPOSE":
-        return sorted(numbers) == list(range(len(source))) and tuple(source[axis] for axis in numbers) == wanted
+        return sorted(numbers) == list(range(len(source))) and tuple(source[axis] for axis in numbers) == shape
     if name == "RESIZE_NEAREST_NEIGHBOR":
-        return len(source) == 4 and (source[0], *numbers, source[3]) == wanted
+        return len(source) == 4 and (source[0], *numbers, source[3]) == shape
     around = list(zip(source, numbers[::2], numbers[1::2], strict=False))
     padded = tuple(size + before + behind for size, before, behind in around)
-    return len(numbers) == 2 * len(source) <= 8 and min(numbers) >= 0 and padded == wanted
+    return len(numbers) == 2 * len(source) <= 8 and min(numbers) >= 0 and padded == shape
 
 
 def _joined(parts: Sequence[tuple[int, ...]], axis: object) -> tuple[int, ...] | None:
@@ -214,13 +214,15 @@ def _joined(parts: Sequence[tuple[int, ...]], axis: object) -> tuple[int, ...] |
     if not isinstance(axis, int) or not -rank <= axis < rank or any(len(part) != rank for part in parts):
         return None
     axis %= rank
-    others = {(*part[:axis], *part[axis + 1 :]) for part in parts}
-    return (*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :]) if len(others) == 1 else None
+    remainders = {(*part[:axis], *part[axis + 1 :]) for part in parts}
+    return (
+        (*parts[0][:axis], sum(part[axis] for part in parts), *parts[0][axis + 1 :]) if len(remainders) == 1 else None
+    )
 
 
 def _pooled(source: tuple[int, ...], options: Mapping[str, object]) -> tuple[int, ...] | None:
     """Return the shape of maxima over windows; None if the options are invalid."""
-    sizes = [options.get(f"{what}_{way}", 0) for what, ways in _POOLING for way in ways]
+    sizes = [options.get(f"{what}_{direction}", 0) for what, directions in _POOLING for direction in directions]
     counts = [size for size in sizes if isinstance(size, int) and size > 0]
     if len(source) != 4 or len(counts) != 4 or options.get("padding", 0) not in (_SAME, _VALID):
         return None
@@ -246,7 +248,7 @@ def _moved(model: Model, site: _Site) -> Model:
     mover, chain = operators[site.mover], [operators[index] for index in site.chain]
     inputs = mover.inputs or ()
     count = len(inputs) if operator_name(model, mover) == "CONCATENATION" else 1
-    made, parts = list[Operator](), list[int]()
+    replacements, parts = list[Operator](), list[int]()
     for number, part in enumerate(inputs[:count]):
         carried, newest = (mover.outputs or (-1,))[0], part
         for operator in chain:
@@ -255,18 +257,18 @@ def _moved(model: Model, site: _Site) -> Model:
             shape, name = model.main.tensors[part].dims, f"{like.name}/{number}"
             model, copy = add_tensor(model, replace(like, shape=shape, shape_signature=None, name=name))
             operands = tuple(newest if each == carried else each for each in operator.inputs or ())
-            made.append(replace(operator, inputs=operands, outputs=(copy,)))
+            replacements.append(replace(operator, inputs=operands, outputs=(copy,)))
             carried, newest = result, copy
         parts.append(newest)
     model, code = _code(model, mover)
-    made.append(replace(mover, opcode_index=code, inputs=(*parts, *inputs[count:]), outputs=chain[-1].outputs))
-    return replace_operators(model, list(_replaced(operators, site, made)))
+    replacements.append(replace(mover, opcode_index=code, inputs=(*parts, *inputs[count:]), outputs=chain[-1].outputs))
+    return replace_operators(model, list(_replaced(operators, site, replacements)))
 
 
-def _replaced(operators: tuple[Operator, ...], site: _Site, made: list[Operator]) -> Iterator[Operator]:
+def _replaced(operators: tuple[Operator, ...], site: _Site, replacements: list[Operator]) -> Iterator[Operator]:
     for index, operator in enumerate(operators):
         if index == site.mover:
-            yield from made
+            yield from replacements
         elif index not in site.chain:
             yield operator
 

@@ -154,7 +154,7 @@ def _dense_behind(model: Model, index: int) -> Axes:
     graph = model.main
     if layout_of(model, index) is None:
         return ()
-    found: list[int] = []
+    layers: list[int] = []
     waiting = [(graph.operators[index].outputs or (-1,))[0]]
     while waiting:
         tensor = waiting.pop()
@@ -169,10 +169,10 @@ def _dense_behind(model: Model, index: int) -> Axes:
             if operator_name(model, operator) in _RENAMING:
                 waiting.extend(operator.outputs or ())
             elif _is_dense(model, operator):
-                found.append(reader)
+                layers.append(reader)
             else:
                 return ()
-    return tuple(sorted(found))
+    return tuple(sorted(layers))
 
 
 def _is_dense(model: Model, operator: Operator) -> bool:

@@ -61,27 +61,27 @@ def groups_of(model: Model, operator: Operator) -> int:
         or {model.main.tensors[inputs[1]].type, output.type} != {source.type}
     ):
         return 0
-    channels, depth, made = source.dims[3], filters[3], output.dims[3]
+    channels, depth, filled = source.dims[3], filters[3], output.dims[3]
     groups = channels // depth if depth > 1 and channels % depth == 0 else 0
-    fits = groups > 1 and filters[0] == made and made % groups == 0
+    fits = groups > 1 and filters[0] == filled and filled % groups == 0
     return (
         groups
-        if fits and groups <= MOST_GROUPS and all(equal_parts(model, tensor, made) for tensor in constants)
+        if fits and groups <= MOST_GROUPS and all(equal_parts(model, tensor, filled) for tensor in constants)
         else 0
     )
 
 
-def equal_parts(model: Model, tensor: int, made: int) -> bool:
-    """Return whether a constant has equal parts for ``made`` output channels, and one scale for each or for all."""
-    found = model.main.tensors[tensor]
-    if not is_constant(model, tensor) or found.sparsity is not None:
+def equal_parts(model: Model, tensor: int, channels: int) -> bool:
+    """Return whether a constant has equal parts for ``channels`` output channels, and one scale for each or for all."""
+    described = model.main.tensors[tensor]
+    if not is_constant(model, tensor) or described.sparsity is not None:
         return False
-    quantization, content = found.quantization, model.buffers[found.buffer].data or b""
+    quantization, content = described.quantization, model.buffers[described.buffer].data or b""
     scales = len(quantization.scale or ()) if quantization is not None else 1
     points = len(quantization.zero_point or ()) if quantization is not None else 1
     plain = quantization is None or (quantization.details is None and quantization.quantized_dimension == 0)
-    sized = found.dims[:1] == (made,) and len(content) == tensor_nbytes(found)
-    return plain and sized and {scales, points} <= {0, 1, made}
+    sized = described.dims[:1] == (channels,) and len(content) == tensor_nbytes(described)
+    return plain and sized and {scales, points} <= {0, 1, channels}
 
 
 def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, list[Operator]]:
@@ -90,36 +90,36 @@ def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, 
     image, whole = model.main.tensors[source], model.main.tensors[output]
     model, slicing = add_operator_code(model, builtin="SLICE", version=2)
     model, joining = add_operator_code(model, builtin="CONCATENATION", version=2)
-    made, parts = list[Operator](), list[int]()
+    replacements, parts = list[Operator](), list[int]()
     depth, channels = image.dims[3] // groups, whole.dims[3] // groups
     for group in range(groups):
         model, begin = add_int32(model, f"{whole.name}/begin", (0, 0, 0, group * depth))
         model, size = add_int32(model, f"{whole.name}/size", (*image.dims[:3], depth))
         model, read = _like(model, image, depth, f"{whole.name}/read {group}")
-        made.append(Operator(slicing, (source, begin, size), (read,), make_options("SliceOptions")))
+        replacements.append(Operator(slicing, (source, begin, size), (read,), make_options("SliceOptions")))
         operands = [read]
         for constant in (operator.inputs or ())[1:]:
             model, own = (model, constant) if constant < 0 else part_of(model, constant, group, groups)
             operands.append(own)
         model, part = _like(model, whole, channels, f"{whole.name}/group {group}")
-        made.append(replace(operator, inputs=tuple(operands), outputs=(part,)))
+        replacements.append(replace(operator, inputs=tuple(operands), outputs=(part,)))
         parts.append(part)
     options = make_options("ConcatenationOptions", axis=3)
-    return model, [*made, Operator(joining, tuple(parts), (output,), options)]
+    return model, [*replacements, Operator(joining, tuple(parts), (output,), options)]
 
 
 def part_of(model: Model, constant: int, group: int, groups: int) -> tuple[Model, int]:
     """Return a group's part of filters, of a bias, or of any constant whose first dimension groups divide."""
-    found = model.main.tensors[constant]
-    content, count = model.buffers[found.buffer].data or b"", found.dims[0] // groups
+    described = model.main.tensors[constant]
+    content, count = model.buffers[described.buffer].data or b"", described.dims[0] // groups
     nbytes = len(content) // groups
-    quantization = found.quantization
+    quantization = described.quantization
     if quantization is not None:
         own = slice(group * count, (group + 1) * count)
         scale, points = quantization.scale or (), quantization.zero_point or ()
         scale, points = (scale[own] if len(scale) > 1 else scale), (points[own] if len(points) > 1 else points)
         quantization = replace(quantization, scale=scale, zero_point=points, min=None, max=None)
-    part = replace(found, shape=(count, *found.dims[1:]), shape_signature=None, quantization=quantization)
+    part = replace(described, shape=(count, *described.dims[1:]), shape_signature=None, quantization=quantization)
     return add_constant(model, part, content[group * nbytes : (group + 1) * nbytes])
 
 
@@ -173,22 +173,22 @@ def join_rows(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
         pad, join, fill = "PADV2", "MAXIMUM", [constant]
     model, code = add_operator_code(model, builtin=pad, version=2)
     model, joining = add_operator_code(model, builtin=join, version=2)
-    made: list[Operator] = []
+    replacements: list[Operator] = []
     padded: list[int] = []
     for part, amounts in zip(inputs, _amounts(model, inputs, axis), strict=True):
         around = Tensor((len(amounts), 2), TensorType.INT32, 0, f"{whole.name}/around")
         model, around_it = _constant(model, around, [number for pair in amounts for number in pair])
         model, filled = add_tensor(model, _longer(whole, f"{whole.name}/part {len(padded)}"))
-        made.append(Operator(code, (part, around_it, *fill), (filled,)))
+        replacements.append(Operator(code, (part, around_it, *fill), (filled,)))
         padded.append(filled)
     joined = padded[0]
     for place, filled in enumerate(padded[1:], start=2):
         model, result = (
             (model, output) if place == len(padded) else add_tensor(model, _longer(whole, f"{whole.name}/join {place}"))
         )
-        made.append(Operator(joining, (joined, filled), (result,)))
+        replacements.append(Operator(joining, (joined, filled), (result,)))
         joined = result
-    return model, made
+    return model, replacements
 
 
 def _amounts(model: Model, inputs: Sequence[int], axis: int) -> Iterator[list[tuple[int, int]]]:
@@ -253,12 +253,12 @@ class Spelled:
 
     Attributes:
         model: the rewritten model, the same object if nothing changed.
-        made: by index of a replaced operator in the original model, the names of its replacements' outputs.
+        replaced: by index of a replaced operator in the original model, the names of its replacements' outputs.
         notes: one per replaced operator.
     """
 
     model: Model
-    made: dict[int, frozenset[str]]
+    replaced: dict[int, frozenset[str]]
     notes: tuple[Note, ...]
 
 
@@ -270,19 +270,19 @@ def spell_out(model: Model, kept: Collection[int] = ()) -> Spelled:
         kept: indices of operators that stay unchanged.
     """
     rewritten = remove_plan(model)
-    operators, made, notes = list[Operator](), dict[int, frozenset[str]](), list[Note]()
+    operators, replaced, notes = list[Operator](), dict[int, frozenset[str]](), list[Note]()
     for index, operator in enumerate(model.main.operators):
         groups = 0 if index in kept else groups_of(model, operator)
         if groups:
-            rewritten, instead = split_groups(rewritten, operator, groups)
+            rewritten, replacements = split_groups(rewritten, operator, groups)
             notes.append(note("changed", "groups", operator_label(model, index), groups=groups))
         elif index not in kept and joins_rows(model, operator):
-            rewritten, instead = join_rows(rewritten, operator)
+            rewritten, replacements = join_rows(rewritten, operator)
             notes.append(note("changed", "rows joined", operator_label(model, index)))
         else:
             operators.append(operator)
             continue
-        names = (rewritten.main.tensors[tensor].name for each in instead for tensor in each.outputs or ())
-        made[index] = frozenset(name for name in names if name)
-        operators += instead
-    return Spelled(replace_operators(rewritten, operators) if made else model, made, tuple(notes))
+        names = (rewritten.main.tensors[tensor].name for each in replacements for tensor in each.outputs or ())
+        replaced[index] = frozenset(name for name in names if name)
+        operators += replacements
+    return Spelled(replace_operators(rewritten, operators) if replaced else model, replaced, tuple(notes))

@@ -75,14 +75,14 @@ def _shared(model: Model) -> dict[int, tuple[int, ...]]:
     """Return PADs with several readers, all of them convolutions that can absorb the padding."""
     operators = model.main.operators
     pads = [index for index, operator in enumerate(operators) if operator_name(model, operator) in _PADDING]
-    found = {
+    shared = {
         pad: tuple(i for i, operator in enumerate(operators) if _output(operators[pad]) in (operator.inputs or ()))
         for pad in pads
         if _output(operators[pad]) not in model.main.outputs
     }
-    found = {pad: readers for pad, readers in found.items() if len(readers) > 1}
-    lowerings: Lowerings = lower_model(model) if found else ()
-    return {pad: readers for pad, readers in found.items() if _all_can(lowerings, pad, readers)}
+    shared = {pad: readers for pad, readers in shared.items() if len(readers) > 1}
+    lowerings: Lowerings = lower_model(model) if shared else ()
+    return {pad: readers for pad, readers in shared.items() if _all_can(lowerings, pad, readers)}
 
 
 def _output(operator: Operator) -> int:
@@ -103,21 +103,21 @@ _MOVING = frozenset({*MOVES, "RESIZE_NEAREST_NEIGHBOR"})
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Move:
     """A tensor as the output of one operator on a tensor further up.
 
     Attributes:
         source: the tensor further up.
         steps: number of operators between the two.
         name: name of the new operator.
-        what: its other inputs by name, with their numbers.
+        constants: its other inputs by name, with their numbers.
         options: its options, if any.
     """
 
     source: Activation
     steps: int
     name: str
-    what: Mapping[str, tuple[int, ...]]
+    constants: Mapping[str, tuple[int, ...]]
     options: OptionsTable | None = None
 
 
@@ -129,60 +129,60 @@ class Straighten:
 
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
-        ways = _Ways(model)
+        moves = _Moves(model)
         operators = enumerate(model.main.operators)
-        chosen = {index: gathers for index, operator in operators if (gathers := _gathers(ways, operator))}
+        chosen = {index: gathers for index, operator in operators if (gathers := _gathers(moves, operator))}
         if not chosen:
             return PassResult(model, False)
         labels = [operator_label(model, index) for index in chosen]
         rewritten = _rewritten(remove_plan(model), chosen)
         removed = len(model.main.operators) + sum(map(len, chosen.values())) - len(chosen)
         removed -= len(rewritten.main.operators)
-        kinds = {way.name for ways_of in chosen.values() for way in ways_of.values()}
+        kinds = {move.name for replacements in chosen.values() for move in replacements.values()}
         what = "channels" if kinds <= {"GATHER", "RESHAPE"} else "values"
         return PassResult(rewritten, True, (note("changed", "straightened", *labels, values=what, removed=removed),))
 
 
 @dataclass
-class _Ways:
+class _Moves:
     """For each moved tensor, the previous tensor and the indices of its values in it."""
 
     model: Model
-    found: dict[int, tuple[Activation, Indices]] = field(default_factory=dict)
+    by_output: dict[int, tuple[Activation, Indices]] = field(default_factory=dict)
     looked_up: int = 0
 
     def __post_init__(self) -> None:
         for source, parts in moves_in(self.model):
-            self.found.update((tensor, (source, indices)) for tensor, indices in parts)
+            self.by_output.update((tensor, (source, indices)) for tensor, indices in parts)
 
     def _further_up(self, tensor: int) -> list[tuple[Activation, Indices]]:
         """Return the tensors further up, nearest first; only the nearest once the limit of look-ups is reached."""
-        ways: list[tuple[Activation, Indices]] = []
-        while tensor in self.found and self.looked_up <= _MOST_LOOKED_UP:
-            source, indices = self.found[tensor]
-            ways.append((source, indices if not ways else indices.ravel()[ways[-1][1]]))
-            self.looked_up += ways[-1][1].size
+        moves: list[tuple[Activation, Indices]] = []
+        while tensor in self.by_output and self.looked_up <= _MOST_LOOKED_UP:
+            source, indices = self.by_output[tensor]
+            moves.append((source, indices if not moves else indices.ravel()[moves[-1][1]]))
+            self.looked_up += moves[-1][1].size
             tensor = source.index
-        return ways
+        return moves
 
-    def furthest(self, tensor: int) -> _Way | None:
+    def furthest(self, tensor: int) -> _Move | None:
         """Return the tensor as one operator on the tensor furthest up, or None.
 
         Channels are tried first, because a slice or repetition may be part of a selection of channels.
         """
-        ways = self._further_up(tensor)
+        moves = self._further_up(tensor)
         for find in (_as_channels, _as_part, _as_larger):
-            for steps, (source, indices) in sorted(enumerate(ways, 1), key=lambda way: -way[0]):
+            for steps, (source, indices) in sorted(enumerate(moves, 1), key=lambda item: -item[0]):
                 try:
-                    found = find(source, read_moved(self.model, tensor), indices, steps)
+                    move = find(source, read_moved(self.model, tensor), indices, steps)
                 except BlockError:
                     continue
-                if found is not None:
-                    return found
+                if move is not None:
+                    return move
         return None
 
 
-def _as_channels(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
+def _as_channels(source: Activation, output: Activation, indices: Indices, steps: int) -> _Move | None:
     """Return a GATHER along the last dimension, or a RESHAPE if all channels keep their places, or None.
 
     The runtime's GATHER takes all dimensions but the last from its input, regardless of the file.
@@ -194,16 +194,16 @@ def _as_channels(source: Activation, output: Activation, indices: Indices, steps
         return _as_reshape(source, output, steps)
     if output.dims == (*source.dims[:-1], len(channels)):
         options = make_options("GatherOptions", axis=len(source.dims) - 1)
-        return _Way(source, steps, "GATHER", {"channels": channels}, options)
+        return _Move(source, steps, "GATHER", {"channels": channels}, options)
     return None
 
 
-def _as_reshape(source: Activation, output: Activation, steps: int) -> _Way:
+def _as_reshape(source: Activation, output: Activation, steps: int) -> _Move:
     options = make_options("ReshapeOptions", new_shape=output.dims)
-    return _Way(source, steps, "RESHAPE", {"shape": output.dims}, options)
+    return _Move(source, steps, "RESHAPE", {"shape": output.dims}, options)
 
 
-def _as_part(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
+def _as_part(source: Activation, output: Activation, indices: Indices, steps: int) -> _Move | None:
     """Return a SLICE, or a RESHAPE if the slice is whole, or None."""
     if len(source.dims) != len(output.dims) or not 2 <= len(source.dims) <= 4 or not indices.size:
         return None
@@ -214,52 +214,54 @@ def _as_part(source: Activation, output: Activation, indices: Indices, steps: in
         return None
     if output.dims == source.dims:
         return _as_reshape(source, output, steps)
-    return _Way(source, steps, "SLICE", {"begin": begin, "size": output.dims})
+    return _Move(source, steps, "SLICE", {"begin": begin, "size": output.dims})
 
 
-def _as_larger(source: Activation, output: Activation, indices: Indices, steps: int) -> _Way | None:
+def _as_larger(source: Activation, output: Activation, indices: Indices, steps: int) -> _Move | None:
     if len(source.dims) != 4 or len(output.dims) != 4:
         return None
     places = places_of(indices, source.shape, output.shape)
     sizes = zip(source.shape[:2], output.shape[:2], strict=True)
     # Centres of pixels are never so close to an edge that rounding moves them across it.
-    found = [(nearest(*axis, False, True)[0] // PARTS).tolist() for axis in sizes]
-    if places is None or found != list(places):
+    rows_and_columns = [(nearest(*axis, False, True)[0] // PARTS).tolist() for axis in sizes]
+    if places is None or rows_and_columns != list(places):
         return None
     options = make_options("ResizeNearestNeighborOptions", half_pixel_centers=True)
-    return _Way(source, steps, "RESIZE_NEAREST_NEIGHBOR", {"size": output.dims[1:3]}, options)
+    return _Move(source, steps, "RESIZE_NEAREST_NEIGHBOR", {"size": output.dims[1:3]}, options)
 
 
-def _gathers(ways: _Ways, operator: Operator) -> dict[int, _Way]:
+def _gathers(moves: _Moves, operator: Operator) -> dict[int, _Move]:
     """Return a shorter operator for each output with a reader, if there is one for all of them; else nothing."""
-    outputs, graph = operator.outputs or (), ways.model.main
-    if not ways.found.keys() & outputs:
+    outputs, graph = operator.outputs or (), moves.model.main
+    if not moves.by_output.keys() & outputs:
         return {}
     read = {*graph.outputs, *(tensor for other in graph.operators for tensor in other.inputs or ())}
-    found = {tensor: ways.furthest(tensor) for tensor in outputs if tensor in read}
-    known = {tensor: way for tensor, way in found.items() if way is not None}
-    whole = len(known) == len(found) and all(len(graph.tensors[tensor].dims) > 1 for tensor in known)
-    wanted = operator_name(ways.model, operator) not in LOWERINGS or any(way.steps > 1 for way in known.values())
-    return known if whole and (wanted or len(outputs) > 1) else {}
+    candidates = {tensor: moves.furthest(tensor) for tensor in outputs if tensor in read}
+    complete = {tensor: move for tensor, move in candidates.items() if move is not None}
+    has_all = len(complete) == len(candidates) and all(len(graph.tensors[tensor].dims) > 1 for tensor in complete)
+    improves = operator_name(moves.model, operator) not in LOWERINGS or any(
+        each.steps > 1 for each in complete.values()
+    )
+    return complete if has_all and (improves or len(outputs) > 1) else {}
 
 
-def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Way]]) -> Model:
+def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Move]]) -> Model:
     """Return the model with the selected operators replaced, without operators that no longer have a reader."""
     operators: list[Operator] = []
     for index, operator in enumerate(model.main.operators):
         if index not in chosen:
             operators.append(operator)
             continue
-        for tensor, way in chosen[index].items():
-            model, made = _operator(model, tensor, way)
-            operators.append(made)
+        for tensor, move in chosen[index].items():
+            model, moving = _operator(model, tensor, move)
+            operators.append(moving)
     return prune(replace_operators(model, drop_unread(model, operators, _MOVING)))
 
 
-def _operator(model: Model, tensor: int, way: _Way) -> tuple[Model, Operator]:
-    inputs = [way.source.index]
-    for what, numbers in way.what.items():
-        model, constant = add_int32(model, f"{way.source.name}/{what}", numbers)
+def _operator(model: Model, tensor: int, move: _Move) -> tuple[Model, Operator]:
+    inputs = [move.source.index]
+    for name, numbers in move.constants.items():
+        model, constant = add_int32(model, f"{move.source.name}/{name}", numbers)
         inputs.append(constant)
-    model, code = add_operator_code(model, builtin=way.name)
-    return model, Operator(code, tuple(inputs), (tensor,), way.options)
+    model, code = add_operator_code(model, builtin=move.name)
+    return model, Operator(code, tuple(inputs), (tensor,), move.options)

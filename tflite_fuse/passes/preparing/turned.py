@@ -50,17 +50,25 @@ def computed_alike(model: Model, operator: Operator, rank: int) -> tuple[int, ..
 
 def is_whole(model: Model, tensor: int) -> bool:
     """Return whether a computed tensor has one scale at most, so that its values mean the same in any order."""
-    found = model.main.tensors[tensor]
-    return not found.is_variable and (found.quantization is None or len(found.quantization.scale or ()) <= 1)
+    described = model.main.tensors[tensor]
+    return not described.is_variable and (
+        described.quantization is None or len(described.quantization.scale or ()) <= 1
+    )
 
 
 def _can_turn(model: Model, tensor: int, rank: int) -> bool:
     """Return whether a constant has a number alone, or values in an order that can be changed."""
-    found = model.main.tensors[tensor]
-    scales = 0 if found.quantization is None else len(found.quantization.scale or ())
-    stored = len(model.buffers[found.buffer].data or b"")
-    sized = found.type in _DTYPES and stored == prod(found.dims) * np.dtype(_DTYPES[found.type]).itemsize
-    return sized and scales <= 1 and found.sparsity is None and len(found.dims) <= rank and not found.is_variable
+    described = model.main.tensors[tensor]
+    scales = 0 if described.quantization is None else len(described.quantization.scale or ())
+    stored = len(model.buffers[described.buffer].data or b"")
+    sized = described.type in _DTYPES and stored == prod(described.dims) * np.dtype(_DTYPES[described.type]).itemsize
+    return (
+        sized
+        and scales <= 1
+        and described.sparsity is None
+        and len(described.dims) <= rank
+        and not described.is_variable
+    )
 
 
 def turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Model, Operator]:
@@ -81,10 +89,10 @@ def turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Mode
         model = replace_tensor(model, inputs[1], replace(model.main.tensors[inputs[1]], shape=amounts.shape))
         return model, replace(operator, inputs=tuple(inputs))
     for place, tensor in enumerate(inputs):
-        found = model.main.tensors[tensor]
-        if is_constant(model, tensor) and prod(found.dims) > 1:
-            dims = (1,) * (len(order) - len(found.dims)) + found.dims
-            values = np.frombuffer(model.buffers[found.buffer].data or b"", _DTYPES[found.type]).reshape(dims)
+        described = model.main.tensors[tensor]
+        if is_constant(model, tensor) and prod(described.dims) > 1:
+            dims = (1,) * (len(order) - len(described.dims)) + described.dims
+            values = np.frombuffer(model.buffers[described.buffer].data or b"", _DTYPES[described.type]).reshape(dims)
             turned = np.ascontiguousarray(values.transpose(back))
-            model, inputs[place] = add_constant(model, replace(found, shape=turned.shape), turned.tobytes())
+            model, inputs[place] = add_constant(model, replace(described, shape=turned.shape), turned.tobytes())
     return model, replace(operator, inputs=tuple(inputs))

@@ -40,7 +40,7 @@ class Time:
     each: int = 1
 
 
-class Way(Enum):
+class LookKind(Enum):
     """Form of an operator for another number of steps."""
 
     ALIKE = "with other shapes"
@@ -60,7 +60,7 @@ class Look:
     """
 
     times: tuple[Time, ...]
-    way: Way = Way.ALIKE
+    kind: LookKind = LookKind.ALIKE
     taps: int = 1
     apart: int = 1
     stride: int = 1
@@ -80,7 +80,7 @@ class Look:
     @property
     def late(self) -> bool:
         """Return whether earlier steps are stored before the operator, not behind it, because it computes nothing."""
-        return self.way in (Way.VIEW, Way.PAD)
+        return self.kind in (LookKind.VIEW, LookKind.PAD)
 
 
 Times = Mapping[int, Time]
@@ -144,28 +144,28 @@ class _Seen:
 
     def outputs_as(self, axis: int, steps: int) -> tuple[Time, ...]:
         """Return the steps of every output along an axis. Raises BlockError if its shape does not match."""
-        found = Time(axis, steps)
+        time = Time(axis, steps)
         for tensor in self.operator.outputs or ():
             dims = self.dims(tensor)
             if axis >= len(dims) or dims[axis] != steps or prod(dims[:axis]) != 1:
                 raise BlockError(f"its output {tensor_name(self.model, tensor)} has no {steps} steps one after another")
-        return (found,) * len(self.operator.outputs or ())
+        return (time,) * len(self.operator.outputs or ())
 
 
 def _each(seen: _Seen) -> Look:
     """Return the window of an operator by value: inputs have the output's shape, constants are equal for all steps."""
-    wanted, axis = seen.dims(seen.output), seen.time.axis
+    shape, axis = seen.dims(seen.output), seen.time.axis
     for tensor in seen.inputs:
         if tensor < 0:
             continue
         dims = seen.dims(tensor)
         if tensor in seen.times:
-            if dims != wanted or seen.times[tensor] != seen.time:
+            if dims != shape or seen.times[tensor] != seen.time:
                 raise BlockError(f"it repeats {tensor_name(seen.model, tensor)}")
             continue
         if not seen.model.buffers[seen.model.main.tensors[tensor].buffer].data:
             raise BlockError(f"it combines steps with {tensor_name(seen.model, tensor)}, which has no steps")
-        own = axis - (len(wanted) - len(dims))
+        own = axis - (len(shape) - len(dims))
         if own >= 0 and dims[own] != 1:
             raise BlockError(f"its constant {tensor_name(seen.model, tensor)} differs from step to step")
     return Look(seen.outputs_as(axis, seen.time.steps))
@@ -190,12 +190,12 @@ def _sliding(seen: _Seen) -> Look:
     wide = seen.dims(source)[across], seen.dims(seen.output)[across], taps[across]
     beside = (seen.option(f"stride_{other}"), seen.option(f"dilation_{other}_factor", 1))
     columns = _padding(*wide, *beside) if pads else (0, 0)
-    found = Look(seen.outputs_as(time.axis, steps), Way.WINDOW, taps[time.axis], apart, stride, before, columns)
+    look = Look(seen.outputs_as(time.axis, steps), LookKind.WINDOW, taps[time.axis], apart, stride, before, columns)
     if (steps - 1) * stride - before >= time.steps or min(stride, apart, taps[time.axis], steps) < 1:
         raise BlockError("its windows do not fit its input")
-    if seen.name == "AVERAGE_POOL_2D" and (before or any(columns) or (steps - 1) * stride + found.reach > time.steps):
+    if seen.name == "AVERAGE_POOL_2D" and (before or any(columns) or (steps - 1) * stride + look.reach > time.steps):
         raise BlockError("it averages fewer values at the edges of the window")
-    return found if seen.name != "MAX_POOL_2D" else Look(**{**vars(found), "fill": -128})
+    return look if seen.name != "MAX_POOL_2D" else Look(**{**vars(look), "fill": -128})
 
 
 def _padding(length: int, size: int, taps: int, stride: int, apart: int) -> tuple[int, int]:
@@ -210,7 +210,7 @@ def _pad(seen: _Seen) -> Look:
         raise BlockError("its paddings do not fit its dimensions")
     before, behind = amounts[2 * time.axis : 2 * time.axis + 2]
     times = seen.outputs_as(time.axis, time.steps + before + behind)
-    return Look(times, Way.PAD, before=before)
+    return Look(times, LookKind.PAD, before=before)
 
 
 def _rename(seen: _Seen) -> Look:
@@ -237,8 +237,8 @@ def _mean(seen: _Seen) -> Look:
     axes = {axis % rank for axis in seen.constant(1, "axes")}
     if time.axis in axes:
         raise BlockError("it averages over all steps")
-    gone = 0 if seen.option("keep_dims") else sum(axis < time.axis for axis in axes)
-    return Look(seen.outputs_as(time.axis - gone, time.steps))
+    dropped = 0 if seen.option("keep_dims") else sum(axis < time.axis for axis in axes)
+    return Look(seen.outputs_as(time.axis - dropped, time.steps))
 
 
 def _joining(seen: _Seen) -> Look:
@@ -275,7 +275,7 @@ def _moving(seen: _Seen) -> Look:
     if stride < 1 or np.any(np.diff(rows) != stride):
         raise BlockError("it takes steps in another order")
     times = seen.outputs_as(time.axis, len(rows))
-    return Look(times, Way.VIEW, stride=stride, before=-int(rows[0]))
+    return Look(times, LookKind.VIEW, stride=stride, before=-int(rows[0]))
 
 
 def _same_of_each(part: np.ndarray[tuple[int, ...], np.dtype[np.int32]], steps: int, values: int) -> bool:

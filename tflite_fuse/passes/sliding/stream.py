@@ -39,16 +39,16 @@ Values = npt.NDArray[Any]
 
 def with_resting_states(model: Model) -> Model:
     """Return the model with the initial values of all states. Raises BlockError if blocks cannot compute one."""
-    wanted = _before_states(model)
+    needed = _before_states(model)
     values: dict[int, Values] = {t: _silence(model.main.tensors[t]) for t in model.main.inputs}
-    for index in sorted(wanted):
+    for index in sorted(needed):
         operator = model.main.operators[index]
         if operator_name(model, operator) == f"CUSTOM:{STATE_OPERATOR}":
             new, fill = operator.inputs or ()
             window = (operator.outputs or (-1,))[0]
-            given = values[new].ravel()
+            content = values[new].ravel()
             whole = int(np.prod(model.main.tensors[window].dims))
-            step = given[: given.size // _steps(model, new, window)]
+            step = content[: content.size // _steps(model, new, window)]
             values[window] = np.tile(step, whole // step.size)
             model = _filled(model, fill, step.astype(np.int8).tobytes())
             continue
@@ -67,15 +67,15 @@ def _steps(model: Model, new: int, window: int) -> int:
 
 
 def _before_states(model: Model) -> set[int]:
-    wanted: set[int] = set()
+    needed: set[int] = set()
     tensors: set[int] = set()
     for index in reversed(range(len(model.main.operators))):
         operator = model.main.operators[index]
         state = operator_name(model, operator) == f"CUSTOM:{STATE_OPERATOR}"
         if state or tensors.intersection(operator.outputs or ()):
-            wanted.add(index)
+            needed.add(index)
             tensors.update((operator.inputs or ())[:1] if state else operator.inputs or ())
-    return wanted
+    return needed
 
 
 def _silence(tensor: Tensor) -> Values:
@@ -94,10 +94,10 @@ def _computed(model: Model, index: int, values: dict[int, Values]) -> Values:
     if stage is None:
         return sources[0]
     operands = []
-    for source, given in zip(lowered.inputs, sources, strict=True):
+    for source, content in zip(lowered.inputs, sources, strict=True):
         shape = lowered.seen(source)
         tensor = BlockTensor(source.name, *shape, source.zero_point, element_type=source.element_type)
-        operands.append((tensor, given.reshape(shape)))
+        operands.append((tensor, content.reshape(shape)))
     output = BlockTensor(
         lowered.output.name, *lowered.output_shape, lowered.output.zero_point,
         element_type=lowered.output.element_type,
@@ -151,20 +151,20 @@ def to_stream(model: Model, hop: Hop) -> Streamed:
     if not 0 < hop.steps < window:
         raise UsageError(f"a hop of {hop.steps} is not within 1...{window - 1}: the window has {window} steps")
     try:
-        found = unroll(model, hop.steps, times)
-        streamed = with_resting_states(found.model)
+        unrolled = unroll(model, hop.steps, times)
+        streamed = with_resting_states(unrolled.model)
     except BlockError as error:
         raise LimitError(f"it is no stream: {error}") from error
     before, after = (sum(operator_macs(each)) for each in (model, streamed))
     if after >= before:
-        why = _whole_window(found.notes)
-        others = _working(model, window, times, found.spacings)
+        why = _whole_window(unrolled.notes)
+        alternatives = _working(model, window, times, unrolled.spacings)
         raise LimitError(
             f"as a stream of hop {hop.steps} it computes {after:,} MACs, not fewer than the {before:,} of the whole "
-            f"window{why}{others}"
+            f"window{why}{alternatives}"
         )
     time = next(iter(times.values()))
-    told = StreamTime(hop.steps, window, time.axis, time.each)
+    stream_time = StreamTime(hop.steps, window, time.axis, time.each)
     states = sum(operator_name(streamed, operator) == _STATE for operator in streamed.main.operators)
     notes = (
         note(
@@ -177,10 +177,10 @@ def to_stream(model: Model, hop: Hop) -> Streamed:
             macs_of_window=before,
             factor=after / before,
         ),
-        note("expected", "full window", calls=told.calls),
-        *found.notes,
+        note("expected", "full window", calls=stream_time.calls),
+        *unrolled.notes,
     )
-    return Streamed(with_stream_time(streamed, told), told, after, notes)
+    return Streamed(with_stream_time(streamed, stream_time), stream_time, after, notes)
 
 
 def _whole_window(notes: Sequence[Note]) -> str:
@@ -192,12 +192,12 @@ def _whole_window(notes: Sequence[Note]) -> str:
 
 def _working(model: Model, window: int, times: Mapping[int, Time], spacings: frozenset[int]) -> str:
     """Return a clause with the multiples of the strides that compute less than the window."""
-    before, found = sum(operator_macs(model)), list[int]()
+    before, hops = sum(operator_macs(model)), list[int]()
     tried = sorted({spacing * times for spacing in spacings if spacing > 1 for times in range(1, TRIED + 1)})
     for hop in [hop for hop in tried if hop < window][:TRIED]:
         with suppress(BlockError):
-            found += [hop] if sum(operator_macs(unroll(model, hop, times).model)) < before else []
-    return f"; hops that work: {', '.join(map(str, found))}" if found else ""
+            hops += [hop] if sum(operator_macs(unroll(model, hop, times).model)) < before else []
+    return f"; hops that work: {', '.join(map(str, hops))}" if hops else ""
 
 
 def _refuse_state(model: Model) -> None:
@@ -215,28 +215,30 @@ def _refuse_state(model: Model) -> None:
 
 def _input_times(model: Model, named: str | None) -> Mapping[int, Time]:
     """Return the steps of every input. Raises LimitError if they do not lie one behind the other."""
-    found = {}
+    times = {}
     for tensor in model.main.inputs:
-        held = model.main.tensors[tensor]
-        dims = held.dims
-        if held.shape_signature is not None and any(size < 0 for size in held.shape_signature[1:]):
-            raise LimitError(f"it is no stream: its input {held.name} has no fixed shape")
+        described = model.main.tensors[tensor]
+        dims = described.dims
+        if described.shape_signature is not None and any(size < 0 for size in described.shape_signature[1:]):
+            raise LimitError(f"it is no stream: its input {described.name} has no fixed shape")
         if len(dims) == 2:
             dims = _reshaped(model, tensor)
         axis = _AXES[named] if named else 1 if len(dims) < 4 or dims[1] > 1 else 2
         axis = min(axis, len(dims) - 2)
         if len(dims) < 3 or axis < 1:
-            raise LimitError(f"it is no stream: its input {held.name} of shape {list(held.dims)} has no rows of steps")
+            raise LimitError(
+                f"it is no stream: its input {described.name} of shape {list(described.dims)} has no rows of steps"
+            )
         if prod(dims[:axis]) != 1:
             raise LimitError(
-                f"it is no stream: a step along {named or 'height'} is a column of {held.name}'s {dims[1]} rows; steps "
-                "must lie one behind the other"
+                f"it is no stream: a step along {named or 'height'} is a column of {described.name}'s {dims[1]} rows; "
+                "steps must lie one behind the other"
             )
-        flat = len(held.dims) == 2
-        found[tensor] = Time(1, dims[axis], prod(dims[axis + 1 :])) if flat else Time(axis, dims[axis])
-    if not found:
+        flat = len(described.dims) == 2
+        times[tensor] = Time(1, dims[axis], prod(dims[axis + 1 :])) if flat else Time(axis, dims[axis])
+    if not times:
         raise LimitError("it is no stream: it has no input")
-    return found
+    return times
 
 
 def _reshaped(model: Model, tensor: int) -> tuple[int, ...]:

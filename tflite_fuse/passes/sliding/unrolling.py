@@ -23,7 +23,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.notes import Note, note
-from tflite_fuse.passes.sliding.looks import Look, Time, Way, look_of
+from tflite_fuse.passes.sliding.looks import Look, LookKind, Time, look_of
 from tflite_fuse.passes.sliding.writing import Writing
 
 
@@ -100,9 +100,9 @@ class Unrolling:
         self.write = Writing(self.model)
         self.streams: dict[int, Stream] = {}
         self.whole: dict[int, int] = {}
-        self.asked: dict[int, int] = {}
+        self.depths_read: dict[int, int] = {}
         self._rows: dict[tuple[int, int, int], int] = {}
-        self._taken: dict[tuple[int, int, int, int], int] = {}
+        self._rows_by_distance: dict[tuple[int, int, int, int], int] = {}
         self._notes: list[Note] = []
         self._spacings: set[int] = set()
         self._readers: dict[int, list[Operator]] = {}
@@ -112,17 +112,17 @@ class Unrolling:
 
     def run(self) -> Unrolled:
         """Return the new model."""
-        taken = []
+        inputs = []
         for tensor in self.model.main.inputs:
             time = self.inputs[tensor]
             stream = Stream(time, 1, 1, new=self.write.like(tensor, time, self.hop))
             self.streams[tensor] = stream
-            taken.append(stream.new)
+            inputs.append(stream.new)
         count = 0
         for index, operator in enumerate(self.model.main.operators):
             count += self._visit(index, operator)
         outputs = [self._all(tensor) for tensor in self.model.main.outputs]
-        return Unrolled(self.write.finish(taken, outputs), tuple(self._notes), count, frozenset(self._spacings))
+        return Unrolled(self.write.finish(inputs, outputs), tuple(self._notes), count, frozenset(self._spacings))
 
     # ---- Operators, one after the other ----
 
@@ -135,24 +135,24 @@ class Unrolling:
             look = look_of(self.model, operator, {t: self.streams[t].time for t in read})
             self._spacings.update(look.stride * self.streams[t].spacing for t in read)
             pools = "POOL" in operator_name(self.model, operator)
-            made = stream_behind([self.streams[t] for t in read], look, self.hop, pools)
+            result = stream_behind([self.streams[t] for t in read], look, self.hop, pools)
         except BlockError as error:
             self._notes.append(note("kept", "whole window", operator_label(self.model, index), why=str(error)))
             self._once(operator)
             return False
-        times, found = {t: stream.time for t, stream in self.streams.items()}, []
+        times, streams = {t: stream.time for t, stream in self.streams.items()}, []
         for tensor, time in zip(operator.outputs or (), look.times, strict=True):
             kept = looks_back(self.model, self._readers, times, tensor, time)
-            found.append(replace(made, time=time, operator=operator, kept=kept))
-        self.streams.update(zip(operator.outputs or (), found, strict=True))
+            streams.append(replace(result, time=time, operator=operator, kept=kept))
+        self.streams.update(zip(operator.outputs or (), streams, strict=True))
         if not look.late:
-            self._advance(operator, look, found)
+            self._advance(operator, look, streams)
         return True
 
     def _once(self, operator: Operator) -> None:
         """Write an operator unchanged, on the whole window."""
-        given = {t: self._all(t) for t in operator.inputs or () if t in self.streams or t in self.whole}
-        inputs = tuple(given.get(tensor, tensor) for tensor in operator.inputs or ())
+        replacements = {t: self._all(t) for t in operator.inputs or () if t in self.streams or t in self.whole}
+        inputs = tuple(replacements.get(tensor, tensor) for tensor in operator.inputs or ())
         self.write.operators.append(replace(operator, inputs=inputs))
         self.whole.update({tensor: tensor for tensor in operator.outputs or ()})
 
@@ -162,11 +162,11 @@ class Unrolling:
             self.whole[tensor] = self._take_rows(tensor, 0, self.streams[tensor].time.steps, everything=True)
         return self.whole.get(tensor, tensor)
 
-    def _advance(self, operator: Operator, look: Look, found: list[Stream]) -> None:
+    def _advance(self, operator: Operator, look: Look, streams: list[Stream]) -> None:
         """Write the operator that computes the new rows."""
-        result = found[0]
+        result = streams[0]
         new = self.hop // result.gap
-        given, apart, stride = {}, 1, 1
+        replacements, apart, stride = {}, 1, 1
         for tensor in operator.inputs or ():
             source = self.streams.get(tensor)
             if source is None:
@@ -177,12 +177,12 @@ class Unrolling:
             reach = (look.taps - 1) * apart
             oldest = newest - reach - (new - 1) * stride
             if look.taps > 1 and "POOL" in operator_name(self.model, operator) and source.spacing > source.gap:
-                given[tensor] = self._take(tensor, oldest, newest, apart)
+                replacements[tensor] = self._take(tensor, oldest, newest, apart)
                 apart = 1
             else:
-                given[tensor] = self._take(tensor, oldest, newest)
-        outputs = self.write.applied(operator, look, given, apart=apart, stride=stride, steps=new)
-        for stream, tensor in zip(found, outputs, strict=True):
+                replacements[tensor] = self._take(tensor, oldest, newest)
+        outputs = self.write.applied(operator, look, replacements, apart=apart, stride=stride, steps=new)
+        for stream, tensor in zip(streams, outputs, strict=True):
             stream.new = tensor
 
     # ---- Rows ----
@@ -190,23 +190,23 @@ class Unrolling:
     def _take(self, tensor: int, oldest: int, newest: int, stride: int = 1) -> int:
         """Return computed rows by their distance to the newest one (0 or negative), from a state if they are older."""
         key = tensor, oldest, newest, stride
-        if key not in self._taken:
-            self._taken[key] = self._newly_taken(*key)
-        return self._taken[key]
+        if key not in self._rows_by_distance:
+            self._rows_by_distance[key] = self._read_rows(*key)
+        return self._rows_by_distance[key]
 
-    def _newly_taken(self, tensor: int, oldest: int, newest: int, stride: int) -> int:
+    def _read_rows(self, tensor: int, oldest: int, newest: int, stride: int) -> int:
         stream = self.streams[tensor]
         if stream.look is not None and stream.operator is not None and stream.look.late:
             source = next(t for t in stream.operator.inputs or () if t in self.streams)
             rows = self._take(source, oldest, newest, stride)
-            if stream.look.way is Way.VIEW:
+            if stream.look.kind is LookKind.VIEW:
                 return rows
             count = (newest - oldest) // stride + 1
             return self.write.applied(stream.operator, stream.look, {source: rows}, steps=count)[0]
         new = self.hop // stream.gap
         if oldest > -new:
             return self.write.cut(stream.new, stream.time, new - 1 + oldest, new + newest, stride)
-        self.asked[tensor] = max(self.asked.get(tensor, 0), 1 - oldest)
+        self.depths_read[tensor] = max(self.depths_read.get(tensor, 0), 1 - oldest)
         depth = max(self.depths.get(tensor, 0), 1 - oldest)
         if stream.window < 0 or self.write.tensors[stream.window].dims[stream.time.axis] < depth:
             stream.window = self.write.state(stream.new, stream.time, depth)
@@ -216,13 +216,13 @@ class Unrolling:
         """Return rows of the window: kept ones if available, otherwise computed again."""
         key = tensor, begin, end
         if key not in self._rows:
-            self._rows[key] = self._made_rows(tensor, begin, end, everything)
+            self._rows[key] = self._window_rows(tensor, begin, end, everything)
         return self._rows[key]
 
-    def _made_rows(self, tensor: int, begin: int, end: int, everything: bool) -> int:
+    def _window_rows(self, tensor: int, begin: int, end: int, everything: bool) -> int:
         stream = self.streams[tensor]
         first, last = stream.shared
-        if stream.look is not None and stream.look.way is Way.PAD:  # rows of padding have no input rows
+        if stream.look is not None and stream.look.kind is LookKind.PAD:  # rows of padding have no input rows
             return self._again(tensor, begin, end)
         if not everything and stream.operator is not None:
             first = max(first, last - stream.kept)
@@ -249,7 +249,7 @@ class Unrolling:
         assert operator is not None and look is not None
         low = look.stride * begin - look.before
         high = look.stride * (end - 1) - look.before + look.reach
-        given: dict[int, int] = {}
+        replacements: dict[int, int] = {}
         edges = (0, 0)
         for each in operator.inputs or ():
             if each in self.streams:
@@ -258,11 +258,11 @@ class Unrolling:
                 inside = max(low, 0), min(high, steps)
                 if inside[0] >= inside[1]:
                     raise BlockError("one of its windows covers only padding")
-                given[each] = self._take_rows(each, *inside)
-        if look.way is Way.VIEW:
-            (only,) = given.values()
+                replacements[each] = self._take_rows(each, *inside)
+        if look.kind is LookKind.VIEW:
+            (only,) = replacements.values()
             return self.write.cut(only, stream.time, 0, high - low, look.stride)
-        outputs = self.write.applied(operator, look, given, edges, steps=end - begin)
+        outputs = self.write.applied(operator, look, replacements, edges, steps=end - begin)
         for each, output in zip(operator.outputs or (), outputs, strict=True):
             self._rows[each, begin, end] = output
         return self._rows[tensor, begin, end]
@@ -305,14 +305,14 @@ def looks_back(
     model: Model, readers: Mapping[int, Sequence[Operator]], times: Mapping[int, Time], tensor: int, time: Time
 ) -> int:
     """Return the rows of a tensor that are kept for its readers anyway, through readers that compute nothing."""
-    most, known = 1, {**times, tensor: time}
+    most, all_times = 1, {**times, tensor: time}
     for reader in readers.get(tensor, ()):
         try:
-            look = look_of(model, reader, known)
+            look = look_of(model, reader, all_times)
         except BlockError:
             continue
         beyond = zip(reader.outputs or (), look.times, strict=True)
-        behind = max(looks_back(model, readers, known, t, each) for t, each in beyond) if look.late else 1
+        behind = max(looks_back(model, readers, all_times, t, each) for t, each in beyond) if look.late else 1
         most = max(most, look.reach + (behind - 1) * look.stride)
     return most
 
@@ -329,4 +329,4 @@ def unroll(model: Model, hop: int, inputs: Mapping[int, Time]) -> Unrolled:
     """
     first = Unrolling(model, hop, inputs)
     first.run()
-    return Unrolling(model, hop, inputs, first.asked).run()
+    return Unrolling(model, hop, inputs, first.depths_read).run()

@@ -15,7 +15,7 @@ from tflite_fuse.model.schema import Buffer, Model, Operator, OperatorCode, Opti
 from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.ops.lowering.operands import read_constant
-from tflite_fuse.passes.sliding.looks import Look, Time, Way
+from tflite_fuse.passes.sliding.looks import Look, LookKind, Time
 
 VALID = 1
 LEAST = -128
@@ -135,7 +135,7 @@ class Writing:
     # ---- Operators ----
 
     def applied(
-        self, operator: Operator, look: Look, given: Mapping[int, int], edges: tuple[int, int] = (0, 0),
+        self, operator: Operator, look: Look, replacements: Mapping[int, int], edges: tuple[int, int] = (0, 0),
         *, apart: int = 0, stride: int = 0, steps: int | None = None,
     ) -> tuple[int, ...]:  # fmt: skip
         """Append an operator of the original for other numbers of steps; return its outputs.
@@ -143,25 +143,25 @@ class Writing:
         Args:
             operator: the operator.
             look: its window along time.
-            given: replacements of its inputs.
-            edges: steps outside the window before and behind the given ones.
+            replacements: new tensors in place of its inputs.
+            edges: steps outside the window before and behind these.
             apart, stride: distance of its taps and stride of its windows; 0 for its own.
             steps: steps of its output; None for those of the window.
 
         Returns:
             Replacements of its outputs.
         """
-        inputs = [given.get(tensor, tensor) for tensor in operator.inputs or ()]
+        inputs = [replacements.get(tensor, tensor) for tensor in operator.inputs or ()]
         count = look.steps if steps is None else steps
         outputs = tuple(
             self.like(tensor, time, count) for tensor, time in zip(operator.outputs or (), look.times, strict=True)
         )
         changed = operator
-        if look.way is Way.WINDOW:
+        if look.kind is LookKind.WINDOW:
             axis = look.times[0].axis
             inputs[0] = self.padded(inputs[0], {axis: edges, 3 - axis: look.columns}, look.fill)
             changed = self._other_window(operator, look, apart, stride)
-        elif look.way is Way.PAD:
+        elif look.kind is LookKind.PAD:
             amounts = read_constant(self.model, inputs[1], TensorType.INT32, "paddings").reshape(-1, 2).copy()
             amounts[look.times[0].axis] = edges
             inputs[1] = self.constant(amounts.astype(np.int32), TensorType.INT32)
@@ -198,10 +198,10 @@ class Writing:
 
     def finish(self, inputs: Sequence[int], outputs: Sequence[int]) -> Model:
         """Return the model without operators and tensors that no output depends on."""
-        wanted, kept = set(outputs), []
+        read, kept = set(outputs), []
         for operator in reversed(self.operators):
-            if wanted.intersection(operator.outputs or ()):
-                wanted.update(operator.inputs or ())
+            if read.intersection(operator.outputs or ()):
+                read.update(operator.inputs or ())
                 kept.append(operator)
         graph = replace(
             self.model.main, tensors=tuple(self.tensors), inputs=tuple(inputs), outputs=tuple(outputs),
