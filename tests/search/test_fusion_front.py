@@ -22,7 +22,7 @@ from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.notes import note
-from tflite_fuse.search.cut_graph import CutGraph, Edge, Offers, Residency, Rules, Span, cut_graph
+from tflite_fuse.search.cut_graph import CutGraph, Edge, EdgeOptions, Residency, Rules, Span, cut_graph
 from tflite_fuse.search.front import Front
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.search.paths import pareto_with_tail, search_paths
@@ -43,7 +43,7 @@ def random_cuts(random: Random, count: int, tails: bool = False) -> CutGraph:
             ram = sorted(random.sample(range(1, 30), random.randint(1, 3)))
             macs = sorted(random.sample(range(1, 30), len(ram)), reverse=True)
             tiles = np.ones(len(ram), dtype=np.int64)
-            options = Offers(np.array(ram), np.array(macs), tiles, tiles, tiles, tiles)
+            options = EdgeOptions(np.array(ram), np.array(macs), tiles, tiles, tiles, tiles)
             tail = random.randrange(12) if tails else 0
             span = Span(source, target - 1)
             into[target].append(Edge(source, target, options, target > source + 1, span, tail))

@@ -64,7 +64,7 @@ class _Label(NamedTuple):
 
 
 def least_arena(graph: PricedProgram, rules: BoundRules = BoundRules()) -> int:
-    """Return the bytes that no choice of blocks goes below in this order, ``graph.tail`` included.
+    """Return a lower bound in bytes over all choices of blocks in this order, ``graph.tail`` included.
 
     For a bound on the real arena, the tail's shares must be lower bounds, too.
 
@@ -80,11 +80,11 @@ def least_arena(graph: PricedProgram, rules: BoundRules = BoundRules()) -> int:
         extended: list[_Label] = []
         for first, peak, tail in steps.ending_at(last):
             extended += [_Label(max(before, peak), so_far + tail) for before, so_far in labels[first]]
-        labels.append(_unbeaten(extended))
+        labels.append(_undominated(extended))
     return min(label.peak + label.tail for label in labels[-1]) if labels[-1] else 0
 
 
-def _unbeaten(labels: Sequence[_Label]) -> list[_Label]:
+def _undominated(labels: Sequence[_Label]) -> list[_Label]:
     kept: list[_Label] = []
     for label in sorted(labels):
         if not kept or label.tail < kept[-1].tail:

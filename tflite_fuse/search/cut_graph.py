@@ -33,7 +33,7 @@ NEVER = 1 << 60
 
 
 @dataclass(frozen=True)
-class Offers:
+class EdgeOptions:
     """Options of an edge, each field [options], RAM ascending, work descending.
 
     Attributes:
@@ -53,11 +53,11 @@ class Offers:
     def __len__(self) -> int:
         return len(self.ram)
 
-    def pick(self, indices: IntArray) -> Offers:
+    def pick(self, indices: IntArray) -> EdgeOptions:
         columns = self.ram, self.work, self.scratch, self.tile_height, self.tile_width, self.chunk
-        return Offers(*(column[indices] for column in columns))
+        return EdgeOptions(*(column[indices] for column in columns))
 
-    def best(self) -> Offers:
+    def undominated(self) -> EdgeOptions:
         """Return the options that no other option dominates in RAM and work."""
         larger, cheaper = self.ram[1:] > self.ram[:-1], self.work[1:] < self.work[:-1]
         if np.count_nonzero(larger & cheaper) == len(larger):  # usually longer runs take more RAM and less work
@@ -91,7 +91,7 @@ class Edge:
 
     source: int
     target: int
-    options: Offers
+    options: EdgeOptions
     fused: bool
     span: Span
     tail: int = 0
@@ -112,7 +112,7 @@ class CutGraph:
     into: tuple[tuple[Edge, ...], ...]
 
     @cached_property
-    def places(self) -> int:
+    def most_cuts(self) -> int:
         """Number of cuts on the longest path, operator by operator."""
         passed = [1]
         for edges in self.into[1:]:
@@ -197,7 +197,7 @@ class Residency:
         """Return the bytes of scratch with which a block needs no more than the network's inputs at the start."""
         return self.start - self.outside(first, last)
 
-    def beside(self, last: int, shares: bool, last_reader: int) -> IntArray:
+    def least_besides_scratch(self, last: int, shares: bool, last_reader: int) -> IntArray:
         """Return the bytes needed at least besides the scratch of blocks that end at ``last``, by first layer.
 
         Args:
@@ -279,7 +279,7 @@ class Cuts:
 def require_end(edges: CutGraph, graph: PricedProgram, scheme: Scheme, rules: Rules) -> None:
     """Raise LimitError if no path leads to the last cut; the message names the inputs that prevent it."""
     if not edges.reaches_its_end:
-        raise LimitError(_why_inside(graph, scheme, rules.input_mode, sorted(rules.leaving(graph))))
+        raise LimitError(_why_no_path(graph, scheme, rules.input_mode, sorted(rules.leaving(graph))))
 
 
 def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rules()) -> Cuts:
@@ -363,7 +363,7 @@ class _Edges:
         outside_arena = self.moved.union(self.rules.slow)
         if outside_arena.isdisjoint((*layer.inputs, *layer.outputs)) and not layer.only_in_blocks:
             ram_and_work = np.array([self.residency.outside(index, index)]), np.array([layer.work])
-            options = Offers(*ram_and_work, *(nothing,) * 4)
+            options = EdgeOptions(*ram_and_work, *(nothing,) * 4)
             yield Edge(index, index + 1, options, False, Span(index, index), self._tail.of_operator(index))
 
     def _blocks(self, last: int, firsts: Collection[int], most: int | None) -> Collection[Edge]:
@@ -394,7 +394,7 @@ class _Edges:
         budgets: Collection[int] = firsts
         if most is not None:
             shares = pricing.sharing is not None
-            budget = most - self._tail.fixed - self.residency.beside(last, shares, self._last_reader)
+            budget = most - self._tail.fixed - self.residency.least_besides_scratch(last, shares, self._last_reader)
             budgets = dict(zip(firsts, budget[[*firsts]].tolist(), strict=True))
         for costs in self.restriction.prices(self.graph, last, sizes, pricing, budgets):
             if self.rules.slow:
@@ -482,7 +482,7 @@ def _refuse_beyond_budget(graph: PricedProgram) -> None:
             raise BudgetError(f"{layer.name} takes {layer.work:,} steps, more than the search can count")
 
 
-def _why_inside(graph: PricedProgram, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
+def _why_no_path(graph: PricedProgram, scheme: Scheme, mode: InputMode, moved: Sequence[int]) -> str:
     """Return the reason why no path leaves these inputs out of the arena."""
     if not moved:
         return f"no blocks of the scheme {scheme.value} hold all operators that can run only in blocks"
@@ -496,7 +496,7 @@ def _why_inside(graph: PricedProgram, scheme: Scheme, mode: InputMode, moved: Se
     )
 
 
-def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: int) -> Offers:
+def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: int) -> EdgeOptions:
     """Return a block's options.
 
     Args:
@@ -504,11 +504,11 @@ def _block_options(costs: BlockCosts, residency: Residency, paired: int, most: i
         most: largest work.
     """
     configurations = costs.tile_height, costs.tile_width, costs.chunk
-    options = Offers(residency.while_running(costs), costs.work, costs.scratch, *configurations)
+    options = EdgeOptions(residency.while_running(costs), costs.work, costs.scratch, *configurations)
     usable = costs.usable if int(costs.work.max()) <= most else costs.usable & (costs.work <= most)
     if paired:
         pairs = np.eye(math.isqrt(len(usable) // paired), dtype=np.bool_)
         usable = usable & np.tile(pairs.ravel(), paired)
     if not usable.all():
         options = options.pick(np.flatnonzero(usable))
-    return options.best()
+    return options.undominated()

@@ -66,7 +66,7 @@ class _Bounds:
         tail_ahead, work_ahead: for each cut, the least tail and the least work from there to the end.
         most_work: largest work of a path.
         tails: whether edges differ in their tail.
-        places: number of cuts on the longest path.
+        most_cuts: number of cuts on the longest path.
     """
 
     floor: int
@@ -75,7 +75,7 @@ class _Bounds:
     work_ahead: list[int]
     most_work: int
     tails: bool
-    places: int
+    most_cuts: int
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def search_paths(
     """
     start, edges = cuts.start, [list(into) for into in cuts.into]
     tails = any(edge.tail for into in edges for edge in into)
-    ahead = _ahead(edges, lambda edge: edge.tail), _ahead(edges, _fewest)
-    bounds = _Bounds(_least_peak(edges, start), NEVER, *ahead, NEVER, tails, cuts.places)
+    ahead = _ahead(edges, lambda edge: edge.tail), _ahead(edges, _least_work)
+    bounds = _Bounds(_least_peak(edges, start), NEVER, *ahead, NEVER, tails, cuts.most_cuts)
     if most_work is not None:
         bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
     tight = _cheapest_edges(edges)
@@ -123,7 +123,7 @@ def search_paths(
     end = labels[-1]
     paths: list[Path] = []
     for index in pareto(end.peak + end.tail, end.cost):
-        work = int(end.cost[index]) // bounds.places**2
+        work = int(end.cost[index]) // bounds.most_cuts**2
         if not paths or work < (1 - least_gain) * paths[-1].work:
             legs, peak = _trace(edges, labels, int(index))
             paths.append(Path(max(start, peak), int(end.tail[index]) + cuts.tail, work, legs))
@@ -147,8 +147,8 @@ def _ahead(edges: list[list[Edge]], cost: Callable[[Edge], int]) -> list[int]:
     return least
 
 
-def _fewest(edge: Edge) -> int:
-    """Return the work of its cheapest option."""
+def _least_work(edge: Edge) -> int:
+    """Return the work of an edge's cheapest option."""
     return int(edge.options.work[-1])
 
 
@@ -156,8 +156,8 @@ def _cheapest_edges(edges: list[list[Edge]]) -> list[list[Edge]]:
     """Return the edges on paths of least work, each with only its cheapest option."""
     least, kept = [0], [edges[0]]
     for into in edges[1:]:
-        least.append(min((least[edge.source] + _fewest(edge) for edge in into), default=NEVER))
-        tight = [edge for edge in into if least[edge.source] + _fewest(edge) == least[-1] < NEVER]
+        least.append(min((least[edge.source] + _least_work(edge) for edge in into), default=NEVER))
+        tight = [edge for edge in into if least[edge.source] + _least_work(edge) == least[-1] < NEVER]
         kept.append([_cheapest(edge) for edge in tight])
     return kept
 
@@ -181,7 +181,7 @@ def _labels(edges: list[list[Edge]], bounds: _Bounds) -> list[_Labels]:
     return labels
 
 
-class _Line(NamedTuple):
+class _Increment(NamedTuple):
     """One edge under one of its options: its increments to every label at its start.
 
     Attributes:
@@ -199,33 +199,33 @@ class _Line(NamedTuple):
 
 def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds) -> _Labels:
     """Return the labels at one cut: all labels extended along all edges, without dominated ones."""
-    lines = [line for number, edge in enumerate(edges) for line in _lines(number, edge, bounds)]
-    if not lines:
+    increments = [line for number, edge in enumerate(edges) for line in _increments(number, edge, bounds)]
+    if not increments:
         return _Labels(*(np.zeros(0, dtype=np.int64),) * 6)
-    sources = [labels[edges[line.edge].source] for line in lines]
+    sources = [labels[edges[line.edge].source] for line in increments]
     counts = np.array([len(source.peak) for source in sources])
-    of_edge, of_option, ram, more_tail, more_cost = np.array(lines, dtype=np.int64).T
+    of_edge, of_option, ram, more_tail, more_cost = np.array(increments, dtype=np.int64).T
     peak = np.maximum(np.concatenate([source.peak for source in sources]), ram.repeat(counts))
     tail = np.concatenate([source.tail for source in sources]) + more_tail.repeat(counts)
     cost = np.concatenate([source.cost for source in sources]) + more_cost.repeat(counts)
-    dearest = (bounds.most_work - bounds.work_ahead[cut] + 1) * bounds.places**2 - 1
+    dearest = (bounds.most_work - bounds.work_ahead[cut] + 1) * bounds.most_cuts**2 - 1
     within_limits = (peak + tail <= bounds.ceiling - bounds.tail_ahead[cut]) & (cost <= min(dearest, _DEAREST))
-    hopeful = np.flatnonzero(within_limits)
-    best = hopeful[pareto_with_tail((peak + tail)[hopeful], tail[hopeful], cost[hopeful])]
+    allowed = np.flatnonzero(within_limits)
+    best = allowed[pareto_with_tail((peak + tail)[allowed], tail[allowed], cost[allowed])]
     ends = np.cumsum(counts)
     line = np.searchsorted(ends, best, side="right")
     return _Labels(peak[best], tail[best], cost[best], of_edge[line], best - (ends - counts)[line], of_option[line])
 
 
-def _lines(number: int, edge: Edge, bounds: _Bounds) -> Iterator[_Line]:
+def _increments(number: int, edge: Edge, bounds: _Bounds) -> Iterator[_Increment]:
     """Yield an edge under each of its options that the bounds permit."""
-    options, places = edge.options, bounds.places
+    options, most_cuts = edge.options, bounds.most_cuts
     first = max(int(options.ram.searchsorted(bounds.floor, side="right")) - 1, 0)
     end = int(options.ram.searchsorted(bounds.ceiling, side="right"))
-    changes = edge.span.length * places + 1 if edge.fused and not bounds.tails else 0
+    changes = edge.span.length * most_cuts + 1 if edge.fused and not bounds.tails else 0
     rows = zip(options.ram[first:end].tolist(), options.work[first:end].tolist(), strict=True)
     for option, (ram, work) in enumerate(rows, start=first):
-        yield _Line(number, option, max(ram, bounds.floor), edge.tail, work * places**2 + changes)
+        yield _Increment(number, option, max(ram, bounds.floor), edge.tail, work * most_cuts**2 + changes)
 
 
 def pareto_with_tail(ram: IntArray, tail: IntArray, cost: IntArray) -> IntArray:
