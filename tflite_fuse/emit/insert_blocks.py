@@ -63,7 +63,7 @@ def kept_bytes(model: Model, blocks: Sequence[Chosen]) -> list[int]:
     ]
 
 
-def following(model: Model, new: Collection[int]) -> Model:
+def with_last_variable(model: Model, new: Collection[int]) -> Model:
     """Return the model with the last block's variable as an input of the other new blocks, without unneeded counters.
 
     Args:
@@ -284,7 +284,7 @@ class BlockMaker:
         model = replace(file, subgraphs=(graph, *file.subgraphs[1:]), buffers=tuple(buffers))
         images = self._images(inserted)
         model = take_inputs_out(model, {tensor: images[tensor] for tensor in self.moved}, self.mode)
-        model = following(prune(model), new)
+        model = with_last_variable(prune(model), new)
         return model if not places or self.memories is None else with_slow_tensors(model, self.memories)
 
     def _with_renames(self, choice: BlockChoice, fused: Set[int]) -> BlockChoice:
@@ -304,7 +304,7 @@ class BlockMaker:
         return replace(choice, operators=(*choice.operators, *sorted(renames))) if renames else choice
 
     def _between(self, slow: frozenset[int], choices: Sequence[BlockChoice]) -> frozenset[int]:
-        """Of some tensors those that blocks alone read and write; a block that reads what it writes can copy it out."""
+        """Return the tensors of ``slow`` that only blocks read and write; a block can copy outputs that it reads."""
         if not slow:
             return slow
         inside = {index for choice in choices for index in choice.operators}
@@ -323,25 +323,25 @@ class BlockMaker:
         key = choice.operators, choice.config, slow
         if key not in self._built:
             extracted = self._extracted(choice)
-            apart = self._apart(extracted.extraction, slow)
-            if apart:
-                block = with_copies_out(extracted.extraction.block, apart)
-                block = with_copies(block, apart.keys() & set(block.inputs))
+            slow_operands = self._slow_operands(extracted.extraction, slow)
+            if slow_operands:
+                block = with_copies_out(extracted.extraction.block, slow_operands)
+                block = with_copies(block, slow_operands.keys() & set(block.inputs))
                 extracted = replace(extracted, extraction=replace(extracted.extraction, block=block))
             numbers = {position: self._numbers[tensor] for position, tensor in extracted.outside.items()}
-            config = _within(choice.config, extracted.extraction.block)
+            config = _with_tiles_inside(choice.config, extracted.extraction.block)
             block = with_early_branches(extracted.extraction.block, config)
             extracted = replace(extracted, extraction=replace(extracted.extraction, block=block))
-            self._built[key] = extracted, BlockPlan(block, config, numbers, apart)
+            self._built[key] = extracted, BlockPlan(block, config, numbers, slow_operands)
         return self._built[key]
 
     def _extracted(self, choice: BlockChoice) -> OutsideExtraction:
         extraction = extract(self.model, choice.operators, self.lowerings)
-        return move_outside(extraction, self.moved, self.mode, _within(choice.config, extraction.block))
+        return move_outside(extraction, self.moved, self.mode, _with_tiles_inside(choice.config, extraction.block))
 
     @staticmethod
-    def _apart(extraction: Extraction, slow: frozenset[int]) -> dict[int, int]:
-        """A block's inputs and outputs in the slow memory; where they lie in it is settled with the order of steps."""
+    def _slow_operands(extraction: Extraction, slow: frozenset[int]) -> dict[int, int]:
+        """Return a block's inputs and outputs in the slow memory, at offset 0 until the order of steps is final."""
         block = extraction.block
         ends = zip((*block.inputs, *block.outputs), (*extraction.inputs, *extraction.outputs), strict=True)
         return {each: 0 for each, tensor in ends if tensor in slow}
@@ -397,7 +397,7 @@ class BlockMaker:
         return images
 
 
-def _within(config: BlockConfig, block: Block) -> BlockConfig:
+def _with_tiles_inside(config: BlockConfig, block: Block) -> BlockConfig:
     """Return the configuration with tiles no larger than the driven tensor, which a RESHAPE inside may have changed.
 
     One tile of all pixels in another shape stays one tile. One tile also replaces several that would leave holes in an

@@ -1,8 +1,8 @@
 """Blocks whose inputs and outputs lie in a slow memory: each pixel is read once, from the first to the last.
 
-Kernels read a pixel once per window and output channel. So what lies in the slow memory comes in by
-a stage that copies it, run by run, into a ring in the fast one: a PAD that adds nothing. Outputs are written once. An
-output that the block reads itself goes into a ring, from which such a stage copies it out before a reader goes on.
+Kernels read a pixel once per window and output channel. So a stage first copies inputs in the slow memory, run by run,
+into a ring in the fast one: a PAD that adds nothing. Outputs are written once. An output that the block reads itself
+is written to a ring, from which such a stage copies it out before a reader continues.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _first_alike(block: Block, output: int) -> int | None:
 
 
 def with_copies_out(block: Block, slow: Collection[int]) -> Block:
-    """Return a block with those of its slow outputs that it reads in rings, copied out before a reader goes on."""
+    """Return a block with those of its slow outputs that it reads in rings, copied out before a reader continues."""
     for output in sorted(set(slow) & set(block.outputs)):
         waiting = _first_alike(block, output)
         if waiting is None:
@@ -84,7 +84,7 @@ def _ring(tensor: BlockTensor) -> BlockTensor:
 
 
 def traffic_of(plan: BlockPlan) -> Traffic:
-    """Return what one run of a block reads from the slow memory and writes to it."""
+    """Return the bytes that one inference of a block reads from the slow memory and writes to it."""
     pixels, tensors = plan.schedule.stage_pixels, plan.block.tensors
     read = written = 0
     for stage, count in zip(plan.block.stages, pixels, strict=True):
@@ -116,11 +116,11 @@ def slow_places(program: Program, room: int) -> tuple[dict[int, int], int]:
 
 
 def with_places(plan: BlockPlan, graph: SubGraph, operator: Operator, places: Mapping[int, int]) -> BlockPlan:
-    """Return a block that knows where its operands lie in the slow memory.
+    """Return a block with the offsets of its operands in the slow memory.
 
     Args:
         plan: of the block.
-        graph, operator: where it stands.
+        graph, operator: its subgraph and operator.
         places: of the graph's tensors in the slow memory.
     """
     if not plan.slow:

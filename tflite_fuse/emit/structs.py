@@ -123,7 +123,7 @@ LAYOUTS: dict[type, Struct] = {
     AddTable: Struct("<iiiiiii"),
     OffsetTable: Struct("<iiiiii"),
 }
-"""Bytes of each; what is reserved is left out of the fields and 0."""
+"""Bytes of each; reserved bytes are no fields, and 0."""
 
 LATER: dict[type, tuple[str, ...]] = {
     BlockHeader: (),
