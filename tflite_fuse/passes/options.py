@@ -411,7 +411,7 @@ class FuseOptions:
 @described
 @dataclass(frozen=True, kw_only=True)
 class RewriteOptions(FuseOptions):
-    """The options of ``rewrite``: how to rewrite a model, and what to report about the result.
+    """The options of ``rewrite``: of the passes, and of the report.
 
     Attributes:
         {options}
@@ -455,7 +455,7 @@ EFFORTS = ("estimate", "exact")
 @described
 @dataclass(frozen=True, kw_only=True)
 class MetricsOptions(FuseOptions):
-    """The options of ``metrics``: how to rewrite a model, and with what effort.
+    """The options of ``metrics``: of the passes, and of the effort.
 
     Attributes:
         {options}

@@ -94,7 +94,7 @@ class Site:
         order: pass that orders operators after blocks are inserted; None keeps their order.
         target: core whose instructions or cycles the goal limits; None for multiply-accumulates.
         core: core whose instructions or cycles are predicted in any case.
-        shapes: for each order, the shapes known from searches.
+        shapes: for each order, a cache that its searches share.
         own: work of the model in the file; None if no pass changed it before fusion.
         tuning: rules of thumb.
         notes: notes about the orders, and reasons for inputs that stay in the arena.

@@ -112,7 +112,7 @@ class Fuse:
         chosen = solve(first, goal) if memories is None else solve_in_memories(first, memories, goal)
         site, claim = chosen.site, None if chosen.program.slow else fusion_claim(chosen, self.options)
         point = replace(chosen.point, blocks=tuple(block.choice for block in chosen.blocks))
-        notes = (*site.notes, *_done(chosen), *site.front.explain(point), *_limited(len(site.graph.steps)))
+        notes = (*site.notes, *_block_notes(chosen), *site.front.explain(point), *_limited(len(site.graph.steps)))
         if not chosen.blocks:
             after, ordered = site.maker.model, chosen.ordered
             after = model if after.main.operators == model.main.operators else after
@@ -292,7 +292,7 @@ def _faster(site: Site, chosen: Candidate) -> Iterator[Note]:
         yield note("offered", "more RAM", more_bytes=more, saved=saved, unit=unit, max_ram_bytes=faster.arena)
 
 
-def _done(chosen: Candidate) -> Iterator[Note]:
+def _block_notes(chosen: Candidate) -> Iterator[Note]:
     model = chosen.site.maker.model
     copies = {(model.main.operators[index].outputs or (-1,))[0] for index in copies_of(model)}
     for block in chosen.blocks:

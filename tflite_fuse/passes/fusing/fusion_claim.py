@@ -66,7 +66,7 @@ def _order(count: int, chosen: Candidate) -> list[int]:
 def _possible(model: Model, order: list[int]) -> list[int]:
     """Return the order with operators moved behind the writers of their inputs.
 
-    Only a RESHAPE inside a block needs this: the block stands where its pixels are computed and knows the shape, which
+    Only a RESHAPE inside a block needs this: the block runs where its pixels are computed and contains the shape, which
     the RESHAPE by itself would read from a later operator.
     """
     operators = model.main.operators

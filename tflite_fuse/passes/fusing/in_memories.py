@@ -39,7 +39,7 @@ def solve_in_memories(site: Site, memories: Memories, goal: Goal) -> Candidate:
     """Return the candidate of least traffic whose arena fits the fast memory.
 
     Args:
-        site: the model and what its search found.
+        site: the model and its fronts.
         memories: of the device.
         goal: compute allowed for an arena in the fast memory alone; by default that of the file.
 
@@ -58,17 +58,17 @@ def solve_in_memories(site: Site, memories: Memories, goal: Goal) -> Candidate:
 
 
 def front_in_memories(site: Site, memories: Memories) -> list[tuple[int, Candidate]]:
-    """Return bytes of a fast memory, ascending, with what ``solve_in_memories`` returns for each.
+    """Return bytes of a fast memory, ascending, each with the candidate of ``solve_in_memories``.
 
     Sizes reach from the least that suffices to the one of ``memories``, or to one that holds the whole model. A size
     is left out if the slow memory is too small for the tensors that do not fit it.
 
     Args:
-        site: the model and what its search found.
+        site: the model and its fronts.
         memories: of the device.
 
     Raises:
-        LimitError: no size suffices; which block is in the way and how much it needs, or what the slow memory lacks.
+        LimitError: no size suffices; the message names the block and its bytes, or those missing in the slow memory.
     """
     least = _least(site, _slow_front(site, memories))
     if least.arena > memories.fast.nbytes:

@@ -69,7 +69,7 @@ def joined(site: Site, least: Candidate) -> Iterator[Candidate]:
     """Yield the candidate with its first two blocks joined, and so on as long as the arena shrinks.
 
     The scratch of a block that reads the model's input may lie over input that it no longer needs. The search counts
-    only whole rows of it, and none in models of one row; the exact distance is known when the block is placed. Blocks
+    only whole rows of it, and none in models of one row; the exact distance follows when the block is placed. Blocks
     in strips are not joined, because each recomputes on its own.
     """
     if site.options.scheme is not Scheme.AUTO or not site.options.overlap:

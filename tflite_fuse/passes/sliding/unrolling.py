@@ -88,7 +88,7 @@ class Unrolling:
     """Conversion of one model.
 
     Attributes:
-        depths: for each stream, by tensor, the number of computed rows that its readers need, as far as known.
+        depths: for each stream, by tensor, the number of computed rows that its readers need, from an earlier run.
     """
 
     model: Model
@@ -121,7 +121,7 @@ class Unrolling:
         count = 0
         for index, operator in enumerate(self.model.main.operators):
             count += self._visit(index, operator)
-        outputs = [self._all(tensor) for tensor in self.model.main.outputs]
+        outputs = [self._whole_window(tensor) for tensor in self.model.main.outputs]
         return Unrolled(self.write.finish(inputs, outputs), tuple(self._notes), count, frozenset(self._spacings))
 
     # ---- Operators, one after the other ----
@@ -129,7 +129,7 @@ class Unrolling:
     def _visit(self, index: int, operator: Operator) -> bool:
         read = [tensor for tensor in operator.inputs or () if tensor in self.streams]
         if not read:
-            self._once(operator)
+            self._on_whole_window(operator)
             return False
         try:
             look = look_of(self.model, operator, {t: self.streams[t].time for t in read})
@@ -138,7 +138,7 @@ class Unrolling:
             result = stream_behind([self.streams[t] for t in read], look, self.hop, pools)
         except BlockError as error:
             self._notes.append(note("kept", "whole window", operator_label(self.model, index), why=str(error)))
-            self._once(operator)
+            self._on_whole_window(operator)
             return False
         times, streams = {t: stream.time for t, stream in self.streams.items()}, []
         for tensor, time in zip(operator.outputs or (), look.times, strict=True):
@@ -146,23 +146,23 @@ class Unrolling:
             streams.append(replace(result, time=time, operator=operator, kept=kept))
         self.streams.update(zip(operator.outputs or (), streams, strict=True))
         if not look.late:
-            self._advance(operator, look, streams)
+            self._compute_new_rows(operator, look, streams)
         return True
 
-    def _once(self, operator: Operator) -> None:
+    def _on_whole_window(self, operator: Operator) -> None:
         """Write an operator unchanged, on the whole window."""
-        replacements = {t: self._all(t) for t in operator.inputs or () if t in self.streams or t in self.whole}
+        replacements = {t: self._whole_window(t) for t in operator.inputs or () if t in self.streams or t in self.whole}
         inputs = tuple(replacements.get(tensor, tensor) for tensor in operator.inputs or ())
         self.write.operators.append(replace(operator, inputs=inputs))
         self.whole.update({tensor: tensor for tensor in operator.outputs or ()})
 
-    def _all(self, tensor: int) -> int:
+    def _whole_window(self, tensor: int) -> int:
         """Return the tensor of all rows of the window."""
         if tensor in self.streams and tensor not in self.whole:
-            self.whole[tensor] = self._take_rows(tensor, 0, self.streams[tensor].time.steps, everything=True)
+            self.whole[tensor] = self._rows_of_window(tensor, 0, self.streams[tensor].time.steps, everything=True)
         return self.whole.get(tensor, tensor)
 
-    def _advance(self, operator: Operator, look: Look, streams: list[Stream]) -> None:
+    def _compute_new_rows(self, operator: Operator, look: Look, streams: list[Stream]) -> None:
         """Write the operator that computes the new rows."""
         result = streams[0]
         new = self.hop // result.gap
@@ -177,28 +177,28 @@ class Unrolling:
             reach = (look.taps - 1) * apart
             oldest = newest - reach - (new - 1) * stride
             if look.taps > 1 and "POOL" in operator_name(self.model, operator) and source.spacing > source.gap:
-                replacements[tensor] = self._take(tensor, oldest, newest, apart)
+                replacements[tensor] = self._since_newest(tensor, oldest, newest, apart)
                 apart = 1
             else:
-                replacements[tensor] = self._take(tensor, oldest, newest)
+                replacements[tensor] = self._since_newest(tensor, oldest, newest)
         outputs = self.write.applied(operator, look, replacements, apart=apart, stride=stride, steps=new)
         for stream, tensor in zip(streams, outputs, strict=True):
             stream.new = tensor
 
     # ---- Rows ----
 
-    def _take(self, tensor: int, oldest: int, newest: int, stride: int = 1) -> int:
+    def _since_newest(self, tensor: int, oldest: int, newest: int, stride: int = 1) -> int:
         """Return computed rows by their distance to the newest one (0 or negative), from a state if they are older."""
         key = tensor, oldest, newest, stride
         if key not in self._rows_by_distance:
-            self._rows_by_distance[key] = self._read_rows(*key)
+            self._rows_by_distance[key] = self._cut_rows(*key)
         return self._rows_by_distance[key]
 
-    def _read_rows(self, tensor: int, oldest: int, newest: int, stride: int) -> int:
+    def _cut_rows(self, tensor: int, oldest: int, newest: int, stride: int) -> int:
         stream = self.streams[tensor]
         if stream.look is not None and stream.operator is not None and stream.look.late:
             source = next(t for t in stream.operator.inputs or () if t in self.streams)
-            rows = self._take(source, oldest, newest, stride)
+            rows = self._since_newest(source, oldest, newest, stride)
             if stream.look.kind is LookKind.VIEW:
                 return rows
             count = (newest - oldest) // stride + 1
@@ -212,27 +212,27 @@ class Unrolling:
             stream.window = self.write.state(stream.new, stream.time, depth)
         return self.write.cut(stream.window, stream.time, depth - 1 + oldest, depth + newest, stride)
 
-    def _take_rows(self, tensor: int, begin: int, end: int, *, everything: bool = False) -> int:
+    def _rows_of_window(self, tensor: int, begin: int, end: int, *, everything: bool = False) -> int:
         """Return rows of the window: kept ones if available, otherwise computed again."""
         key = tensor, begin, end
         if key not in self._rows:
-            self._rows[key] = self._window_rows(tensor, begin, end, everything)
+            self._rows[key] = self._kept_or_recomputed(tensor, begin, end, everything)
         return self._rows[key]
 
-    def _window_rows(self, tensor: int, begin: int, end: int, everything: bool) -> int:
+    def _kept_or_recomputed(self, tensor: int, begin: int, end: int, everything: bool) -> int:
         stream = self.streams[tensor]
         first, last = stream.shared
         if stream.look is not None and stream.look.kind is LookKind.PAD:  # rows of padding have no input rows
-            return self._again(tensor, begin, end)
+            return self._recomputed_rows(tensor, begin, end)
         if not everything and stream.operator is not None:
             first = max(first, last - stream.kept)
         parts = []
         if begin < min(end, first):
-            parts.append(self._again(tensor, begin, min(end, first)))
+            parts.append(self._recomputed_rows(tensor, begin, min(end, first)))
         if max(begin, first) < min(end, last):
             parts.append(self._kept_rows(tensor, max(begin, first), min(end, last)))
         if max(begin, last) < end:
-            parts.append(self._again(tensor, max(begin, last), end))
+            parts.append(self._recomputed_rows(tensor, max(begin, last), end))
         return self.write.joined(parts, stream.time)
 
     def _kept_rows(self, tensor: int, begin: int, end: int) -> int:
@@ -240,9 +240,9 @@ class Unrolling:
         apart = stream.spacing // stream.gap
         _, last = stream.shared
         newest = -stream.lag - (last - end) * apart
-        return self._take(tensor, newest - (end - 1 - begin) * apart, newest, apart)
+        return self._since_newest(tensor, newest - (end - 1 - begin) * apart, newest, apart)
 
-    def _again(self, tensor: int, begin: int, end: int) -> int:
+    def _recomputed_rows(self, tensor: int, begin: int, end: int) -> int:
         """Return rows computed as in the window's model, from the rows under their windows."""
         stream = self.streams[tensor]
         operator, look = stream.operator, stream.look
@@ -258,7 +258,7 @@ class Unrolling:
                 inside = max(low, 0), min(high, steps)
                 if inside[0] >= inside[1]:
                     raise BlockError("one of its windows covers only padding")
-                replacements[each] = self._take_rows(each, *inside)
+                replacements[each] = self._rows_of_window(each, *inside)
         if look.kind is LookKind.VIEW:
             (only,) = replacements.values()
             return self.write.cut(only, stream.time, 0, high - low, look.stride)
