@@ -119,7 +119,7 @@ class PricedProgram(Program):
     Attributes:
         steps: in execution order, one per operator of the model, same indices.
         tensors: extents of every tensor, NHWC with N = 1. ``BlockTensor.storage`` has no meaning here.
-        tail: shares of the runtime's tail, if known.
+        tail: shares of the runtime's tail, if computed.
         unit: unit of work.
     """
 

@@ -49,8 +49,8 @@ class Tilings:
 class Ranges:
     """The part of one axis of one tensor that each tile needs.
 
-    ``_alike`` makes equal ranges one object: blocks that end at different layers share most of them, and what follows
-    from them is computed once.
+    ``_alike`` makes equal ranges one object: blocks that end at different layers share most of them, and functions of
+    them are computed once.
 
     Attributes:
         low, high: half-open ranges, [tiles].

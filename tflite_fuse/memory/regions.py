@@ -8,7 +8,7 @@ address = 0x20000000                 # optional: then regions must not overlap
 [[region]]                           # the slow one: tensors between blocks
 name = "psram"
 size = "8MiB"
-read_cycles_per_byte = 8             # what a byte takes more than in the fast memory; 1 by default
+read_cycles_per_byte = 8             # cycles beyond those of the fast memory; 1 by default
 write_cycles_per_byte = 8
 """
 
@@ -30,7 +30,7 @@ def read_memories(path: str | Path) -> Memories:
     """Return the memories that a TOML file describes.
 
     Raises:
-        UsageError: it is no TOML, says something that is not understood, or its regions overlap; where, and what.
+        UsageError: it is no TOML, has an unknown entry, or its regions overlap; the message names the place.
     """
     try:
         return memories_of(read_toml(path))

@@ -34,8 +34,8 @@ class Region:
 
     Attributes:
         name: how its board calls it.
-        nbytes: its size, what a program can have of it.
-        read_cycles, write_cycles: what a byte costs beyond one in the fast memory.
+        nbytes: bytes available to a program.
+        read_cycles, write_cycles: cycles of a byte beyond those of one in the fast memory.
         address: where it begins; None where that does not matter.
     """
 

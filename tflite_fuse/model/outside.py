@@ -51,7 +51,7 @@ class InputMode(str, Enum):
 
 @dataclass(frozen=True)
 class OutsideInput:
-    """An input of the original model that its blocks now read from outside the arena.
+    """An input of the original model that its blocks read from outside the arena.
 
     Attributes:
         position: its index among the original model's inputs.

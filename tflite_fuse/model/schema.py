@@ -152,7 +152,7 @@ class Operator:
     builtin_options_2: OptionsTable | None = slot(11, Kind.OPTIONS_2)
     debug_metadata_index: int = slot(13, Kind.INT32, default=-1)
     plan: Any = field(default=None, compare=False, repr=False)
-    """What the options of a fused block decode to, where that is known; not part of the file."""
+    """The ``BlockPlan`` of a fused block that a pass made; not part of the file."""
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ class Report:
         return sentences_of(self.records)
 
     def claim(self) -> str:
-        """Return one clause: what was proven and what was tested."""
+        """Return one clause on the proof and the tests."""
         if self.unchanged is not None:
             return "the file is as it was"
         proven = "constants, options and schedule proven equal"

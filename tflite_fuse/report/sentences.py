@@ -44,7 +44,7 @@ def inspection_headline(
     *,
     fits: bool | None = None,
 ) -> tuple[str, ...]:
-    """Return five lines: RAM now and after a rewrite, RAM to allocate, boards, the checks, the next step.
+    """Return five lines: RAM before and after a rewrite, RAM to allocate, boards, the checks, the next step.
 
     Args:
         inspection: of the model.

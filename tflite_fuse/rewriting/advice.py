@@ -31,7 +31,7 @@ _WORTHWHILE = 0.95
 
 
 _MOSTLY = 0.75
-"""Share of the head from which on inputs are named as what fills it."""
+"""Least share of the head that inputs fill where advice mentions them."""
 
 
 @dataclass(frozen=True)

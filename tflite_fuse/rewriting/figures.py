@@ -39,7 +39,7 @@ def measured_head(data: bytes) -> int | None:
 
 
 def memory_report(rewritten: Model, arena_bytes: int, memories: Memories) -> MemoryReport:
-    """Return what a rewritten model takes of a fast memory, in which its arena lies, and of a slow one."""
+    """Return the bytes of a rewritten model in a fast memory, which has its arena, and in a slow one."""
     slow_memory = slow_tensors(rewritten)
     offsets = {} if slow_memory is None else slow_memory.offsets
     traffic = sum(map(traffic_of, blocks_in(rewritten).values()), Traffic())

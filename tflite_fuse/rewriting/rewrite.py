@@ -91,7 +91,7 @@ def rewrite_model(
     may_stay = sound and options.stream is None and not InputMode(options.input_mode).streams
     try:
         result = _proven_rewrite(model, options, budget)
-        _keep_limit(result.after, options)
+        _check_limit(result.after, options)
     except UnprovenError as error:
         return _unchanged(model, data, before, options, note("kept", "file, not proven", why=str(error)))
     except LimitError as error:
@@ -260,7 +260,7 @@ def _larger(nbytes: int, before: Figures) -> Note:
     return note("kept", "file, larger otherwise", arena_bytes=nbytes, before_bytes=before.arena_bytes)
 
 
-def _keep_limit(after: Figures, options: FuseOptions) -> None:
+def _check_limit(after: Figures, options: FuseOptions) -> None:
     limit = options.effective_goal.max_ram if options.memory is None else options.memory.fast.nbytes
     if limit is not None and after.arena_bytes > limit:
         raise LimitError(

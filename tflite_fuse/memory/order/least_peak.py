@@ -36,7 +36,7 @@ class OrderResult:
     Attributes:
         order: operator indices of the graph in execution order; the default order if no other has a smaller peak.
         peak: largest working set of that order in bytes.
-        lower_bound: proven bytes that no order goes below.
+        lower_bound: proven lower bound in bytes over all orders.
         optimal: whether ``peak`` equals ``lower_bound``. False only if the budget ran out.
         states: number of states expanded.
         seconds: time taken.
@@ -105,7 +105,7 @@ def _steps(budget: Budget | None, steps: int) -> Callable[[], bool]:
 def _search(search: OrderSearch, budget: Budget | None, tuning: Tuning) -> int:
     """Search until the end or until the budget is used up; return the number of states expanded.
 
-    Stores in ``search`` the best order found, if it improves on the known one, with its peak as the ceiling.
+    Stores in ``search`` the best order, if it improves on the earlier one, with its peak as the ceiling.
     """
     steps = len(search.problem.preds)
     ended = search.run(_steps(budget and budget.part(0.5), steps))

@@ -96,7 +96,7 @@ class OrderSearch:
 
     Attributes:
         bound: proven bytes that no order stays below.
-        ceiling: peak in bytes of the best order known; the search accepts only smaller ones.
+        ceiling: peak in bytes of the best order so far; the search accepts only smaller ones.
         order: operators in an order whose peak is at most ``bound``, once found.
         states: states expanded so far.
     """
@@ -116,7 +116,7 @@ class OrderSearch:
 
     @property
     def ended(self) -> bool:
-        """Return whether an order was found, or the bound reached the ceiling: the known order is optimal."""
+        """Return whether an order was found, or the bound reached the ceiling: the best order so far is optimal."""
         return self.order is not None or self.bound >= self.ceiling
 
     def run(self, stop: Callable[[], bool]) -> bool:

@@ -37,7 +37,7 @@ class _Search:
     """State of the search.
 
     Attributes:
-        best: height of the best placement known, in units.
+        best: least height so far, in units.
         placement: its offsets, unless it is the initial one.
         above, below: for each item, the items decided to start above and below it, with their distances.
     """
@@ -135,7 +135,7 @@ def _alternatives(item: int, rule: Rule) -> list[Alternative]:
 
 
 def _fits(alternative: Alternative, starts: Offsets, rests: Offsets, best: int) -> bool:
-    """Return whether an alternative leaves room below the best height known."""
+    """Return whether an alternative leaves room below the least height so far."""
     return all(starts[low] + gap + rests[high] < best for low, high, gap in alternative)
 
 

@@ -22,7 +22,7 @@ class Placement:
         offsets: bytes from the start of the arena, one per tensor of the graph; -1 for residents, tensors of size 0 and
             unused tensors.
         height: bytes of the arena.
-        lower_bound: bytes that no plan for this order of operators goes below.
+        lower_bound: lower bound in bytes over all plans for this order of operators.
         optimal: whether ``height`` is proven to be the least, as it is if it equals ``lower_bound``.
         method: name of the solver that found the plan.
     """
@@ -143,7 +143,7 @@ def _by_search(problem: Problem, start: _Candidate, budget: Budget, seed: int, t
     """Return the best placement of several short local searches with different rules and seeds."""
     best = start
     for turn in range(tuning.local_searches):
-        # The lower bound may be unattainable: half of the searches only aim below the best height known.
+        # The lower bound may be unattainable: half of the searches only aim below the least height so far.
         offsets = search(
             problem,
             start.order,

@@ -44,7 +44,7 @@ class Problem:
         sizes: units of each item.
         lives: first and last step of each item, both inclusive.
         rules: for each item, its rules about items live at the same time. Every pair appears on both sides.
-        lower_bound: units that no placement goes below.
+        lower_bound: lower bound in units over all placements.
     """
 
     tensors: tuple[int, ...]

@@ -37,7 +37,7 @@ _SAFE: dict[str, frozenset[str]] = {
 }
 
 KERNEL_SETS = tuple(_SAFE)
-"""Names of the kernel sets for which in-place operators are known."""
+"""Names of the kernel sets with a list of in-place operators."""
 
 
 def with_in_place(program: Program, kernels: str) -> Program:

@@ -132,7 +132,7 @@ def loading_bytes(
     requests = requests or arena_requests(program, pointer_bytes=build.pointer, kernels=build.kernels)
     scratch = sum(buffer.operator is not None for buffer in requests.buffers)
     planning = planning_bytes(build, len(program.subgraphs), sum(_tensors(program)), scratch, len(requests.buffers))
-    preparing = _wishes(build, scratch) + max(
+    preparing = _request_structs(build, scratch) + max(
         (_temporary_tensors(graph, operator, build) for graph in program.subgraphs for operator in graph.operators),
         default=0,
     )
@@ -151,10 +151,10 @@ def planning_bytes(build: Build, subgraphs: int, tensors: int, scratch: int, buf
     """
     notes = build.pointer * subgraphs + build.allocation_info * (tensors + scratch)
     planned = round_up(_BYTES_PER_PLANNED_BUFFER * buffers, ALIGNMENT)
-    return round_up(_wishes(build, scratch) + notes, ALIGNMENT) + planned
+    return round_up(_request_structs(build, scratch) + notes, ALIGNMENT) + planned
 
 
-def _wishes(build: Build, scratch: int) -> int:
+def _request_structs(build: Build, scratch: int) -> int:
     return build.scratch_request * (scratch + _SCRATCH_REQUESTS_KEPT_FREE)
 
 

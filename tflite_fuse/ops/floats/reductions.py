@@ -34,7 +34,7 @@ _STEPS: Mapping[str, tuple[np.float32, Callable[[Floats, Floats], Floats]]] = {
     "REDUCE_MAX": (-_LARGEST, lambda current, value: np.where(value > current, value, current)),
     "REDUCE_MIN": (_LARGEST, lambda current, value: np.where(value < current, value, current)),
 }
-"""The number each starts from, and what it makes of that and one value more; by their numbers in the table."""
+"""Start value of each, and its function of the result so far and the next value; in the order of their numbers."""
 
 _POOLS = {"MEAN": StageKind.FLOAT_AVERAGE_POOL, "REDUCE_MAX": StageKind.FLOAT_MAX_POOL}
 """Reductions of rows or columns alone."""

@@ -94,7 +94,7 @@ def _lower_pad(view: OperatorView) -> Lowered:
 
 
 COPY_OPERATOR = "TFLITE_FUSE_COPY"
-"""The custom operator that copies its input, which no runtime knows: a block must hold it."""
+"""Custom operator that copies its input. No runtime has it: a block must contain it."""
 
 
 def _lower_copy(view: OperatorView) -> Lowered:

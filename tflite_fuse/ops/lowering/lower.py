@@ -41,7 +41,7 @@ def absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
     source = padded.inputs[0]
     if not pad.pad_value == source.zero_point == padded.output.zero_point or padded.output_shape == source.shape:
         return None  # A copy stays a tensor of its own.
-    if not _sees_what_is_left(padded, pad, reader, stage):
+    if not _reads_no_cut_values(padded, pad, reader, stage):
         return None
     top, left = (a + b for a, b in zip(pad.padding, stage.padding, strict=True))
     # A window of padding alone would leave the executor without a pixel to request.
@@ -52,7 +52,7 @@ def absorb(padded: Lowered, reader: Lowered) -> Lowered | None:
     return replace(reader, stage=stage, inputs=(source,), fit=Fit.EXACT)
 
 
-def _sees_what_is_left(padded: Lowered, pad: Stage, reader: Lowered, stage: Stage) -> bool:
+def _reads_no_cut_values(padded: Lowered, pad: Stage, reader: Lowered, stage: Stage) -> bool:
     """Return whether no window leaves the image along a cut axis, where the cut-off values differ from padding.
 
     A 1x1 convolution that starts at the first pixel is read without regard to rows and cannot represent a cut.

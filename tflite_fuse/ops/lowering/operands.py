@@ -132,7 +132,7 @@ def read_activation(model: Model, index: int, type_: TensorType = TensorType.INT
 
 
 def read_moved(model: Model, index: int) -> Activation:
-    """Return an int8 or float32 activation: what an operator that moves values reads and writes.
+    """Return an int8 or float32 activation, which operators that move values read and write.
 
     Raises:
         BlockError: as ``read_activation``.
