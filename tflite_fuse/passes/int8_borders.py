@@ -51,7 +51,7 @@ class Int8Borders:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         notes: list[Note] = []
         borders: list[_Border] = []
-        for what, tensors, find in (("input", model.main.inputs, _behind), ("output", model.main.outputs, _before)):
+        for side, tensors, find in (("input", model.main.inputs, _behind), ("output", model.main.outputs, _before)):
             for tensor in dict.fromkeys(tensors):
                 if model.main.tensors[tensor].type not in _OUTER:
                     continue
@@ -59,13 +59,13 @@ class Int8Borders:
                 name = model.main.tensors[tensor].name or f"tensor {tensor}"
                 if isinstance(border, str):
                     kind = type_name(model.main.tensors[tensor].type)
-                    notes.append(note("kept", "border", side=what, tensor=name, type=kind, why=border))
+                    notes.append(note("kept", "border", side=side, tensor=name, type=kind, why=border))
                     continue
                 borders.append(border)
                 scale, zero_point = affine_parameters(model.main.tensors[border.integer]) or (0.0, 0)
                 label = _label(model, border)
                 notes.append(
-                    note("changed", "border", label, side=what, tensor=name, scale=scale, zero_point=zero_point)
+                    note("changed", "border", label, side=side, tensor=name, scale=scale, zero_point=zero_point)
                 )
         if not notes:
             notes.append(note("kept", "all borders"))

@@ -79,12 +79,12 @@ def read_hop(typed: str) -> dict[str, Any]:
 Name = TypeVar("Name", bound=Enum)
 
 
-def named(kinds: type[Name], name: str, what: str) -> Name:
+def named(kinds: type[Name], name: str, message: str) -> Name:
     """Return the member of an enumeration with this name in options. Raises UsageError."""
     for kind in kinds:
         if kind.value == name:
             return kind
-    raise UsageError(what.format(name, ", ".join(str(kind.value) for kind in kinds)))
+    raise UsageError(message.format(name, ", ".join(str(kind.value) for kind in kinds)))
 
 
 _ENDS, _CORE, _BLOCKS, CHECKS = "Inputs and outputs", "Core", "Blocks", "Checks"

@@ -264,9 +264,9 @@ def _trace(edges: list[list[Edge]], labels: list[_Labels], index: int) -> tuple[
     legs: list[Leg] = []
     peak, cut = 0, len(labels) - 1
     while cut > 0:
-        at = labels[cut]
-        edge, option = edges[cut][int(at.edge[index])], int(at.option[index])
+        reached = labels[cut]
+        edge, option = edges[cut][int(reached.edge[index])], int(reached.option[index])
         legs.append(Leg(edge, option))
         peak = max(peak, int(edge.options.ram[option]))
-        cut, index = edge.source, int(at.label[index])
+        cut, index = edge.source, int(reached.label[index])
     return tuple(reversed(legs)), peak

@@ -191,9 +191,9 @@ class Site:
         if search not in self.fronts:
             counted = search.target == self.core and max(search.chunks) == LONGEST
             graph = self._timed if counted else self.graph
-            kept = [at for at in range(len(self.other_orders)) if among is None or at + 1 in among]
-            shapes = self.shapes[0], *(self.shapes[at + 1] for at in kept)
-            self.fronts[search] = fusion_front(graph, search, [self.other_orders[at] for at in kept], shapes)
+            kept = [number for number in range(len(self.other_orders)) if among is None or number + 1 in among]
+            shapes = self.shapes[0], *(self.shapes[number + 1] for number in kept)
+            self.fronts[search] = fusion_front(graph, search, [self.other_orders[number] for number in kept], shapes)
         return self.fronts[search]
 
     def realise(self, point: Point) -> Candidate:

@@ -132,7 +132,7 @@ def _not_reached(site: Site, goal: Goal, objective: Objective, pool: Collection[
 def written_outside(model: Model, blocks: Sequence[BlockChoice] = ()) -> frozenset[str | None]:
     """Return the names of tensors that operators write outside of the blocks in a model and of those to come."""
     inside = {operator for block in blocks for operator in block.operators}
-    plain = (op for at, op in enumerate(model.main.operators) if at not in inside)
+    plain = (op for index, op in enumerate(model.main.operators) if index not in inside)
     written = (op.outputs or () for op in plain if operator_name(model, op) != FUSED_OPERATOR)
     return frozenset(model.main.tensors[tensor].name for outputs in written for tensor in outputs)
 

@@ -134,19 +134,19 @@ class Fuse:
             LimitError: no block of the scheme can read or copy an input that should leave the arena, in any order.
             BudgetError: the model is too large to be searched.
         """
-        forms, why = list(self._forms(model)), list[LimitError]()
+        forms, errors = list(self._forms(model)), list[LimitError]()
         for place, form in enumerate(forms, 1):
             try:
                 site = self._with_forms(form)
             except BudgetError:
                 raise
             except LimitError as error:
-                why.append(error)
+                errors.append(error)
                 continue
             site.forms.extend(Form(cache(partial(self._other, each))) for each in forms[place:])
             return site
         nothing = LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
-        raise next(iter(why), nothing)
+        raise next(iter(errors), nothing)
 
     def _forms(self, model: Model) -> Iterator[PassResult]:
         """Yield forms of a model that blocks may need less memory for: by columns, pools over each axis."""

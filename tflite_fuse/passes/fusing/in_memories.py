@@ -74,18 +74,18 @@ def front_in_memories(site: Site, memories: Memories) -> list[tuple[int, Candida
     if least.arena > memories.fast.nbytes:
         raise _too_small(least, memories.fast)
     most = min(memories.fast.nbytes, solve(site, Goal(max_compute=_NO_MORE)).arena)
-    points, why = list[tuple[int, Candidate]](), LimitError()
+    points, failure = list[tuple[int, Candidate]](), LimitError()
     for room in sorted({least.arena + (most - least.arena) * step // STEPS for step in range(STEPS + 1)}):
         within = replace(memories, fast=replace(memories.fast, nbytes=room))
         best = solve_in_memories(site, within, NOTHING_RECOMPUTED)
         try:
             slow_places(best.program, memories.slow.nbytes)
         except LimitError as error:
-            why = error
+            failure = error
             continue
         points.append((room, best))
     if not points:
-        raise why
+        raise failure
     return points
 
 
@@ -162,9 +162,9 @@ def _least(site: Site, front: Front) -> Candidate:
 
 def _too_small(least: Candidate, fast: Region) -> LimitError:
     names = [least.site.graph.steps[index].name for index in least.point.largest]
-    what = f"the block from {names[0]} to {names[-1]}" if len(names) > 1 else f"{names[0]}"
+    label = f"the block from {names[0]} to {names[-1]}" if len(names) > 1 else f"{names[0]}"
     return LimitError(
-        f"the fast memory {fast.name} has {fast.nbytes:,} bytes: {what} keeps the least arena at {least.arena:,}",
+        f"the fast memory {fast.name} has {fast.nbytes:,} bytes: {label} keeps the least arena at {least.arena:,}",
         limit=fast.nbytes,
         reached=least.arena,
         operator=names[0],
@@ -188,10 +188,10 @@ def _with_fast_tensors(best: Candidate, memories: Memories) -> Candidate:
 
 def _in_longer_runs(best: Candidate, room: int) -> Candidate:
     """Return the candidate with longer runs in each block as far as the fast memory has room while it runs."""
-    for at in sorted(range(len(best.blocks)), key=lambda at: -best.blocks[at].plan.schedule.macs):
+    for index in sorted(range(len(best.blocks)), key=lambda index: -best.blocks[index].plan.schedule.macs):
         for chunk in reversed(CHUNKS[1:]):
             blocks = list(best.point.blocks)
-            blocks[at] = replace(blocks[at], config=replace(blocks[at].config, chunk=chunk))
+            blocks[index] = replace(blocks[index], config=replace(blocks[index].config, chunk=chunk))
             candidate = best.site.realise(replace(best.point, blocks=tuple(blocks)))
             if candidate.arena <= room and candidate.time < best.time:
                 best = candidate

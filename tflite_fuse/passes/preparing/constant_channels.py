@@ -364,9 +364,9 @@ class _Facts:
 
 def _too_many(channels: Sequence[int]) -> Note:
     most, total = max(channels), sum(channels)
-    what = f"a tensor of {most:,}" if most > MOST_CHANNELS else f"{total:,} in all"
+    excess = f"a tensor of {most:,}" if most > MOST_CHANNELS else f"{total:,} in all"
     limit = MOST_CHANNELS if most > MOST_CHANNELS else MOST_IN_ALL
-    return note("kept", "channels not searched", what=what, most=limit)
+    return note("kept", "channels not searched", what=excess, most=limit)
 
 
 def _computed(model: Model, operator: Operator) -> tuple[int, ...]:

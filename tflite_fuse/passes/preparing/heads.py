@@ -205,9 +205,9 @@ class _Parts:
         self.model, code = add_operator_code(self.model, builtin=name, version=2 if name != "RESHAPE" else 1)
         self.operators.append(Operator(code, tuple(inputs), (output,), options))
 
-    def _like(self, tensor: int, dims: tuple[int, ...], what: str) -> int:
+    def _like(self, tensor: int, dims: tuple[int, ...], suffix: str) -> int:
         described = self.model.main.tensors[tensor]
-        part = replace(described, shape=dims, shape_signature=None, buffer=0, name=f"{described.name}/{what}")
+        part = replace(described, shape=dims, shape_signature=None, buffer=0, name=f"{described.name}/{suffix}")
         self.model, index = add_tensor(self.model, part)
         return index
 

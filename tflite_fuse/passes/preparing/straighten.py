@@ -139,8 +139,8 @@ class Straighten:
         removed = len(model.main.operators) + sum(map(len, chosen.values())) - len(chosen)
         removed -= len(rewritten.main.operators)
         kinds = {move.name for replacements in chosen.values() for move in replacements.values()}
-        what = "channels" if kinds <= {"GATHER", "RESHAPE"} else "values"
-        return PassResult(rewritten, True, (note("changed", "straightened", *labels, values=what, removed=removed),))
+        values = "channels" if kinds <= {"GATHER", "RESHAPE"} else "values"
+        return PassResult(rewritten, True, (note("changed", "straightened", *labels, values=values, removed=removed),))
 
 
 @dataclass

@@ -51,10 +51,11 @@ class LookKind(Enum):
 
 @dataclass(frozen=True)
 class Look:
-    """Window along time: output step r reads ``taps`` input steps from ``stride * r - before`` on, ``apart`` apart.
+    """Window along time: output step r reads ``taps`` input steps from ``stride * r - before`` on.
 
     Attributes:
         times: steps of each output.
+        dilation: distance of two taps in steps.
         columns: padding of the other axis of the image, (before, behind).
         fill: int8 value outside the window; None for the input's zero point.
     """
@@ -62,7 +63,7 @@ class Look:
     times: tuple[Time, ...]
     kind: LookKind = LookKind.ALIKE
     taps: int = 1
-    apart: int = 1
+    dilation: int = 1
     stride: int = 1
     before: int = 0
     columns: tuple[int, int] = (0, 0)
@@ -71,7 +72,7 @@ class Look:
     @property
     def reach(self) -> int:
         """Return the number of steps from the first to the last one read, both included."""
-        return (self.taps - 1) * self.apart + 1
+        return (self.taps - 1) * self.dilation + 1
 
     @property
     def steps(self) -> int:
@@ -134,8 +135,8 @@ class _Seen:
             raise BlockError(f"its option {name} is {value}")
         return value
 
-    def constant(self, position: int, what: str) -> list[int]:
-        values: list[int] = read_constant(self.model, self.operand(position), TensorType.INT32, what).ravel().tolist()
+    def constant(self, position: int, role: str) -> list[int]:
+        values: list[int] = read_constant(self.model, self.operand(position), TensorType.INT32, role).ravel().tolist()
         return values
 
     def operand(self, position: int) -> int:
@@ -183,24 +184,24 @@ def _sliding(seen: _Seen) -> Look:
         if weights.ndim != 4:
             raise BlockError(f"its weights have {weights.ndim} dimensions, not 4")
         taps = {axis: weights.shape[axis] for axis in (1, 2)}
-    stride, apart = seen.option(f"stride_{sign}"), seen.option(f"dilation_{sign}_factor", 1)
+    stride, dilation = seen.option(f"stride_{sign}"), seen.option(f"dilation_{sign}_factor", 1)
     steps = seen.dims(seen.output)[time.axis]
     pads = seen.option("padding") == SAME
-    before, _ = _padding(time.steps, steps, taps[time.axis], stride, apart) if pads else (0, 0)
+    before, _ = _padding(time.steps, steps, taps[time.axis], stride, dilation) if pads else (0, 0)
     wide = seen.dims(source)[across], seen.dims(seen.output)[across], taps[across]
     beside = (seen.option(f"stride_{other}"), seen.option(f"dilation_{other}_factor", 1))
     columns = _padding(*wide, *beside) if pads else (0, 0)
-    look = Look(seen.outputs_as(time.axis, steps), LookKind.WINDOW, taps[time.axis], apart, stride, before, columns)
-    if (steps - 1) * stride - before >= time.steps or min(stride, apart, taps[time.axis], steps) < 1:
+    look = Look(seen.outputs_as(time.axis, steps), LookKind.WINDOW, taps[time.axis], dilation, stride, before, columns)
+    if (steps - 1) * stride - before >= time.steps or min(stride, dilation, taps[time.axis], steps) < 1:
         raise BlockError("its windows do not fit its input")
     if seen.name == "AVERAGE_POOL_2D" and (before or any(columns) or (steps - 1) * stride + look.reach > time.steps):
         raise BlockError("it averages fewer values at the edges of the window")
     return look if seen.name != "MAX_POOL_2D" else Look(**{**vars(look), "fill": -128})
 
 
-def _padding(length: int, size: int, taps: int, stride: int, apart: int) -> tuple[int, int]:
+def _padding(length: int, size: int, taps: int, stride: int, dilation: int) -> tuple[int, int]:
     """Return the padding of SAME before and behind an axis."""
-    missing = max((size - 1) * stride + (taps - 1) * apart + 1 - length, 0)
+    missing = max((size - 1) * stride + (taps - 1) * dilation + 1 - length, 0)
     return missing // 2, missing - missing // 2
 
 

@@ -40,7 +40,7 @@ class Stream:
         operator, look: operator that computes it and its window; None for an input.
         new: tensor of the rows computed in a call, once it is written.
         kept: rows behind the last shared one from which edges are computed.
-        window: tensor of earlier and new rows, once it is written.
+        state: tensor of earlier and new rows, once it is written.
     """
 
     time: Time
@@ -53,7 +53,7 @@ class Stream:
     look: Look | None = None
     new: int = -1
     kept: int = 1
-    window: int = -1
+    state: int = -1
 
     @property
     def shared(self) -> tuple[int, int]:
@@ -166,22 +166,22 @@ class Unrolling:
         """Write the operator that computes the new rows."""
         result = streams[0]
         new = self.hop // result.gap
-        replacements, apart, stride = {}, 1, 1
+        replacements, dilation, stride = {}, 1, 1
         for tensor in operator.inputs or ():
             source = self.streams.get(tensor)
             if source is None:
                 continue
-            apart, stride = look.apart * source.spacing // source.gap, result.gap // source.gap
+            dilation, stride = look.dilation * source.spacing // source.gap, result.gap // source.gap
             _, end = result.shared
             newest = -source.lag - source.distance(look, end - 1)
-            reach = (look.taps - 1) * apart
+            reach = (look.taps - 1) * dilation
             oldest = newest - reach - (new - 1) * stride
             if look.taps > 1 and "POOL" in operator_name(self.model, operator) and source.spacing > source.gap:
-                replacements[tensor] = self._since_newest(tensor, oldest, newest, apart)
-                apart = 1
+                replacements[tensor] = self._since_newest(tensor, oldest, newest, dilation)
+                dilation = 1
             else:
                 replacements[tensor] = self._since_newest(tensor, oldest, newest)
-        outputs = self.write.applied(operator, look, replacements, apart=apart, stride=stride, steps=new)
+        outputs = self.write.applied(operator, look, replacements, dilation=dilation, stride=stride, steps=new)
         for stream, tensor in zip(streams, outputs, strict=True):
             stream.new = tensor
 
@@ -208,9 +208,9 @@ class Unrolling:
             return self.write.cut(stream.new, stream.time, new - 1 + oldest, new + newest, stride)
         self.depths_read[tensor] = max(self.depths_read.get(tensor, 0), 1 - oldest)
         depth = max(self.depths.get(tensor, 0), 1 - oldest)
-        if stream.window < 0 or self.write.tensors[stream.window].dims[stream.time.axis] < depth:
-            stream.window = self.write.state(stream.new, stream.time, depth)
-        return self.write.cut(stream.window, stream.time, depth - 1 + oldest, depth + newest, stride)
+        if stream.state < 0 or self.write.tensors[stream.state].dims[stream.time.axis] < depth:
+            stream.state = self.write.state(stream.new, stream.time, depth)
+        return self.write.cut(stream.state, stream.time, depth - 1 + oldest, depth + newest, stride)
 
     def _rows_of_window(self, tensor: int, begin: int, end: int, *, everything: bool = False) -> int:
         """Return rows of the window: kept ones if available, otherwise computed again."""
@@ -237,10 +237,10 @@ class Unrolling:
 
     def _kept_rows(self, tensor: int, begin: int, end: int) -> int:
         stream = self.streams[tensor]
-        apart = stream.spacing // stream.gap
+        dilation = stream.spacing // stream.gap
         _, last = stream.shared
-        newest = -stream.lag - (last - end) * apart
-        return self._since_newest(tensor, newest - (end - 1 - begin) * apart, newest, apart)
+        newest = -stream.lag - (last - end) * dilation
+        return self._since_newest(tensor, newest - (end - 1 - begin) * dilation, newest, dilation)
 
     def _recomputed_rows(self, tensor: int, begin: int, end: int) -> int:
         """Return rows computed as in the window's model, from the rows under their windows."""

@@ -136,7 +136,7 @@ class Writing:
 
     def applied(
         self, operator: Operator, look: Look, replacements: Mapping[int, int], edges: tuple[int, int] = (0, 0),
-        *, apart: int = 0, stride: int = 0, steps: int | None = None,
+        *, dilation: int = 0, stride: int = 0, steps: int | None = None,
     ) -> tuple[int, ...]:  # fmt: skip
         """Append an operator of the original for other numbers of steps; return its outputs.
 
@@ -145,7 +145,7 @@ class Writing:
             look: its window along time.
             replacements: new tensors in place of its inputs.
             edges: steps outside the window before and behind these.
-            apart, stride: distance of its taps and stride of its windows; 0 for its own.
+            dilation, stride: those of its windows along time; 0 for its own.
             steps: steps of its output; None for those of the window.
 
         Returns:
@@ -160,7 +160,7 @@ class Writing:
         if look.kind is LookKind.WINDOW:
             axis = look.times[0].axis
             inputs[0] = self.padded(inputs[0], {axis: edges, 3 - axis: look.columns}, look.fill)
-            changed = self._other_window(operator, look, apart, stride)
+            changed = self._other_window(operator, look, dilation, stride)
         elif look.kind is LookKind.PAD:
             amounts = read_constant(self.model, inputs[1], TensorType.INT32, "paddings").reshape(-1, 2).copy()
             amounts[look.times[0].axis] = edges
@@ -170,11 +170,11 @@ class Writing:
         self.operators.append(replace(changed, inputs=tuple(inputs), outputs=outputs))
         return outputs
 
-    def _other_window(self, operator: Operator, look: Look, apart: int, stride: int) -> Operator:
+    def _other_window(self, operator: Operator, look: Look, dilation: int, stride: int) -> Operator:
         sign = "hw"[look.times[0].axis - 1]
         changes = {"padding": VALID, f"stride_{sign}": stride or look.stride}
         if not operator_name(self.model, operator).endswith("POOL_2D"):
-            changes[f"dilation_{sign}_factor"] = apart or look.apart
+            changes[f"dilation_{sign}_factor"] = dilation or look.dilation
         return with_options(self.model, operator, **changes)
 
     def _other_shapes(self, operator: Operator, inputs: list[int], output: int, time: Time) -> Operator:
