@@ -158,7 +158,7 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
     kind = KINDS[StageKind(desc.kind)]
     if not kind.inputs[0] <= len(inputs) <= kind.inputs[1]:
         raise BlockError(f"Stage {index} of the fused block reads {len(inputs)} tensors.")
-    apart = desc.dilation_height, desc.dilation_width
+    dilation = desc.dilation_height, desc.dilation_width
     stage = Stage(
         kind=kind.number,
         inputs=inputs,
@@ -166,8 +166,8 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
         waits_for=desc.waits_for - 1,
         kernel_size=(desc.kernel_height, desc.kernel_width),
         stride=(desc.stride_height, desc.stride_width),
-        dilation=(1, 1) if kind.window is Window.SPREAD else apart,
-        spread=apart if kind.window is Window.SPREAD else (1, 1),
+        dilation=(1, 1) if kind.window is Window.SPREAD else dilation,
+        spread=dilation if kind.window is Window.SPREAD else (1, 1),
         padding=(desc.pad_top, desc.pad_left),
         depth_multiplier=desc.depth_multiplier,
         activation_min=desc.activation_min,

@@ -370,14 +370,14 @@ class Kind:
         return broadcasts and source.pixels == 1 < output.pixels
 
 
-def required(value: T | None, stage: Stage, what: str) -> T:
+def required(value: T | None, stage: Stage, role: str) -> T:
     """Return a parameter that the stage must have.
 
     Raises:
         BlockError: it is missing.
     """
     if value is None:
-        raise BlockError(f"A {stage.kind.name} stage has no {what}.")
+        raise BlockError(f"A {stage.kind.name} stage has no {role}.")
     return value
 
 

@@ -56,8 +56,8 @@ def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[Inpu
             yield note("warned", "metadata", number=number, says=says, does=does)
 
 
-def _described(what: tuple[InputMode, int] | None) -> str:
-    return "nothing" if what is None else f"{what[1]:,} {what[0].value} bytes"
+def _described(read: tuple[InputMode, int] | None) -> str:
+    return "nothing" if read is None else f"{read[1]:,} {read[0].value} bytes"
 
 
 SCHEMA = "tflite-fuse/report/1"

@@ -88,5 +88,5 @@ def _early(block: Block, output: int, awaited: int) -> Block:
     number, behind = writers[output], _ancestors(block.stages)[writers[awaited]]
     waiting = replace(block.stages[number], waits_for=awaited)
     moved = [block.stages[each] for each in sorted(behind) if each > number]
-    later = [stage for at, stage in enumerate(block.stages) if at > number and at not in behind]
+    later = [stage for index, stage in enumerate(block.stages) if index > number and index not in behind]
     return replace(block, stages=(*block.stages[:number], *moved, waiting, *later))

@@ -63,8 +63,8 @@ def kept(kernels: Kernels, name: str, graph: SubGraph, operator: Operator) -> tu
     if weights is None or output is None or not output.dims or not weights.dims:
         return ()
     if kernels.generation == "2024":
-        both = name == "FULLY_CONNECTED" and _as_convolution(graph, operator)
-        return (_INT * output.dims[-1],) * 2 if both else ()
+        has_sums = name == "FULLY_CONNECTED" and _as_convolution(graph, operator)
+        return (_INT * output.dims[-1],) * 2 if has_sums else ()
     if kernels.core == "helium" and name in ("FULLY_CONNECTED", "SVDF") and weights.type == TensorType.INT8:
         return (_INT * weights.dims[0],)
     if name == "UNIDIRECTIONAL_SEQUENCE_LSTM":
@@ -79,18 +79,18 @@ def _unpacked(graph: SubGraph, operator: Operator) -> tuple[int, ...]:
 
 def _convolution(kernels: Kernels, c: Convolution) -> int:
     values = c.taps * c.channels
-    helium, old = kernels.core == "helium", kernels.generation == "2024"
+    is_helium, is_2024 = kernels.core == "helium", kernels.generation == "2024"
     if c.wide:
-        return 4 * round_up(values, 8) * 2 if helium else 2 * values * 2
+        return 4 * round_up(values, 8) * 2 if is_helium else 2 * values * 2
     pixel_by_pixel = c.taps == 1 and not c.dilated and c.padding == (0, 0)
-    if pixel_by_pixel and (c.stride == (1, 1) or not old):
+    if pixel_by_pixel and (c.stride == (1, 1) or not is_2024):
         return 0
     row = c.source[0] == c.kernel[0] == 1 and not c.dilated
-    if row and helium and not old and c.stride[1] * c.channels % 4 == 0:
+    if row and is_helium and not is_2024 and c.stride[1] * c.channels % 4 == 0:
         return max(_row(c), 0)
-    if helium:
-        return 4 * round_up(values, 16) * (2 if old else 1)
-    return 2 * 2 * (values if old else round_up(values, 4))
+    if is_helium:
+        return 4 * round_up(values, 16) * (2 if is_2024 else 1)
+    return 2 * 2 * (values if is_2024 else round_up(values, 4))
 
 
 def _row(c: Convolution) -> int:
@@ -106,19 +106,19 @@ def _row(c: Convolution) -> int:
 
 
 def _depthwise(kernels: Kernels, c: Convolution) -> int:
-    helium, old = kernels.core == "helium", kernels.generation == "2024"
+    is_helium, is_2024 = kernels.core == "helium", kernels.generation == "2024"
     if c.wide:
         fast = c.multiplier == 1 and not c.dilated and c.taps < _MOST_FAST_TAPS
         values = c.channels * c.taps * 2
-        return 0 if not fast else 4 * values + 8 if helium else values
-    if helium and not old and c.channels == 1 and c.outputs > _FEW_OUTPUTS:
+        return 0 if not fast else 4 * values + 8 if is_helium else values
+    if is_helium and not is_2024 and c.channels == 1 and c.outputs > _FEW_OUTPUTS:
         return _convolution(kernels, c) + c.outputs * c.taps
     if c.channels != c.outputs or c.batches != 1 or c.dilated:
         return 0
-    if helium:
+    if is_helium:
         return 4 * _CHANNELS_AT_ONCE * c.taps
     small = c.kernel == (3, 3) and max(c.padding) <= 1
-    return 0 if small and not old else c.channels * c.taps * 2
+    return 0 if small and not is_2024 else c.channels * c.taps * 2
 
 
 def _as_convolution(graph: SubGraph, operator: Operator) -> bool:

@@ -97,8 +97,8 @@ def places_of(indices: Indices, source: Shape, output: Shape) -> tuple[list[int]
 # ---- Operators ----
 
 
-def _operand(view: OperatorView, position: int, what: str) -> list[int]:
-    values: list[int] = read_constant(view.model, view.operand(position), TensorType.INT32, what).ravel().tolist()
+def _operand(view: OperatorView, position: int, role: str) -> list[int]:
+    values: list[int] = read_constant(view.model, view.operand(position), TensorType.INT32, role).ravel().tolist()
     return values
 
 
@@ -155,7 +155,7 @@ def _slice(view: OperatorView, values: Indices, count: int) -> list[Indices]:
 
 
 def _strided_slice(view: OperatorView, values: Indices, count: int) -> list[Indices]:
-    begins, ends, strides = (_operand(view, 1 + place, what) for place, what in enumerate(("begin", "end", "strides")))
+    begins, ends, strides = (_operand(view, 1 + place, role) for place, role in enumerate(("begin", "end", "strides")))
     if not len(begins) == len(ends) == len(strides) == values.ndim:
         raise BlockError(f"it slices {len(begins)} of {values.ndim} dimensions")
     if any(view.options.get(name, 0) for name in ("ellipsis_mask", "new_axis_mask", "offset")):

@@ -159,12 +159,12 @@ def _checked(model: Model, index: int, type_: TensorType) -> Tensor:
     return tensor
 
 
-def _read_affine(model: Model, index: int, what: str, type_: TensorType = TensorType.INT8) -> tuple[float, int]:
+def _read_affine(model: Model, index: int, role: str, type_: TensorType = TensorType.INT8) -> tuple[float, int]:
     """Return scale and zero point of an int8 tensor with one of each, or of a uint8 tensor as int8 values."""
     scales, zero_points = read_quantization(model, index)
     name = tensor_name(model, index)
     if len(scales) != 1 or len(zero_points) != 1:
-        raise BlockError(f"tensor {name} is {what} with per-channel quantization", name)
+        raise BlockError(f"tensor {name} is {role} with per-channel quantization", name)
     zero_point = zero_points[0] - (128 if type_ == TensorType.UINT8 else 0)
     if not -128 <= zero_point <= 127:
         raise BlockError(f"tensor {name} has zero point {zero_points[0]}, outside {type_name(type_)}", name)
@@ -255,27 +255,27 @@ def read_bias(model: Model, index: int, channels: int) -> npt.NDArray[np.int32] 
     return values.ravel()
 
 
-def read_constant(model: Model, index: int, type_: TensorType, what: str) -> npt.NDArray[Any]:
+def read_constant(model: Model, index: int, type_: TensorType, role: str) -> npt.NDArray[Any]:
     """Return a constant's values in its own shape.
 
     Raises:
         BlockError: it is absent, computed at run time, a variable, of another type, sparse, compressed or truncated.
     """
     if index < 0:
-        raise BlockError(f"its {what} are left out")
+        raise BlockError(f"its {role} are left out")
     tensor, name = model.main.tensors[index], tensor_name(model, index)
     data = model.buffers[tensor.buffer].data
     if not data:
-        raise BlockError(f"its {what} {name} are not a constant in the file")
+        raise BlockError(f"its {role} {name} are not a constant in the file")
     if tensor.is_variable:
         # The runtime gives a variable its own memory and ignores its bytes in the file.
-        raise BlockError(f"its {what} {name} are a variable")
+        raise BlockError(f"its {role} {name} are a variable")
     if tensor.type != type_:
-        raise BlockError(f"its {what} {name} are {type_name(tensor.type)}, not {type_name(type_)}")
+        raise BlockError(f"its {role} {name} are {type_name(tensor.type)}, not {type_name(type_)}")
     if tensor.sparsity is not None:
-        raise BlockError(f"its {what} {name} are sparse")
+        raise BlockError(f"its {role} {name} are sparse")
     if _is_dynamic(tensor) or len(data) != tensor_nbytes(tensor):
-        raise BlockError(f"its {what} {name} are not stored plainly: {len(data)} bytes for shape {list(tensor.dims)}")
+        raise BlockError(f"its {role} {name} are not stored plainly: {len(data)} bytes for shape {list(tensor.dims)}")
     return np.frombuffer(data, _DTYPES[type_]).reshape(tensor.dims)
 
 
