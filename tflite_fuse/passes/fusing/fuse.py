@@ -225,8 +225,8 @@ class Fuse:
         return site
 
     def _lowered(self, model: Model, ready: Lowerings | None = None) -> Lowerings:
-        ready = lowerings_for(model, InputMode(self.options.input_mode), ready)
-        return _without(model, with_weights(ready, WeightForm(self.options.weights)), self.outside)
+        lowered = lowerings_for(model, InputMode(self.options.input_mode), ready)
+        return _without(model, with_weights(lowered, WeightForm(self.options.weights)), self.outside)
 
 
 def _own_work(model: Model, core: Core) -> Work:

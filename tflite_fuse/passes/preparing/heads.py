@@ -43,7 +43,7 @@ class Heads:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         graph, notes, operators = model.main, [], list[Operator]()
         writers = {tensor: op for op in graph.operators for tensor in op.outputs or ()}
-        readers = {tensor: len(operators) for tensor, operators in readers_of(model).items()}
+        readers = {tensor: len(indices) for tensor, indices in readers_of(model).items()}
         rewritten = remove_plan(model) if has_plan(model) else model
         for index, operator in enumerate(graph.operators):
             try:
