@@ -68,7 +68,7 @@ class Chart:
 
     figure: Any
     style: dict[str, Any]
-    told: dict[str, str] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write the figure as .svg or .png. Raises UsageError."""
@@ -86,7 +86,7 @@ class Chart:
             root.attrib.pop(name, None)
         axes = " ".join(f"{each:g}" for each in self._axes())
         root.attrib.update({"role": "img", "aria-label": title, "data-axes": axes})
-        self._tell(root)
+        self._add_titles(root)
         ElementTree.register_namespace("", _SVG)
         ElementTree.register_namespace("xlink", _XLINK)
         return _followed(ElementTree.tostring(root, encoding="unicode"))
@@ -107,17 +107,17 @@ class Chart:
         corners = place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height
         return *corners, left, top, right, bottom
 
-    def _tell(self, root: ElementTree.Element) -> None:
+    def _add_titles(self, root: ElementTree.Element) -> None:
         """Add titles and names of parts, and drop unused ids, because several charts share a page."""
         text = ElementTree.tostring(root, encoding="unicode")
         used = set(re.findall(r"url\(#([^)]+)\)", text)) | set(re.findall(r'href="#([^"]+)"', text))
         for element in root.iter():
             name = element.get("id")
-            if name in self.told:
+            if name in self.titles:
                 element.set("data-part", name)
-                if self.told[name]:
+                if self.titles[name]:
                     title = ElementTree.Element(f"{{{_SVG}}}title")
-                    title.text = self.told[name]
+                    title.text = self.titles[name]
                     element.insert(0, title)
             if name is not None and name not in used:
                 del element.attrib["id"]
@@ -185,20 +185,20 @@ def arena_chart(shown: ArenaMap, title: str, top: int | None = None, legend: boo
         lowest = axes if second is None else _below(chart.figure, axes)
         for kind in _KINDS:
             _fill(axes, shown, kind, kind)
-            chart.told[kind] = ""
+            chart.titles[kind] = ""
         axes.set_xlim(-1.5, max(len(shown.steps) - 0.5, 0.5))
         axes.set_ylim(0, (top or shown.head_bytes or 1) * 1.04)
         axes.set_title(title, loc="left", y=1.0, gid="title")
         _whole(axes)
         axes.xaxis.set_gid("steps")
-        chart.told |= {"title": "", "steps": ""}
+        chart.titles |= {"title": "", "steps": ""}
         _in_bytes(axes, f"bytes of {shown.name or 'the head'}")
         if second is not None:
             _fill(lowest, second, "tensor", "second")
             lowest.set_ylim(0, (second.head_bytes or 1) * 1.04)
             _in_bytes(lowest, f"bytes of {second.name}")
             names = ", ".join(f"{box.name} {box.nbytes:,}" for box in second.boxes)
-            chart.told["second"] = f"{second.name}, {second.head_bytes:,} bytes: {names}"
+            chart.titles["second"] = f"{second.name}, {second.head_bytes:,} bytes: {names}"
         lowest.set_xlabel("step (operator)")
         if legend:
             _explain(lowest, [kind for kind in _KINDS if any(box.kind == kind for box in shown.boxes)])
@@ -212,8 +212,8 @@ _SECOND_INCHES = 1.3
 def _below(figure: Any, axes: Axes) -> Axes:
     """Return axes for a second memory below those of the first one, which share the steps and become smaller."""
     whole, inches = axes.get_position(), figure.get_size_inches()[1]
-    taken, height = _SECOND_INCHES / inches, (_SECOND_INCHES - 0.15) / inches
-    axes.set_position((whole.x0, whole.y0 + taken, whole.width, whole.height - taken))
+    share, height = _SECOND_INCHES / inches, (_SECOND_INCHES - 0.15) / inches
+    axes.set_position((whole.x0, whole.y0 + share, whole.width, whole.height - share))
     below: Axes = figure.add_axes((whole.x0, whole.y0, whole.width, height), sharex=axes)
     axes.tick_params(labelbottom=False)
     below.grid(axis="y", linewidth=0.5)
@@ -327,7 +327,7 @@ def front_chart(
         axes.plot(*zip(*(dot.place for dot in points), strict=True), "-", color=COLOURS["tensor"]) if points else None
         for number, dot in enumerate(points):
             axes.plot(*dot.place, "o", color=COLOURS["tensor"], markersize=4, gid=f"point{number}")
-            chart.told[f"point{number}"] = f"{dot.ram:,} bytes, {dot.factor:.2f} times the {unit}"
+            chart.titles[f"point{number}"] = f"{dot.ram:,} bytes, {dot.factor:.2f} times the {unit}"
         for dot in marks:
             axes.plot(*dot.place, "D", color=COLOURS["peak"], markersize=5)
         axes.margins(0.15, 0.25)
@@ -338,7 +338,7 @@ def front_chart(
             axes.set_xscale("log", subs=(2, 5))
         for number, (name, ram) in enumerate(limits):
             axes.axvline(ram, color=COLOURS["muted"], linewidth=0.8, linestyle="--", gid=f"limit{number}")
-            chart.told[f"limit{number}"] = f"{name} has {ram:,} bytes for an arena"
+            chart.titles[f"limit{number}"] = f"{name} has {ram:,} bytes for an arena"
         axes.autoscale_view()  # the places of names depend on the axes, which must not change any more
         above(chart.figure, axes, [(f"{name} {_short(ram)}", ram) for name, ram in limits])
         _name(axes, points, marks)
@@ -351,13 +351,13 @@ def front_chart(
 
 def _name(axes: Axes, points: Sequence[Dot], marks: Sequence[Dot]) -> None:
     """Write names and bytes beside marks and named points, then bytes of other points where there is room."""
-    taken = [around(axes, axes.transData.transform(dot.place), (-3, -3, 3, 3)) for dot in (*points, *marks)]
+    occupied = [around(axes, axes.transData.transform(dot.place), (-3, -3, 3, 3)) for dot in (*points, *marks)]
     for size, dots in ((8, marks), (7, [dot for dot in points if dot.name])):
         for dot in sorted(dots, key=lambda dot: dot.place):
-            beside(axes, f"{dot.name} {dot.ram:,}", dot.place, taken, size)
+            beside(axes, f"{dot.name} {dot.ram:,}", dot.place, occupied, size)
     for dot in points:
         if not dot.name and dot.place not in [mark.place for mark in marks]:
-            beside(axes, f"{dot.ram:,}", dot.place, taken, crowded=False)
+            beside(axes, f"{dot.ram:,}", dot.place, occupied, crowded=False)
 
 
 def _several_times(axes: Axes) -> None:
@@ -414,33 +414,34 @@ def above(figure: Any, axes: Axes, named: Sequence[tuple[str, int]]) -> None:
 
 
 def beside(
-    axes: Axes, name: str, point: tuple[float, float], taken: list[Area], size: float = 7, crowded: bool = True
+    axes: Axes, name: str, point: tuple[float, float], occupied: list[Area], size: float = 7, crowded: bool = True
 ) -> None:
-    """Write a name beside a point inside the axes, at the place with fewest overlaps, and add its area to ``taken``.
+    """Write a name beside a point inside the axes, at the place with fewest overlaps, and add its area to ``occupied``.
 
     Args:
         axes: with final scales.
         name: the text.
         point: in the units of the axes.
-        taken: areas of other texts and points, in points of 1/72 inch.
+        occupied: areas of other texts and points, in points of 1/72 inch.
         size: of the letters, in such points.
         crowded: whether to write it also farther away, or over others.
     """
-    at, long = axes.transData.transform(point), _LETTER * len(name) * size / 7
+    position, long = axes.transData.transform(point), _LETTER * len(name) * size / 7
     heights = (-2.0, -9.0, 5.0, -16.0, 12.0, -23.0, 19.0)
     offsets = [(x, y) for y in (heights if crowded else heights[:3]) for x in (5.0, -5.0)]
     areas = [
-        around(axes, at, (x if x > 0 else x - long, y - 1, x + long if x > 0 else x, y + size)) for x, y in offsets
+        around(axes, position, (x if x > 0 else x - long, y - 1, x + long if x > 0 else x, y + size))
+        for x, y in offsets
     ]
     (left, bottom), (right, top) = (around(axes, corner, (0, 0, 0, 0))[:2] for corner in (axes.bbox.min, axes.bbox.max))
     room = (left, bottom, right, top)
-    crowds = [sum(_meet(area, other) for other in taken) + _OUTSIDE * (not _within(area, room)) for area in areas]
+    crowds = [sum(_meet(area, other) for other in occupied) + _OUTSIDE * (not _within(area, room)) for area in areas]
     best = crowds.index(min(crowds))
     if crowds[best] and not crowded:
         return
     side = "left" if offsets[best][0] > 0 else "right"
     axes.annotate(name, point, xytext=offsets[best], textcoords="offset points", ha=side, fontsize=size)
-    taken.append(areas[best])
+    occupied.append(areas[best])
 
 
 _OUTSIDE = 3

@@ -92,7 +92,7 @@ def page_content(
     Args:
         before, after: the files.
         names: of the two.
-        notes: of the rewrite, if it was made just now.
+        notes: of the rewrite, if this run made it.
         advice: sentences about other options, if requested.
         target: the core whose instructions are predicted.
         inputs: number of inputs on which both are run and compared; 0: none.
@@ -116,9 +116,9 @@ def page_content(
         packed = _Packed()
         arena = {"before": packed.map(maps[0]), "after": packed.map(maps[1])}
         front, schemes = _front(first, core, runtime, packed), _schemes(first)
-        told = looks[0].result(), looks[1].result()
+        inspections = looks[0].result(), looks[1].result()
     compared = api.verify(before, after, inputs=inputs, progress=progress) if inputs else None
-    figures = [_figures(model, each, core) for model, each in zip((first, second), told, strict=True)]
+    figures = [_figures(model, each, core) for model, each in zip((first, second), inspections, strict=True)]
     tested = 0 if compared is None or compared.first_difference is not None else compared.inputs
     fault = None if compared is None else compared.fault
     document = {
@@ -135,12 +135,12 @@ def page_content(
         "front": front,
         "arena": {"names": list(packed.names), "kinds": list(BOX_KINDS)} | arena,
         "blocks": [_block(second, index, plan) for index, plan in blocks_in(second).items()],
-        "held": _held(told[1]),
+        "held": _outside_blocks(inspections[1]),
         "schemes": schemes,
         "advice": list(map(printable, advice)),
-        "notes": list(map(printable, grouped((*notes, *told[1].records)))),
+        "notes": list(map(printable, grouped((*notes, *inspections[1].records)))),
         "certificate": certificate.to_json() | {"sentence": certificate.sentence(tested or None), "inputs": tested},
-        "steps": {"before": _steps(told[0]), "after": _steps(told[1])},
+        "steps": {"before": _steps(inspections[0]), "after": _steps(inspections[1])},
     }
     return Content(document, *maps)
 
@@ -154,9 +154,9 @@ def showable(data: bytes, name: str) -> Model:
 
 
 def _figures(model: Model, inspection: Inspection, core: Target) -> dict[str, Any]:
-    told = {name: getattr(inspection.figures, name) for name in FIGURES}
+    figures = {name: getattr(inspection.figures, name) for name in FIGURES}
     bottleneck = inspection.bottleneck
-    return told | {
+    return figures | {
         "instructions": expected_instructions(model, core),
         "state_bytes": predict_tail(program_of(model), offsets=read_plan(model)).variables,
         "bottleneck": "" if bottleneck is None else printable(bottleneck.name),
@@ -246,8 +246,8 @@ def _schemes(model: Model) -> list[dict[str, Any]]:
         with suppress(LimitError):
             options = FuseOptions(goal=Goal(least_ram=True), scheme=scheme.value)
             least = fusion_front(graph, options.search()).points[0]
-            told = {"ram_bytes": least.ram_bytes, "macs": least.work, "blocks": len(least.blocks)}
-            schemes += [{"scheme": scheme.value} | told] if least.blocks else []
+            least_point = {"ram_bytes": least.ram_bytes, "macs": least.work, "blocks": len(least.blocks)}
+            schemes += [{"scheme": scheme.value} | least_point] if least.blocks else []
     return schemes
 
 
@@ -291,14 +291,14 @@ def _named(model: Model, index: int) -> str:
     return printable(next((name.removesuffix("/scratch") for name in names if name.endswith("/scratch")), ""))
 
 
-def _held(after: Inspection) -> list[dict[str, Any]]:
+def _outside_blocks(after: Inspection) -> list[dict[str, Any]]:
     """Return the operators outside blocks by reason, largest working sets first."""
     reasons: dict[str, list[OperatorRow]] = {}
     fused = FUSED_OPERATOR.removeprefix("CUSTOM:")
     for row in after.operators:
         if not row.name.startswith(fused):
             reasons.setdefault(_reason(row), []).append(row)
-    held: list[dict[str, Any]] = [
+    groups: list[dict[str, Any]] = [
         {
             "reason": printable(reason if len(rows) > 1 else rows[0].blocked or _FUSABLE),
             "operators": len(rows),
@@ -307,7 +307,7 @@ def _held(after: Inspection) -> list[dict[str, Any]]:
         }
         for reason, rows in reasons.items()
     ]
-    return sorted(held, key=lambda each: -each["working_set_bytes"])
+    return sorted(groups, key=lambda each: -each["working_set_bytes"])
 
 
 def _reason(row: OperatorRow) -> str:

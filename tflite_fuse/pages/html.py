@@ -52,11 +52,11 @@ def page_html(content: Content) -> str:
     document = Markup(json.dumps(page).replace("<", "\\u003c"))
     script = SCRIPT.read_text(encoding="utf-8")
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    told = {"page": page, "rows": ROWS, "charts": charts, "document": document, "version": __version__}
-    told["second"] = content.after.second
+    values = {"page": page, "rows": ROWS, "charts": charts, "document": document, "version": __version__}
+    values["second"] = content.after.second
     # By this hash a browser runs no other script, whatever names a model contains.
     allowed = b64encode(sha256(script.encode()).digest()).decode()
-    text: str = template.render(told, change=change, script=Markup(script), allowed=allowed)
+    text: str = template.render(values, change=change, script=Markup(script), allowed=allowed)
     return text
 
 
@@ -109,9 +109,9 @@ def _near(points: Sequence[Dot]) -> Sequence[Dot]:
 def _limits(least: int, most: int) -> list[tuple[str, int]]:
     """Return boards between two sizes of an arena, one of each size, evenly spread."""
     of_size = {board.ram_bytes - default_reserve(board): board.name for board in reversed(known_boards())}
-    apart = (most - least) / (2 * MOST_LIMITS)
-    found: list[tuple[str, int]] = []
+    distance = (most - least) / (2 * MOST_LIMITS)
+    limits: list[tuple[str, int]] = []
     for size, name in sorted(of_size.items()):
-        if least <= size <= most and (not found or size - found[-1][1] >= apart) and len(found) < MOST_LIMITS:
-            found.append((name, size))
-    return found
+        if least <= size <= most and (not limits or size - limits[-1][1] >= distance) and len(limits) < MOST_LIMITS:
+            limits.append((name, size))
+    return limits

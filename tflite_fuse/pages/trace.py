@@ -28,20 +28,20 @@ def arena_trace(shown: ArenaMap, name: str) -> dict[str, Any]:
         _slice(box.name, row, box.first, box.last, {"kind": box.kind, "offset": box.offset, "bytes": box.nbytes})
         for box, row in zip(shown.boxes, rows, strict=True)
     ]
-    taken = [
+    counters = [
         {"ph": "C", "name": "live bytes", "pid": 1, "ts": step * STEP, "args": {"bytes": size}}
         for step, size in enumerate((*shown.used_bytes(), 0))
     ]
-    return {"displayTimeUnit": "ms", "traceEvents": [*named, *operators, *boxes, *taken]}
+    return {"displayTimeUnit": "ms", "traceEvents": [*named, *operators, *boxes, *counters]}
 
 
 def _name(what: str, row: int, name: str) -> dict[str, Any]:
     return {"ph": "M", "name": what, "pid": 1, "tid": row, "args": {"name": name}}
 
 
-def _slice(name: str, row: int, first: int, last: int, told: dict[str, Any]) -> dict[str, Any]:
+def _slice(name: str, row: int, first: int, last: int, arguments: dict[str, Any]) -> dict[str, Any]:
     start, length = (first + 1) * STEP, (last - first + 1) * STEP
-    return {"ph": "X", "name": name, "pid": 1, "tid": row, "ts": start, "dur": length, "args": told}
+    return {"ph": "X", "name": name, "pid": 1, "tid": row, "ts": start, "dur": length, "args": arguments}
 
 
 def _rows(boxes: tuple[Box, ...]) -> list[int]:
