@@ -20,7 +20,7 @@ from tflite_fuse.report.report import Figures, Report
 
 BOARD_SCHEMA = "tflite-fuse/board/1"
 
-_WAYS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+_TRIALS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("", {}),
     ("--int8-io", {"int8_io": True}),
     ("--input streamed", {"input_mode": "streamed"}),
@@ -69,9 +69,9 @@ class BoardVerdict:
         board: the board.
         reserve_bytes: RAM for everything but the tensor arena.
         tried: the model as it is, then rewrites up to the first that fits; those that change nothing are left out.
-        also: names of known boards with less RAM on which the last one fits, too, with a quarter of it reserved, or
+        also: names of boards with less RAM on which the last one also fits, with a quarter of it reserved, or
             ``reserve_bytes`` if requested.
-        asked: whether ``reserve_bytes`` were requested.
+        requested: whether ``reserve_bytes`` were requested.
         report: of the last rewrite; None if none was possible.
         runtime: name of the runtime on the device.
     """
@@ -80,7 +80,7 @@ class BoardVerdict:
     reserve_bytes: int
     tried: tuple[Fit, ...]
     also: tuple[str, ...]
-    asked: bool = False
+    requested: bool = False
     report: Report | None = None
     runtime: str = DEFAULT_RUNTIME
 
@@ -96,22 +96,22 @@ class BoardVerdict:
 
     def sentence(self) -> str:
         """Return the verdict in words."""
-        board, found = self.board, self.fitting
+        board, fitting = self.board, self.fitting
         room = f"{self.available_bytes:,} of {board.ram_bytes:,} bytes of RAM ({self.reserve_bytes:,} reserved)"
-        if found is not None:
+        if fitting is not None:
             least = self.tried[-1]
-            more = "" if least is found else f"; {least.how()} it is {least.arena_bytes:,} bytes"
-            taken = f" and {found.second_bytes:,} bytes of {board.second.name}" if board.second else ""
-            arena = f"an arena of {found.arena_bytes:,} bytes in {room}"
-            return f"fits {board.name} {found.how()}: {arena}{taken if found.second_bytes else ''}{more}"
+            more = "" if least is fitting else f"; {least.how()} it is {least.arena_bytes:,} bytes"
+            second = f" and {fitting.second_bytes:,} bytes of {board.second.name}" if board.second else ""
+            arena = f"an arena of {fitting.arena_bytes:,} bytes in {room}"
+            return f"fits {board.name} {fitting.how()}: {arena}{second if fitting.second_bytes else ''}{more}"
         least = min(self.tried, key=lambda fit: fit.arena_bytes)
-        spare = least.file_bytes - board.flash_bytes
-        flash = f"the file is {spare:,} bytes larger than its {board.flash_bytes:,} of flash"
+        excess = least.file_bytes - board.flash_bytes
+        flash = f"the file is {excess:,} bytes larger than its {board.flash_bytes:,} of flash"
         if least.arena_bytes <= self.available_bytes:
             return f"does not fit {board.name}: {flash}"
         lacking = f"{least.arena_bytes - self.available_bytes:,} more than {room}"
-        told = f"does not fit {board.name}: {least.how()} the arena is {least.arena_bytes:,} bytes, {lacking}"
-        return f"{told}, and {flash}" if spare > 0 else told
+        text = f"does not fit {board.name}: {least.how()} the arena is {least.arena_bytes:,} bytes, {lacking}"
+        return f"{text}, and {flash}" if excess > 0 else text
 
     def others(self) -> str:
         """Return the smallest boards that would also fit, in words; empty if there are none."""
@@ -119,7 +119,7 @@ class BoardVerdict:
             return ""
         more = len(self.also) - _MOST_NAMED
         named = ", ".join(self.also[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        kept = f"{self.reserve_bytes:,} bytes" if self.asked else "a quarter"
+        kept = f"{self.reserve_bytes:,} bytes" if self.requested else "a quarter"
         return f"{self.tried[-1].how()} it also fits {named}, which have less RAM ({kept} of it reserved)"
 
     def to_json(self) -> dict[str, Any]:
@@ -168,18 +168,18 @@ def fit_board(
     today = api.inspect(source, runtime=runtime).figures
     limit, least = _typed(board, reserve_bytes, runtime)
     tried, last = [_fit(board, available, None, today)], None
-    for options, arguments in () if quick else _WAYS:
+    for option, arguments in () if quick else _TRIALS:
         if progress is not None:
-            progress(f"{limit} {options}".rstrip())
-        given = {"target": board.target.value, "runtime": runtime, **arguments}
-        found = _rewritten(source, {**given, "goal": Goal(max_ram=available), "memory": board.memories(available)})
-        typed = limit if found is not None else least
-        found = found or _rewritten(source, {**given, "goal": Goal(least_ram=True)})
-        if found is None:
+            progress(f"{limit} {option}".rstrip())
+        options = {"target": board.target.value, "runtime": runtime, **arguments}
+        report = _rewritten(source, {**options, "goal": Goal(max_ram=available), "memory": board.memories(available)})
+        typed = limit if report is not None else least
+        report = report or _rewritten(source, {**options, "goal": Goal(least_ram=True)})
+        if report is None:
             continue
-        last = found
-        if found.after.arena_bytes < min(each.arena_bytes for each in tried):
-            tried.append(_fit(board, available, f"{typed} {options}".rstrip(), found.after, found))
+        last = report
+        if report.after.arena_bytes < min(each.arena_bytes for each in tried):
+            tried.append(_fit(board, available, f"{typed} {option}".rstrip(), report.after, report))
         if tried[-1].fits:
             break
     also = _smaller_boards(board, reserve_bytes, tried[-1])
@@ -255,7 +255,7 @@ def forecast_of(verdict: BoardVerdict) -> Forecast:
     """Return the memory that a rewrite saves on a board."""
     last = verdict.tried[-1]
     best = None if last.options is None else last
-    limit = _typed(verdict.board, verdict.reserve_bytes if verdict.asked else None, verdict.runtime)[0]
+    limit = _typed(verdict.board, verdict.reserve_bytes if verdict.requested else None, verdict.runtime)[0]
     return Forecast(best, limit if best is None else last.options or "", verdict.report, verdict.sentence())
 
 
@@ -311,9 +311,9 @@ def fit_sentence(
     )
 
 
-def _smaller_boards(board: Board, reserve_bytes: int | None, found: Fit) -> tuple[str, ...]:
-    alone = found.fits and not found.second_bytes
-    fitting = fitting_boards(found.arena_bytes, found.file_bytes, reserve_bytes) if alone else ()
+def _smaller_boards(board: Board, reserve_bytes: int | None, fit: Fit) -> tuple[str, ...]:
+    alone = fit.fits and not fit.second_bytes
+    fitting = fitting_boards(fit.arena_bytes, fit.file_bytes, reserve_bytes) if alone else ()
     return tuple(other.name for other in fitting if other.ram_bytes < board.ram_bytes)
 
 

@@ -72,23 +72,23 @@ def read_results(path: Path, models: Sequence[Path] = (), boards: Sequence[Board
     Args:
         path: of a file of JSON lines; other lines of a monitor are skipped.
         models: files whose hash and size the lines must have, if given.
-        boards: known beside those of the table.
+        boards: further boards, besides those of the table.
 
     Raises:
         UsageError: no line of a benchmark, or an implausible one; the message says which and why.
     """
     hashes = {hashlib.sha256(data).hexdigest(): len(data) for data in map(read_file, models)}
-    found = list[Result]()
+    results = list[Result]()
     for number, text in enumerate(read_file(path).decode(errors="replace").splitlines(), start=1):
         if not text.strip().startswith("{"):
             continue
         try:
-            found.append(_checked(text.strip(), hashes, boards))
+            results.append(_checked(text.strip(), hashes, boards))
         except UsageError as error:
             raise UsageError(f"{path}: line {number}: {error}") from error
-    if not found:
+    if not results:
         raise UsageError(f"{path}: has no line of a benchmark; copy what the board printed")
-    return tuple(found)
+    return tuple(results)
 
 
 def _checked(text: str, hashes: Mapping[str, int], boards: Sequence[Board]) -> Result:

@@ -105,9 +105,9 @@ def find_board(name: str) -> Board:
     if name.lower().endswith(".toml"):
         return read_board(Path(name))
     boards = {board.name.lower(): board for board in known_boards()}
-    found = boards.get(name.lower())
-    if found is not None:
-        return found
+    board = boards.get(name.lower())
+    if board is not None:
+        return board
     near = [board.name.lower() for board in known_boards() if len(name) > 3 and name.lower() in board.mcu.lower()][:3]
     near = near or get_close_matches(name.lower(), boards, n=3, cutoff=0.4)
     near += [each for each in boards if name and name.lower() in each and each not in near][: 3 - len(near)]

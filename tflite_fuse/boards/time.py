@@ -163,8 +163,8 @@ def modelled_error(target: str, pairs: Sequence[Pair] | None = None) -> Predicti
         target: the core, in ``--target``'s names.
         pairs: published pairs; default: all known ones.
     """
-    known = known_pairs() if pairs is None else pairs
-    errors = [pair.off for pair in known if pair.target == target and pair.modelled is not None]
+    published = known_pairs() if pairs is None else pairs
+    errors = [pair.off for pair in published if pair.target == target and pair.modelled is not None]
     return PredictionError(fmean(errors), max(errors)) if errors else None
 
 
@@ -192,12 +192,12 @@ def report_time(board: Board, report: Report) -> Time | None:
     """
     if report.prediction is None:
         return None
-    found, moved = board_time(board, report.prediction.instructions, report.prediction.cycles), report.memories
+    time, moved = board_time(board, report.prediction.instructions, report.prediction.cycles), report.memories
     if moved is None or not moved.cycles:
-        return found
+        return time
     more = moved.cycles / (board.mhz * 1000)
-    note = f"{found.note}; {_three_digits(more)} ms of it for the bytes in {moved.slow}"
-    return replace(found, least_ms=found.least_ms + more, most_ms=found.most_ms + more, note=note)
+    note = f"{time.note}; {_three_digits(more)} ms of it for the bytes in {moved.slow}"
+    return replace(time, least_ms=time.least_ms + more, most_ms=time.most_ms + more, note=note)
 
 
 def modelled_time(board: Board, instructions: int, cycles: PredictedCycles, pairs: Sequence[Pair]) -> Time:
@@ -205,13 +205,13 @@ def modelled_time(board: Board, instructions: int, cycles: PredictedCycles, pair
 
     On chips of other families flash has another speed: the result is a range up to ``UNLIKE`` times the longest.
     """
-    known = [pair for pair in pairs if pair.target == board.target.value]
-    model, off = max(pair.off for pair in known), cycles.error.largest
-    alike = any(board.mcu.startswith(pair.device.lower()[:_FAMILY]) for pair in known)
-    devices = " and ".join(dict.fromkeys(pair.device for pair in known))
+    published = [pair for pair in pairs if pair.target == board.target.value]
+    model, off = max(pair.off for pair in published), cycles.error.largest
+    alike = any(board.mcu.startswith(pair.device.lower()[:_FAMILY]) for pair in published)
+    devices = " and ".join(dict.fromkeys(pair.device for pair in published))
     note = (
         f"{cycles.cycles:,} cycles predicted, up to {off:.0%} off the timing model, which is up to {model:.0%} off "
-        f"{len(known)} published figures of {known[0].engine} on {devices}"
+        f"{len(published)} published figures of {published[0].engine} on {devices}"
     )
     middle, spread = cycles.cycles / (board.mhz * 1000), (1 + off) * (1 + model) - 1
     least, most = middle * (1 - spread), middle * (1 + spread) * (1 if alike else UNLIKE)
@@ -248,5 +248,5 @@ def _error(pairs: Sequence[Pair]) -> float | None:
     """Return the largest error of a pair against the mean of the others; None for a single one."""
     if len(pairs) < 2:
         return None
-    others = (_mean([other.ratio for other in pairs if other is not pair]) for pair in pairs)
-    return max(abs(other / pair.ratio - 1) for other, pair in zip(others, pairs, strict=True))
+    means = (_mean([other.ratio for other in pairs if other is not pair]) for pair in pairs)
+    return max(abs(other / pair.ratio - 1) for other, pair in zip(means, pairs, strict=True))
