@@ -51,7 +51,7 @@ Work = Callable[[Item], Row]
 def run_here(items: Iterator[Item], jobs: int, work: Work = measure) -> Iterator[Row]:
     """Yield the rows of items as they are done, by so many processes.
 
-    When a process dies, the pool ends: the items in flight are repeated one by one, so the item at fault is known.
+    When a process dies, the pool ends: the items in flight are repeated one by one to find the one at fault.
     """
     while True:
         queued: list[Item] = []
@@ -146,8 +146,8 @@ def _untuned() -> AbstractContextManager[Any]:
         "distributed.admin.tick.interval": "1s",
         "distributed.nanny.pre-spawn-environ": alone,
     }
-    made: AbstractContextManager[Any] = dask.config.set(settings)
-    return made
+    configuration: AbstractContextManager[Any] = dask.config.set(settings)
+    return configuration
 
 
 def _by(client: Any, items: Iterator[Item], work: Work) -> Iterator[Row]:

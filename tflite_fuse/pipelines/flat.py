@@ -41,20 +41,20 @@ def report_metrics(report: Report) -> dict[str, float]:
 
 
 def shortfalls(
-    found: dict[str, float], goal: Goal, max_flash: int | None, factor: float, input_over: int
+    metrics: dict[str, float], goal: Goal, max_flash: int | None, factor: float, input_over: int
 ) -> dict[str, float]:
     """Return by how much a model misses the options, 0 where it does not.
 
     Args:
-        found: its metrics.
+        metrics: those of the model.
         goal: limits on RAM and compute.
         max_flash: bytes its file may have; None for any.
         factor: its compute over that of the unfused model, in the goal's unit; 0 if the limit is known to hold.
         input_over: bytes of inputs in the arena that should be outside.
     """
     over = {
-        "ram_over_bytes": 0.0 if goal.max_ram is None else max(0.0, found["arena_bytes"] - goal.max_ram),
-        "flash_over_bytes": 0.0 if max_flash is None else max(0.0, found["file_bytes"] - max_flash),
+        "ram_over_bytes": 0.0 if goal.max_ram is None else max(0.0, metrics["arena_bytes"] - goal.max_ram),
+        "flash_over_bytes": 0.0 if max_flash is None else max(0.0, metrics["file_bytes"] - max_flash),
         "compute_over": 0.0 if goal.max_compute is None else max(0.0, factor - goal.max_compute),
         "input_over_bytes": float(input_over),
     }

@@ -64,15 +64,15 @@ def _exact(model: Model, data: bytes, options: MetricsOptions) -> dict[str, floa
             report = rewrite_model(model, data, attempt, False, 0, None, None)[1]
         except LimitError:
             continue
-        found = report_metrics(report)
-        found.setdefault("instructions", float(expected_instructions(model, Target(options.target))))
+        metrics = report_metrics(report)
+        metrics.setdefault("instructions", float(expected_instructions(model, Target(options.target))))
         counted = None if options.cost is WorkUnit.MACS else report.prediction
         factor = report.compute_factor if counted is None else counted.factor
         kept = _kept_inside(model) if attempt.input_mode is not options.input_mode else 0
         met = attempt.goal == options.goal
         return (
-            found
-            | shortfalls(found, options.effective_goal, options.max_flash, 0.0 if met else factor, kept)
+            metrics
+            | shortfalls(metrics, options.effective_goal, options.max_flash, 0.0 if met else factor, kept)
             | {"exact": 1.0}
         )
     raise AssertionError("the last attempt has no limit")
@@ -110,7 +110,7 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
         loading = min(loading, _loading(changed, chosen))
     factor = round(executed / macs, 6) if macs else 1.0
     left = sum(executed_macs(changed))  # constant channels are gone already
-    found = {
+    numbers = {
         "arena_bytes": round_up(max(used, loading), ALIGNMENT),
         "arena_used_bytes": used,
         "head_bytes": max(0, used - tail),
@@ -134,8 +134,8 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
         "verified_inputs": 0,
         "instructions": expected_instructions(changed, Target(options.target)) * (executed / left if left else 1.0),
     }
-    numbers = {name: float(value) for name, value in found.items()}
-    return numbers | shortfalls(numbers, options.effective_goal, options.max_flash, factor, kept) | {"exact": 0.0}
+    metrics = {name: float(value) for name, value in numbers.items()}
+    return metrics | shortfalls(metrics, options.effective_goal, options.max_flash, factor, kept) | {"exact": 0.0}
 
 
 def _start(model: Model, options: FuseOptions, original: Model) -> tuple[Site | None, int]:
@@ -169,8 +169,8 @@ def _loading(model: Model, chosen: Point) -> int:
     program = program_of(model)
     buffers = len(arena_requests(program).buffers) - fused + 2 * blocks
     tensors = buffers + blocks + outside // max(len(model.main.operators), 1)
-    taken = max(planning_bytes(ARM, 1, tensors, 0, buffers), _PREPARED_BYTES)
-    return taken + round_up(chosen.tail_bytes - predict_tail(program).edges, ALIGNMENT)
+    preparing = max(planning_bytes(ARM, 1, tensors, 0, buffers), _PREPARED_BYTES)
+    return preparing + round_up(chosen.tail_bytes - predict_tail(program).edges, ALIGNMENT)
 
 
 def _fused(point: Point) -> int:

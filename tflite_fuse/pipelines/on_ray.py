@@ -30,10 +30,10 @@ if TYPE_CHECKING:
         from multiprocessing.connection import Connection
 
 OBJECTS = 1 << 28
-"""Bytes of shared memory of a Ray cluster that is made here: enough for some hundred models."""
+"""Bytes of shared memory of a Ray cluster that this process makes: enough for some hundred models."""
 
 _NEXT = "next"
-"""Request of the driving process for an item; the reply None means that there are no more."""
+"""Request of the driving process for an item; the reply None means that no item is left."""
 
 _PATIENCE = 20.0
 """Seconds for the driving process to shut its cluster down."""
@@ -51,15 +51,15 @@ def run_on_ray(items: Iterator[Item], jobs: int, address: str | None, work: Work
     if address not in (None, "auto", "local"):
         _require_answer(str(address))
     context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    driver = context.Process(target=_drive, args=(there, jobs, address, work), daemon=True)
+    sweep_end, driver_end = context.Pipe()
+    driver = context.Process(target=_drive, args=(driver_end, jobs, address, work), daemon=True)
     driver.start()
-    there.close()
+    driver_end.close()
     try:
-        yield from told_by(here, items, _named(address))
+        yield from rows_of(sweep_end, items, _named(address))
         driver.join(_PATIENCE)
     finally:
-        here.close()
+        sweep_end.close()
         driver.terminate()
         driver.join(_PATIENCE)
         driver.kill()
@@ -69,26 +69,26 @@ def _named(address: str | None) -> str:
     return address or "this machine"
 
 
-def told_by(driver: Connection, items: Iterator[Item], name: str) -> Iterator[Row]:
+def rows_of(driver: Connection, items: Iterator[Item], name: str) -> Iterator[Row]:
     """Yield the driving process's rows until it is done. Raises its error, or UsageError if it ended without one."""
     item: Item | None = None
-    asked = False
+    requested = False
     while True:
         try:
-            if asked:
+            if requested:
                 driver.send(item)
-            told = driver.recv()
+            message = driver.recv()
         except (EOFError, OSError) as error:
             raise UsageError(f"{name}: {AWAY.format('Ray')}") from error
-        asked = told == _NEXT
-        if asked:
+        requested = message == _NEXT
+        if requested:
             item = next(items, None)
-        elif isinstance(told, Row):
-            yield told
-        elif told is None:
+        elif isinstance(message, Row):
+            yield message
+        elif message is None:
             return
         else:
-            raise told
+            raise message
 
 
 def _drive(sweep: Connection, jobs: int, address: str | None, work: Work) -> None:
@@ -98,13 +98,13 @@ def _drive(sweep: Connection, jobs: int, address: str | None, work: Work) -> Non
     for stream in (1, 2):
         os.dup2(nowhere, stream)
 
-    def asked() -> Item | None:
+    def request() -> Item | None:
         sweep.send(_NEXT)
         item: Item | None = sweep.recv()
         return item
 
     try:
-        for row in _in_cluster(iter(asked, None), jobs, address, work):
+        for row in _in_cluster(iter(request, None), jobs, address, work):
             sweep.send(row)
         sweep.send(None)
     except UsageError as error:
@@ -120,13 +120,13 @@ def _in_cluster(items: Iterator[Item], jobs: int, address: str | None, work: Wor
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when it is imported
     import ray
 
-    made_here = {"num_cpus": jobs, "include_dashboard": False, "object_store_memory": OBJECTS}
+    settings = {"num_cpus": jobs, "include_dashboard": False, "object_store_memory": OBJECTS}
     try:
         ray.init(
             address=address or "local",
             log_to_driver=False,
             logging_level=logging.CRITICAL,
-            **({} if address else made_here),
+            **({} if address else settings),
         )
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")

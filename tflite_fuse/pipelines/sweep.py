@@ -1,7 +1,7 @@
 """Sweeps: many models under many sets of options, one row each, in the order they are done, each computed once.
 
-Only this process appends rows to ``results.jsonl``, as soon as they are known. A row's key is the hash of the model's
-bytes, the options and this package's version; a repeated sweep skips items that have a row.
+Only this process appends rows to ``results.jsonl``, as soon as a worker returns them. A row's key is the hash of the
+model's bytes, the options and this package's version; a repeated sweep skips items that have a row.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Item:
     def key(self) -> str:
         """Return its key among the results."""
         content = hashlib.sha256(self.data or self.fault.encode()).hexdigest()
-        said = json.dumps([content, self.model, self.options, self.settings, self.effort, self.version])
-        return hashlib.sha256(said.encode()).hexdigest()[:24]
+        text = json.dumps([content, self.model, self.options, self.settings, self.effort, self.version])
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,10 @@ def models_in(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: is no folder")
-    found = sorted(path for path in folder.rglob("*.tflite") if not path.is_dir())
-    if not found:
+    models = sorted(path for path in folder.rglob("*.tflite") if not path.is_dir())
+    if not models:
         raise UsageError(f"{folder}: has no .tflite in it")
-    return found
+    return models
 
 
 def option_sets(path: Path | None) -> dict[str, str]:
@@ -149,10 +149,10 @@ def _settings(name: str, table: object) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise UsageError(f"{name} is a table of options, [{name}]{nearest(name, _OPTIONS)}")
     only(table, _OPTIONS, f"[{name}]")
-    given = {_OPTIONS[key].name: _value(_OPTIONS[key], table[key], f"{key} of [{name}]") for key in table}
-    goal = {each.name: given.pop(each.name) for each in declared(Goal) if each.name in given}
-    MetricsOptions(goal=Goal(**goal), **given)  # raises where they contradict each other
-    return given | ({"goal": goal} if goal else {})
+    options = {_OPTIONS[key].name: _value(_OPTIONS[key], table[key], f"{key} of [{name}]") for key in table}
+    goal = {each.name: options.pop(each.name) for each in declared(Goal) if each.name in options}
+    MetricsOptions(goal=Goal(**goal), **options)  # raises where they contradict each other
+    return options | ({"goal": goal} if goal else {})
 
 
 def _value(option: Declared, value: object, what: str) -> Any:

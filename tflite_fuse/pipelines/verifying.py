@@ -56,23 +56,27 @@ def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mu
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     if stream is not None and stream_time(first) is None:
         return _of_stream(pair, stream, inputs, seed)
-    if (mended := Dilate().run(first)).changed and (means := validate_any(mended.model, second)).proven:
+    if (repaired := Dilate().run(first)).changed and (
+        certificate_of_repaired := validate_any(repaired.model, second)
+    ).proven:
         # The runtime leaves bytes of the first undefined: the second is compared with the intended model.
-        means = replace(means, notes=(*means.notes, *sentences_of(mended.notes)))
-        return Comparison(True, 0, None, "", "", means, sentence(mended.notes[0]))
+        certificate_of_repaired = replace(
+            certificate_of_repaired, notes=(*certificate_of_repaired.notes, *sentences_of(repaired.notes))
+        )
+        return Comparison(True, 0, None, "", "", certificate_of_repaired, sentence(repaired.notes[0]))
     certificate = validate_any(first, second)
-    given = load_inputs(data, first) if data is not None else generate_inputs(first, inputs, seed)
+    samples = load_inputs(data, first) if data is not None else generate_inputs(first, inputs, seed)
     try:
-        found, samples = _run(pair, certificate, given, None if data is not None else seed)
+        comparison, run_samples = _run(pair, certificate, samples, None if data is not None else seed)
     except (ModelError, RuntimeUnavailableError) as error:
         if not certificate.proven:
             raise
         return Comparison(True, 0, None, "", "", certificate, str(error))
     shown = certificate if certificate.proven or certificate.blocks else None
-    found = replace(found, certificate=shown, unconfined=tflm.unconfined())
-    if not mutants or found.fault is not None:
-        return found
-    return replace(found, score=mutation_score(pair.models, certificate, samples, mutants, seed))
+    comparison = replace(comparison, certificate=shown, unconfined=tflm.unconfined())
+    if not mutants or comparison.fault is not None:
+        return comparison
+    return replace(comparison, score=mutation_score(pair.models, certificate, run_samples, mutants, seed))
 
 
 def _run(
@@ -83,10 +87,12 @@ def _run(
     inside = watched(pair.models, certificate)
     if seed is not None:
         samples = directed(pair.models[0], samples, inside.first, seed)
-    found = compare(*pair.files, samples, names=pair.names, models=pair.models, progress=pair.progress, watch=inside)
+    comparison = compare(
+        *pair.files, samples, names=pair.names, models=pair.models, progress=pair.progress, watch=inside
+    )
     if seed is not None:
-        found = also_over_time(found, pair.files, pair.models, seed, pair.progress)
-    return replace(found, seed=seed), samples
+        comparison = also_over_time(comparison, pair.files, pair.models, seed, pair.progress)
+    return replace(comparison, seed=seed), samples
 
 
 def _of_stream(pair: Pair, stream: StreamTime, calls: int, seed: int) -> Comparison:
@@ -94,20 +100,20 @@ def _of_stream(pair: Pair, stream: StreamTime, calls: int, seed: int) -> Compari
     axis = {1: "height", 2: "width"}.get(stream.axis)
     certificate = validate_any(to_stream(pair.models[0], Hop(stream.hop, axis)).model, pair.models[1])
     try:
-        found = compare_over_time(
+        over_time = compare_over_time(
             pair.files, pair.models, stream=stream, calls=max(calls, STEPS), seed=seed, progress=pair.progress
         )
     except RuntimeUnavailableError as error:
         return Comparison(True, 0, None, "", "", certificate, str(error))
     return Comparison(
-        bit_exact=found.first_difference is None,
-        inputs=2 * found.calls,
-        first_difference=found.first_difference,
+        bit_exact=over_time.first_difference is None,
+        inputs=2 * over_time.calls,
+        first_difference=over_time.first_difference,
         runtime=tflm.RUNTIME_NAME,
         version=tflm.runtime_version() or "unknown",
         certificate=certificate,
-        varied=found.varied,
-        elements=found.elements,
+        varied=over_time.varied,
+        elements=over_time.elements,
         seed=seed,
         unconfined=tflm.unconfined(),
     )
