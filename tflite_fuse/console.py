@@ -50,7 +50,7 @@ def answers_errors(command: F) -> F:
         except TfliteFuseError as error:
             fail(str(error), 1 if isinstance(error, (LimitError, VerificationError, ClusterError)) else 2)
         except KeyboardInterrupt:
-            if not interrupts.is_said():
+            if not interrupts.was_printed():
                 say(f"tflite-fuse: {interrupts.SENTENCE}", stderr=True)
             raise typer.Exit(interrupts.EXIT_CODE) from None
         except BrokenPipeError:  # the reader has closed the pipe

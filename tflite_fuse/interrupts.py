@@ -29,7 +29,7 @@ _AT_ONCE = getattr(signal, "SIGKILL", signal.SIGTERM)
 """Signal that ends a process at once; Windows has only SIGTERM, which does."""
 _running = 0
 _raised = False
-_said = False
+_printed = False
 
 
 def end_on_interrupts() -> None:
@@ -50,10 +50,10 @@ def raised() -> Iterator[None]:
         _running -= 1
 
 
-def is_said() -> bool:
+def was_printed() -> bool:
     """Return whether the sentence was printed before, and record that it is from now on."""
-    global _said
-    before, _said = _said, True
+    global _printed
+    before, _printed = _printed, True
     return before
 
 
@@ -84,7 +84,7 @@ def _end() -> None:
     with contextlib.suppress(OSError):
         if os.isatty(2):
             os.write(2, _SHOW_CURSOR)
-        if not is_said():
+        if not was_printed():
             os.write(2, f"tflite-fuse: {SENTENCE}\n".encode())
     os._exit(EXIT_CODE)
 
@@ -97,11 +97,11 @@ def _with_descendants(roots: Iterable[int]) -> list[int]:
             children.setdefault(int(line.read().rpartition(b")")[2].split()[1]), []).append(int(name))
     if not children and "multiprocessing" in sys.modules:
         children[os.getpid()] = [each.pid for each in sys.modules["multiprocessing"].active_children()]
-    found, left = list[int](), [*roots]
-    while left:
-        found.append(left.pop())
-        left += children.get(found[-1], ())
-    return found
+    processes, waiting = list[int](), [*roots]
+    while waiting:
+        processes.append(waiting.pop())
+        waiting += children.get(processes[-1], ())
+    return processes
 
 
 def _listed() -> list[str]:
