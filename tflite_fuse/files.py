@@ -249,18 +249,18 @@ def _require_64_bits(value: object) -> None:
         _require_64_bits(each)
 
 
-def only(table: Mapping[str, Any], known: Collection[str], what: str) -> None:
-    """Raise UsageError for the first key of a table that is not known; ``what`` names the table."""
+def only(table: Mapping[str, Any], allowed: Collection[str], what: str) -> None:
+    """Raise UsageError for the first key of a table that is not ``allowed``; ``what`` names the table."""
     for key in table:
-        if key not in known:
-            raise UsageError(f"{what} has the unknown key {key!r}{nearest(key, known)}")
+        if key not in allowed:
+            raise UsageError(f"{what} has the unknown key {key!r}{nearest(key, allowed)}")
 
 
-def nearest(word: str, known: Collection[str]) -> str:
-    """Return ``; did you mean 'worker'?``, or nothing if no known word is near."""
+def nearest(word: str, words: Collection[str]) -> str:
+    """Return ``; did you mean 'worker'?``, or nothing if none of ``words`` is similar."""
     import difflib  # for mistakes alone
 
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -68,7 +68,7 @@ def with_options(command: str, *kinds: type) -> Callable[[Callable[..., None]], 
 
     The function receives their values by keyword in ``options``.
     """
-    known = [each for kind in kinds for each in declared(kind, command) if each.typed]
+    options = [each for kind in kinds for each in declared(kind, command) if each.typed]
 
     def decorated(function: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
@@ -78,14 +78,14 @@ def with_options(command: str, *kinds: type) -> Callable[[Callable[..., None]], 
             if parameter.name != "options"
         ]
         first = [parameter for parameter in own if parameter.default is Parameter.empty]
-        made = [_parameter(each) for each in known]
-        parameters = [*first, *made, *(parameter for parameter in own if parameter not in first)]
+        typed = [_parameter(each) for each in options]
+        parameters = [*first, *typed, *(parameter for parameter in own if parameter not in first)]
 
-        def called(**given: Any) -> None:
+        def called(**arguments: Any) -> None:
             values: dict[str, Any] = {}
-            for each in known:
-                values |= _value(each, given.pop(each.name))
-            function(**given, options=values)
+            for each in options:
+                values |= _value(each, arguments.pop(each.name))
+            function(**arguments, options=values)
 
         described: Any = update_wrapper(called, function)
         del described.__wrapped__
@@ -98,18 +98,18 @@ def with_options(command: str, *kinds: type) -> Callable[[Callable[..., None]], 
 
 def _parameter(option: Declared) -> Parameter:
     """Return a command's parameter for an option."""
-    said = option.option
+    settings = option.option
     kind = next(each for each in (get_args(option.hint) or (option.hint,)) if each is not type(None))
-    kind = kind if said.read is None else str
+    kind = kind if settings.read is None else str
     name, pair = f"--{option.typed}", kind is bool and option.default is not False
     described: Any = typer.Option(
         f"{name}/--no-{option.typed}" if pair else name,
         help=option.sentence,
-        rich_help_panel=said.panel or None,
-        metavar=said.shown or None,
-        min=said.bounds[0],
-        max=said.bounds[1],
-        autocompletion=_completion(said.choices) if said.choices else None,
+        rich_help_panel=settings.panel or None,
+        metavar=settings.shown or None,
+        min=settings.bounds[0],
+        max=settings.bounds[1],
+        autocompletion=_completion(settings.choices) if settings.choices else None,
         show_default=option.default is not None,
     )
     default = ",".join(option.default) if isinstance(option.default, tuple) else option.default

@@ -48,18 +48,18 @@ def boards(
         return
     if model or board:
         raise UsageError("--model and --board are for `boards add RESULTS.jsonl`")
-    wanted = [word.lower() for word in words or ()]
-    found = [
+    lower_words = [word.lower() for word in words or ()]
+    matches = [
         board
         for board in known_boards()
-        if all(word in " ".join((board.name, board.title, board.mcu, board.core)).lower() for word in wanted)
+        if all(word in " ".join((board.name, board.title, board.mcu, board.core)).lower() for word in lower_words)
     ]
-    if not found:
-        raise UsageError(f"no board has {' and '.join(map(repr, wanted))} in its name, chip or core")
+    if not matches:
+        raise UsageError(f"no board has {' and '.join(map(repr, lower_words))} in its name, chip or core")
     if as_json:
-        print_json({"schema": "tflite-fuse/boards/1", "boards": [asdict(board) for board in found]})
+        print_json({"schema": "tflite-fuse/boards/1", "boards": [asdict(board) for board in matches]})
     else:
-        console().print(boards_table(found))
+        console().print(boards_table(matches))
 
 
 def _add(path: Path, models: Sequence[Path], boards: Sequence[Board], *, as_json: bool) -> None:

@@ -53,7 +53,7 @@ def check(
         raise UsageError("--json and --markdown exclude each other")
     ram, flash = _limits(max_ram, max_flash, board, reserve)
     core = Target.GENERIC if board is None else find_board(board).target
-    asked = {"runtime": runtime, "target": core.value} if rewritten else {"runtime": runtime}
+    arguments = {"runtime": runtime, "target": core.value} if rewritten else {"runtime": runtime}
     for model in models:
         if model.is_dir() or not model.exists():
             read_file(model)  # a mistake in the command, not in a model
@@ -61,7 +61,7 @@ def check(
     with Status("checking", as_json) as progress:
         for number, model in enumerate(models):
             progress("models", number, len(models))
-            rows.append(_looked_at(model, asked, ram, flash, rewritten=rewritten))
+            rows.append(_row_of(model, arguments, ram, flash, rewritten=rewritten))
     if as_json:
         print_json(
             {
@@ -98,7 +98,7 @@ def _headline(rows: Sequence[Row], within: str, runtime: str, *, rewritten: bool
     arenas, files = ([int(str(row[name])) for row in rows if row[name] is not None] for name in _SIZES)
     fit = fit_sentence(max(arenas, default=0), max(files, default=0))
     if over:
-        fit = "; ".join(f"{kind}: {_named(found)}" for kind, found in kinds.items() if found)
+        fit = "; ".join(f"{kind}: {_named(group)}" for kind, group in kinds.items() if group)
     return (
         _first(rows, within),
         f"allocate a tensor arena of {max(arenas):,} bytes for {runtime_named(runtime)}"
@@ -140,10 +140,10 @@ def _within(ram: int | None, flash: int | None, board: str | None) -> str:
 
 def _named(rows: Sequence[Row]) -> str:
     more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
-    return f"{'; '.join(map(_told, rows[:_MOST_NAMED]))}{more}"
+    return f"{'; '.join(map(_sentence, rows[:_MOST_NAMED]))}{more}"
 
 
-def _told(row: Row) -> str:
+def _sentence(row: Row) -> str:
     if row["error"] is not None:
         return printable(str(row["error"]))
     sizes = f"arena {row['arena_bytes']:,} bytes, flash {row['file_bytes']:,}"
@@ -175,15 +175,15 @@ def _limits(
     return tuple(None if text is None else parse_bytes(text) for text in (max_ram, max_flash))  # type: ignore[return-value]
 
 
-def _looked_at(model: Path, asked: dict[str, Any], ram: int | None, flash: int | None, *, rewritten: bool) -> Row:
+def _row_of(model: Path, arguments: dict[str, Any], ram: int | None, flash: int | None, *, rewritten: bool) -> Row:
     """Return the row of one model; its errors become part of the row."""
     try:
         if rewritten:
             goal = tflite_fuse.Goal(max_ram=ram)
-            found = tflite_fuse.metrics(model, effort="exact", goal=goal, **asked)
-            before, arena, size = (int(found[name]) for name in ("before_arena_bytes", "arena_bytes", "file_bytes"))
+            metrics = tflite_fuse.metrics(model, effort="exact", goal=goal, **arguments)
+            before, arena, size = (int(metrics[name]) for name in ("before_arena_bytes", "arena_bytes", "file_bytes"))
         else:
-            figures = tflite_fuse.inspect(model, **asked).figures
+            figures = tflite_fuse.inspect(model, **arguments).figures
             before, arena, size = figures.arena_bytes, figures.arena_bytes, figures.file_bytes
     except TfliteFuseError as error:
         unknown = dict.fromkeys(("before_arena_bytes", "arena_bytes", "file_bytes"))
@@ -197,8 +197,8 @@ def _cells(row: Row, ram: int | None, flash: int | None) -> list[str]:
     if row["error"] is not None:
         return [printable(str(row["model"])), "", "", "", "", printable(str(row["error"]))]
     sizes = row["arena_bytes"], ram, row["file_bytes"], flash
-    told = ["" if size is None else f"{size:,}" for size in sizes]
-    return [printable(str(row["model"])), *told, "fits" if row["fits"] else "too large"]
+    cells = ["" if size is None else f"{size:,}" for size in sizes]
+    return [printable(str(row["model"])), *cells, "fits" if row["fits"] else "too large"]
 
 
 def _markdown(rows: Sequence[Row], ram: int | None, flash: int | None) -> list[str]:

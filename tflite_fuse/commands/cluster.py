@@ -208,15 +208,15 @@ def run(
 
         coordinator.progress = progress
         coordinator.failed = lambda why, seconds: say(f"{why}; tried again in {seconds:g} s", stderr=True)
-        found, seconds = asyncio.run(_infer_all(coordinator, samples, retries))
+        outputs, seconds = asyncio.run(_infer_all(coordinator, samples, retries))
     if output is not None:
-        write_atomically(_file(deployment, found, output.suffix), output)
+        write_atomically(_file(deployment, outputs, output.suffix), output)
     if as_json:
         workers = [{"name": each.name, "computed_s": computed[device]} for device, each in contacts.items()]
-        print_json({"schema": SCHEMA, "inferences": len(found), "seconds": seconds, "workers": workers})
+        print_json({"schema": SCHEMA, "inferences": len(outputs), "seconds": seconds, "workers": workers})
         return
     shares = ", ".join(f"{each.name} computed {computed[device]:.3f} s" for device, each in contacts.items())
-    say(f"{folder}: {len(found)} inferences in {sum(seconds):.3f} s; {shares}")
+    say(f"{folder}: {len(outputs)} inferences in {sum(seconds):.3f} s; {shares}")
 
 
 @cluster.command()
@@ -271,14 +271,14 @@ def _key(path: Path | None) -> bytes | None:
 
 
 def _contacts(deployment: Deployment, at: Sequence[str] | None) -> dict[int, Contact]:
-    given = {}
+    by_name = {}
     for text in at or ():
         name, equals, address = text.rpartition("=")
         if not equals:
             raise UsageError(f"--at is NAME=ADDRESS, like left=127.0.0.1:7001 or left=/dev/ttyACM0, not {text!r}")
-        given[name] = address
+        by_name[name] = address
     names = deployment.cluster.workers
-    return {device: Contact(names[device].name, address) for device, address in addresses(deployment, given).items()}
+    return {device: Contact(names[device].name, address) for device, address in addresses(deployment, by_name).items()}
 
 
 async def _infer_all(
@@ -297,11 +297,11 @@ async def _infer_all(
     return found, seconds
 
 
-def _file(deployment: Deployment, found: Sequence[Sequence[Int8Array]], suffix: str) -> bytes:
+def _file(deployment: Deployment, outputs: Sequence[Sequence[Int8Array]], suffix: str) -> bytes:
     """Return all outputs, their first dimension the samples: .npy of a single one, .npz with arr_0, arr_1, … of
     several."""
     model = deployment.network.model
-    samples = [output_arrays(model, [array.tobytes() for array in each]) for each in found]
+    samples = [output_arrays(model, [array.tobytes() for array in each]) for each in outputs]
     arrays = [np.stack(each) for each in zip(*samples, strict=True)]
     buffer = io.BytesIO()
     if suffix == ".npz":

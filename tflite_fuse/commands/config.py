@@ -54,17 +54,19 @@ def _defaults(context: typer.Context, document: Mapping[str, Any]) -> dict[str, 
     """Return values by the name of their parameter. Raises UsageError."""
     assert context.parent is not None
     group: Any = context.parent.command
-    known = {name: _settings(group.get_command(context.parent, name)) for name in group.list_commands(context.parent)}
+    by_command = {
+        name: _settings(group.get_command(context.parent, name)) for name in group.list_commands(context.parent)
+    }
     here = str(context.info_name)
     everywhere = {key: value for key, value in document.items() if not isinstance(value, dict)}
-    only(everywhere, {key for settings in known.values() for key in settings}, "the file")
+    only(everywhere, {key for settings in by_command.values() for key in settings}, "the file")
     for name, table in document.items():
         if isinstance(table, dict):
-            if name not in known:
-                raise UsageError(f"there is no command {name!r}{nearest(name, known)}")
-            only(table, known[name], f"[{name}]")
-    mine = {key: value for key, value in everywhere.items() if key in known[here]} | document.get(here, {})
-    return dict(_value(known[here][key], key, value) for key, value in mine.items())
+            if name not in by_command:
+                raise UsageError(f"there is no command {name!r}{nearest(name, by_command)}")
+            only(table, by_command[name], f"[{name}]")
+    own = {key: value for key, value in everywhere.items() if key in by_command[here]} | document.get(here, {})
+    return dict(_value(by_command[here][key], key, value) for key, value in own.items())
 
 
 def _settings(command: Any) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def export(
         raise UsageError("a key is for the devices of a split, and this is one model: leave out --key-file")
     if board is not None and benchmark is None:
         raise UsageError("a board is for a benchmark: add --benchmark ORIGINAL, or leave --board out")
-    found = None if board is None else find_board(board)
+    chosen = None if board is None else find_board(board)
     written = export_model(
         model,
         directory,
@@ -82,7 +82,7 @@ def export(
         tflm=tflm,
         benchmark=benchmark,
         two_arenas=two_arenas,
-        board=None if found is None else OnBoard(found.name, found.mhz, found.target),
+        board=None if chosen is None else OnBoard(chosen.name, chosen.mhz, chosen.target),
     )
     if as_json:
         print_json(written.to_json(kind, directory))

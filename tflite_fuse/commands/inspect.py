@@ -78,13 +78,13 @@ def inspect(
         inspection = tflite_fuse.inspect(data, name=str(model), runtime=runtime)
         verdict = None
         if chosen is not None:
-            tells = partial(_tell_options, progress)
-            verdict = fit_board(data, chosen, kept, tells, runtime, quick=quick)
-            expected = forecast_of(verdict)
+            show_options = partial(_show_options, progress)
+            verdict = fit_board(data, chosen, kept, show_options, runtime, quick=quick)
+            forecasted = forecast_of(verdict)
         else:
             if not quick:
                 progress("a rewrite", 0, 0)
-            expected = forecast(data, inspection.figures, runtime, quick=quick)
+            forecasted = forecast(data, inspection.figures, runtime, quick=quick)
     write_json(figures_metrics(inspection.figures), metrics)
     if nodes is not None:
         write_node_data(inspection, nodes)
@@ -94,27 +94,27 @@ def inspect(
         if plot is not None:
             arena_chart(shown, model.name, legend=True).save(plot)
     if as_json:
-        found = {"rewritten": None if expected.best is None else expected.best.to_json()}
-        print_json(inspection.to_json() | found | ({} if verdict is None else {"board": verdict.to_json()}))
+        rewritten = {"rewritten": None if forecasted.best is None else forecasted.best.to_json()}
+        print_json(inspection.to_json() | rewritten | ({} if verdict is None else {"board": verdict.to_json()}))
         return
-    arena = None if expected.best is None else expected.best.arena_bytes
+    arena = None if forecasted.best is None else forecasted.best.arena_bytes
     fits = None if verdict is None else verdict.fitting is not None
-    tried = None if quick else (expected.report, arena)
-    for line in inspection_headline(inspection, tried, expected.options, expected.fit, fits=fits):
+    tried = None if quick else (forecasted.report, arena)
+    for line in inspection_headline(inspection, tried, forecasted.options, forecasted.fit, fits=fits):
         say(line)
     if not verbose:
         return
     say(f"- {inspection.verdict()}")
     console().print(inspection_table(inspection))
-    for told in grouped((*inspection.records, *inspection.unfused())):
-        say(f"- {told}")
+    for text in grouped((*inspection.records, *inspection.unfused())):
+        say(f"- {text}")
     for line in int8_lines(inspection.records):
         say(line)
     if verdict is not None:
         _say_tried(verdict)
 
 
-def _tell_options(progress: Progress, options: str) -> None:
+def _show_options(progress: Progress, options: str) -> None:
     progress(f"rewrite {options}", 0, 0)
 
 

@@ -132,9 +132,9 @@ def rewrite(
         converted = tflite_fuse.convert(source, calibrate) if source.suffix.lower() in CONVERTERS else None
         if converted is not None and keep is not None:
             write_atomically(converted.model, keep)
-        given = source if converted is None else converted.model
+        model = source if converted is None else converted.model
         try:
-            result = tflite_fuse.rewrite(given, **options, advise=True, progress=progress)
+            result = tflite_fuse.rewrite(model, **options, advise=True, progress=progress)
         except LimitError as error:
             if chosen is None or chosen.second is not None or "memory" in options:
                 raise
@@ -150,8 +150,8 @@ def rewrite(
     write_json(report_metrics(result.report), metrics)
     time = None if chosen is None else report_time(chosen, result.report)
     if as_json:
-        made = {} if converted is None else {"converted": list(converted.steps)}
-        print_json(result.report.to_json() | made | ({} if time is None else {"time": time.to_json()}))
+        conversion = {} if converted is None else {"converted": list(converted.steps)}
+        print_json(result.report.to_json() | conversion | ({} if time is None else {"time": time.to_json()}))
         return
     kept = None if chosen is None else reserved(chosen, reserve)
     after, memories = result.report.after, result.report.memories
@@ -167,8 +167,8 @@ def rewrite(
             say(line)
 
 
-def _refuse_for_several(**given: object) -> None:
-    for name, value in given.items():
+def _refuse_for_several(**options: object) -> None:
+    for name, value in options.items():
         if value is not None:
             raise UsageError(f"--{name} is for one model: leave it out, or rewrite each model by itself")
 
@@ -178,9 +178,9 @@ def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any],
     targets = [folder / source.name for source in sources]
     if len(set(targets)) < len(targets):
         raise UsageError(f"{folder}: two models have the same name; give them others")
-    taken = next((target for source, target in zip(sources, targets, strict=True) if _same_file(source, target)), None)
-    if taken is not None and not force:
-        raise UsageError(f"{taken}: is one of the inputs; give another folder, or --force to replace it")
+    same = next((target for source, target in zip(sources, targets, strict=True) if _same_file(source, target)), None)
+    if same is not None and not force:
+        raise UsageError(f"{same}: is one of the inputs; give another folder, or --force to replace it")
     require_usable(folder, force=True)
     for source in sources:
         if not source.exists():
@@ -199,13 +199,13 @@ def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any],
         reports.append(result.report)
         models.append(tflite_fuse.load(result.model))
     shared = shared_arena(models, runtime_named(reports[0].runtime).build)
-    apart = sum(report.after.arena_bytes for report in reports)
+    separate = sum(report.after.arena_bytes for report in reports)
     for report, target in zip(reports, targets, strict=True):
         before, after = report.before.arena_bytes, report.after.arena_bytes
         say(f"{target}: arena {before:,} -> {after:,} bytes ({change(before, after)}); {report.claim()}")
     say(
-        f"one arena for {len(targets)} models that run one after the other: {shared:,} bytes, {apart:,} in arenas of "
-        "their own; give each interpreter the same MicroAllocator"
+        f"one arena for {len(targets)} models that run one after the other: {shared:,} bytes, {separate:,} in arenas "
+        "of their own; give each interpreter the same MicroAllocator"
     )
 
 
@@ -222,23 +222,25 @@ def _limited(options: dict[str, Any], board: Board | None = None, reserve: str |
         raise UsageError("--board and --max-ram both limit the RAM: drop one of the two")
     elif board is not None and memory is None:
         options = options | {"max_ram": board.ram_bytes - reserved(board, reserve)}
-        found = board.memories(options["max_ram"])
-        if found is not None and options["scheme"] == "auto" and {"fuse", "plan"} <= {*options["passes"]}:
-            options["memory"] = found
+        memories = board.memories(options["max_ram"])
+        if memories is not None and options["scheme"] == "auto" and {"fuse", "plan"} <= {*options["passes"]}:
+            options["memory"] = memories
     return options | {"goal": goal_of(options)}
 
 
 def _on_board(sizes: Memories, board: Board, reserve: str | None) -> Memories:
     """Return limits within a board's two memories, with its costs. Raises UsageError."""
-    found = board.memories(board.ram_bytes - reserved(board, reserve))
-    if found is None:
+    memories = board.memories(board.ram_bytes - reserved(board, reserve))
+    if memories is None:
         raise UsageError(f"{board.name} has no second memory, for which {sizes.slow.name} is a size")
-    for wanted, there in ((sizes.fast, found.fast), (sizes.slow, found.slow)):
-        if wanted.nbytes > there.nbytes:
-            raise UsageError(f"{board.name} has {there.nbytes:,} bytes of {there.name}, not {wanted.nbytes:,}")
+    for requested, available in ((sizes.fast, memories.fast), (sizes.slow, memories.slow)):
+        if requested.nbytes > available.nbytes:
+            raise UsageError(
+                f"{board.name} has {available.nbytes:,} bytes of {available.name}, not {requested.nbytes:,}"
+            )
     return Memories(
-        replace(found.fast, nbytes=sizes.fast.nbytes),
-        replace(found.slow, nbytes=sizes.slow.nbytes),
+        replace(memories.fast, nbytes=sizes.fast.nbytes),
+        replace(memories.slow, nbytes=sizes.slow.nbytes),
     )
 
 

@@ -61,35 +61,35 @@ def split(
     content, devices = read_file(model), read_file(workers)
     cluster = cluster_of_file(devices, workers)
     with Status("splitting", as_json) as progress:
-        found = split_model(
+        result = split_model(
             load_model(content, str(model)),
             cluster,
             options,
             partial(progress, "inputs compared"),
         )
-    fault = None if found.verified is None else found.verified.first_difference
+    fault = None if result.verified is None else result.verified.first_difference
     if fault is not None:
         raise VerificationError(f"the split computes other bytes than the model: {fault}")
     if output is not None:
-        write_folder(output, _files(found, content, devices), force=True)
+        write_folder(output, _files(result, content, devices), force=True)
     if as_json:
-        print_json(split_json(found))
+        print_json(split_json(result))
         return
-    console().print(split_table(found))
-    for note in found.notes:
+    console().print(split_table(result))
+    for note in result.notes:
         say(f"- {note}")
-    say(f"{model}: {split_verdict(found)}")
+    say(f"{model}: {split_verdict(result)}")
 
 
-def _files(found: Split, model: bytes, devices: bytes) -> dict[str, bytes]:
+def _files(split: Split, model: bytes, devices: bytes) -> dict[str, bytes]:
     """Return all files of the folder."""
-    names = [worker.name for worker in found.cluster.workers]
-    predicted = {"latency_s": found.timeline.seconds, "period_s": found.timeline.period}
-    document = plan_document(found.network, found.plan, names, model)
-    fragments = encode_plan(found.network, found.plan, found.accountant.parts)
+    names = [worker.name for worker in split.cluster.workers]
+    predicted = {"latency_s": split.timeline.seconds, "period_s": split.timeline.period}
+    document = plan_document(split.network, split.plan, names, model)
+    fragments = encode_plan(split.network, split.plan, split.accountant.parts)
     return {
-        "report.json": _json(split_json(found)),
-        "trace.json": _json(chrome_trace(found.timeline, found.cluster)),
+        "report.json": _json(split_json(split)),
+        "trace.json": _json(chrome_trace(split.timeline, split.cluster)),
         "model.tflite": model,
         "workers.toml": devices,
         **fragment_files(fragments),

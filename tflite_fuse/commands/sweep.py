@@ -69,18 +69,18 @@ def sweep(
         for row in rows:
             results.add(row)
             progress.advance(bar)
-        found = results.of(keys)
-    written = write_summary(output, found)
-    broken = sum(row.broken for row in found)
+        stored = results.of(keys)
+    written = write_summary(output, stored)
+    broken = sum(row.broken for row in stored)
     if as_json:
         print_json(
-            {"schema": "tflite-fuse/sweep/1", "rows": len(found), "broken": broken, "files": list(map(str, written))}
+            {"schema": "tflite-fuse/sweep/1", "rows": len(stored), "broken": broken, "files": list(map(str, written))}
         )
     else:
-        console().print(_table(found))
-        for model, error in sorted({(row.model, row.error) for row in found if row.broken}):
+        console().print(_table(stored))
+        for model, error in sorted({(row.model, row.error) for row in stored if row.broken}):
             say(error if error.startswith(model) else f"{model}: {error}")
-        say(f"{output}: {len(found):,} rows, {broken:,} broken")
+        say(f"{output}: {len(stored):,} rows, {broken:,} broken")
     if broken:
         raise typer.Exit(1)
 
