@@ -86,14 +86,14 @@ def look(model: Model, data: bytes, name: str, runtime: str = DEFAULT_RUNTIME) -
     """Inspect a loaded model, as ``inspect`` does."""
     model = with_plans(model)
     rows, notes = memory_table(model)
-    found = figures(model, data, arena_in_file(model, data, runtime), runtime)
-    rights = tflm.unconfined() if found.head_source == tflm.RUNTIME_NAME else ""
+    measured = figures(model, data, arena_in_file(model, data, runtime), runtime)
+    rights = tflm.unconfined() if measured.head_source == tflm.RUNTIME_NAME else ""
     if rights:
         notes = (*notes, note("warned", "rights", rights=rights))
-    why = None if found.head_source == tflm.RUNTIME_NAME else refusal(data)
+    why = None if measured.head_source == tflm.RUNTIME_NAME else refusal(data)
     notes = notes if why is None else (*notes, note("warned", "runtime refuses", why=why))
     notes = (*notes, *quantization_offer(model))
-    return Inspection(name, found, rows, notes, outside_inputs(model), runtime)
+    return Inspection(name, measured, rows, notes, outside_inputs(model), runtime)
 
 
 @takes(RewriteOptions)
@@ -119,9 +119,9 @@ def rewrite(source: Source, options: RewriteOptions) -> Result:
     make = rewrite_model
     if options.advise:
         from tflite_fuse.rewriting.advice import rewrite_with_advice as make
-    heard = _counted(options.progress)
+    counter = _counted(options.progress)
     with reporting_to(options.progress):
-        return Result(*make(model, data, options, options.verify, options.inputs, options.seed, heard))
+        return Result(*make(model, data, options, options.verify, options.inputs, options.seed, counter))
 
 
 @takes(FuseOptions)

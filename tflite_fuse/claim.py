@@ -20,5 +20,5 @@ class Claim:
     scope: str
 
     def __str__(self) -> str:
-        known = "proven the least" if self.proven else f"not proven the least (nothing below {self.bound_bytes:,} B)"
-        return f"{known}: {self.scope}"
+        verdict = "proven the least" if self.proven else f"not proven the least (nothing below {self.bound_bytes:,} B)"
+        return f"{verdict}: {self.scope}"

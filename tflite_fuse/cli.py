@@ -78,12 +78,12 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            found = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
-            if not isinstance(found, typer.Typer):
+            command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+            if not isinstance(command, typer.Typer):
                 alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-                alone.command(cls=Command, context_settings={"max_content_width": 100})(found)
-                found = alone
-            self.commands[cmd_name] = typer.main.get_command(found)
+                alone.command(cls=Command, context_settings={"max_content_width": 100})(command)
+                command = alone
+            self.commands[cmd_name] = typer.main.get_command(command)
             self.commands[cmd_name].name = cmd_name
         return super().get_command(ctx, cmd_name)
 

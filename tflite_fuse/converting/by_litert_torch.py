@@ -29,8 +29,8 @@ def main() -> None:
 
 
 def _outputs(program: Any) -> Sequence[Any]:
-    found = program.module()(*program.example_inputs[0])
-    return found if isinstance(found, (tuple, list)) else (found,)
+    outputs = program.module()(*program.example_inputs[0])
+    return outputs if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ def main() -> None:
         overwrite_input_shape=shapes or None,
         verbosity="error",
     )
-    (found,) = Path("converted").glob("*_float32.tflite")
-    found.replace(target)
+    (converted,) = Path("converted").glob("*_float32.tflite")
+    converted.replace(target)
 
 
 def _inputs(model: Any) -> list[Any]:

@@ -89,23 +89,23 @@ def convert(source: str | os.PathLike[str], calibrate: str | os.PathLike[str] | 
     if samples is not None:
         _require(path, converter, _QUANTIZER)
     with TemporaryDirectory(prefix="tflite-fuse-") as folder:
-        made = Path(folder, "float.tflite")
+        result = Path(folder, "float.tflite")
         shapes = [f"{name}={','.join(map(str, array.shape[1:]))}" for name, array in (samples or {}).items()]
-        _run(path, converter.package, converter.module, folder, converter.operator, path.resolve(), made, *shapes)
-        model = _signed(load_model(made.read_bytes(), str(path)))
+        _run(path, converter.package, converter.module, folder, converter.operator, path.resolve(), result, *shapes)
+        model = _signed(load_model(result.read_bytes(), str(path)))
         if not model.main.operators:
             raise ModelError(f"{path} holds no operators")
-        made.write_bytes(serialize_model(model))
+        result.write_bytes(serialize_model(model))
         steps = [f"converted by {_versioned(converter.package)}"]
         if samples is not None:
             fed = _fitting(model, samples, converter.least_moved, Path(calibrate or ""))
             np.savez(Path(folder, "samples.npz"), *fed.values())
-            source_file, made, signature = made, Path(folder, "int8.tflite"), (model.signature_defs or ())[0]
-            where = source_file, made, Path(folder, "samples.npz"), signature.signature_key or ""
+            source_file, result, signature = result, Path(folder, "int8.tflite"), (model.signature_defs or ())[0]
+            where = source_file, result, Path(folder, "samples.npz"), signature.signature_key or ""
             _run(path, _QUANTIZER, "by_quantizer", folder, "", *where, *fed)
             count = min(map(len, fed.values()))
             steps.append(f"quantized to int8 by {_versioned(_QUANTIZER)}, calibrated on {count:,} samples")
-        data = made.read_bytes()
+        data = result.read_bytes()
     steps += (f"input {name} is {' x '.join(map(str, shape))}" for name, shape in _inputs(model).items())
     return Converted(data, tuple(steps))
 
@@ -147,12 +147,12 @@ def _run(path: Path, package: str, module: str, folder: str, operator: str, *arg
     )
     if done.returncode == 0:
         return
-    said = _COLOUR.sub("", done.stdout + done.stderr)
-    found = list(re.finditer(operator, said)) if operator else []
-    where = f" the operator {next(filter(None, found[-1].groups()))}" if found else ""
-    raised = _RAISED.findall(said)
-    why = raised[-1] if raised else f"it ended with {done.returncode}"
-    raise ModelError(f"{path}: {package} cannot convert{where or ' it'} ({why})")
+    output = _COLOUR.sub("", done.stdout + done.stderr)
+    matches = list(re.finditer(operator, output)) if operator else []
+    where = f" the operator {next(filter(None, matches[-1].groups()))}" if matches else ""
+    raised = _RAISED.findall(output)
+    reason = raised[-1] if raised else f"it ended with {done.returncode}"
+    raise ModelError(f"{path}: {package} cannot convert{where or ' it'} ({reason})")
 
 
 def _signed(model: Model) -> Model:
@@ -189,8 +189,8 @@ def _fitting(model: Model, samples: Mapping[str, Array], least_moved: int, path:
     if len(inputs) == len(samples) == 1:
         samples = dict(zip(inputs, samples.values(), strict=True))
     if samples.keys() != inputs.keys():
-        found = ", ".join(samples) or "no array"
-        raise UsageError(f"{path}: holds {found}, and the model's inputs are {', '.join(inputs)}")
+        listed = ", ".join(samples) or "no array"
+        raise UsageError(f"{path}: holds {listed}, and the model's inputs are {', '.join(inputs)}")
     return {name: _fitting_one(f"{path}: {name}", samples[name], shape, least_moved) for name, shape in inputs.items()}
 
 
@@ -200,12 +200,12 @@ def _fitting_one(what: str, array: Array, shape: tuple[int, ...], least_moved: i
     if not np.isfinite(array).all():
         raise UsageError(f"{what} holds NaN or infinity, which calibration cannot use")
     if array.ndim == len(shape):
-        ways = [np.moveaxis(array, 1, -1) if array.ndim > 2 else array, array]
-        for way in ways if array.ndim >= least_moved else ways[::-1]:
-            if way.shape[1:] == shape[1:]:
-                return np.asarray(way[:, np.newaxis], np.float32)
+        layouts = [np.moveaxis(array, 1, -1) if array.ndim > 2 else array, array]
+        for layout in layouts if array.ndim >= least_moved else layouts[::-1]:
+            if layout.shape[1:] == shape[1:]:
+                return np.asarray(layout[:, np.newaxis], np.float32)
     last = " x ".join(map(str, shape[1:]))
     first = " x ".join(map(str, (shape[-1], *shape[1:-1])))
     either = f"{first} or {last}" if len(shape) >= least_moved and first != last else last
-    found = " x ".join(map(str, array.shape))
-    raise UsageError(f"{what} is {found}, and calibration requires (samples, ...) with samples of {either}")
+    shape_text = " x ".join(map(str, array.shape))
+    raise UsageError(f"{what} is {shape_text}, and calibration requires (samples, ...) with samples of {either}")

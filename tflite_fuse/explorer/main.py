@@ -38,10 +38,10 @@ class MemoryProvider(NodeDataProvider):  # type: ignore[misc]
     def run(self, provider_id: str, model_path: str, graph_id: str, config_values: dict[str, Any], graph: Any) -> Any:
         """Return one column for each quantity, or an error as a sentence."""
         try:
-            found = node_data(tflite_fuse.inspect(model_path))
+            quantities = node_data(tflite_fuse.inspect(model_path))
         except TfliteFuseError as error:
             return NodeDataProviderResult(error=str(error))
-        return NodeDataProviderResult(result=[_column(data) for data in found.values()])
+        return NodeDataProviderResult(result=[_column(data) for data in quantities.values()])
 
 
 def _column(data: NodeData) -> Any:

@@ -33,13 +33,13 @@ def node_data(inspection: Inspection) -> dict[str, NodeData]:
     """Return every quantity by the name of its file."""
     writers = Counter(row.output for row in inspection.operators)
     rows = [row for row in inspection.operators if row.output and writers[row.output] == 1]
-    found: dict[str, NodeData] = {}
+    by_name: dict[str, NodeData] = {}
     for name, (heading, value) in QUANTITIES.items():
         results = {row.output: {"value": value(row)} for row in rows}
-        found[name] = {"name": heading, "results": results}
+        by_name[name] = {"name": heading, "results": results}
         if all(isinstance(each["value"], int) for each in results.values()):
-            found[name]["gradient"] = _COLOURS
-    return found
+            by_name[name]["gradient"] = _COLOURS
+    return by_name
 
 
 def write_node_data(inspection: Inspection, folder: Path) -> None:
