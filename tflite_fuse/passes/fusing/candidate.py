@@ -187,7 +187,7 @@ class Site:
             options: options of the search.
             among: numbers of the orders to follow besides the first; None for all.
         """
-        search = next((search for search in self.fronts if _reaches_as_far(search, options)), options)
+        search = next((search for search in self.fronts if _includes(search, options)), options)
         if search not in self.fronts:
             counted = search.target == self.core and max(search.chunks) == LONGEST
             graph = self._timed if counted else self.graph
@@ -239,7 +239,7 @@ class Form:
     least_bytes: int = 0
 
 
-def _reaches_as_far(searched: SearchOptions, options: SearchOptions) -> bool:
+def _includes(searched: SearchOptions, options: SearchOptions) -> bool:
     """Return whether an earlier search includes all blocks of another one and equals it otherwise."""
-    most, enough = options.most_ram, searched.most_ram
-    return replace(searched, most_ram=most) == options and (enough is None or (most is not None and most <= enough))
+    most, before = options.most_ram, searched.most_ram
+    return replace(searched, most_ram=most) == options and (before is None or (most is not None and most <= before))
