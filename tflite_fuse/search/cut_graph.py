@@ -308,7 +308,7 @@ def cut_graph(graph: PricedProgram, restriction: Restriction, rules: Rules = Rul
         chunks=rules.chunks,
         streamed=moved if rules.input_mode.streams else frozenset(),
         slow=rules.slow,
-        sharing=rules.alignment if rules.overlap else None,
+        overlap_alignment=rules.alignment if rules.overlap else None,
         limit=None if rules.most_work is None or restriction.paired else work_limit(graph, rules.most_work),
         free_scratch=residency.free_scratch,
     )
@@ -393,7 +393,7 @@ class _Edges:
         paired = len(self.rules.chunks) if self.restriction.paired else 0
         budgets: Collection[int] = firsts
         if most is not None:
-            shares = pricing.sharing is not None
+            shares = pricing.overlap_alignment is not None
             budget = most - self._tail.fixed - self.residency.least_besides_scratch(last, shares, self._last_reader)
             budgets = dict(zip(firsts, budget[[*firsts]].tolist(), strict=True))
         for costs in self.restriction.prices(self.graph, last, sizes, pricing, budgets):

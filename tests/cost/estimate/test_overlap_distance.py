@@ -51,7 +51,7 @@ def shared_by_search(graph: PricedProgram, last: int, chunk: int, alignment: int
 
     Of what is shared the bytes that scratch was taken to be too large by do not count.
     """
-    pricing = Pricing((chunk,), sharing=alignment)
+    pricing = Pricing((chunk,), overlap_alignment=alignment)
     return {
         costs.first: (
             int(costs.shared[0]) - too_large(graph, costs, 0, whole(chunk), alignment),
@@ -89,7 +89,7 @@ def test_nor_in_any_tiles(seed: int, branching: bool, alignment: int) -> None:
     graph = random_graph(random, length) if branching else random_chain(random, length)
     last = random.randrange(len(graph.steps))
     sizes = [random.randint(1, 8) for _ in range(2)], [random.randint(1, 8) for _ in range(2)]
-    for costs in block_costs(graph, last, lambda driven: sizes, Pricing((1,), sharing=alignment)):
+    for costs in block_costs(graph, last, lambda driven: sizes, Pricing((1,), overlap_alignment=alignment)):
         for index in range(4):
             config = BlockConfig(int(costs.tile_height[index]), int(costs.tile_width[index]), 1)
             if costs.usable[index]:
@@ -116,18 +116,18 @@ def test_inverted_residuals_share_exactly_what_the_schedule_allows(kernel: int, 
 def test_a_pointwise_layer_of_equal_width_runs_in_place_but_for_a_pixel() -> None:
     maker = GraphMaker(10, 10, 6)
     maker.window(0, 6)
-    costs = price_block(maker.graph(), 0, 0, BlockConfig(10, 10, 1), Pricing(sharing=1))
+    costs = price_block(maker.graph(), 0, 0, BlockConfig(10, 10, 1), Pricing(overlap_alignment=1))
     assert costs.shared[0] == 600 - 6
 
 
 def test_strips_and_inputs_needed_later_share_nothing() -> None:
     graph = inverted_residuals((4, 4))
-    strips = price_block(graph, 5, 7, BlockConfig(6, 2), Pricing(sharing=1))
+    strips = price_block(graph, 5, 7, BlockConfig(6, 2), Pricing(overlap_alignment=1))
     assert strips.shared[0] == 0
     # The residual is read by the addition behind this block.
-    held = price_block(graph, 5, 7, BlockConfig(6, 6), Pricing(sharing=1))
+    held = price_block(graph, 5, 7, BlockConfig(6, 6), Pricing(overlap_alignment=1))
     assert held.shared[0] == 0
-    assert price_block(graph, 5, 8, BlockConfig(6, 6), Pricing(sharing=1)).shared[0] > 0
+    assert price_block(graph, 5, 8, BlockConfig(6, 6), Pricing(overlap_alignment=1)).shared[0] > 0
 
 
 def test_a_map_joined_with_a_larger_one_makes_room_for_what_comes_of_both_but_for_a_few_rows() -> None:
@@ -136,7 +136,7 @@ def test_a_map_joined_with_a_larger_one_makes_room_for_what_comes_of_both_but_fo
     joined = maker.join(StageKind.CONCATENATION, maker.larger(0, (2, 2), (1, 1), (2, 2)), finer)
     maker.window(joined, 8, (3, 3))
     graph = maker.graph()
-    costs = price_block(graph, 0, len(graph.steps) - 1, BlockConfig(16, 16, 2), Pricing(sharing=1))
+    costs = price_block(graph, 0, len(graph.steps) - 1, BlockConfig(16, 16, 2), Pricing(overlap_alignment=1))
     assert 12 * 16 * 8 <= costs.shared[0] <= shared_by_schedule(graph, 0, len(graph.steps) - 1, 4, whole(2), 1)
 
 

@@ -36,11 +36,11 @@ from tflite_fuse.ir.block import BlockConfig, BlockTensor
 
 
 @lru_cache(maxsize=1 << 12)
-def _more(run_costs: tuple[int, ...], more: int) -> tuple[int, ...]:
+def _with_pull_cost(run_costs: tuple[int, ...], more: int) -> tuple[int, ...]:
     return tuple(cost + more for cost in run_costs)
 
 
-def _first_reader(demand: Demand) -> Consumer:
+def _furthest_reader(demand: Demand) -> Consumer:
     """Return the stage that reads furthest ahead, which is the first to request pixels."""
     return max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.required])
 
@@ -52,7 +52,7 @@ class Work:
         """``chunks``: output pixels that a stage computes per step."""
         self.grid, self.chunks = grid, tuple(chunks)
         self._steps = np.array(chunks, dtype=np.int64)[:, None]
-        self.adds_up: int | None = None  # Stands for the layers at the end of the block that read an accumulator.
+        self.accumulating: int | None = None  # Stands for the layers at the end of the block that read an accumulator.
         ends = [*grid.widths.first.tolist(), len(grid.widths.low)]
         self._from_edge = [end - begin == 1 for begin, end in pairwise(ends)]
         self._runs: dict[int, list[Mixes]] = {
@@ -62,8 +62,8 @@ class Work:
     def of_layer(self, index: int, layer: PricedStep, demand: Demand) -> IntArray:
         """Return the work of a layer over all tiles, [heights, widths] or [chunks, heights, widths]."""
         if layer.run_costs:
-            waited_for = any(consumer.layer != self.adds_up for consumer in demand.consumers)
-            costs = _more(layer.run_costs, layer.pull_cost) if waited_for else layer.run_costs
+            waited_for = any(consumer.layer != self.accumulating for consumer in demand.consumers)
+            costs = _with_pull_cost(layer.run_costs, layer.pull_cost) if waited_for else layer.run_costs
             if demand.consumers and len(self.grid.widths.low) == 1:
                 return self._in_all_rows(demand, self._row_in_one_strip(index, demand, costs))
             broken = self._broken_runs(index, demand, costs)
@@ -80,8 +80,8 @@ class Work:
         return total_in_runs(demand.columns, self.grid.widths, self._steps, run_costs)
 
     def _in_all_rows(self, demand: Demand, of_row: IntArray) -> IntArray:
-        every: IntArray = self._rows(demand)[:, None] * of_row[:, None, :]
-        return every
+        work: IntArray = self._rows(demand)[:, None] * of_row[:, None, :]
+        return work
 
     def _rows(self, demand: Demand) -> IntArray:
         """Return the number of rows of all bands, [heights]."""
@@ -89,7 +89,7 @@ class Work:
 
     def _row_in_one_strip(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
         """Return the work of a row in a single strip, [chunks, 1]; most blocks have one strip."""
-        first, length = _first_reader(demand), int(demand.columns.high[0] - demand.columns.low[0])
+        first, length = _furthest_reader(demand), int(demand.columns.high[0] - demand.columns.low[0])
         runs = rows_pulled(self._runs[first.layer][0], first.windows, max(length, 1), self._from_edge[0])
         self._runs[index] = [runs]
         return cost_of_row(runs, length, run_costs)
@@ -102,7 +102,7 @@ class Work:
         if not demand.consumers:
             return np.zeros((len(self.chunks), self.grid.shape[1]), dtype=np.int64)
         tilings, lengths = self.grid.widths, demand.columns.high - demand.columns.low
-        first = _first_reader(demand)
+        first = _furthest_reader(demand)
         widths = np.maximum(np.maximum.reduceat(lengths, tilings.first), 1).tolist()
         mixes = zip(self._runs[first.layer], widths, self._from_edge, strict=True)
         self._runs[index] = runs = [rows_pulled(mix, first.windows, width, edge) for mix, width, edge in mixes]
@@ -156,14 +156,14 @@ class _ShapeWithWork:
         self.counting = Work(shape.grid, family.pricing.chunks, shape.computing)
         self.work = np.zeros((len(family.pricing.chunks), *shape.grid.shape), dtype=np.int64)
         self._least = 0
-        self.step: Grown | None = shape.at(family.inner)
+        self.step: Grown | None = shape.at(family.first_folded)
         if family.tail is not None:
             self._fold(family.tail)
 
     def _fold(self, tail: int) -> None:
         """Count the accumulator and the layers behind it, computed once; its input is visited pixel by pixel."""
         graph, summing = self.family.graph, self.family.graph.steps[tail]
-        self.counting.adds_up = self.family.last
+        self.counting.accumulating = self.family.last
         for index in range(tail, self.family.last + 1):
             self._count(index, graph.steps[index].work)
         if summing.run_costs:
@@ -233,9 +233,9 @@ class _Family:
         ascending = sorted(budgets)
         largest = dict(zip(ascending, accumulate((budgets[first] for first in ascending), max), strict=True))
         heights, widths = tile_sizes(self.graph.tensors[self.driven])
-        block = self.grown(heights, widths, self.inner)
-        for first in range(min(self.inner - (self.tail is None), self.last), lowest - 1, -1):
-            if first < self.inner and not block.add(first):
+        block = self.block_from(heights, widths, self.first_folded)
+        for first in range(min(self.first_folded - (self.tail is None), self.last), lowest - 1, -1):
+            if first < self.first_folded and not block.add(first):
                 return
             if self.pricing.limit is not None and block.work.size > 1:
                 affordable = block.affordable(self.pricing.limit)
@@ -246,7 +246,7 @@ class _Family:
                     if self.pricing.divided:
                         return
                     heights, widths = tuple(compress(heights, rows)), tuple(compress(widths, columns))
-                    block = self.grown(heights, widths, first)
+                    block = self.block_from(heights, widths, first)
             if firsts is None or first in firsts:
                 if first in budgets and block.step is not None and (least := block.step.rings) > budgets[first]:
                     if least > largest[first]:
@@ -254,11 +254,11 @@ class _Family:
                     continue
                 yield from block.price(first)
 
-    def grown(self, heights: Sequence[int], widths: Sequence[int], first: int) -> _ShapeWithWork:
+    def block_from(self, heights: Sequence[int], widths: Sequence[int], first: int) -> _ShapeWithWork:
         """Return the block from layer ``first`` on, with the given tile heights and widths."""
-        ends = self.last, self.tail, self.inner, self.driven
+        ends = self.last, self.tail, self.first_folded, self.driven
         block = _ShapeWithWork(self, self.shapes.of(self.graph, ends, heights, widths, self.pricing))
-        for index in range(self.inner - 1, first - 1, -1):
+        for index in range(self.first_folded - 1, first - 1, -1):
             block.add(index)
         return block
 
@@ -269,7 +269,7 @@ class _Family:
         return _computed(graph, self.last) if self.tail is None else graph.summed(self.tail)
 
     @cached_property
-    def inner(self) -> int:
+    def first_folded(self) -> int:
         """First folded layer: the accumulator or views before it; without one, the views at the end, or the end."""
         if self.tail is None:
             return _views_at_the_end(self.graph, self.last)

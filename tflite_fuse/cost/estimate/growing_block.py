@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tflite_fuse.cost.estimate.least_work import WorkLimit
 from tflite_fuse.cost.estimate.overlap_distance import Sharing
-from tflite_fuse.cost.estimate.rings import Consumer, Demand, Grid, LateRings, Rings
+from tflite_fuse.cost.estimate.rings import Consumer, Demand, Grid, Rings, ScratchOverlap
 from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.cost.schedule.tile_order import accumulator_bytes, reserved_bytes, ring_bytes, window_pointers
 from tflite_fuse.ir.axes import PIXEL, AxisWindow, IntArray, covers
@@ -31,8 +31,8 @@ class Pricing:
         chunks: output pixels per step; each entry is priced.
         streamed: network inputs without memory: a block that reads one pulls each of its pixels once, into a ring.
         slow: tensors in the slow memory: a block that reads one copies each of its pixels once, into a ring.
-        sharing: alignment in bytes of the distance at which a block may write its output, or its last rings, over an
-            input without later readers; None if it must not.
+        overlap_alignment: alignment in bytes of the distance at which a block may write its output, or its last rings,
+            over an input without later readers; None if it must not.
         limit: limit on work; configurations that exceed it, and blocks without other ones, may be skipped. None without
             one.
         free_scratch: function from the first and last layer of a block to the bytes of scratch that do not raise the
@@ -43,16 +43,16 @@ class Pricing:
     chunks: tuple[int, ...] = (1,)
     streamed: frozenset[int] = frozenset()
     slow: frozenset[int] = frozenset()
-    sharing: int | None = None
+    overlap_alignment: int | None = None
     limit: WorkLimit | None = None
     free_scratch: Callable[[int, int], int] | None = field(default=None, compare=False)
     divided: bool = False
 
-    def does_not_count(self, first: int, last: int, scratch: int) -> bool:
+    def fits_free_memory(self, first: int, last: int, scratch: int) -> bool:
         """Return whether the scratch of a block fits into free memory, so that its overlaps do not matter."""
-        if self.sharing is None or self.free_scratch is None:
+        if self.overlap_alignment is None or self.free_scratch is None:
             return False
-        return round_up(scratch, self.sharing) <= self.free_scratch(first, last)
+        return round_up(scratch, self.overlap_alignment) <= self.free_scratch(first, last)
 
 
 PLAIN = Pricing()
@@ -113,12 +113,12 @@ class GrowingBlock:
         ends = graph.through_views(graph.steps[last].outputs[0]) == driven
         self.computing = graph.producer[driven] if ends and graph.producer[driven] >= 0 else last
         self.rings = Rings(grid, chunks, self.computing)
-        self.sharing: Sharing | None = None
-        if pricing.sharing is not None and graph.steps[last].outputs[0] == driven and graph.sizes[driven]:
-            self.sharing = Sharing(graph, last, grid, pricing.chunks, pricing.sharing)
-        self.late = None if pricing.sharing is None else LateRings(graph, grid, extent, pricing.sharing)
-        self.scratch = self.nothing = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
-        self.usable = np.ones(self.nothing.shape, dtype=np.bool_)
+        self.output_overlap, alignment = None, pricing.overlap_alignment
+        if alignment is not None and graph.steps[last].outputs[0] == driven and graph.sizes[driven]:
+            self.output_overlap = Sharing(graph, last, grid, pricing.chunks, alignment)
+        self.scratch_overlap = None if alignment is None else ScratchOverlap(graph, grid, extent, alignment)
+        self.scratch = self.zeros = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
+        self.usable = np.ones(self.zeros.shape, dtype=np.bool_)
         self.stages = self.pointers = self.sums = self.tail_bytes = 0
         self.begins = last
         self.computed: Demand | None = None
@@ -132,7 +132,7 @@ class GrowingBlock:
         self.demands[self.driven] = visited._replace(consumers=(Consumer(self.last, (PIXEL, PIXEL)),))
         result = graph.through_views(graph.steps[self.last].outputs[0])
         for index, layer in enumerate(graph.steps[tail : self.last + 1], start=tail):
-            self._hold(index)
+            self._keep_unit_whole(index)
             if layer.stage is None:
                 continue
             self.pointers = max(self.pointers, window_pointers(layer.stage))
@@ -170,14 +170,14 @@ class GrowingBlock:
 
     def _shared(self, first: int, scratch: IntArray) -> IntArray:
         """Return the bytes of the output that may lie over an input, or of the scratch over an input of the network."""
-        best = self.nothing
-        if self.pricing.does_not_count(first, self.last, int(scratch.max())):
+        best = self.zeros
+        if self.pricing.fits_free_memory(first, self.last, int(scratch.max())):
             return best
         for tensor, demand in self._dying(first):
-            if self.sharing is not None:
-                best = np.maximum(best, self.sharing.shared(tensor, demand))
-            if self.late is not None and self.graph.producer[self.graph.through_views(tensor)] < 0:
-                best = np.maximum(best, self.late.shared(demand, self.scratch, scratch))
+            if self.output_overlap is not None:
+                best = np.maximum(best, self.output_overlap.shared(tensor, demand))
+            if self.scratch_overlap is not None and self.graph.producer[self.graph.through_views(tensor)] < 0:
+                best = np.maximum(best, self.scratch_overlap.shared(demand, self.scratch, scratch))
         return best
 
     def _dying(self, first: int) -> Iterator[tuple[int, Demand]]:
@@ -193,7 +193,7 @@ class GrowingBlock:
         layer, self.computed = self.graph.steps[index], None
         if not layer.fusable or self.graph.accumulates(index) or layer.outputs[0] not in self.demands:
             return False
-        self._hold(index)
+        self._keep_unit_whole(index)
         if self.begins < 0:
             return False
         if layer.in_one_tile:
@@ -204,10 +204,10 @@ class GrowingBlock:
         elif layer.stage is None:
             return False
         else:
-            if self.sharing is not None and self.graph.enlarges:
-                self.sharing.by_rows |= any(window.spread > 1 for window in self.graph.windows[index])
-            self._follow(index, demand, inside)
-            if self._sees_a_map_for_one_pixel(index):
+            if self.output_overlap is not None and self.graph.enlarges:
+                self.output_overlap.by_rows |= any(window.spread > 1 for window in self.graph.windows[index])
+            self._reserve_ring(index, demand, inside)
+            if self._reduces_map_to_pixel(index):
                 return False
             self.computed = demand
             self.stages += 1
@@ -218,14 +218,14 @@ class GrowingBlock:
         del self.demands[layer.outputs[0]]
         return True
 
-    def _sees_a_map_for_one_pixel(self, index: int) -> bool:
+    def _reduces_map_to_pixel(self, index: int) -> bool:
         """Return whether a layer turns a whole map into a value for all later pixels; its rings have no closed form."""
         rows, columns = self.rings.reaches[index]
         if rows.scale and columns.scale:
             return False
         return any(self.graph.tensors[source].pixels > 1 for source in self.graph.steps[index].inputs)
 
-    def _hold(self, index: int) -> None:
+    def _keep_unit_whole(self, index: int) -> None:
         """Exclude a layer whose unit ends behind the block; extend the block to the start of its unit otherwise."""
         first, last = self.graph.steps[index].unit or (index, index)
         self.begins = -1 if last > self.last else min(self.begins, first)
@@ -263,7 +263,7 @@ class GrowingBlock:
         earlier = self.demands.get(source)
         self.demands[source] = demand if earlier is None else earlier.joined(demand)
 
-    def _follow(self, index: int, demand: Demand, inside: bool) -> None:
+    def _reserve_ring(self, index: int, demand: Demand, inside: bool) -> None:
         """Reserve a ring for a layer's output, or a whole tensor outside the scratch, and compute its reach."""
         stage = self.graph.steps[index].stage
         is_state = stage is not None and stage.kind is StageKind.STATE
@@ -277,8 +277,8 @@ class GrowingBlock:
         if not demand.consumers:
             return
         self.rings.follow(index, demand.consumers)
-        if self.sharing is not None:
-            self.sharing.follow(index, demand)
+        if self.output_overlap is not None:
+            self.output_overlap.follow(index, demand)
         if is_state:
             return
         if inside:
@@ -289,8 +289,8 @@ class GrowingBlock:
                 behind = behind + np.where(helps, early[0], 0)
                 self.scratch = self.scratch + np.where(helps, sum(early), 0)
             self.rings.keep(index, demand)
-            if self.late is not None:
-                self.late.add(index, demand, behind, self.scratch)
+            if self.scratch_overlap is not None:
+                self.scratch_overlap.add(index, demand, behind, self.scratch)
             return
         self.usable = self.usable & self._is_whole(demand)
         if self.graph.steps[index].outputs[0] in self.pricing.slow:

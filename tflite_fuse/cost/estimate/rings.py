@@ -475,8 +475,8 @@ MOST_ROWS = 8
 """Largest number of rows of a ring that are followed one by one; a larger ring counts as filled at once."""
 
 
-class LateRings:
-    """The rings of a growing block in one tile, as it grows upwards."""
+class ScratchOverlap:
+    """Bytes of the scratch of a growing block in one tile that may lie over an input."""
 
     def __init__(self, graph: PricedProgram, grid: Grid, driven: BlockTensor, alignment: int) -> None:
         """``alignment``: bytes; all sizes and distances are rounded up to a multiple of it."""
@@ -504,7 +504,7 @@ class LateRings:
         if self._one_tile is not None:
             self._added.append((index, demand, behind, end))
 
-    def _look_at(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
+    def _evaluate(self, index: int, demand: Demand, behind: IntArray, end: IntArray) -> None:
         """Compute the bytes behind the filled part of a ring, row by row; arguments as in ``add``."""
         assert self._one_tile is not None
         row, column = self._one_tile
@@ -527,7 +527,7 @@ class LateRings:
         """
         shared = np.zeros_like(scratch)
         for ring in self._added:
-            self._look_at(*ring)
+            self._evaluate(*ring)
         self._added.clear()
         if self._layers:
             saved = (np.array(self._behind) + self._spent(demand)[:, None, :]).min(axis=(0, 2))[:, None]

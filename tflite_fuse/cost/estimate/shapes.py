@@ -87,7 +87,7 @@ class Shapes:
                 tensor.
             heights, widths: sizes of tiles.
         """
-        key = ends, pricing.streamed, pricing.slow, pricing.sharing, tuple(heights), tuple(widths)
+        key = ends, pricing.streamed, pricing.slow, pricing.overlap_alignment, tuple(heights), tuple(widths)
         keeps = (self.tiled or len(heights) * len(widths) == 1) and set(pricing.chunks) <= set(self.chunks)
         if keeps and key in self.cache:
             return self.cache[key]
