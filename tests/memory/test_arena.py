@@ -10,7 +10,7 @@ import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tflite_fuse import Goal
 from tflite_fuse.ir.program import Overlap, program_of
-from tflite_fuse.memory.arena import ArenaOptions, as_it_stands, realise
+from tflite_fuse.memory.arena import ArenaOptions, realise, with_given_offsets
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
@@ -37,7 +37,7 @@ def test_every_shared_model_needs_what_a_planned_file_of_it_needs(shared_model: 
     arena = realise(program_of(model))
     planned = model if arena.offsets is None else write_plan(model, arena.offsets)
     placed, offsets = program_of(planned), read_plan(planned)
-    stands = as_it_stands(placed, offsets=offsets)
+    stands = with_given_offsets(placed, offsets=offsets)
     assert (arena.head, arena.tail, arena.while_loading) == (stands.head, stands.tail, stands.while_loading)
     assert arena.head == head_bytes(planned) <= head_bytes(model)
     assert arena.tail == predict_tail(placed, offsets=offsets).total
@@ -54,7 +54,7 @@ def test_without_a_plan_the_runtimes_planner_is_what_counts() -> None:
 def test_the_library_alone_gets_an_offset_for_every_tensor() -> None:
     model = chain(4, 4, 4)
     assert realise(program_of(model)).offsets is None
-    alone = realise(program_of(model), options=ArenaOptions(alone=True))
+    alone = realise(program_of(model), options=ArenaOptions(without_tflm=True))
     assert alone.offsets is not None and (alone.tail, alone.while_loading) == (0, 0)
     check_plan(program_of(model), alone.offsets, height=alone.head)
 

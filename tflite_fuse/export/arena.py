@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tflite_fuse.ir.program import program_of
-from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
+from tflite_fuse.memory.arena import Arena, ArenaOptions, with_given_offsets
 from tflite_fuse.memory.tflm import esp_nn
 from tflite_fuse.memory.tflm.apart import Apart, arenas_apart
 from tflite_fuse.memory.tflm.kernel_sets import Kernels, variants
@@ -78,4 +78,4 @@ def arena_for(model: Model, build: Build) -> Arena:
         PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    return as_it_stands(program_of(model), options=ArenaOptions(build=build), offsets=read_plan(model))
+    return with_given_offsets(program_of(model), options=ArenaOptions(build=build), offsets=read_plan(model))

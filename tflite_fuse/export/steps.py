@@ -108,7 +108,7 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
     _require_int8(model)
     inputs, outputs = model_ports(model)
     program = program_of(model)
-    arena = realise(program, block_overlaps(model), ArenaOptions(alone=True))
+    arena = realise(program, block_overlaps(model), ArenaOptions(without_tflm=True))
     places = [Place(max(offset, 0), size) for offset, size in zip(arena.offsets or (), program.sizes, strict=False)]
     found = slow_tensors(model)
     for each, offset in ({} if found is None else found.offsets).items():

@@ -1,7 +1,7 @@
 """Bytes that the runtime needs for a program: head, tail and peak while loading. All rooms compute arenas here.
 
-    realise(program, overlaps).head     with the best offsets found for the order of steps
-    as_it_stands(program).head          with given offsets, or without any
+    realise(program, overlaps).head      with the best offsets found for the order of steps
+    with_given_offsets(program).head    with the offsets of a file, or without any
 
 The head is the height that the runtime's planner reaches: it keeps offsets fixed in the file and places the remaining
 buffers (scratch of its kernels, tensors of other subgraphs) around them. Offsets are therefore compared by the
@@ -45,7 +45,7 @@ class ArenaOptions:
     Attributes:
         in_place: kernel set whose operators may write over their inputs ("reference", "cmsis-nn", "esp-nn").
         planned: whether offsets are fixed in the file; otherwise the runtime's planner chooses all of them.
-        alone: whether the C library runs the model without TFLM: every tensor gets an offset, and there is no tail.
+        without_tflm: whether the C library runs the model without TFLM: every tensor has an offset, and no tail exists.
         measure: function from offsets (None for no plan) to the head in bytes that a real runtime uses, or to None if
             unknown. Without a measurement the runtime's planner is recomputed with the scratch of reference kernels.
         build: struct sizes of the runtime.
@@ -54,13 +54,13 @@ class ArenaOptions:
 
     in_place: str | None = None
     planned: bool = True
-    alone: bool = False
+    without_tflm: bool = False
     measure: Callable[[Offsets | None], int | None] | None = field(default=None, compare=False)
     build: Build = ARM
     tuning: Tuning = TUNING
 
 
-AS_USUAL = ArenaOptions()
+DEFAULT_OPTIONS = ArenaOptions()
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Arena:
         proof: lower bound on the head.
         measured: whether the head was measured in a real runtime.
         unknown: names of operators whose needs are unknown; the figures are exact if it is empty.
-        left_alone: whether the model should keep its plan: nothing can be planned, or its own offsets are better.
+        keeps_plan: whether the model should keep its plan: nothing can be planned, or its own offsets are better.
         notes: reasons for the offsets or for their absence.
     """
 
@@ -99,7 +99,7 @@ class Arena:
     proof: Proof
     measured: bool = False
     unknown: tuple[str, ...] = ()
-    left_alone: bool = False
+    keeps_plan: bool = False
     notes: tuple[Note, ...] = ()
 
     @property
@@ -113,10 +113,10 @@ class Arena:
         return round_up(max(self.total, self.while_loading), ALIGNMENT)
 
 
-def as_it_stands(
+def with_given_offsets(
     program: Program,
     overlaps: Sequence[Overlap] = (),
-    options: ArenaOptions = AS_USUAL,
+    options: ArenaOptions = DEFAULT_OPTIONS,
     offsets: Sequence[int] | None = None,
 ) -> Arena:
     """Return the arena with given offsets, or the one of a file without a plan.
@@ -130,17 +130,17 @@ def as_it_stands(
     Raises:
         ModelError: a dynamic shape.
     """
-    site = _Site(program, options, offsets)
-    problem = build_problem(site.graph(), overlaps if offsets is not None else (), ALIGNMENT)
-    head = site.head(None if offsets is None else tuple(offsets))
+    search = _Search(program, options, offsets)
+    problem = build_problem(search.graph(), overlaps if offsets is not None else (), ALIGNMENT)
+    head = search.head(None if offsets is None else tuple(offsets))
     bound = min(ALIGNMENT * problem.lower_bound, head)
-    return site.arena(head, site.offsets, Proof(bound, bound == head), ())
+    return search.arena(head, search.offsets, Proof(bound, bound == head), ())
 
 
 def realise(
     program: Program,
     overlaps: Sequence[Overlap] = (),
-    options: ArenaOptions = AS_USUAL,
+    options: ArenaOptions = DEFAULT_OPTIONS,
     budget: Budget | None = None,
     offsets: Sequence[int] | None = None,
 ) -> Arena:
@@ -164,28 +164,28 @@ def realise(
     obstacle = _obstacle(program)
     if obstacle is not None:
         reason = "obstacle" if offsets is None else "obstacle, plan kept"
-        arena = as_it_stands(program, overlaps, options, offsets)
-        return replace(arena, left_alone=True, notes=(note("not planned", reason, why=obstacle),))
+        arena = with_given_offsets(program, overlaps, options, offsets)
+        return replace(arena, keeps_plan=True, notes=(note("not planned", reason, why=obstacle),))
     if not options.planned:
-        return as_it_stands(program, overlaps, options)
-    site, allowed = _Site(program, options), tuple(overlaps)
-    plans = [site.plan(scratch, allowed, budget or Budget()) for scratch in site.scratch_variants()]
+        return with_given_offsets(program, overlaps, options)
+    search, allowed = _Search(program, options), tuple(overlaps)
+    plans = [search.plan(scratch, allowed, budget or Budget()) for scratch in search.scratch_variants()]
     best = min(plans, key=lambda plan: plan.head)
     # The first variant contains all scratch buffers: its bound is valid for the head.
     reference = plans[0].placement
     bound = reference.height if reference.optimal else reference.lower_bound
-    if options.alone:
-        return site.arena(best.head, best.offsets, Proof(bound, best.head <= bound), ())
-    unplanned = site.head(None)
-    old, notes = _sound_plan(site.graph(), allowed, offsets)
-    if old is not None and (head := site.head(old)) < min(unplanned, best.head):
+    if options.without_tflm:
+        return search.arena(best.head, best.offsets, Proof(bound, best.head <= bound), ())
+    unplanned = search.head(None)
+    sound, notes = _sound_plan(search.graph(), allowed, offsets)
+    if sound is not None and (head := search.head(sound)) < min(unplanned, best.head):
         kept = note("kept", "plan", head_bytes=head, other_bytes=min(unplanned, best.head))
-        arena = site.arena(head, old, Proof(min(bound, head), head <= bound), (kept,))
-        return replace(arena, left_alone=True)
+        arena = search.arena(head, sound, Proof(min(bound, head), head <= bound), (kept,))
+        return replace(arena, keeps_plan=True)
     proof = Proof(min(bound, unplanned), min(best.head, unplanned) <= bound)
-    notes = (*notes, *site.admitted(), _verdict(unplanned, best, proof))
+    notes = (*notes, *search.warnings(), _verdict(unplanned, best, proof))
     head, planned = (best.head, best.offsets) if best.head < unplanned else (unplanned, None)
-    return site.arena(head, planned, proof, notes)
+    return search.arena(head, planned, proof, notes)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class _Planned:
     placement: Placement
 
 
-class _Site:
+class _Search:
     """A program and the buffers that the runtime requests to run it."""
 
     def __init__(self, program: Program, options: ArenaOptions, offsets: Sequence[int] | None = None) -> None:
@@ -216,7 +216,7 @@ class _Site:
 
         The runtime places scratch buffers around the plan, usually but not always in the gaps reserved for them.
         """
-        buffers = self.requests.buffers if not self.options.alone else ()
+        buffers = self.requests.buffers if not self.options.without_tflm else ()
         scratch = [(b.operator, b.size) for b in buffers if b.subgraph == 0 and b.operator is not None]
         return [scratch, []] if scratch else [[]]
 
@@ -228,7 +228,7 @@ class _Site:
         check_plan(extended, placement.offsets, allowed, height=placement.height)
         offsets = [ONLINE] * sum(len(each.tensors) for each in self.program.subgraphs)
         offsets[: len(graph.sizes)] = placement.offsets[: len(graph.sizes)]
-        head = placement.height if self.options.alone else self.head(tuple(offsets))
+        head = placement.height if self.options.without_tflm else self.head(tuple(offsets))
         return _Planned(head, tuple(offsets), placement)
 
     def head(self, offsets: Offsets | None) -> int:
@@ -240,7 +240,7 @@ class _Site:
             self._measure = None
         return greedy_height(self.requests.buffers, offsets)
 
-    def admitted(self) -> tuple[Note, ...]:
+    def warnings(self) -> tuple[Note, ...]:
         """Return notes about scratch that a recomputed head may lack."""
         if self._measure is not None or not self.requests.unknown:
             return ()
@@ -249,7 +249,7 @@ class _Site:
     def arena(self, head: int, offsets: Offsets | None, proof: Proof, notes: tuple[Note, ...]) -> Arena:
         """Return the arena with this head; the C library alone has no tail."""
         measured, unknown = self._measure is not None, self.requests.unknown
-        if self.options.alone:
+        if self.options.without_tflm:
             return Arena(head, 0, 0, offsets, proof, measured, unknown, notes=notes)
         build = self.options.build
         tail = predict_tail(self.program, build, self.requests, self.offsets)

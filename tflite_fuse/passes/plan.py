@@ -9,7 +9,7 @@ from typing import ClassVar
 from tflite_fuse.claim import Claim
 from tflite_fuse.errors import PlanError
 from tflite_fuse.ir.program import Overlap, program_of
-from tflite_fuse.memory.arena import AS_USUAL, Arena, ArenaOptions, Offsets, realise
+from tflite_fuse.memory.arena import DEFAULT_OPTIONS, Arena, ArenaOptions, Offsets, realise
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan, write_plan
 from tflite_fuse.model.schema import Model
@@ -39,7 +39,7 @@ class Plan:
         measure: function that returns the bytes of the head in a real runtime, None if it cannot load the model.
     """
 
-    options: ArenaOptions = AS_USUAL
+    options: ArenaOptions = DEFAULT_OPTIONS
     overlaps: Callable[[Model], Sequence[Overlap]] | None = None
     budget: Budget | None = None
     measure: Callable[[Model], int | None] | None = None
@@ -63,7 +63,7 @@ class Plan:
         options = self.options if self.measure is None else replace(self.options, measure=measured)
         arena = realise(program_of(bare), overlaps, options, self.budget, offsets)
         arena = replace(arena, notes=(*damaged, *arena.notes))
-        if arena.left_alone:
+        if arena.keeps_plan:
             return PlanResult(model, False, arena.notes, arena=arena)
         claim = Claim(arena.proof.proven, arena.proof.bound_bytes, _SCOPE)
         planned = bare if arena.offsets is None else write_plan(bare, arena.offsets)

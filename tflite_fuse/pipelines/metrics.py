@@ -16,7 +16,7 @@ from tflite_fuse.emit.in_model import block_overlaps, executed_macs
 from tflite_fuse.errors import LimitError
 from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.program import program_of
-from tflite_fuse.memory.arena import as_it_stands
+from tflite_fuse.memory.arena import with_given_offsets
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.checker import why_untouchable
 from tflite_fuse.memory.tflm.head_requests import arena_requests
@@ -95,7 +95,7 @@ def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
 
 
 def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
-    before = as_it_stands(program_of(model), block_overlaps(model), options.arena(), read_plan(model))
+    before = with_given_offsets(program_of(model), block_overlaps(model), options.arena(), read_plan(model))
     macs, operators = sum(executed_macs(model)), len(model.main.operators)
     changed = remove_plan(model)
     changed = Int8Borders().run(changed).model if options.int8_io else changed

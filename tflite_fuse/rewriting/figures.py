@@ -11,7 +11,7 @@ from tflite_fuse.emit.slow import Traffic, traffic_of
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError, TfliteFuseError
 from tflite_fuse.ir.liveness import bytes_before_start, covered_bytes, working_sets
 from tflite_fuse.ir.program import program_of
-from tflite_fuse.memory.arena import Arena, ArenaOptions, as_it_stands
+from tflite_fuse.memory.arena import Arena, ArenaOptions, with_given_offsets
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.apart import arenas_apart
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
@@ -83,7 +83,7 @@ def arena_in_file(model: Model, data: bytes, runtime: str = DEFAULT_RUNTIME) -> 
     """
     measure = None if runtime != DEFAULT_RUNTIME else lambda _: measured_head(data)
     options = ArenaOptions(measure=measure, build=runtime_named(runtime).build)
-    return as_it_stands(program_of(model), block_overlaps(model), options, read_plan(model))
+    return with_given_offsets(program_of(model), block_overlaps(model), options, read_plan(model))
 
 
 def figures(model: Model, data: bytes, arena: Arena, runtime: str = DEFAULT_RUNTIME) -> Figures:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflite_fuse.ir.program import program_of
-from tflite_fuse.memory.arena import ArenaOptions, as_it_stands
+from tflite_fuse.memory.arena import ArenaOptions, with_given_offsets
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, read_plan
 from tflite_fuse.memory.tflm.struct_sizes import ARM, Build
 from tflite_fuse.model.schema import Model
@@ -29,7 +29,7 @@ def shared_arena(models: Sequence[Model], build: Build = ARM) -> int:
         ModelError: a dynamic shape.
     """
     options = ArenaOptions(build=build)
-    arenas = [as_it_stands(program_of(model), options=options, offsets=read_plan(model)) for model in models]
+    arenas = [with_given_offsets(program_of(model), options=options, offsets=read_plan(model)) for model in models]
     once = sum(round_up(struct.bytes, struct.align) for struct in build.allocator)
     tails = once + sum(round_up(arena.tail - once, ALIGNMENT) for arena in arenas)
     loading = max(arena.while_loading - arena.tail for arena in arenas)

@@ -54,7 +54,7 @@ from tflite_fuse.search.cut_graph import longest_block
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.schemes import Scheme
 
-NOTHING_SPECIAL = FuseOptions()
+DEFAULT_OPTIONS = FuseOptions()
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Fuse:
         original: the file's model, to whose work limits on compute are relative; None for the fused one.
     """
 
-    options: FuseOptions = NOTHING_SPECIAL
+    options: FuseOptions = DEFAULT_OPTIONS
     budget: Budget | None = None
     outside: frozenset[str] = frozenset()
     original: Model | None = None
