@@ -285,16 +285,16 @@ async def _infer_all(
     coordinator: Coordinator, samples: Sequence[Sequence[Array]], retries: int
 ) -> tuple[list[list[Int8Array]], list[float]]:
     """Return outputs and seconds of every sample."""
-    found, seconds = [], []
+    outputs, seconds = [], []
     try:
         for arrays in samples:
             began = time.perf_counter()
-            given = [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
-            found.append(await coordinator.infer(given, retries))
+            operands = [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
+            outputs.append(await coordinator.infer(operands, retries))
             seconds.append(time.perf_counter() - began)
     finally:
         coordinator.close()
-    return found, seconds
+    return outputs, seconds
 
 
 def _file(deployment: Deployment, outputs: Sequence[Sequence[Int8Array]], suffix: str) -> bytes:

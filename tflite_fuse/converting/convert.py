@@ -179,7 +179,7 @@ def _fitting(model: Model, samples: Mapping[str, Array], least_moved: int, path:
     Args:
         model: as converted, of float32.
         samples: arrays by name; the name of a single one for a single input is free.
-        least_moved: of so many dimensions an array is channels first, where both ways fit.
+        least_moved: fewest dimensions of an array that is channels first if both layouts fit.
         path: of the samples, for messages.
 
     Raises:

@@ -179,8 +179,8 @@ class _Fields:
 
     def holds_more(self) -> bool:
         """Return whether there is a reserved field, an unknown one, or one of a later version."""
-        known = {FIELDS.index("checksum")} if self.version >= CHECKED_VERSION else set()
-        further = set(range(FIELDS.index("stage_inputs") + 1, self.vtable_size // 2)) - known
+        permitted = {FIELDS.index("checksum")} if self.version >= CHECKED_VERSION else set()
+        further = set(range(FIELDS.index("stage_inputs") + 1, self.vtable_size // 2)) - permitted
         return any(map(self._offset, further))
 
     def checksum(self) -> int | None:

@@ -177,9 +177,9 @@ def can_pack(stage: Stage, source: BlockTensor) -> bool:
 
 
 def down_table(stage: Stage, bias: Int64Array, *, few_bits: bool = False) -> Int64Array | None:
-    """Return the PACKED_DOWN table, or None if a channel cannot be scaled down in its way.
+    """Return the PACKED_DOWN table, or None if a channel cannot be scaled down by its formula.
 
-    That way is ``(2 * sum * multiplier / 2^32, rounded) / 2^n, rounded``; it requires a positive multiplier, 1 ≤ n ≤
+    The formula is ``(2 * sum * multiplier / 2^32, rounded) / 2^n, rounded``; it requires a positive multiplier, 1 ≤ n ≤
     23, and twice the sum within 32 bits. Channels with the same output for every input, which training leaves with
     scales and biases of any size, get another bias, multiplier and n that yield this output.
 

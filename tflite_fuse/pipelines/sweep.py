@@ -211,8 +211,8 @@ class Results:
 
     def of(self, keys: Iterable[str]) -> list[Row]:
         """Return the rows with these keys, in order."""
-        found = {row.key: row for row in self.rows()}
-        return [found[key] for key in keys if key in found]
+        by_key = {row.key: row for row in self.rows()}
+        return [by_key[key] for key in keys if key in by_key]
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -13,7 +13,7 @@ from tflite_fuse.notes import Note, note, tensor_of
 
 @dataclass(frozen=True)
 class Point:
-    """One way to run the model that no other dominates in RAM and work.
+    """One execution of the model that no other dominates in RAM and work.
 
     Work is in multiply-accumulates, or in predicted instructions if a target was searched for.
 

@@ -44,7 +44,7 @@ def solve_in_memories(site: Site, memories: Memories, goal: Goal) -> Candidate:
         goal: compute allowed for an arena in the fast memory alone; by default that of the file.
 
     Raises:
-        LimitError: none does; which block is in the way, and how much it needs.
+        LimitError: no candidate fits; the message names the block and its bytes.
     """
     room = memories.fast.nbytes
     alone = Goal(max_ram=room, max_compute=_NO_MORE if goal.is_default else goal.max_compute)
