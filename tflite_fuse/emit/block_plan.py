@@ -48,7 +48,7 @@ def _followed(block: Block, split: Split, tiles: Tiles, planned: Schedule) -> Ti
     written = frozenset(stage.output for stage in split.spatial)
     ((shape, _),) = tiles.classes
     order = TileOrder(shape, split.driven, bool(split.tail), written)
-    return order.under(planned.config, split.spatial, other_outputs(block, split))
+    return order.follow(planned.config, split.spatial, other_outputs(block, split))
 
 
 def _reads_whole(block: Block, split: Split, stage: Stage, source: int) -> bool:

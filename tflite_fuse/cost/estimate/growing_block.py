@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.cost.estimate.least_work import WorkLimit
-from tflite_fuse.cost.estimate.overlap_distance import Sharing
+from tflite_fuse.cost.estimate.overlap_distance import OutputOverlap
 from tflite_fuse.cost.estimate.rings import Consumer, Demand, Grid, Rings, ScratchOverlap
 from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.cost.schedule.tile_order import accumulator_bytes, reserved_bytes, ring_bytes, window_pointers
@@ -115,7 +115,7 @@ class GrowingBlock:
         self.rings = Rings(grid, chunks, self.computing)
         self.output_overlap, alignment = None, pricing.overlap_alignment
         if alignment is not None and graph.steps[last].outputs[0] == driven and graph.sizes[driven]:
-            self.output_overlap = Sharing(graph, last, grid, pricing.chunks, alignment)
+            self.output_overlap = OutputOverlap(graph, last, grid, pricing.chunks, alignment)
         self.scratch_overlap = None if alignment is None else ScratchOverlap(graph, grid, extent, alignment)
         self.scratch = self.zeros = np.zeros((len(chunks), *grid.shape), dtype=np.int64)
         self.usable = np.ones(self.zeros.shape, dtype=np.bool_)

@@ -35,7 +35,7 @@ Extent = tuple[int, int, int]
 _FAR = 1 << 40
 
 
-class Sharing:
+class OutputOverlap:
     """Bytes of an input that the output of a growing block, which its last layer writes, may overwrite."""
 
     def __init__(self, graph: PricedProgram, last: int, grid: Grid, chunks: Sequence[int], alignment: int) -> None:
@@ -46,7 +46,7 @@ class Sharing:
         self._extent = _extent(self.output)
         self._tiled, self._in_one = not self.whole.all(), bool(self.whole.any())
         self._fills = {last: whole_fill(self.output.height)}
-        self._known: dict[tuple[int, int], IntArray] = {}
+        self._cache: dict[tuple[int, int], IntArray] = {}
         self.by_rows = False
 
     def follow(self, layer: int, demand: Demand) -> None:
@@ -60,12 +60,12 @@ class Sharing:
 
     def shared(self, source: int, demand: Demand) -> IntArray:
         """Return the bytes of the output that may lie over an input, [chunks, heights, widths]."""
-        known = source, len(demand.consumers)
-        if known not in self._known:
-            self._known[known] = self._with(demand)
-        return self._known[known]
+        key = source, len(demand.consumers)
+        if key not in self._cache:
+            self._cache[key] = self._bytes_shared(demand)
+        return self._cache[key]
 
-    def _with(self, demand: Demand) -> IntArray:
+    def _bytes_shared(self, demand: Demand) -> IntArray:
         if self.grid.shape == (1, 1) and self._in_one:
             return self._in_one_tile(demand)[:, None, None]
         shared = np.empty((len(self.chunks), *self.grid.shape), dtype=np.int64)
@@ -184,7 +184,7 @@ class Reading(NamedTuple):
     def down(self, source: Extent, output: Extent) -> Down:
         """Return the leads of the output's rows at the rows that may be the worst."""
         row_bytes, above, window = output[1] * output[2], source[1] * source[2], self.windows[0]
-        written = under = next_under = before = -_FAR
+        written = lead = next_lead = before = -_FAR
         for row in self._moments(output[0]):
             begin = row * row_bytes
             reached = row if self.fill is None else self.fill.filled(row)
@@ -194,19 +194,19 @@ class Reading(NamedTuple):
                 before = max(before, begin + row_bytes)
                 continue
             written = max(written, begin)
-            under = max(under, begin - max(window.first(reached), 0) * above)
+            lead = max(lead, begin - max(window.first(reached), 0) * above)
             if reached + 1 < self.result[0]:
-                next_under = max(next_under, begin - max(window.first(reached + 1), 0) * above)
-        return Down(written, under, next_under, before)
+                next_lead = max(next_lead, begin - max(window.first(reached + 1), 0) * above)
+        return Down(written, lead, next_lead, before)
 
     def _moments(self, height: int) -> set[int]:
         """Return the first and the last output row, and the rows near which the lead changes its slope."""
-        fill, rows = self.fill or whole_fill(self.result[0]), self.windows[0]
-        turns = rows.padding // rows.stride - fill.ahead, fill.limit - fill.ahead, fill.all_limit - fill.all_ahead
-        found = {0, height - 1}
+        fill, window = self.fill or whole_fill(self.result[0]), self.windows[0]
+        turns = window.padding // window.stride - fill.ahead, fill.limit - fill.ahead, fill.all_limit - fill.all_ahead
+        rows = {0, height - 1}
         for turn in {turn // fill.scale for turn in turns}:
-            found.update(range(max(turn - 2, 0), min(turn + 4, height)))
-        return found
+            rows.update(range(max(turn - 2, 0), min(turn + 4, height)))
+        return rows
 
     def across(self, pixel: int, channels: int, runs: Tilings) -> Across:
         """Return the lead within an output row for each division into runs; ``pixel``: bytes of an input column."""
@@ -214,9 +214,9 @@ class Reading(NamedTuple):
         column = runs.low if fill is None else (runs.high - 1) * fill.across + fill.right + 1
         part = written - np.maximum(self.windows[1].first(column), 0) * pixel
 
-        def most(lead: IntArray, which: npt.NDArray[np.bool_]) -> IntArray:
-            found: IntArray = np.maximum.reduceat(np.where(which, lead, -_FAR), runs.first)
-            return found
+        def most(lead: IntArray, where: npt.NDArray[np.bool_]) -> IntArray:
+            leads: IntArray = np.maximum.reduceat(np.where(where, lead, -_FAR), runs.first)
+            return leads
 
         if column.min() >= 0:  # As for most stages: none is late.
             return Across(np.maximum.reduceat(written, runs.first), most(part, column < self.result[1]), None)
@@ -229,14 +229,14 @@ class Down(NamedTuple):
 
     Attributes:
         written: over the rows at which part of the stage's result is filled.
-        under: ``written`` minus the input bytes above the rows needed for the current row of the result.
-        next_under: the same for the next row of the result, if there is one.
+        lead: ``written`` minus the input bytes above the rows needed for the current row of the result.
+        next_lead: the same for the next row of the result, if there is one.
         before: behind a row during which nothing of the result is filled.
     """
 
     written: int
-    under: int
-    next_under: int
+    lead: int
+    next_lead: int
     before: int
 
 
@@ -279,15 +279,15 @@ def one_tile_distances(
         readings: stages that read the input.
         chunks: output pixels per run.
     """
-    found = np.full(len(chunks), -prod(source), dtype=np.int64)
+    distances = np.full(len(chunks), -prod(source), dtype=np.int64)
     for reading in readings:
         down = reading.down(source, output)
         across = reading.across(source[2], output[2], make_tilings(output[1], chunks))
-        leads = [down.under + across.partly, down.next_under + across.begun]
+        leads = [down.lead + across.partly, down.next_lead + across.begun]
         if across.late is not None:
             leads.append(down.written + across.late)
-        found = reduce(np.maximum, leads, np.maximum(found, down.before))
-    return found
+        distances = reduce(np.maximum, leads, np.maximum(distances, down.before))
+    return distances
 
 
 def distance_by_rows(source: BlockTensor, output: BlockTensor, oldest: IntArray) -> int:

@@ -61,7 +61,7 @@ class Demand(NamedTuple):
     ends: IntArray
 
 
-Way = tuple[int, bool]
+Execution = tuple[int, bool]
 """Execution of a stage: pixels of its longest runs, and whether it runs ahead."""
 
 
@@ -113,18 +113,18 @@ class Followed:
     produced: Mapping[int, int] = field(default_factory=dict)
     lengths: Mapping[int, IntArray] = field(default_factory=dict)
 
-    def asked(self, tensor: int) -> Demand:
+    def demand_on(self, tensor: int) -> Demand:
         """Return all demands on a tensor, in order."""
         return merge([Demand(self._times(each), each.positions) for each in self.demands.get(tensor, ())])
 
-    def held(self, tensor: int) -> list[Hold]:
+    def holds_of(self, tensor: int) -> list[Hold]:
         """Return all holds of a tensor."""
         return [Hold(self._times(each), each.positions) for each in self.holds.get(tensor, ())]
 
     def result(self) -> TileRun:
         """Return the events of the tile after its last stage was followed."""
         runs = {tensor: Runs(self._times(each), each.positions) for tensor, each in self.runs.items()}
-        holds = {tensor: self.held(tensor) for tensor in self.holds}
+        holds = {tensor: self.holds_of(tensor) for tensor in self.holds}
         return TileRun(self.capacities, self.produced, self.lengths, runs, holds)
 
     def _times(self, moments: Moments) -> IntArray:
@@ -146,18 +146,18 @@ def merge(demands: Sequence[Demand]) -> Demand:
 
 
 def insert_events(
-    known: Mapping[int, IntArray], causes: IntArray, per_row: int
+    earlier: Mapping[int, IntArray], causes: IntArray, per_row: int
 ) -> tuple[dict[int, IntArray], IntArray]:
     """Insert ``per_row`` events right behind each of ``causes`` (ascending) and the events inserted there before.
 
     Args:
-        known: events that others refer to.
+        earlier: events that others refer to.
 
     Returns:
         (their new numbers, the new events, [rows, per_row]).
     """
     new = np.arange(len(causes) * per_row, dtype=np.int64).reshape(-1, per_row) + (causes + 1)[:, np.newaxis]
-    return {output: events + causes.searchsorted(events) * per_row for output, events in known.items()}, new
+    return {output: events + causes.searchsorted(events) * per_row for output, events in earlier.items()}, new
 
 
 def split_runs(starts: IntArray, ends: IntArray, width: int, chunk: int) -> tuple[IntArray, IntArray, IntArray]:

@@ -161,7 +161,7 @@ def schedule(block: Block, config: BlockConfig, orders: Orders | None = None) ->
     orders = orders or Orders(block, config)
     orders.tiles.check_waits(block, split.spatial)
     completed = other_outputs(block, split)
-    runs = [(order.under(config, split.spatial, completed), count) for order, count in orders.by_class]
+    runs = [(order.follow(config, split.spatial, completed), count) for order, count in orders.by_class]
     capacities = _capacities(block, split, [run for run, _ in runs])
     layout = lay_out(block, split, capacities)
     pixels = [sum(run.produced[stage.output] * count for run, count in runs) for stage in split.spatial]

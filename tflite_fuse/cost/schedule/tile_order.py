@@ -17,12 +17,12 @@ import numpy as np
 from tflite_fuse.cost.schedule.events import (
     FAR,
     Demand,
+    Execution,
     Followed,
     Hold,
     Moments,
     TileRun,
     TileShape,
-    Way,
     insert_events,
     merge,
     split_runs,
@@ -120,29 +120,29 @@ _BEFORE = -1
 
 @dataclass(frozen=True)
 class _Node:
-    """State after following the last stages, from which the next stage can be followed in several ways.
+    """State after following the last stages, from which the next stage can be followed under several executions.
 
     Attributes:
         followed: events of the tile so far.
-        asked: demand on the next stage.
+        demand: requests to the next stage.
         begins: first position that it computes.
         width: pixels of a row of it.
-        then: resulting states, by the next stage's way and the stage before it: its output, and what it waits for.
+        successors: resulting states, by the next stage's execution, its output and the tensor for which it waits.
     """
 
     followed: Followed
-    asked: Demand
+    demand: Demand
     begins: int
     width: int
-    then: dict[tuple[Way, tuple[int, int]], _Node] = field(default_factory=dict)
+    successors: dict[tuple[Execution, tuple[int, int]], _Node] = field(default_factory=dict)
 
-    def way(self, longest: int, ahead: bool) -> Way:
+    def execution(self, longest: int, ahead: bool) -> Execution:
         """Return the actual execution of the next stage: runs exceed neither a request nor a row."""
         return (min(longest, self.width), True) if ahead else (min(longest, self._at_once), False)
 
     @cached_property
     def _at_once(self) -> int:
-        return min(self.width, int(np.max(self.asked.ends - _starts(self.asked, self.begins), initial=1)))
+        return min(self.width, int(np.max(self.demand.ends - _starts(self.demand, self.begins), initial=1)))
 
 
 @dataclass
@@ -162,11 +162,11 @@ class TileOrder:
     driven: int
     sums_driven: bool
     outputs: frozenset[int]
-    _known: dict[tuple[int, ...], _Node] = field(default_factory=dict)
+    _roots: dict[tuple[int, ...], _Node] = field(default_factory=dict)
     _kept: int = 0
 
-    def under(self, config: BlockConfig, stages: Sequence[Stage], completed: Sequence[int]) -> TileRun:
-        """Return the events under a configuration.
+    def follow(self, config: BlockConfig, stages: Sequence[Stage], completed: Sequence[int]) -> TileRun:
+        """Follow the tile under a configuration and return its events.
 
         Args:
             config: the configuration.
@@ -175,27 +175,27 @@ class TileOrder:
         """
         turns = [(-1, -1), *((stage.output, stage.waits_for) for stage in stages)]
         start = config.chunk, *completed, *turns[-1]
-        if start not in self._known:
-            self._known[start] = self._node(self._start(config.chunk, completed), stages)
-        now = self._known[start]
+        if start not in self._roots:
+            self._roots[start] = self._node(self._start(config.chunk, completed), stages)
+        node = self._roots[start]
         for index in reversed(range(len(stages))):
             longest = config.longest_run(index) if stages[index].inputs else MAX_CHUNK
-            way = now.way(longest, index in config.ahead)
-            if (way, turns[index]) not in now.then:
-                now.then[way, turns[index]] = self._node(self._step(now, stages[index], *way), stages[:index])
-            now = now.then[way, turns[index]]
-        return now.followed.result()
+            key = node.execution(longest, index in config.ahead), turns[index]
+            if key not in node.successors:
+                node.successors[key] = self._node(self._step(node, stages[index], *key[0]), stages[:index])
+            node = node.successors[key]
+        return node.followed.result()
 
     def _node(self, followed: Followed, stages: Sequence[Stage]) -> _Node:
         """Return the state after all stages but ``stages``, with the demand on the last one of these."""
         self._kept += sum(len(events) for events in followed.events.values())
         if self._kept > MOST_KEPT:
-            self._known.clear()
+            self._roots.clear()
             self._kept = 0
         if not stages:
             return _Node(followed, merge([]), 0, 0)
         begins, width = self._begins(stages[-1]), max(1, self.tile.extents[stages[-1].output][1])
-        return _Node(followed, _from(begins, followed.asked(stages[-1].output)), begins, width)
+        return _Node(followed, _from(begins, followed.demand_on(stages[-1].output)), begins, width)
 
     def _start(self, chunk: int, completed: Sequence[int]) -> Followed:
         """Return the initial requests: the driven tensor run by run, then all other outputs whole."""
@@ -209,24 +209,24 @@ class TileOrder:
         for number, output in enumerate(completed, start=1):
             rows, columns = self.tile.extents[output]
             events[_BEFORE - number] = np.full((1, 1), length, dtype=np.int64)
-            asked = Moments(_BEFORE - number, 0, np.array([rows * columns], dtype=np.int64))
-            demands[output] = (*demands.get(output, ()), asked)
+            requests = Moments(_BEFORE - number, 0, np.array([rows * columns], dtype=np.int64))
+            demands[output] = (*demands.get(output, ()), requests)
             length += 1
         return Followed(events, demands, holds)
 
-    def _step(self, now: _Node, stage: Stage, longest: int, ahead: bool) -> Followed:
+    def _step(self, node: _Node, stage: Stage, longest: int, ahead: bool) -> Followed:
         """Follow one more stage: divide the demand on it into runs and add their demands on its inputs."""
-        output, windows, known = stage.output, self.tile.windows[stage.output], now.followed
-        width, begins = now.width, now.begins
-        asked = _whole_runs(now.asked, width, longest) if ahead else now.asked
-        owner, position, count = split_runs(_starts(asked, begins), asked.ends, width, longest)
+        output, windows, earlier = stage.output, self.tile.windows[stage.output], node.followed
+        width, begins = node.width, node.begins
+        demand = _whole_runs(node.demand, width, longest) if ahead else node.demand
+        owner, position, count = split_runs(_starts(demand, begins), demand.ends, width, longest)
 
-        demands = {tensor: moments for tensor, moments in known.demands.items() if tensor != output}
-        holds = {tensor: moments for tensor, moments in known.holds.items() if tensor != output}
-        runs = dict(known.runs)
-        needed = _still_needed(known.events, demands, holds, runs)
+        demands = {tensor: moments for tensor, moments in earlier.demands.items() if tensor != output}
+        holds = {tensor: moments for tensor, moments in earlier.holds.items() if tensor != output}
+        runs = dict(earlier.runs)
+        needed = _still_needed(earlier.events, demands, holds, runs)
         requests = len(stage.inputs) + (stage.waits_for >= 0)
-        events, new = insert_events(needed, asked.times[owner], requests + 1)
+        events, new = insert_events(needed, demand.times[owner], requests + 1)
         extents = self.tile.extents
         for number, tensor in enumerate(stage.inputs):
             if windows[number] == (PIXEL, PIXEL) and extents[tensor] == extents[output]:
@@ -243,15 +243,15 @@ class TileOrder:
             )
         if output in self.outputs:
             runs[output] = Moments(output, -1, position + count)
-        produced = int(asked.ends[-1]) - begins if len(asked.ends) else 0
+        produced = int(demand.ends[-1]) - begins if len(demand.ends) else 0
         return Followed(
             {**events, output: new},
             demands,
             holds,
             runs,
-            {**known.capacities, output: _capacity(asked, known.held(output))},
-            {**known.produced, output: produced},
-            {**known.lengths, output: np.bincount(count)},
+            {**earlier.capacities, output: _capacity(demand, earlier.holds_of(output))},
+            {**earlier.produced, output: produced},
+            {**earlier.lengths, output: np.bincount(count)},
         )
 
     def _begins(self, stage: Stage) -> int:
@@ -270,34 +270,34 @@ def _still_needed(
     """Return the events that others refer to."""
     referred = {each.output for by_tensor in (demands, holds) for moments in by_tensor.values() for each in moments}
     referred |= {each.output for each in runs.values()}
-    return {output: found for output, found in events.items() if output in referred}
+    return {output: own for output, own in events.items() if output in referred}
 
 
-def _from(begins: int, asked: Demand) -> Demand:
+def _from(begins: int, demand: Demand) -> Demand:
     """Return the demand behind a position."""
     if not begins:
-        return asked
-    behind = asked.ends > begins
-    return Demand(asked.times[behind], asked.ends[behind])
+        return demand
+    behind = demand.ends > begins
+    return Demand(demand.times[behind], demand.ends[behind])
 
 
-def _starts(asked: Demand, begins: int) -> IntArray:
+def _starts(demand: Demand, begins: int) -> IntArray:
     """Return the start of each request: the end of the previous one."""
-    return np.concatenate((np.full(1, begins), asked.ends[:-1]))[: len(asked.ends)]
+    return np.concatenate((np.full(1, begins), demand.ends[:-1]))[: len(demand.ends)]
 
 
-def _whole_runs(asked: Demand, width: int, longest: int) -> Demand:
+def _whole_runs(demand: Demand, width: int, longest: int) -> Demand:
     """Return the demand extended to whole runs: each request up to the end of a run or of the row."""
-    row, column = np.divmod(asked.ends - 1, width)
-    return merge([Demand(asked.times, row * width + np.minimum((column // longest + 1) * longest, width))])
+    row, column = np.divmod(demand.ends - 1, width)
+    return merge([Demand(demand.times, row * width + np.minimum((column // longest + 1) * longest, width))])
 
 
-def _capacity(asked: Demand, holds: Sequence[Hold]) -> int:
+def _capacity(demand: Demand, holds: Sequence[Hold]) -> int:
     """Return the most pixels between the end of the last run and the oldest position still needed."""
-    if not holds or not len(asked.ends):
+    if not holds or not len(demand.ends):
         return 0
-    oldest = reduce(np.minimum, (hold.needs_at(asked.times) for hold in holds))
-    return max(0, int((asked.ends - oldest).max()))
+    oldest = reduce(np.minimum, (hold.needs_at(demand.times) for hold in holds))
+    return max(0, int((demand.ends - oldest).max()))
 
 
 def _seen(
