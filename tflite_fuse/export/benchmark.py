@@ -120,28 +120,6 @@ def require_resident(rewritten: Model) -> None:
 NOT_THE_ORIGINAL = "inputs or outputs of the two models differ: give --benchmark the file that MODEL was rewritten from"
 
 
-_BUILD = {
-    "c": """\
-Build all files with `-O2`, in your firmware or by `cc -std=c11 -O2 *.c -o run -lm`; where a core counts no cycles
-   (Cortex-M0), `benchmark_ticks` in `board.h` needs a clock of your board.""",
-    "arduino": "Install `Chirale_TensorFlowLite` in the Library Manager, open the sketch, choose a board, upload.",
-    "platformio": "`pio run -e nano33ble -t upload`, or the environment of your board.",
-    "esp-idf": "`idf.py set-target esp32s3`, or your chip, and `idf.py build flash`.",
-}
-_RUN = {
-    "c": "Run it; copy",
-    "arduino": "Open the Serial Monitor at 115200 baud; copy",
-    "platformio": "`pio device monitor`; copy",
-    "esp-idf": "`idf.py monitor`; copy",
-}
-_UNFUSED = """\
-There is no other runtime here: *unfused* is the original's operators, each as a block by itself in this library. It
-says what fusing brings, and not what TensorFlow Lite Micro takes."""
-_ORIGINAL = """\
-Both run in your TensorFlow Lite Micro, one after the other in the same arena, which has to be as large as the original
-needs. A board on which it does not fit has nothing to compare with."""
-
-
 def benchmark_readme(format: str, title: str, flash: Flash) -> str:
     """Return the text of a benchmark's README.md.
 
@@ -150,15 +128,15 @@ def benchmark_readme(format: str, title: str, flash: Flash) -> str:
         title: of the rewritten model.
         flash: of the rewritten model and the library.
     """
+    other = "unfused" if format == "c" else "original"
     return fill(
         "benchmark/README.md",
         title=comment(title),
-        other="unfused" if format == "c" else "original",
-        build=_BUILD[format],
-        run=_RUN[format],
+        other=other,
+        steps=fill(f"benchmark/{format}.md"),
         sets=INPUT_SETS,
         runs=RUNS,
-        about=_UNFUSED if format == "c" else _ORIGINAL,
+        about=fill(f"benchmark/{other}.md"),
         flash=flash.sentence(),
     )
 
@@ -297,8 +275,8 @@ def tflm_benchmark(
         operators=count,
         original_head=whose[0].head(str(runtime), runtime.kernels),
         model_head=whose[1].head(str(runtime), runtime.kernels),
-        inputs=_port_rows(rewritten, "inputs"),
-        outputs=_port_rows(rewritten, "outputs"),
+        inputs=_port_rows(rewritten.inputs),
+        outputs=_port_rows(rewritten.outputs),
         start=fill(f"benchmark/start_{'esp_idf' if of_idf else 'arduino'}.cpp"),
     )
     header = fill(
@@ -313,8 +291,7 @@ def tflm_benchmark(
     return {**files, main: text, f"{where}board.h": header, **data_files(original, where, "original")}
 
 
-def _port_rows(model: TflmModel, which: str) -> str:
-    ports = model.inputs if which == "inputs" else model.outputs
+def _port_rows(ports: Sequence[Port]) -> str:
     return ", ".join(
         f"{{{port.nbytes}, {'true' if port.tensor.type == TensorType.FLOAT32 else 'false'}}}" for port in ports
     )

@@ -26,7 +26,7 @@ from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, esphome, plain_c
 from tflite_fuse.export.library import parts_of
 from tflite_fuse.export.ports import Port
-from tflite_fuse.export.readme import readme
+from tflite_fuse.export.readme import WITHOUT_TFLM, readme
 from tflite_fuse.export.steps import whole_model
 from tflite_fuse.export.tflm import TflmModel, tflm_model
 from tflite_fuse.ir.program import FUSED_OPERATOR
@@ -42,7 +42,6 @@ from tflite_fuse.model.witness import WITNESS_METADATA
 FORMATS = ("arduino", "platformio", "esp-idf", "esphome", "c", "zephyr")
 """Formats of exported folders."""
 
-_WITHOUT_TFLM = ("c", "zephyr")
 
 EXPORT_SCHEMA = "tflite-fuse/export/1"
 
@@ -129,9 +128,9 @@ def export_model(
     require_usable(target, force=force)
     if format == "arduino":
         arduino.check(target)
-    if format in _WITHOUT_TFLM and (kernels or tflm):
+    if format in WITHOUT_TFLM and (kernels or tflm):
         raise UsageError("a project in plain C has no TensorFlow Lite Micro: leave out which one")
-    runtime = None if format in _WITHOUT_TFLM else runtime_for(format, kernels, tflm)
+    runtime = None if format in WITHOUT_TFLM else runtime_for(format, kernels, tflm)
     if format == "esphome" and (kernels or tflm or benchmark is not None or two_arenas):
         raise UsageError("a manifest for ESPHome has one arena, for all releases: leave out kernels, tflm, benchmark")
     if two_arenas and (runtime is None or benchmark is not None):
@@ -169,7 +168,7 @@ def _about_second_memory(nbytes: int, format: str) -> Iterator[str]:
         )
         if format == "esp-idf":
             yield "sdkconfig.defaults switches PSRAM on; PSRAM with eight lines needs CONFIG_SPIRAM_MODE_OCT=y, too"
-        if format in _WITHOUT_TFLM:
+        if format in WITHOUT_TFLM:
             yield "an input or output with a macro such as MODEL_INPUT_0_MEMORY_OFFSET lies in second_memory"
 
 

@@ -15,6 +15,9 @@ from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 OUTSIDE_LIMIT = 16
 """Most inputs outside the arena in the C library (``TFLITE_FUSE_MAX_OPERANDS``)."""
 
+SHOWN_ELEMENTS = 16
+"""Most elements of an output that a main program prints."""
+
 _FIELDS = {
     TensorType.INT8: "int8",
     TensorType.UINT8: "uint8",
@@ -76,14 +79,14 @@ def model_ports(model: Model) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
     Raises:
         ModelError: one of them has a dynamic shape or elements without a size.
     """
-    tensors = model.main.tensors
-    found = tuple(
-        tuple(Port(kind, number, tensors[index]) for number, index in enumerate(indices))
-        for kind, indices in (("input", model.main.inputs), ("output", model.main.outputs))
+    graph = model.main
+    inputs, outputs = (
+        tuple(Port(kind, number, graph.tensors[index]) for number, index in enumerate(ends))
+        for kind, ends in (("input", graph.inputs), ("output", graph.outputs))
     )
-    for port in (*found[0], *found[1]):
-        tensor_nbytes(port.tensor)
-    return found[0], found[1]
+    for port in (*inputs, *outputs):
+        tensor_nbytes(port.tensor)  # raises ModelError
+    return inputs, outputs
 
 
 def port_macros(port: Port, extra: Sequence[tuple[str, int]] = ()) -> str:
@@ -170,20 +173,7 @@ def _reader(entry: OutsideInput) -> str:
     line = "row y from column x on, each once, top to bottom"
     if entry.mode is InputMode.COLUMNS:
         line = "column y from row x on, each once, from left to right"
-    return (
-        f"/* {_describe(entry)}\n"
-        " * It is never whole: the model reads `count` pixels of " + line + ".\n"
-        " * Return 0, or anything else to end the inference. Your camera goes here. */\n"
-        f"static int read_input_{entry.number}(void* user, int y, int x, int count, void* destination,\n"
-        "                        size_t capacity) {\n"
-        "  (void)user;\n"
-        "  (void)y;\n"
-        "  (void)x;\n"
-        "  (void)count;\n"
-        "  memset(destination, 0, capacity);\n"
-        "  return 0;\n"
-        "}\n"
-    )
+    return fill("plain_c/read_input.c", about=_describe(entry), line=line, number=entry.number)
 
 
 def _frame(entry: OutsideInput) -> str:

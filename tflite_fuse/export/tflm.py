@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from string import Template
+from dataclasses import dataclass
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.arena import Declared, declared_arenas
-from tflite_fuse.export.ports import Port, checked_outside, memory_macro, model_ports, outside_source, port_macros
+from tflite_fuse.export.ports import (
+    SHOWN_ELEMENTS,
+    Port,
+    checked_outside,
+    memory_macro,
+    model_ports,
+    outside_source,
+    port_macros,
+)
 from tflite_fuse.export.text import byte_array, comment, fill
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.runtimes import Runtime
@@ -89,25 +96,6 @@ def _registration(name: str) -> str:
 STEP_PAUSE, PAUSE = 20, 5000
 """Milliseconds between two runs of a main program: of a model with state, and of any other."""
 
-SHOWN_ELEMENTS = 16
-"""Elements of an output that a main program prints."""
-
-
-_BUILT = Template("""\
-  static Interpreter built(model, ops, arena, sizeof(arena)$reporter);
-""")
-
-_BUILT_APART = Template("""\
-  Allocator* allocator = Allocator::Create($buffers$reporter);
-  static Interpreter built(model, ops, allocator$reporter);
-""")
-
-_BUILT_WITH_VARIABLES = Template("""\
-  Allocator* allocator = Allocator::Create($buffers$reporter);
-  static Interpreter built(model, ops, allocator$reporter, MicroResourceVariables::Create(allocator, $count));
-""")
-"""The runtime has variables only if the application creates them."""
-
 
 @dataclass(frozen=True)
 class TflmModel:
@@ -123,8 +111,8 @@ class TflmModel:
         operators: names, each once.
         variables: number of resource variables.
         remembers: whether a run depends on those before it.
-        two_arenas: whether the runtime's own data and activations are two arrays.
         memory: bytes of the second memory.
+        two_arenas: whether the runtime's own data and activations are two arrays.
     """
 
     title: str
@@ -137,8 +125,8 @@ class TflmModel:
     operators: tuple[str, ...]
     variables: int
     remembers: bool
+    memory: int
     two_arenas: bool = False
-    memory: int = 0
 
     @property
     def pause(self) -> int:
@@ -164,8 +152,8 @@ def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmM
     outside, operators = checked_outside(model), used_operators(model)
     variables = len(resource_variables(model, model.subgraphs))
     remembers = variables > 0 or any(tensor.is_variable for tensor in model.main.tensors)
-    made = TflmModel(title, data, runtime, arenas, inputs, outputs, outside, operators, variables, remembers)
-    return replace(made, memory=slow_bytes(model))
+    memory = slow_bytes(model)
+    return TflmModel(title, data, runtime, arenas, inputs, outputs, outside, operators, variables, remembers, memory)
 
 
 def model_files(model: TflmModel, where: str, fused_header: str) -> dict[str, str]:
@@ -271,19 +259,29 @@ def setup(model: TflmModel, print_line: str) -> str:
     here = _STEPS_HERE if model.remembers else _HERE
     filled = [f"  memset(interpreter->input({p.number})->data.raw, 0, {p.macro}_BYTES);{here}\n" for p in model.inputs]
     two = model.two_arenas
-    built = _BUILT_WITH_VARIABLES if model.variables else _BUILT_APART if two else _BUILT
-    buffers = f"{'persistent, sizeof(persistent), ' if two else ''}arena, sizeof(arena)"
     return fill(
         "tflm/setup.cpp",
         arrays=_ARRAYS if two else "alignas(16) static uint8_t arena[MODEL_ARENA_BYTES];",
         bytes="sizeof(persistent) + sizeof(arena)" if two else "sizeof(arena)",
         allocator=", typename Allocator = MicroAllocator" if model.variables or two else "",
-        plain=built.substitute(reporter="", count=model.variables, buffers=buffers),
-        reported=built.substitute(reporter=", &reporter", count=model.variables, buffers=buffers),
+        plain=_built(model, ""),
+        reported=_built(model, ", &reporter"),
         print_line=print_line,
         hand_over="  tflite_fuse_set_outside(&outside);\n" if model.outside or model.memory else "",
         fill="".join(filled),
         print="".join(_print(port, print_line) for port in model.outputs),
+    )
+
+
+def _built(model: TflmModel, reporter: str) -> str:
+    """Return the definition of the interpreter; the runtime has variables only if the application creates them."""
+    if not (model.variables or model.two_arenas):
+        return f"  static Interpreter built(model, ops, arena, sizeof(arena){reporter});\n"
+    buffers = f"{'persistent, sizeof(persistent), ' if model.two_arenas else ''}arena, sizeof(arena)"
+    variables = f", MicroResourceVariables::Create(allocator, {model.variables})" if model.variables else ""
+    return (
+        f"  Allocator* allocator = Allocator::Create({buffers}{reporter});\n"
+        f"  static Interpreter built(model, ops, allocator{reporter}{variables});\n"
     )
 
 
@@ -299,13 +297,6 @@ _STEPS_HERE = "  // Your new time steps go here: earlier ones are remembered. in
 def _print(port: Port, print_line: str) -> str:
     if port.field is None:
         return f"  // Output {port.number} has elements of a type that is not shown here.\n"
-    element = f"interpreter->output({port.number})->data.{port.field}[i]"
-    # printf of small C libraries lacks %f.
-    shown, value = (" * 1000", f"{element} * 1000") if port.field == "f" else ("", element)
-    return (
-        f"  for (int i = 0; i < {min(SHOWN_ELEMENTS, port.elements)}; ++i) {{\n"
-        "    char line[48];\n"
-        f'    snprintf(line, sizeof(line), "output {port.number}[%d]{shown} = %ld", i, static_cast<long>({value}));\n'
-        f"    {print_line}\n"
-        "  }\n"
-    )
+    factor = " * 1000" if port.field == "f" else ""  # printf of small C libraries lacks %f
+    count, line = min(SHOWN_ELEMENTS, port.elements), print_line
+    return fill("tflm/print.cpp", number=port.number, count=count, field=port.field, factor=factor, print_line=line)

@@ -4,40 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from string import Template
 
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files
 from tflite_fuse.export.text import fill
 from tflite_fuse.export.tflm import TflmModel, includes, model_files, setup
-
-_PROJECT = Template("""\
-cmake_minimum_required(VERSION 3.16)
-include($$ENV{IDF_PATH}/tools/cmake/project.cmake)
-project($name)
-""")
-
-_COMPONENT = """\
-idf_component_register(SRCS "main.cpp" "model_data.c" INCLUDE_DIRS ".")
-"""
-
-_MANIFEST = """\
-dependencies:
-  idf:
-    version: ">=5.1"
-  espressif/esp-tflite-micro:
-    version: ">=1.3.0"
-"""
-
-_DEFAULTS = """\
-CONFIG_COMPILER_OPTIMIZATION_PERF=y
-CONFIG_ESP_MAIN_TASK_STACK_SIZE=8192
-"""
-
-_SECOND_MEMORY = """\
-CONFIG_SPIRAM=y
-CONFIG_SPIRAM_ALLOW_BSS_SEG_EXTERNAL_MEMORY=y
-"""
 
 
 def files(model: TflmModel, directory: Path) -> Files:
@@ -48,13 +19,14 @@ def files(model: TflmModel, directory: Path) -> Files:
         RuntimeUnavailableError: this installation lacks the library.
     """
     name = re.sub(r"[^A-Za-z0-9_]", "_", directory.resolve().name) or "model"
+    settings = ("sdkconfig", "psram") if model.memory else ("sdkconfig",)
     return {
-        "CMakeLists.txt": _PROJECT.substitute(name=name),
-        "sdkconfig.defaults": _DEFAULTS + (_SECOND_MEMORY if model.memory else ""),
-        "main/CMakeLists.txt": _COMPONENT,
-        "main/idf_component.yml": _MANIFEST,
+        "CMakeLists.txt": fill("esp_idf/CMakeLists.txt", name=name),
+        "sdkconfig.defaults": "".join(fill(f"esp_idf/{name}.defaults") for name in settings),
+        "main/CMakeLists.txt": fill("esp_idf/component.txt"),
+        "main/idf_component.yml": fill("esp_idf/idf_component.yml"),
         "main/main.cpp": fill(
-            "tflm/esp_idf.cpp",
+            "esp_idf/main.cpp",
             run=model.run,
             pause=model.pause,
             includes=includes(model),

@@ -116,22 +116,6 @@ def readme(title: str, name: str, arena_bytes: int, fused: bool) -> str:
     Raises:
         RuntimeUnavailableError: this installation lacks the library.
     """
-    return "\n".join(
-        (
-            f"# {comment(title)}, for esphome",
-            "",
-            f"Written by tflite-fuse {library.version()}; export again after a change of the model.",
-            "",
-            f"Copy `{name}.tflite` and `{name}.json` beside your configuration, and name the manifest in it:",
-            "",
-            "    micro_wake_word:",
-            "      models:",
-            f"        - model: {name}.json",
-            "",
-            f"`tensor_arena_size` is {arena_bytes:,} bytes: enough for TensorFlow Lite Micro of 2024 and of 2026",
-            "with ESP-NN, on ESP32, ESP32-S3, ESP32-C3 and ESP32-P4. Compare the other entries of the manifest with",
-            "those that the model was trained for.",
-            "",
-            *((fill("tflm/esphome.md"),) if fused else ()),
-        )
-    )
+    about = "\n" + fill("readme/esphome_fused.md") if fused else ""
+    arena, version = f"{arena_bytes:,}", library.version()
+    return fill("readme/esphome.md", title=comment(title), version=version, name=name, arena=arena, fused=about)

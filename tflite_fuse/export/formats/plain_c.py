@@ -7,20 +7,9 @@ from pathlib import Path
 
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files
-from tflite_fuse.export.ports import memory_macro, outside_source, port_macros
+from tflite_fuse.export.ports import SHOWN_ELEMENTS, memory_macro, outside_source, port_macros
 from tflite_fuse.export.steps import Place, Step, WholeModel
 from tflite_fuse.export.text import byte_array, comment, fill
-
-SHOWN_ELEMENTS = 16
-"""Elements of an output that the main program prints."""
-
-
-_ZEPHYR_SETTINGS = """\
-CONFIG_SPEED_OPTIMIZATIONS=y
-CONFIG_MAIN_STACK_SIZE=4096
-# On a core with a floating-point unit, for models in float32:
-# CONFIG_FPU=y
-"""
 
 
 def files(model: WholeModel, title: str) -> Files:
@@ -42,7 +31,7 @@ def zephyr_files(model: WholeModel, title: str, directory: Path) -> Files:
     name = re.sub(r"[^A-Za-z0-9_]", "_", directory.resolve().name) or "model"
     return {
         "CMakeLists.txt": fill("plain_c/CMakeLists.txt", name=name),
-        "prj.conf": _ZEPHYR_SETTINGS,
+        "prj.conf": fill("plain_c/prj.conf"),
         **{f"src/{path}": content for path, content in files(model, title).items()},
     }
 
@@ -135,10 +124,8 @@ def _main(model: WholeModel, title: str) -> str:
         f"  memset({_at(at, p.macro)}, 0, {p.macro}_BYTES); /* Your data goes here. */\n" for p, at in model.inputs
     ]
     show = [
-        f"  for (int i = 0; i < {min(SHOWN_ELEMENTS, port.elements)}; ++i) {{\n"
-        f'    printf("output {port.number}[%d] = %d\\n", i, ((const int8_t*)({_at(at, port.macro)}))[i]);\n'
-        "  }\n"
-        for port, at in model.outputs
+        fill("plain_c/print.c", count=min(SHOWN_ELEMENTS, p.elements), number=p.number, address=_at(at, p.macro))
+        for p, at in model.outputs
     ]
     return fill(
         "plain_c/main.c",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflite_fuse.errors import UsageError
@@ -13,30 +12,9 @@ from tflite_fuse.split.cluster.link.messages import LEAST_BYTES
 
 KEY_FILE = "include/key.h"
 
-_KEY = """\
-// The key of all devices of this split. It gives access to them: .gitignore keeps it out of repositories.
-#ifndef KEY_H_
-#define KEY_H_
-
-#include <stdint.h>
-
-"""
-
 _INCLUDES = '#include "key.h"\n#include "tflite_fuse_key.h"\n'
 
 _MBEDTLS_MAC = "tflite_fuse_mbedtls_mac"
-
-_LOCK = """\
-static uint8_t secrets[{sessions}][TFLITE_FUSE_SECRET_BYTES];
-static tflite_fuse_key lock;
-"""
-
-_OPEN = """\
-  while (tflite_fuse_key_open(&lock, {node}, {mac}, nullptr, KEY, sizeof(KEY), secrets) != TFLITE_FUSE_LINK_OK) {{
-    Serial.println("no random bytes: with a key this board does not start");
-    delay(5000);
-  }}
-"""
 
 
 @dataclass(frozen=True)
@@ -60,10 +38,10 @@ class Source:
 
 _SOURCES = {
     "teensy": Source(
-        "#include <Entropy.h>\n#include <SHA256.h>\n", "split/random_teensy.cpp", "  Entropy.Initialize();\n"
+        "#include <Entropy.h>\n#include <SHA256.h>\n", "key/teensy.cpp", "  Entropy.Initialize();\n"
     ),
-    "nordicnrf52": Source("#include <SHA256.h>\n#include <nrf.h>\n", "split/random_nordic.cpp"),
-    "espressif32": Source('#include "link/tflite_fuse_mbedtls.h"\n', "split/random_esp.cpp", "", _MBEDTLS_MAC, ()),
+    "nordicnrf52": Source("#include <SHA256.h>\n#include <nrf.h>\n", "key/nordic.cpp"),
+    "espressif32": Source('#include "link/tflite_fuse_mbedtls.h"\n', "key/esp.cpp", "", _MBEDTLS_MAC, ()),
 }
 
 
@@ -112,9 +90,9 @@ def lock_of(place: Place, has_key: bool, sessions: str, node: str = "&node", *, 
             f"{place.name!r} is {place.board.title}, which has no random bytes{radio} that a key may rely on: "
             "leave out the key, or take another board"
         )
-    mac = fill("split/mac.cpp") if source.mac == "Mac" else ""
-    memory = f"{mac}{_LOCK.format(sessions=sessions)}"
-    opened = _OPEN.format(node=node, mac=source.mac)
+    mac = fill("key/mac.cpp") if source.mac == "Mac" else ""
+    memory = mac + fill("key/secrets.cpp", sessions=sessions)
+    opened = fill("key/open.cpp", node=node, mac=source.mac)
     return Lock(source.includes + _INCLUDES, fill(source.random), memory, source.begin, opened, source.libraries)
 
 
@@ -124,22 +102,14 @@ def key_files(key: bytes | None) -> Files:
         return {}
     assert len(key) >= LEAST_BYTES
     return {
-        KEY_FILE: _KEY + byte_array("static const uint8_t KEY[]", key) + "\n#endif\n",
+        KEY_FILE: fill("key/key.h", key=byte_array("static const uint8_t KEY[]", key)),
         ".gitignore": f"{KEY_FILE}\n.pio/\n",
     }
 
 
-def said_of_keys(key: bytes | None, coordinator_is_board: bool) -> Sequence[str]:
-    """Return lines of the README."""
+def about_keys(key: bytes | None, coordinator_is_board: bool) -> str:
+    """Return a paragraph of the README."""
     if key is None:
-        return [
-            "There is no authentication: keep the boards in a network of their own, or export with a key:",
-            "`tflite-fuse export … --key-file KEY`.",
-        ]
+        return fill("key/without_key.md")
     run = "" if coordinator_is_board else " Give it to `cluster run` by `--key-file KEY`."
-    return [
-        f"All boards have the key in `{KEY_FILE}` and refuse devices without it; messages are signed, not",
-        f"encrypted.{run}",
-        "Keep that file and programs compiled with it secret: `.gitignore` names it, and a copy of a board's flash",
-        "contains the key. For another one: `head -c 32 /dev/urandom > KEY`, export again with `--force`, flash all.",
-    ]
+    return fill("key/with_key.md", file=KEY_FILE, run=run)

@@ -20,42 +20,6 @@ _NETWORKS = {
     Way.SERIAL: ("", "", "", ""),
 }
 
-_HOOKS = {
-    Way.ETHERNET: """\
-static void Opened(EthernetClient& client) { client.setNoDelay(true); }
-
-static void Written(EthernetClient& client) { client.flush(); }
-
-static const Network::Hooks hooks = {Opened, Written, $random};
-""",
-    Way.WIFI: """\
-static void Opened(WiFiClient& client) { client.setNoDelay(true); }
-
-static const Network::Hooks hooks = {Opened, nullptr, $random};
-""",
-}
-
-_JOIN = {
-    Way.ETHERNET: Template("""\
-static void Join() {
-$begin  while (!Ethernet.waitForLink(5000)) {
-    Serial.println("no cable");
-  }
-  Serial.println(Ethernet.localIP());
-}
-"""),
-    Way.WIFI: Template("""\
-static void Join() {
-$begin  WiFi.setSleep(false);
-  WiFi.begin(WIFI_NAME, WIFI_PASSWORD);
-  while (WiFi.status() != WL_CONNECTED) {
-    delay(500);
-  }
-  Serial.println(WiFi.localIP());
-}
-"""),
-}
-
 _BEGIN = {
     (Way.ETHERNET, True): "  Ethernet.begin(IPAddress($host), IPAddress(NETWORK_MASK), IPAddress(NETWORK_GATEWAY));\n",
     (Way.ETHERNET, False): "  Ethernet.begin();\n",
@@ -107,28 +71,19 @@ def worker_program(place: Place, title: str, peers: int, coordinator_is_board: b
         sums="  tflite_fuse_worker_bring_sums();\n" if sums else "",
         which="line" if place.way is Way.SERIAL else "network",
         others=" and other workers" if peers else "",
-        serve="  (void)tflite_fuse_node_serve(&node, 1000);\n" if quiet else _SERVE,
+        serve="  (void)tflite_fuse_node_serve(&node, 1000);\n" if quiet else fill("split/serve.cpp"),
     )
 
 
-_SERVE = """\
-  const tflite_fuse_fault fault = tflite_fuse_node_serve(&node, 1000);
-  if (fault != TFLITE_FUSE_LINK_OK) {
-    Serial.print("a connection ended with fault ");
-    Serial.println(static_cast<int>(fault));
-  }
-"""
-
-
 def _hooks(way: Way, lock: Lock) -> str:
-    return Template(_HOOKS[way]).substitute(random=lock.hook)
+    return fill(f"split/hooks_{way.name.lower()}.cpp", random=lock.hook)
 
 
 def _join(way: Way, host: str) -> str:
     if way is Way.SERIAL:
         return ""
     begin = Template(_BEGIN[way, bool(host)]).substitute(host=host.replace(".", ", "))
-    return "\n" + _JOIN[way].substitute(begin=begin)
+    return fill(f"split/join_{way.name.lower()}.cpp", begin=begin)
 
 
 def coordinator_program(

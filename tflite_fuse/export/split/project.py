@@ -6,14 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.split.boards import Place, Way, places_of
-from tflite_fuse.export.split.keys import Lock, key_files, lock_of, said_of_keys
+from tflite_fuse.export.split.keys import Lock, about_keys, key_files, lock_of
 from tflite_fuse.export.split.programs import coordinator_program, fragment_files, worker_program
 from tflite_fuse.export.text import comment, fill
 from tflite_fuse.split.cluster.folder import Deployment, read_deployment
@@ -22,16 +21,6 @@ from tflite_fuse.split.fragments.encode import decode
 
 EXPORT_SCHEMA = "tflite-fuse/export-split/1"
 FORMATS = ("platformio",)
-
-
-_ENVIRONMENT = Template("""\
-
-; $name: $board, over $way
-[env:$env]
-platform = $platform
-board = $id
-build_src_filter = +<$env/>
-""")
 
 
 @dataclass(frozen=True)
@@ -137,7 +126,8 @@ def _locks(deployment: Deployment, places: Sequence[Place], has_key: bool) -> di
 def _ini(places: Sequence[Place], locks: Mapping[int, Lock]) -> str:
     text = fill("split/platformio.ini", count=len(places), envs=", ".join(each.env for each in places))
     for each in places:
-        text += _ENVIRONMENT.substitute(
+        text += fill(
+            "split/environment.ini",
             name=comment(each.name),
             board=each.board.title,
             way=each.way.value,
@@ -154,35 +144,15 @@ def _ini(places: Sequence[Place], locks: Mapping[int, Lock]) -> str:
 def _readme(places: Sequence[Place], key: bytes | None) -> str:
     workers = [each for each in places if each.number != COORDINATOR]
     coordinator = next((each for each in places if each.number == COORDINATOR), None)
-    lines = [each for each in workers if each.line]
-    wires = [f"   - {comment(each.name)}: {_where(each)}" for each in workers]
-    last = [
-        "5. `tflite-fuse cluster run SPLIT --input x.npy --output y.npy`, SPLIT being the folder this came from, with",
-        "   `--at NAME=ADDRESS` for workers whose address is another: outputs, or who failed.",
-    ]
-    if coordinator:
-        env = coordinator.env
-        last = [
-            f"5. Fill the input in `src/{env}/main.cpp` where it says *Your data goes here*, then",
-            f"   `pio run -e {env} -t upload` and `pio device monitor -e {env}`: outputs, or who failed.",
-        ]
-    crossed = " Cross the wires (TX to RX), and join the grounds." if lines else ""
-    first = workers[0]
-    return "\n".join(
-        [
-            "# A model on several boards",
-            "",
-            "1. `pip install platformio`, and say in `include/network.h` what network the boards are in.",
-            "2. Join the boards; each has its own program below `src/`." + crossed,
-            *wires,
-            f"3. Connect one board after another and flash it by its name: `pio run -e {first.env} -t upload`"
-            + (f", then {', '.join(f'`{each.env}`' for each in workers[1:])}." if len(workers) > 1 else "."),
-            f"4. `pio device monitor -e {first.env}` shows what a board in a network says: its address, then nothing.",
-            *last,
-            "",
-            *said_of_keys(key, coordinator is not None),
-            "",
-        ]
+    others = ", ".join(f"`{each.env}`" for each in workers[1:])
+    return fill(
+        "split/README.md",
+        crossed=" Cross the wires (TX to RX), and join the grounds." if any(each.line for each in workers) else "",
+        wires="".join(f"   - {comment(each.name)}: {_where(each)}\n" for each in workers),
+        first=workers[0].env,
+        others=f", then {others}" if others else "",
+        run=fill("split/run_board.md", env=coordinator.env) if coordinator else fill("split/run_computer.md"),
+        key=about_keys(key, coordinator is not None),
     )
 
 

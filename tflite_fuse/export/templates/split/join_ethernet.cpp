@@ -1,0 +1,7 @@
+
+static void Join() {
+$begin  while (!Ethernet.waitForLink(5000)) {
+    Serial.println("no cable");
+  }
+  Serial.println(Ethernet.localIP());
+}
