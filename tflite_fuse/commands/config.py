@@ -57,7 +57,7 @@ def _defaults(context: typer.Context, document: Mapping[str, Any]) -> dict[str, 
     by_command = {
         name: _settings(group.get_command(context.parent, name)) for name in group.list_commands(context.parent)
     }
-    here = str(context.info_name)
+    command = str(context.info_name)
     everywhere = {key: value for key, value in document.items() if not isinstance(value, dict)}
     only(everywhere, {key for settings in by_command.values() for key in settings}, "the file")
     for name, table in document.items():
@@ -65,8 +65,8 @@ def _defaults(context: typer.Context, document: Mapping[str, Any]) -> dict[str, 
             if name not in by_command:
                 raise UsageError(f"there is no command {name!r}{nearest(name, by_command)}")
             only(table, by_command[name], f"[{name}]")
-    own = {key: value for key, value in everywhere.items() if key in by_command[here]} | document.get(here, {})
-    return dict(_value(by_command[here][key], key, value) for key, value in own.items())
+    own = {key: value for key, value in everywhere.items() if key in by_command[command]} | document.get(command, {})
+    return dict(_value(by_command[command][key], key, value) for key, value in own.items())
 
 
 def _settings(command: Any) -> dict[str, Any]:

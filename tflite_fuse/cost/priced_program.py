@@ -288,14 +288,14 @@ def _row_progress(graph: PricedProgram) -> Progress:
     readers, the furthest counts.
     """
     count = len(graph.steps)
-    nothing = Progress(np.zeros(count, np.int64), np.full(count, _NOT_YET), np.full(count, _NOT_YET))
-    progress = Progress(*(np.tile(each, (count, 1)) for each in nothing))
+    not_begun = Progress(np.zeros(count, np.int64), np.full(count, _NOT_YET), np.full(count, _NOT_YET))
+    progress = Progress(*(np.tile(each, (count, 1)) for each in not_begun))
     seen: dict[int, Progress] = {}
     for index in range(count - 1, -1, -1):
         layer = graph.steps[index]
         if not layer.outputs or not layer.fusable:
             continue
-        required, rows = seen.get(layer.outputs[0], nothing), graph.tensors[layer.outputs[0]].height
+        required, rows = seen.get(layer.outputs[0], not_begun), graph.tensors[layer.outputs[0]].height
         for each, of_readers, of_itself in zip(progress, required, (1, 0, rows - 1), strict=True):
             each[index], each[index, index] = of_readers, of_itself
         own = Progress(*(each[index] for each in progress))
@@ -303,7 +303,7 @@ def _row_progress(graph: PricedProgram) -> Progress:
             window = _row_window(graph, index, source)
             if window is not None and window.spread == 1:
                 through = own.through(window, graph.tensors[source].height - 1)
-                seen[source] = through.furthest(seen.get(source, nothing))
+                seen[source] = through.furthest(seen.get(source, not_begun))
     return progress
 
 

@@ -166,8 +166,8 @@ def dequantize(values: Array, scale: float, zero_point: int) -> Array:
 
 def is_reversible(scale: float, zero_point: int) -> bool:
     """Return whether each of the 256 values has a distinct float that quantizes to the same value again."""
-    every = np.arange(_LOW, _HIGH + 1, dtype=np.int8)
-    real = dequantize(every, scale, zero_point)
+    values = np.arange(_LOW, _HIGH + 1, dtype=np.int8)
+    real = dequantize(values, scale, zero_point)
     if not np.isfinite(real).all() or not (np.diff(real) > 0).all():
         return False
-    return bool((quantize(real, scale, zero_point) == every).all())
+    return bool((quantize(real, scale, zero_point) == values).all())

@@ -107,7 +107,7 @@ def page_content(
     core = Target(FuseOptions(target=target).target)
     first, second = (with_plans(showable(*each)) for each in zip((before, after), names, strict=True))
     with ThreadPoolExecutor(1) as pool:  # both wait for the same runtime
-        looks = [
+        futures = [
             pool.submit(api.look, model, data, name, runtime)
             for model, data, name in zip((first, second), (before, after), names, strict=True)
         ]
@@ -116,7 +116,7 @@ def page_content(
         packed = _Packed()
         arena = {"before": packed.map(maps[0]), "after": packed.map(maps[1])}
         front, schemes = _front(first, core, runtime, packed), _schemes(first)
-        inspections = looks[0].result(), looks[1].result()
+        inspections = futures[0].result(), futures[1].result()
     compared = api.verify(before, after, inputs=inputs, progress=progress) if inputs else None
     figures = [_figures(model, each, core) for model, each in zip((first, second), inspections, strict=True)]
     tested = 0 if compared is None or compared.first_difference is not None else compared.inputs

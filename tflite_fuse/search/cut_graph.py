@@ -359,11 +359,11 @@ class _Edges:
 
     def _unfused(self, index: int) -> Iterator[Edge]:
         """Yield the edge of a single operator, unless it reads a moved input or runs only in blocks."""
-        layer, nothing = self.graph.steps[index], np.zeros(1, dtype=np.int64)
+        layer, zeros = self.graph.steps[index], np.zeros(1, dtype=np.int64)
         outside_arena = self.moved.union(self.rules.slow)
         if outside_arena.isdisjoint((*layer.inputs, *layer.outputs)) and not layer.only_in_blocks:
             ram_and_work = np.array([self.residency.outside(index, index)]), np.array([layer.work])
-            options = EdgeOptions(*ram_and_work, *(nothing,) * 4)
+            options = EdgeOptions(*ram_and_work, *(zeros,) * 4)
             yield Edge(index, index + 1, options, False, Span(index, index), self._tail.of_operator(index))
 
     def _blocks(self, last: int, firsts: Collection[int], most: int | None) -> Collection[Edge]:

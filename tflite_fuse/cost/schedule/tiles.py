@@ -147,18 +147,18 @@ class Axis:
     def __init__(self, block: Block, split: Split, axis: int, size: int, one_tile: bool) -> None:
         """``one_tile``: a single tile also reads and completes all tensors that are stored whole."""
         self.lengths = [(tensor.height, tensor.width)[axis] for tensor in block.tensors]
-        self.looking = [
+        self.windows_by_stage = [
             (stage, [windows[axis] for windows in input_windows(stage, block.tensors)]) for stage in split.spatial
         ]
         self.tiling = make_tilings(self.lengths[split.driven], (size,))
-        nothing = Ranges(np.full_like(self.tiling.low, NOWHERE), np.full_like(self.tiling.low, -NOWHERE), True)
-        self.ranges = [nothing for _ in block.tensors]
+        empty = Ranges(np.full_like(self.tiling.low, NOWHERE), np.full_like(self.tiling.low, -NOWHERE), True)
+        self.ranges = [empty for _ in block.tensors]
         self.ranges[split.driven] = self.tiling.ranges
         for index, tensor in enumerate(block.tensors if one_tile else ()):
             if tensor.storage is not Storage.SCRATCH:
                 self.ranges[index] = Ranges(np.zeros(1, np.int64), np.full(1, self.lengths[index], np.int64))
-        for stage, looks in reversed(self.looking):
-            for index, window in zip(stage.inputs, looks, strict=True):
+        for stage, windows in reversed(self.windows_by_stage):
+            for index, window in zip(stage.inputs, windows, strict=True):
                 required = needed(self.ranges[stage.output], window, self.lengths[index])
                 self.ranges[index] = union(self.ranges[index], required)
 
@@ -171,8 +171,8 @@ class Axis:
         extents = [np.maximum(ranges.high - ranges.low, 0) for ranges in self.ranges]
         reads = [
             (stage, window, index)
-            for stage, looks in self.looking
-            for index, window in zip(stage.inputs, looks, strict=True)
+            for stage, own in self.windows_by_stage
+            for index, window in zip(stage.inputs, own, strict=True)
         ]
         padding = [
             np.where(
@@ -187,6 +187,6 @@ class Axis:
             kinds, counts = np.unique(kinds, axis=1, return_counts=True)
         for column, count in zip(kinds.T.tolist(), counts.tolist(), strict=True):
             pairs = zip(reads, column[len(extents) :], strict=True)
-            here = iter(window._replace(padding=before) for (_, window, _), before in pairs)
-            windows = {stage.output: tuple(next(here) for _ in stage.inputs) for stage, _ in self.looking}
+            shifted = iter(window._replace(padding=before) for (_, window, _), before in pairs)
+            windows = {stage.output: tuple(next(shifted) for _ in stage.inputs) for stage, _ in self.windows_by_stage}
             yield tuple(column[: len(extents)]), windows, count

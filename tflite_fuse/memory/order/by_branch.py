@@ -31,9 +31,9 @@ def other_orders(graph: Program, most: int) -> tuple[Order, ...]:
     tensors written twice keep their relative order.
     """
     kept, before = tuple(range(len(graph.steps))), precedence(graph)
-    every = tuple(islice(_every_order(before), most + 2))
-    if len(every) <= most + 1:
-        return tuple(order for order in every if order != kept)
+    all_orders = tuple(islice(_every_order(before), most + 2))
+    if len(all_orders) <= most + 1:
+        return tuple(order for order in all_orders if order != kept)
     orders = dict.fromkeys(_depth_first(before, ranks) for ranks in _rankings(len(kept), most))
     return tuple(order for order in orders if order != kept)[:most]
 

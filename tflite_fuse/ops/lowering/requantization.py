@@ -138,8 +138,8 @@ def _table(scales: Sequence[float]) -> Requantization:
     multipliers = np.copysign(np.floor(np.abs(fractions) * 2.0**31 + 0.5), fractions)
     carries = multipliers == 2.0**31
     multipliers, shifts = np.where(carries, multipliers / 2, multipliers), shifts + carries
-    nothing = (values == 0) | (shifts < _MIN_SHIFT)
-    multipliers, shifts = np.where(nothing, 0, multipliers), np.where(nothing, 0, shifts)
+    vanishing = (values == 0) | (shifts < _MIN_SHIFT)
+    multipliers, shifts = np.where(vanishing, 0, multipliers), np.where(vanishing, 0, shifts)
     for scale in values[multipliers == -(2.0**31)].tolist():
         # TFLM halves only +2³¹, and a product with −2³¹ may saturate, which the executor does not do.
         raise BlockError(f"a scale ratio of {scale!r} rounds to a multiplier outside 32-bit arithmetic")

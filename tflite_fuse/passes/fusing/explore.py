@@ -82,13 +82,13 @@ def faster_with_more(site: Site, chosen: Candidate) -> Candidate | None:
 
     Only fronts that were searched for the goal are used.
     """
-    most, enough = chosen.arena + chosen.arena // site.tuning.offered, (1 - site.tuning.clear_gain) * chosen.time
+    most, most_time = chosen.arena + chosen.arena // site.tuning.offered, (1 - site.tuning.clear_gain) * chosen.time
     fast = [front for options, front in site.fronts.items() if options.target == site.core]
-    points = [point for front in fast for point in front.points if point.ram_bytes <= most and point.work <= enough]
+    points = [point for front in fast for point in front.points if point.ram_bytes <= most and point.work <= most_time]
     if not chosen.blocks or not points:
         return None
     faster = site.realise(min(points, key=lambda point: point.ram_bytes))
-    return faster if faster.time <= enough and chosen.arena < faster.arena <= most else None
+    return faster if faster.time <= most_time and chosen.arena < faster.arena <= most else None
 
 
 class NotReachedError(LimitError):

@@ -145,8 +145,8 @@ class Fuse:
                 continue
             site.forms.extend(Form(cache(partial(self._other, each))) for each in forms[place:])
             return site
-        nothing = LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
-        raise next(iter(errors), nothing)
+        no_map = LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
+        raise next(iter(errors), no_map)
 
     def _forms(self, model: Model) -> Iterator[PassResult]:
         """Yield forms of a model that blocks may need less memory for: by columns, pools over each axis."""

@@ -93,11 +93,11 @@ def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candi
     limit = objective.ceiling(least.arena)
     if site.options.scheme is not Scheme.AUTO or not least.blocks:
         return
-    enough, fewest = (1 + site.tuning.clear_gain) * sum(site.alone), least.time
+    most_time, fewest = (1 + site.tuning.clear_gain) * sum(site.alone), least.time
     has_strips = any(block.choice.scheme != "line-buffers" for block in least.blocks)
     # Strips in bands if the least arena has strips, else whole tensors first, then strips.
     for number, strips in enumerate([True] if has_strips else [False, True][: 1 + site.options.strips]):
-        if number and fewest <= enough:
+        if number and fewest <= most_time:
             return
         points = _by_speed(site, limit, strips, bands=has_strips)
         near = [point for point in points if point.ram_bytes <= limit * (1 + site.tuning.near)]

@@ -232,14 +232,14 @@ class ConstantChannels:
         kept = facts.kept()
         if not kept:
             return PassResult(model, False)
-        every = sum((1, *model.main.tensors[t].dims)[-1] for op in model.main.operators for t in op.outputs or ())
+        total = sum((1, *model.main.tensors[t].dims)[-1] for op in model.main.operators for t in op.outputs or ())
         removed = sum(model.main.tensors[tensor].dims[-1] - len(channels) for tensor, channels in kept.items())
         rewritten = _narrowed(remove_plan(model), facts, kept)
         origins = tuple(t if t < len(channels) else -1 for t in used_tensors(rewritten))
         result = PassResult(
             prune(rewritten),
             True,
-            (note("removed", "channels", count=removed, channels=every),),
+            (note("removed", "channels", count=removed, channels=total),),
             witness=Witness({tensor: tuple(left.tolist()) for tensor, left in kept.items()}),
             origins=origins,
         )
@@ -306,8 +306,8 @@ class _Facts:
 
         def allow(tensor: int, mask: Mask | bool) -> None:
             leader = self.leaders[tensor]
-            everything = np.ones((1, *graph.tensors[tensor].dims)[-1], np.bool_)
-            masks[leader] = masks.get(leader, everything) & mask
+            all_channels = np.ones((1, *graph.tensors[tensor].dims)[-1], np.bool_)
+            masks[leader] = masks.get(leader, all_channels) & mask
 
         for tensor in (*graph.inputs, *graph.outputs):
             allow(tensor, False)

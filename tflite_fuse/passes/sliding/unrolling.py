@@ -159,7 +159,7 @@ class Unrolling:
     def _whole_window(self, tensor: int) -> int:
         """Return the tensor of all rows of the window."""
         if tensor in self.streams and tensor not in self.whole:
-            self.whole[tensor] = self._rows_of_window(tensor, 0, self.streams[tensor].time.steps, everything=True)
+            self.whole[tensor] = self._rows_of_window(tensor, 0, self.streams[tensor].time.steps, all_rows=True)
         return self.whole.get(tensor, tensor)
 
     def _compute_new_rows(self, operator: Operator, look: Look, streams: list[Stream]) -> None:
@@ -212,19 +212,19 @@ class Unrolling:
             stream.state = self.write.state(stream.new, stream.time, depth)
         return self.write.cut(stream.state, stream.time, depth - 1 + oldest, depth + newest, stride)
 
-    def _rows_of_window(self, tensor: int, begin: int, end: int, *, everything: bool = False) -> int:
+    def _rows_of_window(self, tensor: int, begin: int, end: int, *, all_rows: bool = False) -> int:
         """Return rows of the window: kept ones if available, otherwise computed again."""
         key = tensor, begin, end
         if key not in self._rows:
-            self._rows[key] = self._kept_or_recomputed(tensor, begin, end, everything)
+            self._rows[key] = self._kept_or_recomputed(tensor, begin, end, all_rows)
         return self._rows[key]
 
-    def _kept_or_recomputed(self, tensor: int, begin: int, end: int, everything: bool) -> int:
+    def _kept_or_recomputed(self, tensor: int, begin: int, end: int, all_rows: bool) -> int:
         stream = self.streams[tensor]
         first, last = stream.shared
         if stream.look is not None and stream.look.kind is LookKind.PAD:  # rows of padding have no input rows
             return self._recomputed_rows(tensor, begin, end)
-        if not everything and stream.operator is not None:
+        if not all_rows and stream.operator is not None:
             first = max(first, last - stream.kept)
         parts = []
         if begin < min(end, first):
