@@ -25,7 +25,7 @@ from tflite_fuse.errors import RuntimeUnavailableError, UsageError
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.pipelines import summary
 from tflite_fuse.pipelines.executors import run_here, run_on_dask
-from tflite_fuse.pipelines.on_ray import run_on_ray, told_by
+from tflite_fuse.pipelines.on_ray import rows_of, run_on_ray
 from tflite_fuse.pipelines.summary import write_summary
 from tflite_fuse.pipelines.sweep import RESULTS, Item, Results, Row, items_in, measure, option_sets
 
@@ -246,7 +246,7 @@ def test_a_ray_driver_that_ends_without_a_word_is_one_sentence() -> None:
     here, there = multiprocessing.Pipe()
     row = Row("key", "model", "default", "")
     there.send(row)
-    rows = told_by(here, iter([]), "there:1")
+    rows = rows_of(here, iter([]), "there:1")
     assert next(rows) == row
     there.close()
     with pytest.raises(UsageError, match=r"^there:1: the Ray cluster went away; what was done is kept"):
