@@ -89,6 +89,12 @@ def test_the_means_become_stages_of_one_block() -> None:
     np.testing.assert_array_equal(run_block_reference(block, [image])[0].ravel(), expected.ravel())
 
 
+THEN = {
+    "RESHAPE": make_options("ReshapeOptions", new_shape=(1, 60)),
+    "UNPACK": make_options("UnpackOptions", num=1),
+}
+
+
 def transposed_dense(
     permutation: Sequence[int],
     heads: int = 1,
@@ -97,8 +103,9 @@ def transposed_dense(
     rows: int = 1,
     keeps: bool = False,
     again: Sequence[int] = (),
+    then: str = "",
 ) -> Model:
-    """int8 [1, 3, 5, 4] → CONV_2D → TRANSPOSE, once or ``again`` → RESHAPE (if ``flat``) → FULLY_CONNECTEDs."""
+    """int8 [1, 3, 5, 4] → CONV_2D → TRANSPOSE, once or ``again`` → RESHAPE if ``flat`` → ``then`` → FULLY_CONNECTED."""
     raw, rng = RawModel(), np.random.default_rng(heads)
     x = raw.tensor((1, 3, 5, 4), 0.1, 7)
     filters, bias = rng.integers(-127, 128, (4, 1, 1, 4), np.int8), rng.integers(-99, 99, 4, np.int32)
@@ -112,10 +119,15 @@ def transposed_dense(
         raw.operator("TRANSPOSE", [t, raw.constant(np.array(again, np.int32))], [twice], None)
         t = twice
     if flat:
-        f = raw.tensor((rows, 60 // rows), 0.9, zero_point)
-        shape = raw.constant(np.array((rows, 60 // rows), np.int32))
-        raw.operator("RESHAPE", [t, shape], [f], make_options("ReshapeOptions", new_shape=[rows, 60 // rows]))
+        dims = (1, rows, 60 // rows) if then else (rows, 60 // rows)
+        f = raw.tensor(dims, 0.9, zero_point)
+        shape = raw.constant(np.array(dims, np.int32))
+        raw.operator("RESHAPE", [t, shape], [f], make_options("ReshapeOptions", new_shape=dims))
         t = f
+    if then:
+        u = raw.tensor((rows, 60 // rows), 0.9, zero_point)
+        raw.operator(then, [t], [u], THEN[then])
+        t = u
     outputs = []
     for channels in range(2, 2 + heads):
         weights = rng.integers(-127, 128, (channels, 60 // rows), np.int8)
@@ -135,6 +147,7 @@ DENSE = [
     transposed_dense((0, 2, 3, 1), flat=False),
     transposed_dense((0, 3, 1, 2), zero_point=-3),
     transposed_dense((0, 3, 1, 2), again=(0, 1, 3, 2)),
+    transposed_dense((0, 3, 1, 2), then="RESHAPE"),
     transposed_dense((0, 3, 1, 2), keeps=True),  # of two dimensions two remain, as litert-torch writes it
 ]
 
@@ -149,6 +162,13 @@ def test_weights_take_the_order_of_what_was_transposed(model: Model) -> None:
     assert result.changed and "TRANSPOSE" not in names(result.model)
     assert validate(model, prune(result.model)).proven
     assert told(result.notes, "removed", "transpose before weights")
+
+
+@needs_tflm
+def test_weights_take_that_order_through_an_unpack_of_one_step_of_a_recurrent_network() -> None:
+    data = serialize_model(transposed_dense((0, 3, 1, 2), then="UNPACK"))
+    rewritten = load_model(rewrite(data, inputs=6, verify=True).model)
+    assert names(rewritten) == ["CUSTOM:TFLITE_FUSE"]
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,9 @@ class Original:
             return False  # a variable equals its copy only until it is written again
         from_zero = not any(self.numbers(step.operand(1)) or (1,))
         whole = self.tensors[step.inputs[0]].dims == self.tensors[step.outputs[0]].dims
-        return step.name in RENAMING or (from_zero and whole and step.name in ("PAD", "PADV2", "SLICE"))
+        counts = {prod(self.tensors[tensor].dims) for tensor in (step.inputs[0], step.outputs[0])}
+        alone = step.name in ("PACK", "UNPACK") and len(step.inputs) == len(counts) == 1
+        return alone or step.name in RENAMING or (from_zero and whole and step.name in ("PAD", "PADV2", "SLICE"))
 
     def add_operator(
         self,

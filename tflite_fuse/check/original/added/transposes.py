@@ -303,8 +303,11 @@ def _add_dense(original: Original, step: Step, moved: int, plain: int, order: tu
         places = (places[:, None] + strides[axis] * np.arange(dims[axis])).ravel()
     turned = rows[:, np.argsort(places)]
     weights = original.add_tensor(original.tensors[step.inputs[1]], turned.tobytes())
-    source, result = (original.add_tensor(original.tensors[tensor]) for tensor in (read, step.outputs[0]))
-    original.unite(plain, source)
+    # The same bytes before the TRANSPOSE in the shapes of all tensors between it and the operator, `read` among them.
+    shaped = {tensor: original.add_tensor(original.tensors[tensor]) for tensor in original.members(moved)}
+    for tensor in shaped.values():
+        original.unite(plain, tensor)
+    source, result = shaped[read], original.add_tensor(original.tensors[step.outputs[0]])
     operator = replace(step.operator, inputs=(source, weights, *step.inputs[2:]), outputs=(result,))
     original.add_step(Step(step.label, step.name, operator, step.code))
     original.unite(step.outputs[0], result)
