@@ -186,7 +186,7 @@ def parts_of(original: Original, step: Step, values: Numbers) -> list[Numbers] |
 
 
 def _gathered(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:
-    axis, listed = step.number("axis"), original.numbers(step.operand(1))
+    axis, listed = step.number("axis"), original.indices(step.operand(1))
     if not -values.ndim <= axis < values.ndim or step.number("batch_dims") or not listed:
         return None
     if min(listed) < 0 or max(listed) >= values.shape[axis]:

@@ -160,14 +160,20 @@ def test_a_file_rewritten_from_other_float16_weights_is_not_proven() -> None:
     assert not validate(other, rewritten).proven
 
 
-def flattened(rest: int) -> Model:
-    """A convolution, flattened as PyTorch's exporters write it: the batch of its shape joined with the rest."""
+def flattened(rest: int, *, gathers: bool = False) -> Model:
+    """A convolution, flattened as PyTorch's exporters write it: the batch of its shape joined with the rest.
+
+    The batch is a slice of the shape, or gathered from it by an index of 64 bits.
+    """
     raw = RawModel()
     x = raw.tensor(SHAPE, 0.1)
     y = add_convolution(raw, x, SHAPE)
     shape, batch, joined = (raw.tensor((n,), type_=TensorType.INT64, quantization=None) for n in (4, 1, 2))
     raw.operator("SHAPE", [y], [shape], make_options("ShapeOptions", out_type=int(TensorType.INT64)))
-    raw.operator("SLICE", [shape, numbers(raw, 0), numbers(raw, 1)], [batch], None)
+    if gathers:
+        raw.operator("GATHER", [shape, raw.constant(np.array([0], np.int64))], [batch], make_options("GatherOptions"))
+    else:
+        raw.operator("SLICE", [shape, numbers(raw, 0), numbers(raw, 1)], [batch], None)
     raw.operator(
         "CONCATENATION", [batch, raw.constant(np.array([rest]))], [joined], make_options("ConcatenationOptions")
     )
@@ -208,8 +214,9 @@ def test_a_shape_of_another_size_stays_open() -> None:
         assert any(tensor.shape_signature == (-1, -1) for tensor in found.main.tensors)
 
 
-def test_a_file_with_another_shape_is_not_proven() -> None:
-    model = flattened(-1)
+@pytest.mark.parametrize("gathers", [False, True])
+def test_a_file_with_another_shape_is_not_proven(gathers: bool) -> None:
+    model = flattened(-1, gathers=gathers)
     found = FoldConstants().run(model).model
     assert validate(model, found).proven
     (result,) = (number for number, tensor in enumerate(found.main.tensors) if tensor.dims == (1, 72))

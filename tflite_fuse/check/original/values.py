@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ from tflite_fuse.model.types import BUILTIN_CODES, TensorType
 
 Image = tuple[int, int, int]
 """Height, width, channels."""
+
+_WHOLE: dict[int, np.dtype[Any]] = {TensorType.INT32: np.dtype("<i4"), TensorType.INT64: np.dtype("<i8")}
 
 RENAMING = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
@@ -190,10 +193,12 @@ class Original:
 
     def numbers(self, tensor: int) -> tuple[int, ...]:
         """Return the values of an int32 constant; empty for other tensors."""
-        if tensor < 0 or self.tensors[tensor].type != TensorType.INT32:
-            return ()
-        content = self.content(tensor)
-        return () if len(content) % 4 else tuple(np.frombuffer(content, "<i4").tolist())
+        return self.indices(tensor) if tensor >= 0 and self.tensors[tensor].type == TensorType.INT32 else ()
+
+    def indices(self, tensor: int) -> tuple[int, ...]:
+        """Return the values of an int32 or int64 constant; empty for other tensors."""
+        form, content = _WHOLE.get(self.tensors[tensor].type) if tensor >= 0 else None, self.content(tensor)
+        return () if form is None or len(content) % form.itemsize else tuple(np.frombuffer(content, form).tolist())
 
     def weights(self, tensor: int) -> npt.NDArray[np.int8] | None:
         """Return an int8 constant in its own shape; None for other tensors."""
