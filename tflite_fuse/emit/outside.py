@@ -135,6 +135,9 @@ def inputs_to_move(
         return (), ()
     lowerings = lower_model(model) if lowerings is None else lowerings
     reasons = {tensor: why_inside(model, tensor, lowerings) for tensor in dict.fromkeys(model.main.inputs)}
+    for tensor in reasons if mode is InputMode.COLUMNS else ():
+        if not is_map(model.main.tensors[tensor].dims):
+            reasons[tensor] = "it is no map of rows and columns"
     moved = tuple(tensor for tensor, reason in reasons.items() if reason is None)
     stay = {tensor: reason for tensor, reason in reasons.items() if reason is not None}
     if not moved:
@@ -155,15 +158,20 @@ def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) ->
 
     None does not mean that a single block can read all of it, which a streamed input requires.
     """
-    reason = _why_not_moved(model, tensor)
+    reason = why_not_moved(model, tensor)
     if reason is not None:
         return reason
     readers = _readers(model, tensor)
     return _why_not_read(model, tensor, readers, lower_model(model) if lowerings is None else lowerings)
 
 
-def _why_not_moved(model: Model, tensor: int) -> str | None:
-    """Why no block can read an input from outside, whatever its readers are."""
+def is_map(dims: Sequence[int]) -> bool:
+    """Return whether a shape has rows and columns of one image, which can be exchanged."""
+    return len(dims) == 4 and dims[0] == 1 and min(dims) > 0 and min(dims[1:3]) > 1
+
+
+def why_not_moved(model: Model, tensor: int) -> str | None:
+    """Return the reason why no block can read an input from outside, whatever its readers are; None if some can."""
     graph, readers = model.main, _readers(model, tensor)
     if not readers:
         return "no operator reads it"
@@ -223,7 +231,7 @@ def with_copies(model: Model, moved: Collection[int]) -> Model | None:
     for tensor in inputs:
         if tensor not in live:
             return None  # a block of its copy and its readers would have no output
-        if _why_not_moved(model, tensor) is None:
+        if why_not_moved(model, tensor) is None:
             copied, names[tensor] = add_tensor(copied, copied.main.tensors[tensor])
     copies = [Operator(code, (tensor,), (copy,)) for tensor, copy in names.items()]
     readers = (

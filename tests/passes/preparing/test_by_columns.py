@@ -16,12 +16,15 @@ from typer.testing import CliRunner
 from scripts.zoo.builder import ModelBuilder
 from scripts.zoo.float_twin import float_twin
 from scripts.zoo.recording import Ref
+from tests.drawing.raw_models import RawModel, add_convolution
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse.api import Result, rewrite, run
 from tflite_fuse.check import validate
 from tflite_fuse.cli import app
 from tflite_fuse.model import Model, load_model, save_model, serialize_model
+from tflite_fuse.model.edit import add_tensor, replace_main
 from tflite_fuse.model.outside import InputMode, outside_inputs, set_outside_inputs
+from tflite_fuse.model.schema import Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.model.witness import Witness, set_witness
 from tflite_fuse.passes.base import PassResult
@@ -135,6 +138,28 @@ def test_an_input_without_columns_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1 and "no input can arrive by columns" in done.stderr
     assert not (tmp_path / "out.tflite").exists()
+
+
+@pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is missing")
+@pytest.mark.parametrize("shape", [(1, 24), (1, 4, 5), (2, 6, 9, 2), (1, 1, 9, 2)])
+def test_inputs_that_are_no_maps_stay_in_the_arena(shape: tuple[int, ...]) -> None:
+    raw = RawModel()
+    image, other = raw.tensor((1, 6, 9, 2), 0.1), raw.tensor(shape, 0.1)
+    results = [add_convolution(raw, image, (1, 6, 9, 3)), raw.tensor(shape, 0.2)]
+    raw.operator("RELU", [other], results[1:], None)
+    report = rewrite(serialize_model(raw.build([image, other], results)), verify=True, input_mode="columns").report
+    assert [(each.name, each.image) for each in report.outside] == [("t0", (9, 6, 2))]
+
+
+@pytest.mark.parametrize("mode", ["resident", "columns"])
+def test_an_input_that_nothing_reads_stays_as_it_is(mode: str) -> None:
+    model, unread = add_tensor(spotter(), Tensor((1, 4, 9, 2), TensorType.FLOAT32, name="unread"))
+    model = replace_main(model, replace(model.main, inputs=(*model.main.inputs, unread)))
+    result = rewrite(serialize_model(model), verify=False, input_mode=mode)
+    assert mode == "columns" or walked(result)
+    assert result.report.proven is not None and result.report.proven.blocks
+    after = load_model(result.model).main
+    assert after.tensors[after.inputs[-1]].dims == (1, 4, 9, 2)
 
 
 @pytest.mark.skipif(not tflm.available(), reason="TensorFlow Lite Micro is missing")

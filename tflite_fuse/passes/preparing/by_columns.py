@@ -16,6 +16,7 @@ from math import prod
 
 import numpy as np
 
+from tflite_fuse.emit.outside import is_map, why_not_moved
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import (
     add_constant,
@@ -76,7 +77,8 @@ def arriving_by_columns(model: Model) -> Iterator[PassResult]:
     for walks in (True, False):
         turned = _Turned(remove_plan(model))
         graph = turned.model.main
-        arriving = {tensor: turned.arrive(tensor) for tensor in graph.inputs if _is_map(graph.tensors[tensor].dims)}
+        maps = [tensor for tensor in graph.inputs if is_map(graph.tensors[tensor].dims)]
+        arriving = {tensor: turned.arrive(tensor) for tensor in maps if why_not_moved(model, tensor) is None}
         for tensor in () if walks else arriving:
             turned.leave(tensor)
         for operator in graph.operators:
@@ -108,12 +110,9 @@ def entries(model: Model) -> Iterator[int]:
             candidates = [t for op in readers if operator_name(model, op) == "QUANTIZE" for t in op.outputs or ()]
         for tensor in candidates:
             described = graph.tensors[tensor]
-            if described.type in (TensorType.INT8, TensorType.FLOAT32) and _is_map(described.dims):
+            is_read = any(tensor in (operator.inputs or ()) for operator in graph.operators)
+            if is_read and described.type in (TensorType.INT8, TensorType.FLOAT32) and is_map(described.dims):
                 yield tensor
-
-
-def _is_map(dims: tuple[int, ...]) -> bool:
-    return len(dims) == 4 and dims[0] == 1 and min(dims) > 0 and min(dims[1:3]) > 1
 
 
 class _Turned:
