@@ -210,7 +210,7 @@ def test_smaller_boards_that_fit_too_are_named() -> None:
     for name in found.also:
         other = find_board(name)
         assert found.tried[-1].arena_bytes <= other.ram_bytes * 3 / 4 and other.ram_bytes < found.board.ram_bytes
-    assert "which have less RAM (a quarter of it reserved)" in found.others()
+    assert "which have less RAM (a quarter of it reserved)" in found.also_fits()
 
 
 def test_what_is_reserved_is_reserved_on_smaller_boards_too() -> None:
@@ -222,7 +222,7 @@ def test_what_is_reserved_is_reserved_on_smaller_boards_too() -> None:
     fits = {each.name for each in known_boards() if least <= each.ram_bytes < most}
     assert set(found.also) == {name for name in fits if found.tried[-1].file_bytes <= find_board(name).flash_bytes}
     assert set(found.also) != set(fit_board(SAMPLE_MODEL, find_board("teensy41")).also)
-    assert found.others().endswith("which have less RAM (100,000 bytes of it reserved)")
+    assert found.also_fits().endswith("which have less RAM (100,000 bytes of it reserved)")
 
 
 def test_a_file_larger_than_the_flash_does_not_fit() -> None:

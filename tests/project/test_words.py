@@ -16,6 +16,12 @@ PAGES = sorted({*ALL_PAGES} - {"CHANGELOG.md", "docs/comparison.md"})
 """Without what was written for a release, and what scripts print."""
 
 MOST_TERMS = 30
+VAGUE = frozenset({"asked", "found", "given", "known", "made", "mine", "others", "told", "wanted", "ways", "worth"})
+"""Names that say how a value came about, not what it is: ``found`` may be offsets, candidates or an operator."""
+
+EXEMPT = ("check/", "split/", "runtime/", "export/", "passes/streaming/", "cost/instructions.py")
+"""Rooms whose names are older than this rule."""
+
 LONGEST_PAGE = 80
 """Lines of the page of rooms, with its picture."""
 
@@ -65,6 +71,37 @@ def test_docstrings_and_comments_use_no_listed_word() -> None:
     suspects = {name: text for name, text in texts.items() if found(text.replace("#", " "), words)}  # to parse is slow
     hits = {name: hits for name, text in suspects.items() if (hits := found(prose(text), words))}
     assert not hits, hits
+
+
+def vague_names(source: str) -> list[str]:
+    """Return the vague names of variables, parameters, fields and functions in a Python file, with their lines."""
+    names = list[tuple[int, str]]()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append((node.lineno, node.id))
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.append((node.lineno, node.attr))
+        elif isinstance(node, ast.arg):
+            names.append((node.lineno, node.arg))
+        elif isinstance(node, ast.FunctionDef):
+            names.append((node.lineno, node.name))
+    return [f"line {line}: {name}" for line, name in names if name.strip("_") in VAGUE]
+
+
+def test_names_say_what_they_hold() -> None:
+    paths = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items() if not name.startswith(EXEMPT)}
+    assert len(texts) > 100
+    suspects = {name: text for name, text in texts.items() if re.search(rf"\b_?(?:{'|'.join(VAGUE)})\b", text)}
+    hits = {name: hits for name, text in suspects.items() if (hits := vague_names(text))}
+    assert not hits, hits
+
+
+def test_a_vague_name_is_found_wherever_it_is_bound() -> None:
+    source = (
+        "class C:\n    known: int = 0\n\n    def told(self, made):\n        self._asked = [found for found in made]\n"
+    )
+    assert sorted(hit.split(": ")[1] for hit in vague_names(source)) == ["_asked", "found", "known", "made", "told"]
 
 
 def test_a_listed_word_is_found_wherever_it_stands() -> None:

@@ -113,7 +113,7 @@ class BoardVerdict:
         text = f"does not fit {board.name}: {least.how()} the arena is {least.arena_bytes:,} bytes, {lacking}"
         return f"{text}, and {flash}" if excess > 0 else text
 
-    def others(self) -> str:
+    def also_fits(self) -> str:
         """Return the smallest boards that would also fit, in words; empty if there are none."""
         if not self.also:
             return ""

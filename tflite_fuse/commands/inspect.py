@@ -123,5 +123,5 @@ def _say_tried(verdict: BoardVerdict) -> None:
         say(f"- {fit.how()}: an arena of {fit.arena_bytes:,} bytes, a file of {fit.file_bytes:,}")
         if fit.time is not None:
             say(f"- that takes {fit.time}")
-    if others := verdict.others():
-        say(f"- {others}")
+    if sentence := verdict.also_fits():
+        say(f"- {sentence}")

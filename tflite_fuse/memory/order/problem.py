@@ -116,7 +116,7 @@ def order_problem(graph: Program, *, in_place: bool = False, twins: bool = False
         transient = created - readers.keys() - stays
         rise.append(sum(graph.sizes[tensor] for tensor in created))
         delta.append(rise[op] - sum(graph.sizes[tensor] for tensor in (*transient, *own)))
-        frees.append(tuple((others, graph.sizes[tensor]) for tensor, others in other_readers.items() if others))
+        frees.append(tuple((mask, graph.sizes[tensor]) for tensor, mask in other_readers.items() if mask))
         pairs = [pair for pair in step.in_place if pair[0] in other_readers and pair[1] in created] if in_place else []
         sharing.append(tuple((pair, other_readers[pair[0]]) for pair in pairs))
     used_inputs = {tensor for tensor in graph.inputs if tensor in readers or tensor in stays}
