@@ -31,7 +31,7 @@ from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.ops.lowering.lower import lower_operator
 from tflite_fuse.ops.table import KINDS
 from tflite_fuse.passes.options import Hop
-from tflite_fuse.passes.sliding.looks import Time
+from tflite_fuse.passes.sliding.time_windows import Time
 from tflite_fuse.passes.sliding.unrolling import unroll
 
 Values = npt.NDArray[Any]

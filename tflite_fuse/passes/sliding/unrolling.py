@@ -23,7 +23,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.notes import Note, note
-from tflite_fuse.passes.sliding.looks import Look, LookKind, Time, look_of
+from tflite_fuse.passes.sliding.time_windows import Time, TimeWindow, WindowKind, time_window_of
 from tflite_fuse.passes.sliding.writing import Writing
 
 
@@ -37,7 +37,7 @@ class Stream:
         gap: input steps from one computed row to the next.
         before, behind: rows at the window's edges that no other call shares.
         lag: computed rows behind the window's last shared one.
-        operator, look: operator that computes it and its window; None for an input.
+        operator, window: operator that computes it and its window; None for an input.
         new: tensor of the rows computed in a call, once it is written.
         kept: rows behind the last shared one from which edges are computed.
         state: tensor of earlier and new rows, once it is written.
@@ -50,7 +50,7 @@ class Stream:
     behind: int = 0
     lag: int = 0
     operator: Operator | None = None
-    look: Look | None = None
+    window: TimeWindow | None = None
     new: int = -1
     kept: int = 1
     state: int = -1
@@ -60,9 +60,9 @@ class Stream:
         """Return the range of rows that are computed once."""
         return self.before, self.time.steps - self.behind
 
-    def distance(self, look: Look, row: int) -> int:
+    def distance(self, window: TimeWindow, row: int) -> int:
         """Return the computed rows between the last shared row and the last one that a reader's row ``row`` needs."""
-        last = look.stride * row - look.before + look.reach - 1
+        last = window.stride * row - window.before + window.reach - 1
         return (self.time.steps - self.behind - 1 - last) * self.spacing // self.gap
 
 
@@ -132,21 +132,21 @@ class Unrolling:
             self._on_whole_window(operator)
             return False
         try:
-            look = look_of(self.model, operator, {t: self.streams[t].time for t in read})
-            self._spacings.update(look.stride * self.streams[t].spacing for t in read)
+            window = time_window_of(self.model, operator, {t: self.streams[t].time for t in read})
+            self._spacings.update(window.stride * self.streams[t].spacing for t in read)
             pools = "POOL" in operator_name(self.model, operator)
-            result = stream_behind([self.streams[t] for t in read], look, self.hop, pools)
+            result = stream_behind([self.streams[t] for t in read], window, self.hop, pools)
         except BlockError as error:
             self._notes.append(note("kept", "whole window", operator_label(self.model, index), why=str(error)))
             self._on_whole_window(operator)
             return False
         times, streams = {t: stream.time for t, stream in self.streams.items()}, []
-        for tensor, time in zip(operator.outputs or (), look.times, strict=True):
-            kept = looks_back(self.model, self._readers, times, tensor, time)
+        for tensor, time in zip(operator.outputs or (), window.times, strict=True):
+            kept = rows_kept(self.model, self._readers, times, tensor, time)
             streams.append(replace(result, time=time, operator=operator, kept=kept))
         self.streams.update(zip(operator.outputs or (), streams, strict=True))
-        if not look.late:
-            self._compute_new_rows(operator, look, streams)
+        if not window.late:
+            self._compute_new_rows(operator, window, streams)
         return True
 
     def _on_whole_window(self, operator: Operator) -> None:
@@ -162,7 +162,7 @@ class Unrolling:
             self.whole[tensor] = self._rows_of_window(tensor, 0, self.streams[tensor].time.steps, all_rows=True)
         return self.whole.get(tensor, tensor)
 
-    def _compute_new_rows(self, operator: Operator, look: Look, streams: list[Stream]) -> None:
+    def _compute_new_rows(self, operator: Operator, window: TimeWindow, streams: list[Stream]) -> None:
         """Write the operator that computes the new rows."""
         result = streams[0]
         new = self.hop // result.gap
@@ -171,17 +171,17 @@ class Unrolling:
             source = self.streams.get(tensor)
             if source is None:
                 continue
-            dilation, stride = look.dilation * source.spacing // source.gap, result.gap // source.gap
+            dilation, stride = window.dilation * source.spacing // source.gap, result.gap // source.gap
             _, end = result.shared
-            newest = -source.lag - source.distance(look, end - 1)
-            reach = (look.taps - 1) * dilation
+            newest = -source.lag - source.distance(window, end - 1)
+            reach = (window.taps - 1) * dilation
             oldest = newest - reach - (new - 1) * stride
-            if look.taps > 1 and "POOL" in operator_name(self.model, operator) and source.spacing > source.gap:
+            if window.taps > 1 and "POOL" in operator_name(self.model, operator) and source.spacing > source.gap:
                 replacements[tensor] = self._since_newest(tensor, oldest, newest, dilation)
                 dilation = 1
             else:
                 replacements[tensor] = self._since_newest(tensor, oldest, newest)
-        outputs = self.write.applied(operator, look, replacements, dilation=dilation, stride=stride, steps=new)
+        outputs = self.write.applied(operator, window, replacements, dilation=dilation, stride=stride, steps=new)
         for stream, tensor in zip(streams, outputs, strict=True):
             stream.new = tensor
 
@@ -196,13 +196,13 @@ class Unrolling:
 
     def _cut_rows(self, tensor: int, oldest: int, newest: int, stride: int) -> int:
         stream = self.streams[tensor]
-        if stream.look is not None and stream.operator is not None and stream.look.late:
+        if stream.window is not None and stream.operator is not None and stream.window.late:
             source = next(t for t in stream.operator.inputs or () if t in self.streams)
             rows = self._since_newest(source, oldest, newest, stride)
-            if stream.look.kind is LookKind.VIEW:
+            if stream.window.kind is WindowKind.VIEW:
                 return rows
             count = (newest - oldest) // stride + 1
-            return self.write.applied(stream.operator, stream.look, {source: rows}, steps=count)[0]
+            return self.write.applied(stream.operator, stream.window, {source: rows}, steps=count)[0]
         new = self.hop // stream.gap
         if oldest > -new:
             return self.write.cut(stream.new, stream.time, new - 1 + oldest, new + newest, stride)
@@ -222,7 +222,7 @@ class Unrolling:
     def _kept_or_recomputed(self, tensor: int, begin: int, end: int, all_rows: bool) -> int:
         stream = self.streams[tensor]
         first, last = stream.shared
-        if stream.look is not None and stream.look.kind is LookKind.PAD:  # rows of padding have no input rows
+        if stream.window is not None and stream.window.kind is WindowKind.PAD:  # rows of padding have no input rows
             return self._recomputed_rows(tensor, begin, end)
         if not all_rows and stream.operator is not None:
             first = max(first, last - stream.kept)
@@ -245,10 +245,10 @@ class Unrolling:
     def _recomputed_rows(self, tensor: int, begin: int, end: int) -> int:
         """Return rows computed as in the window's model, from the rows under their windows."""
         stream = self.streams[tensor]
-        operator, look = stream.operator, stream.look
-        assert operator is not None and look is not None
-        low = look.stride * begin - look.before
-        high = look.stride * (end - 1) - look.before + look.reach
+        operator, window = stream.operator, stream.window
+        assert operator is not None and window is not None
+        low = window.stride * begin - window.before
+        high = window.stride * (end - 1) - window.before + window.reach
         replacements: dict[int, int] = {}
         edges = (0, 0)
         for each in operator.inputs or ():
@@ -259,37 +259,37 @@ class Unrolling:
                 if inside[0] >= inside[1]:
                     raise BlockError("one of its windows covers only padding")
                 replacements[each] = self._rows_of_window(each, *inside)
-        if look.kind is LookKind.VIEW:
+        if window.kind is WindowKind.VIEW:
             (only,) = replacements.values()
-            return self.write.cut(only, stream.time, 0, high - low, look.stride)
-        outputs = self.write.applied(operator, look, replacements, edges, steps=end - begin)
+            return self.write.cut(only, stream.time, 0, high - low, window.stride)
+        outputs = self.write.applied(operator, window, replacements, edges, steps=end - begin)
         for each, output in zip(operator.outputs or (), outputs, strict=True):
             self._rows[each, begin, end] = output
         return self._rows[tensor, begin, end]
 
 
-def stream_behind(sources: Sequence[Stream], look: Look, hop: int, pools: bool) -> Stream:
+def stream_behind(sources: Sequence[Stream], window: TimeWindow, hop: int, pools: bool) -> Stream:
     """Return the output of an operator on streams.
 
     Raises:
         BlockError: as much would be computed as over the whole window, or its inputs do not match.
     """
-    source, steps = sources[0], look.steps
+    source, steps = sources[0], window.steps
     if any(other.spacing != source.spacing or other.gap != source.gap for other in sources):
         raise BlockError("its inputs have different rates of steps")
-    before = max(0, *(-(-(each.before + look.before) // look.stride) for each in sources))
-    ends = ((each.time.steps - each.behind + look.before - look.reach) // look.stride for each in sources)
+    before = max(0, *(-(-(each.before + window.before) // window.stride) for each in sources))
+    ends = ((each.time.steps - each.behind + window.before - window.reach) // window.stride for each in sources)
     end = min(steps - 1, *ends)
-    spacing = source.spacing * look.stride
-    gap = source.gap if look.late else gcd(spacing, hop)
+    spacing = source.spacing * window.stride
+    gap = source.gap if window.late else gcd(spacing, hop)
     new, behind = hop // gap, steps - 1 - end
-    if end < before or (not look.late and before + behind + new >= steps):
+    if end < before or (not window.late and before + behind + new >= steps):
         few = f"{steps} rows are few enough to be computed every time"
         raise BlockError(f"{few}{_fewer(spacing, gap, new, steps - before - behind)}")
-    if pools and source.spacing > source.gap and new > 1 and look.taps > 1:
+    if pools and source.spacing > source.gap and new > 1 and window.taps > 1:
         raise BlockError(f"it pools rows of several phases; hops that are multiples of {source.spacing} have one")
-    lag = source.lag + source.distance(look, end) if look.late else 0
-    return Stream(look.times[0], spacing, gap, before, behind, lag, look=look)
+    lag = source.lag + source.distance(window, end) if window.late else 0
+    return Stream(window.times[0], spacing, gap, before, behind, lag, window=window)
 
 
 def _fewer(spacing: int, gap: int, new: int, shared: int) -> str:
@@ -301,19 +301,19 @@ def _fewer(spacing: int, gap: int, new: int, shared: int) -> str:
     return f", {new} of them new ones, as the strides make one of {spacing} steps; hops that are {hops} share some"
 
 
-def looks_back(
+def rows_kept(
     model: Model, readers: Mapping[int, Sequence[Operator]], times: Mapping[int, Time], tensor: int, time: Time
 ) -> int:
     """Return the rows of a tensor that are kept for its readers anyway, through readers that compute nothing."""
     most, all_times = 1, {**times, tensor: time}
     for reader in readers.get(tensor, ()):
         try:
-            look = look_of(model, reader, all_times)
+            window = time_window_of(model, reader, all_times)
         except BlockError:
             continue
-        beyond = zip(reader.outputs or (), look.times, strict=True)
-        behind = max(looks_back(model, readers, all_times, t, each) for t, each in beyond) if look.late else 1
-        most = max(most, look.reach + (behind - 1) * look.stride)
+        beyond = zip(reader.outputs or (), window.times, strict=True)
+        behind = max(rows_kept(model, readers, all_times, t, each) for t, each in beyond) if window.late else 1
+        most = max(most, window.reach + (behind - 1) * window.stride)
     return most
 
 

@@ -15,7 +15,7 @@ from tflite_fuse.model.schema import Buffer, Model, Operator, OperatorCode, Opti
 from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.ops.lowering.operands import read_constant
-from tflite_fuse.passes.sliding.looks import Look, LookKind, Time
+from tflite_fuse.passes.sliding.time_windows import Time, TimeWindow, WindowKind
 
 VALID = 1
 LEAST = -128
@@ -74,11 +74,11 @@ class Writing:
         code = OperatorCode(CUSTOM, STATE_OPERATOR, 1, CUSTOM)
         if code not in self._codes:
             self._codes.append(code)
-        window = self.like(new, time, steps)
-        self.tensors.append(Tensor((1,), TensorType.INT8, 0, f"{self.tensors[window].name}/reset"))
+        rows = self.like(new, time, steps)
+        self.tensors.append(Tensor((1,), TensorType.INT8, 0, f"{self.tensors[rows].name}/reset"))
         fill = len(self.tensors) - 1
-        self.operators.append(Operator(self._codes.index(code), (new, fill), (window,)))
-        return window
+        self.operators.append(Operator(self._codes.index(code), (new, fill), (rows,)))
+        return rows
 
     # ---- Steps ----
 
@@ -135,14 +135,14 @@ class Writing:
     # ---- Operators ----
 
     def applied(
-        self, operator: Operator, look: Look, replacements: Mapping[int, int], edges: tuple[int, int] = (0, 0),
+        self, operator: Operator, window: TimeWindow, replacements: Mapping[int, int], edges: tuple[int, int] = (0, 0),
         *, dilation: int = 0, stride: int = 0, steps: int | None = None,
     ) -> tuple[int, ...]:  # fmt: skip
         """Append an operator of the original for other numbers of steps; return its outputs.
 
         Args:
             operator: the operator.
-            look: its window along time.
+            window: its window along time.
             replacements: new tensors in place of its inputs.
             edges: steps outside the window before and behind these.
             dilation, stride: those of its windows along time; 0 for its own.
@@ -152,29 +152,29 @@ class Writing:
             Replacements of its outputs.
         """
         inputs = [replacements.get(tensor, tensor) for tensor in operator.inputs or ()]
-        count = look.steps if steps is None else steps
+        count = window.steps if steps is None else steps
         outputs = tuple(
-            self.like(tensor, time, count) for tensor, time in zip(operator.outputs or (), look.times, strict=True)
+            self.like(tensor, time, count) for tensor, time in zip(operator.outputs or (), window.times, strict=True)
         )
         changed = operator
-        if look.kind is LookKind.WINDOW:
-            axis = look.times[0].axis
-            inputs[0] = self.padded(inputs[0], {axis: edges, 3 - axis: look.columns}, look.fill)
-            changed = self._other_window(operator, look, dilation, stride)
-        elif look.kind is LookKind.PAD:
+        if window.kind is WindowKind.SLIDING:
+            axis = window.times[0].axis
+            inputs[0] = self.padded(inputs[0], {axis: edges, 3 - axis: window.columns}, window.fill)
+            changed = self._other_window(operator, window, dilation, stride)
+        elif window.kind is WindowKind.PAD:
             amounts = read_constant(self.model, inputs[1], TensorType.INT32, "paddings").reshape(-1, 2).copy()
-            amounts[look.times[0].axis] = edges
+            amounts[window.times[0].axis] = edges
             inputs[1] = self.constant(amounts.astype(np.int32), TensorType.INT32)
         else:
-            changed = self._other_shapes(operator, inputs, outputs[0], look.times[0])
+            changed = self._other_shapes(operator, inputs, outputs[0], window.times[0])
         self.operators.append(replace(changed, inputs=tuple(inputs), outputs=outputs))
         return outputs
 
-    def _other_window(self, operator: Operator, look: Look, dilation: int, stride: int) -> Operator:
-        sign = "hw"[look.times[0].axis - 1]
-        changes = {"padding": VALID, f"stride_{sign}": stride or look.stride}
+    def _other_window(self, operator: Operator, window: TimeWindow, dilation: int, stride: int) -> Operator:
+        sign = "hw"[window.times[0].axis - 1]
+        changes = {"padding": VALID, f"stride_{sign}": stride or window.stride}
         if not operator_name(self.model, operator).endswith("POOL_2D"):
-            changes[f"dilation_{sign}_factor"] = dilation or look.dilation
+            changes[f"dilation_{sign}_factor"] = dilation or window.dilation
         return with_options(self.model, operator, **changes)
 
     def _other_shapes(self, operator: Operator, inputs: list[int], output: int, time: Time) -> Operator:

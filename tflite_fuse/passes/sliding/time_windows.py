@@ -40,17 +40,17 @@ class Time:
     each: int = 1
 
 
-class LookKind(Enum):
+class WindowKind(Enum):
     """Form of an operator for another number of steps."""
 
     ALIKE = "with other shapes"
-    WINDOW = "as a window that pads nothing, behind a PAD"
+    SLIDING = "as a window that pads nothing, behind a PAD"
     PAD = "as a PAD of other amounts"
     VIEW = "not at all: its output is a part of its input"
 
 
 @dataclass(frozen=True)
-class Look:
+class TimeWindow:
     """Window along time: output step r reads ``taps`` input steps from ``stride * r - before`` on.
 
     Attributes:
@@ -61,7 +61,7 @@ class Look:
     """
 
     times: tuple[Time, ...]
-    kind: LookKind = LookKind.ALIKE
+    kind: WindowKind = WindowKind.ALIKE
     taps: int = 1
     dilation: int = 1
     stride: int = 1
@@ -81,14 +81,14 @@ class Look:
     @property
     def late(self) -> bool:
         """Return whether earlier steps are stored before the operator, not behind it, because it computes nothing."""
-        return self.kind in (LookKind.VIEW, LookKind.PAD)
+        return self.kind in (WindowKind.VIEW, WindowKind.PAD)
 
 
 Times = Mapping[int, Time]
 """The tensors that have steps."""
 
 
-def look_of(model: Model, operator: Operator, times: Times) -> Look:
+def time_window_of(model: Model, operator: Operator, times: Times) -> TimeWindow:
     """Return the window of an operator along time.
 
     Args:
@@ -101,9 +101,9 @@ def look_of(model: Model, operator: Operator, times: Times) -> Look:
     """
     name = operator_name(model, operator)
     outputs = operator.outputs or ()
-    if name not in _LOOKS or not outputs:
+    if name not in _WINDOWS or not outputs:
         raise BlockError(f"{name.replace('CUSTOM:', 'the custom operator ')} needs all steps at once")
-    return _LOOKS[name](_Seen(model, operator, name, times))
+    return _WINDOWS[name](_Seen(model, operator, name, times))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class _Seen:
         return (time,) * len(self.operator.outputs or ())
 
 
-def _each(seen: _Seen) -> Look:
+def _each(seen: _Seen) -> TimeWindow:
     """Return the window of an operator by value: inputs have the output's shape, constants are equal for all steps."""
     shape, axis = seen.dims(seen.output), seen.time.axis
     for tensor in seen.inputs:
@@ -169,10 +169,10 @@ def _each(seen: _Seen) -> Look:
         own = axis - (len(shape) - len(dims))
         if own >= 0 and dims[own] != 1:
             raise BlockError(f"its constant {tensor_name(seen.model, tensor)} differs from step to step")
-    return Look(seen.outputs_as(axis, seen.time.steps))
+    return TimeWindow(seen.outputs_as(axis, seen.time.steps))
 
 
-def _sliding(seen: _Seen) -> Look:
+def _sliding(seen: _Seen) -> TimeWindow:
     time, source = seen.time, seen.inputs[0]
     if source not in seen.times or len(seen.dims(source)) != 4 or time.axis not in (1, 2):
         raise BlockError("its input is no image with steps as rows or columns")
@@ -191,12 +191,14 @@ def _sliding(seen: _Seen) -> Look:
     wide = seen.dims(source)[across], seen.dims(seen.output)[across], taps[across]
     beside = (seen.option(f"stride_{other}"), seen.option(f"dilation_{other}_factor", 1))
     columns = _padding(*wide, *beside) if pads else (0, 0)
-    look = Look(seen.outputs_as(time.axis, steps), LookKind.WINDOW, taps[time.axis], dilation, stride, before, columns)
+    window = TimeWindow(
+        seen.outputs_as(time.axis, steps), WindowKind.SLIDING, taps[time.axis], dilation, stride, before, columns
+    )
     if (steps - 1) * stride - before >= time.steps or min(stride, dilation, taps[time.axis], steps) < 1:
         raise BlockError("its windows do not fit its input")
-    if seen.name == "AVERAGE_POOL_2D" and (before or any(columns) or (steps - 1) * stride + look.reach > time.steps):
+    if seen.name == "AVERAGE_POOL_2D" and (before or any(columns) or (steps - 1) * stride + window.reach > time.steps):
         raise BlockError("it averages fewer values at the edges of the window")
-    return look if seen.name != "MAX_POOL_2D" else Look(**{**vars(look), "fill": -128})
+    return window if seen.name != "MAX_POOL_2D" else TimeWindow(**{**vars(window), "fill": -128})
 
 
 def _padding(length: int, size: int, taps: int, stride: int, dilation: int) -> tuple[int, int]:
@@ -205,53 +207,53 @@ def _padding(length: int, size: int, taps: int, stride: int, dilation: int) -> t
     return missing // 2, missing - missing // 2
 
 
-def _pad(seen: _Seen) -> Look:
+def _pad(seen: _Seen) -> TimeWindow:
     time, amounts = seen.time, seen.constant(1, "paddings")
     if len(amounts) != 2 * len(seen.dims(seen.inputs[0])) or min(amounts) < 0:
         raise BlockError("its paddings do not fit its dimensions")
     before, behind = amounts[2 * time.axis : 2 * time.axis + 2]
     times = seen.outputs_as(time.axis, time.steps + before + behind)
-    return Look(times, LookKind.PAD, before=before)
+    return TimeWindow(times, WindowKind.PAD, before=before)
 
 
-def _rename(seen: _Seen) -> Look:
+def _rename(seen: _Seen) -> TimeWindow:
     """Return the window of a RESHAPE that keeps the values of a step together."""
     time, dims, source = seen.time, seen.dims(seen.output), seen.dims(seen.inputs[0])
     values = prod(source) // time.steps
     for axis, length in enumerate(dims[:-1]):  # values along the last axis are channels, which have no ring
         if length == time.steps and prod(dims[:axis]) == 1 and prod(dims[axis + 1 :]) == values:
-            return Look((Time(axis, time.steps),))
+            return TimeWindow((Time(axis, time.steps),))
     raise BlockError(f"it makes {list(dims)} of {list(source)}, which mixes the steps")
 
 
-def _transpose(seen: _Seen) -> Look:
+def _transpose(seen: _Seen) -> TimeWindow:
     order = seen.constant(1, "permutation")
     if sorted(order) != list(range(len(seen.dims(seen.inputs[0])))):
         raise BlockError("its permutation is invalid")
     if order[-1] == seen.time.axis:
         raise BlockError("it turns the steps into channels")
-    return Look(seen.outputs_as(order.index(seen.time.axis), seen.time.steps))
+    return TimeWindow(seen.outputs_as(order.index(seen.time.axis), seen.time.steps))
 
 
-def _mean(seen: _Seen) -> Look:
+def _mean(seen: _Seen) -> TimeWindow:
     rank, time = len(seen.dims(seen.inputs[0])), seen.time
     axes = {axis % rank for axis in seen.constant(1, "axes")}
     if time.axis in axes:
         raise BlockError("it averages over all steps")
     dropped = 0 if seen.option("keep_dims") else sum(axis < time.axis for axis in axes)
-    return Look(seen.outputs_as(time.axis - dropped, time.steps))
+    return TimeWindow(seen.outputs_as(time.axis - dropped, time.steps))
 
 
-def _joining(seen: _Seen) -> Look:
+def _joining(seen: _Seen) -> TimeWindow:
     time, rank = seen.time, len(seen.dims(seen.output))
     if any(seen.times.get(tensor) != time for tensor in seen.inputs):
         raise BlockError("it joins tensors with different steps or without steps")
     if seen.option("axis") % rank == time.axis:
         raise BlockError("it joins along time")
-    return Look(seen.outputs_as(time.axis, time.steps))
+    return TimeWindow(seen.outputs_as(time.axis, time.steps))
 
 
-def _moving(seen: _Seen) -> Look:
+def _moving(seen: _Seen) -> TimeWindow:
     """Return the window of SLICE, STRIDED_SLICE, GATHER or SPLIT: some of the steps, or some values of every step."""
     view = OperatorView(seen.model, seen.inputs, seen.output, get_options(seen.operator))
     source, parts = moved(seen.name, view, seen.operator.outputs or ())
@@ -268,7 +270,7 @@ def _moving(seen: _Seen) -> Look:
     if all(part.size % time.steps == 0 for part in parts):
         alike = (_same_of_each(part, time.steps, values) for part in parts)
         if all(alike) and all(part.shape[time.axis] == time.steps for part in parts):
-            return Look(seen.outputs_as(time.axis, time.steps))
+            return TimeWindow(seen.outputs_as(time.axis, time.steps))
     whole = np.arange(source.elements, dtype=np.int32).reshape(source.dims)
     if len(parts) != 1 or not np.array_equal(np.take(whole, rows, time.axis), first):
         raise BlockError("it takes different values from different steps")
@@ -276,7 +278,7 @@ def _moving(seen: _Seen) -> Look:
     if stride < 1 or np.any(np.diff(rows) != stride):
         raise BlockError("it takes steps in another order")
     times = seen.outputs_as(time.axis, len(rows))
-    return Look(times, LookKind.VIEW, stride=stride, before=-int(rows[0]))
+    return TimeWindow(times, WindowKind.VIEW, stride=stride, before=-int(rows[0]))
 
 
 def _same_of_each(part: np.ndarray[tuple[int, ...], np.dtype[np.int32]], steps: int, values: int) -> bool:
@@ -291,7 +293,7 @@ _BY_VALUE = (
     "RELU6 RELU_N1_TO_1 RSQRT SQRT SQUARE SQUARED_DIFFERENCE SUB TANH"
 )
 
-_LOOKS: Mapping[str, Callable[[_Seen], Look]] = {
+_WINDOWS: Mapping[str, Callable[[_Seen], TimeWindow]] = {
     **dict.fromkeys(_BY_VALUE.split(), _each),
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"), _sliding),
     **dict.fromkeys(("PAD", "PADV2"), _pad),
@@ -301,4 +303,4 @@ _LOOKS: Mapping[str, Callable[[_Seen], Look]] = {
     "MEAN": _mean,
     "TRANSPOSE": _transpose,
 }
-assert set(MOVES) - {"PACK", "TILE", "UNPACK"} <= set(_LOOKS)
+assert set(MOVES) - {"PACK", "TILE", "UNPACK"} <= set(_WINDOWS)
