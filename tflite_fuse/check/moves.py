@@ -8,7 +8,6 @@ are one value. A part is also known as a SLICE, an enlarged image as a RESIZE_NE
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from math import prod
 
@@ -81,10 +80,9 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, tuple[int,
         if channels == list(range(image[2])):
             original.unite(source, tensor)
             continue
-        found, natural = original.tensors[tensor], (*original.tensors[source].dims[:-1], len(channels))
-        made = tensor
-        if found.dims != natural:  # such as a slice that drops the axis
-            made = original.add_tensor(replace(found, shape=natural, shape_signature=None))
+        made, natural = tensor, (*original.tensors[source].dims[:-1], len(channels))
+        if original.tensors[tensor].dims != natural:  # such as a slice that drops the axis
+            made = original.add_like(tensor, natural)
             original.unite(tensor, made)
         options = make_options("GatherOptions", axis=len(natural) - 1)
         original.add_operator(step, "GATHER", (source, original.add_numbers(channels)), made, options)

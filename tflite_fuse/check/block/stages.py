@@ -21,6 +21,7 @@ from tflite_fuse.check.block.constants import (
 )
 from tflite_fuse.check.block.regions import FULLY_CONNECTED, PAIRS, needs_all, pixel_bytes, reach
 from tflite_fuse.check.block.tables import expected_table
+from tflite_fuse.check.certificate import Finding
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.scales import added
 from tflite_fuse.check.original.values import Original
@@ -53,16 +54,16 @@ _LIBRARY_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One number of a stage that differs from the original's; see ``Finding``."""
-
-    what: str
-    expected: object = None
-    found: object = None
-    channel: int | None = None
-    element: tuple[int, ...] = ()
-    count: int = 1
+def _difference(
+    what: str,
+    expected: object = None,
+    found: object = None,
+    channel: int | None = None,
+    element: tuple[int, ...] = (),
+    count: int = 1,
+) -> Finding:
+    """Return a difference of a stage; ``trace`` adds the names of block and operator."""
+    return Finding("", what, "", channel, element, expected, found, count)
 
 
 @dataclass
@@ -90,11 +91,11 @@ class StageView:
         self.counts[what] = self.counts.get(what, 0) + number
 
 
-def geometry_differences(view: StageView, meaning: Meaning, original: Original) -> Iterator[Difference]:
+def geometry_differences(view: StageView, meaning: Meaning, original: Original) -> Iterator[Finding]:
     """Compare everything outside the constants: window, clamp, images and zero points."""
     desc = view.desc
     if view.kind is not meaning.kind:
-        yield Difference("stage kind", meaning.kind.name, view.kind.name)
+        yield _difference("stage kind", meaning.kind.name, view.kind.name)
         return
     pairs = {
         "kernel": (meaning.kernel, (desc.kernel_height, desc.kernel_width)),
@@ -106,55 +107,55 @@ def geometry_differences(view: StageView, meaning: Meaning, original: Original) 
     }
     for what, (expected, found) in pairs.items():
         if expected != found:
-            yield Difference(what, expected, found)
+            yield _difference(what, expected, found)
     for tensor, read in zip(meaning.sources, view.inputs, strict=False):
         yield from _zero_point(original, tensor, read, "input zero point")
     yield from _zero_point(original, meaning.result, view.output, "output zero point")
     yield from _image_differences(view, meaning)
 
 
-def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Difference]:
+def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Finding]:
     """Compare a zero point. A tensor without quantization has 0, or -128 if it was uint8; one without a reader is not
     checked."""
     quantization = original.activation(tensor)
     plain = -128 if original.is_unsigned(tensor) else 0
     wanted = plain if quantization is None else quantization[1]
     if wanted != desc.zero_point:
-        yield Difference(what, wanted, desc.zero_point)
+        yield _difference(what, wanted, desc.zero_point)
 
 
-def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Finding]:
     """Compare rows, columns and channels; a pointwise operator may arrange its pixels in any rows."""
     found = [(tensor.height, tensor.width, tensor.channels) for tensor in view.inputs]
     output = (view.output.height, view.output.width, view.output.channels)
     if meaning.images is None:
         if prod(found[0]) != _depth(meaning):
-            yield Difference("values of the input", _depth(meaning), prod(found[0]))
+            yield _difference("values of the input", _depth(meaning), prod(found[0]))
     elif view.kind in _OF_ONE_VALUE and found == [output]:
         if prod(meaning.images[0]) != prod(output):
-            yield Difference("values of the input", prod(meaning.images[0]), prod(output))
+            yield _difference("values of the input", prod(meaning.images[0]), prod(output))
         return
     elif meaning.pointwise:
         for wanted, image in zip(meaning.images, found, strict=True):
             if (wanted[0] * wanted[1], wanted[2]) != (image[0] * image[1], image[2]):
-                yield Difference("image of an input", wanted, image)
+                yield _difference("image of an input", wanted, image)
     elif tuple(found) != meaning.images:
-        yield Difference("image of the input", meaning.images[0], found[0])
+        yield _difference("image of the input", meaning.images[0], found[0])
     wide = [
         image
         for number, (image, read) in enumerate(zip(found, view.inputs, strict=True))
         if not needs_all(view.kind, number, read, view.output)
     ]
     if not wide and meaning.pointwise:
-        yield Difference("image of an input", output, found)
+        yield _difference("image of an input", output, found)
         return
     if meaning.output is not None:
         keeps = meaning.pointwise and meaning.kind not in _OF_ALL_PIXELS
         wanted = (*wide[0][:2], meaning.output[2]) if keeps else meaning.output
         if output != wanted:
-            yield Difference("image of the output", wanted, output)
+            yield _difference("image of the output", wanted, output)
     if any(image[:2] != wide[0][:2] for image in wide):
-        yield Difference("image of an input", wide[0][:2], [image[:2] for image in wide])
+        yield _difference("image of an input", wide[0][:2], [image[:2] for image in wide])
 
 
 def _depth(meaning: Meaning) -> int:
@@ -167,39 +168,37 @@ def _depth(meaning: Meaning) -> int:
 # ---- Constants ----
 
 
-def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Finding]:
     """Compare weights, tables and padding; offsets of absent sections must be NONE."""
     is_thin = any(source.channels != view.output.channels for source in view.inputs)
     try:
         if meaning.weights is not None:
             yield from _weighted(view, meaning)
         elif meaning.left:
-            left = view.constants.take(view.desc.weights_offset, len(meaning.left), "step after a reset")
-            yield from _array_differences("value after a reset", np.frombuffer(meaning.left, np.int8), left)
-            view.count("values after a reset", len(meaning.left))
+            names = "value after a reset", "values after a reset"
+            yield from _stored_differences(view, view.desc.weights_offset, names, np.frombuffer(meaning.left, np.int8))
         elif meaning.rows:
-            rows = view.constants.take(view.desc.weights_offset, len(meaning.rows), "weights")
-            yield from _array_differences("weight", np.frombuffer(meaning.rows, np.int8), rows)
-            view.count("weights", len(meaning.rows))
+            rows = np.frombuffer(meaning.rows, np.int8)
+            yield from _stored_differences(view, view.desc.weights_offset, ("weight", "weights"), rows)
         elif meaning.kind is StageKind.ADD and view.desc.weights_offset != NONE and not is_thin:
             yield from _multiples(view, meaning)
         else:
             yield from _none("weights offset", view.desc.weights_offset)
         if meaning.weights is None:
             if view.desc.weight_layout != WeightLayout.PLAIN:
-                yield Difference("weight layout", int(WeightLayout.PLAIN), view.desc.weight_layout)
+                yield _difference("weight layout", int(WeightLayout.PLAIN), view.desc.weight_layout)
             yield from _unweighted(view, meaning)
         yield from _padding(view, meaning)
     except MissingError as error:
-        yield Difference(f"constants: there is no {error}")
+        yield _difference(f"constants: there is no {error}")
 
 
-def _none(what: str, found: int) -> Iterator[Difference]:
+def _none(what: str, found: int) -> Iterator[Finding]:
     if found != NONE:
-        yield Difference(what, NONE, found)
+        yield _difference(what, NONE, found)
 
 
-def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+def _weighted(view: StageView, meaning: Meaning) -> Iterator[Finding]:
     assert meaning.weights is not None and meaning.bias is not None
     assert meaning.multiplier is not None and meaning.shift is not None
     channels, rows, columns, depth = meaning.weights.shape
@@ -220,7 +219,7 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     is_int16 = in_halfwords and view.desc.weight_layout == WeightLayout.INT16_DOWN
     is_paired &= in_halfwords
     if layout != view.desc.weight_layout and not is_int16 and not is_paired:
-        yield Difference("weight layout", layout, view.desc.weight_layout)
+        yield _difference("weight layout", layout, view.desc.weight_layout)
         return
     places = weight_places(view.kind, layout, (channels, rows, columns, depth), source)
     stored: npt.NDArray[np.generic] = view.constants.take(
@@ -240,20 +239,20 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     rest[places.index.ravel()] = False
     filled = np.flatnonzero((stored != 0) & rest)
     if len(filled):
-        yield Difference("filling between weights", 0, int(stored[filled[0]]), None, (int(filled[0]),))
+        yield _difference("filling between weights", 0, int(stored[filled[0]]), None, (int(filled[0]),))
     yield from _table_differences(view, table if down is None or layout != WeightLayout.PACKED_DOWN else down, layout)
     view.count("weights", weights.size)
     view.count("biases, multipliers and shifts", 3 * channels)
 
 
-def _paired_sums(bias: Int64s, spread: Int64s) -> Iterator[Difference]:
+def _paired_sums(bias: Int64s, spread: Int64s) -> Iterator[Finding]:
     """Check that the sum of the first of two paired channels fits the 24 bits above the second's byte."""
     largest = (np.abs(bias) + spread)[::2]
     for channel in np.flatnonzero(largest >= _PAIRED_SUM)[:1].tolist():
-        yield Difference("largest sum", _PAIRED_SUM, int(largest[channel]), None, (2 * channel,))
+        yield _difference("largest sum", _PAIRED_SUM, int(largest[channel]), None, (2 * channel,))
 
 
-def _table_differences(view: StageView, expected: Int64s, layout: int) -> Iterator[Difference]:
+def _table_differences(view: StageView, expected: Int64s, layout: int) -> Iterator[Finding]:
     """Compare a table; packed tables of an odd number of channels end with an entry of zeros."""
     entries = len(expected) + (len(expected) % 2 if layout != WeightLayout.PLAIN else 0)
     stored = view.constants.table(view.desc.table_offset, 3 * entries, "table").reshape(-1, 3)
@@ -261,21 +260,21 @@ def _table_differences(view: StageView, expected: Int64s, layout: int) -> Iterat
     for column, what in enumerate(("bias", "multiplier", "shift")):
         yield from _array_differences(what, wrapped[:, column], stored[: len(expected), column])
     if stored[len(expected) :].any():
-        yield Difference("entry behind the last channel", (0, 0, 0), tuple(stored[-1].tolist()))
+        yield _difference("entry behind the last channel", (0, 0, 0), tuple(stored[-1].tolist()))
 
 
 def _array_differences(
     what: str, expected: npt.NDArray[np.generic], found: npt.NDArray[np.generic]
-) -> Iterator[Difference]:
+) -> Iterator[Finding]:
     """Yield the first element that differs, with the count of all; the first axis counts output channels."""
     if np.array_equal(expected, found):
         return
     differing = np.argwhere(expected != found)
     place = tuple(int(n) for n in differing[0])
-    yield Difference(what, int(expected[place]), int(found[place]), place[0], place[1:], len(differing))
+    yield _difference(what, int(expected[place]), int(found[place]), place[0], place[1:], len(differing))
 
 
-def _multiples(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+def _multiples(view: StageView, meaning: Meaning) -> Iterator[Finding]:
     """Check an ADD by products for all pairs of int8 values, and that its start is the middle of all correct ones."""
     first, second, start = view.constants.table(view.desc.weights_offset, 3, "factors").tolist()
     values = np.arange(-128, 128, dtype=np.int64)
@@ -286,50 +285,61 @@ def _multiples(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     differing = np.argwhere(expected != found)
     for a, b in differing[:1].tolist():
         pair = values[a].item(), values[b].item()
-        yield Difference("sum by multiples", int(expected[a, b]), int(found[a, b]), None, pair, len(differing))
+        yield _difference("sum by multiples", int(expected[a, b]), int(found[a, b]), None, pair, len(differing))
     least = ((expected << _ADD_BITS) - products).max(where=expected > meaning.clamp[0], initial=-(2**31))
     most = ((expected + 1 << _ADD_BITS) - products).min(where=expected < meaning.clamp[1], initial=2**31) - 1
     if not len(differing) and start != int(least + most) // 2:
-        yield Difference("start of the sums by multiples", int(least + most) // 2, start)
+        yield _difference("start of the sums by multiples", int(least + most) // 2, start)
     view.count("sums of two values", expected.size)
 
 
-def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
-    desc = view.desc
+def _listed_differences(
+    what: str, expected: npt.NDArray[np.generic], found: npt.NDArray[np.generic], first: int = 0
+) -> Iterator[Finding]:
+    """Yield the first element of a list that differs, with the count of all; elements count from ``first``."""
+    differing = np.flatnonzero(expected != found)
+    for at in differing[:1].tolist():
+        yield _difference(what, int(expected[at]), int(found[at]), None, (at + first,), len(differing))
+
+
+def _stored_differences(
+    view: StageView, offset: int, names: tuple[str, str], expected: npt.NDArray[np.generic], first: int = 0
+) -> Iterator[Finding]:
+    """Compare a section of bytes; ``names`` are of one element and of several."""
+    stored = view.constants.take(offset, len(expected), names[1]).view(expected.dtype)
+    yield from _listed_differences(names[0], expected, stored, first)
+    view.count(names[1], len(expected))
+
+
+def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Finding]:
+    """Compare the table of a stage without weights, which has one kind of contents."""
     if view.kind in _OF_THE_LIBRARY:
         view.notes.append(_LIBRARY_NOTE)
+    constants, at = view.constants, view.desc.table_offset
     if meaning.addition:
-        stored = view.constants.table(desc.table_offset, 7, "table")
+        stored = constants.table(at, 7, "table")
         for name, expected, found in zip(_ADDITION, meaning.addition, stored.tolist(), strict=True):
             if expected != found:
-                yield Difference(name, expected, found)
+                yield _difference(name, expected, found)
         view.count("biases, multipliers and shifts", 7)
     elif meaning.table:
-        wanted = np.frombuffer(meaning.table, np.uint8)
-        given = view.constants.take(desc.table_offset, len(wanted), "table").view(np.uint8)
-        for wrong in np.flatnonzero(wanted != given)[:1].tolist():
-            yield Difference("byte of the table", int(wanted[wrong]), int(given[wrong]), None, (wrong,))
-        view.count("bytes of tables", len(wanted))
+        names = "byte of the table", "bytes of tables"
+        yield from _stored_differences(view, at, names, np.frombuffer(meaning.table, np.uint8))
     elif meaning.answers is not None:
-        stored = view.constants.take(desc.table_offset, len(meaning.answers), "table").astype(np.int64)
-        for wrong in np.flatnonzero(stored != meaning.answers)[:1].tolist():
-            count = int((stored != meaning.answers).sum())
-            yield Difference("answer", int(meaning.answers[wrong]), int(stored[wrong]), None, (wrong - 128,), count)
-        view.count("answers", len(meaning.answers))
+        yield from _stored_differences(view, at, ("answer", "answers"), meaning.answers.astype(np.int8), -128)
     elif meaning.first:
-        begins = view.constants.take(desc.table_offset, len(meaning.first), "first state")
-        yield from _array_differences("value of the first state", np.frombuffer(meaning.first, np.int8), begins)
-        view.count("values of first states", len(meaning.first))
+        names = "value of the first state", "values of first states"
+        yield from _stored_differences(view, at, names, np.frombuffer(meaning.first, np.int8))
     elif meaning.places:
-        places = view.constants.table(desc.table_offset, len(meaning.places), "table")
-        yield from _array_differences("place of a row or column", np.array(meaning.places, np.int64), places)
+        places = constants.table(at, len(meaning.places), "table")
+        yield from _listed_differences("place of a row or column", np.array(meaning.places, np.int64), places)
         view.count("places", len(meaning.places))
     elif meaning.channels:
-        wanted = np.array([meaning.pad, *meaning.channels], np.int64)
-        taken = view.constants.take(desc.table_offset, 2 * len(wanted), "table").view("<i2").astype(np.int64)
-        if -1 in meaning.channels and taken[0] != wanted[0]:
-            yield Difference("fill", int(wanted[0]), int(taken[0]))
-        yield from _array_differences("input channel", wanted[1:], taken[1:])
+        channels = np.array([meaning.pad, *meaning.channels], np.int64)
+        listed = constants.take(at, 2 * len(channels), "table").view("<i2").astype(np.int64)
+        if -1 in meaning.channels and listed[0] != channels[0]:
+            yield _difference("fill", int(channels[0]), int(listed[0]))
+        yield from _array_differences("input channel", channels[1:], listed[1:])
         view.count("channels", len(meaning.channels))
     elif meaning.multiplier is not None and meaning.shift is not None:
         source = view.inputs[0]
@@ -338,13 +348,13 @@ def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Difference]:
         yield from _table_differences(view, table, WeightLayout.PLAIN)
         view.count("biases, multipliers and shifts", 3)
     else:
-        yield from _none("table offset", desc.table_offset)
+        yield from _none("table offset", at)
 
 
 # ---- Padding ----
 
 
-def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
+def _padding(view: StageView, meaning: Meaning) -> Iterator[Finding]:
     """Check the pixel that stands for those outside the image, if a window reads one."""
     if not sees_outside(view):
         yield from _none("padding offset", view.desc.pad_offset)
@@ -359,7 +369,7 @@ def _padding(view: StageView, meaning: Meaning) -> Iterator[Difference]:
     pixel = view.constants.pad(view.desc.pad_offset, pixel_bytes(source))
     wrong = np.flatnonzero(pixel != value)
     if len(wrong):
-        yield Difference("padding value", value, int(pixel[wrong[0]]), None, (int(wrong[0]),), len(wrong))
+        yield _difference("padding value", value, int(pixel[wrong[0]]), None, (int(wrong[0]),), len(wrong))
     view.count("padding values", source.channels)
 
 

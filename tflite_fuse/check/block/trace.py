@@ -14,7 +14,7 @@ from tflite_fuse.check.block.constants import Constants
 from tflite_fuse.check.block.options import Options
 from tflite_fuse.check.block.regions import FLOATS, MATRICES, MOVES, PAIRS, SPREADING, BlockProgram, block_program
 from tflite_fuse.check.block.replay import ScheduleProof, replay
-from tflite_fuse.check.block.stages import Difference, StageView, constant_differences, geometry_differences
+from tflite_fuse.check.block.stages import StageView, constant_differences, geometry_differences
 from tflite_fuse.check.block.tables import is_memory
 from tflite_fuse.check.certificate import BlockProof, Finding
 from tflite_fuse.check.original.meaning import Meaning, lying, with_padding
@@ -288,10 +288,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s
     trace.notes += [each for each in view.notes if each not in trace.notes]
     for what, number in view.counts.items():
         trace.counts[what] = trace.counts.get(what, 0) + number
-    for d in best.differences:
-        trace.findings.append(
-            Finding(trace.label, d.what, meaning.step.label, d.channel, d.element, d.expected, d.found, d.count, s)
-        )
+    trace.findings += [replace(d, where=trace.label, operator=meaning.step.label, stage=s) for d in best.differences]
 
 
 def _copies(view: StageView) -> bool:
@@ -328,7 +325,7 @@ class _Compared:
     meaning: Meaning
     view: StageView
     has_geometry: bool
-    differences: tuple[Difference, ...]
+    differences: tuple[Finding, ...]
 
     @property
     def severity(self) -> tuple[bool, int]:

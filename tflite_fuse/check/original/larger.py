@@ -191,3 +191,16 @@ def window_of(places: Sequence[int], rate: Fraction) -> tuple[int, int, int, int
         padding = max(padding, position * stride - place // PIXEL * apart)
         behind = max(behind, -(-place // PIXEL) * apart - position * stride)
     return stride, apart, padding, max(1, behind + padding + 1)
+
+
+RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
+    "DEPTH_TO_SPACE": squares(StageKind.DEPTH_TO_SPACE),
+    "GATHER": gathered,
+    "MIRROR_PAD": mirrored,
+    "RESIZE_NEAREST_NEIGHBOR": resize_nearest,
+    "SLICE": sliced,
+    "SPACE_TO_DEPTH": squares(StageKind.SPACE_TO_DEPTH),
+    "STRIDED_SLICE": sliced,
+    "TRANSPOSE": transposed,
+}
+"""Operators that move values; on float32 they are the same stages, except FLOAT_RESIZE."""

@@ -322,3 +322,18 @@ def concatenation(original: Original, step: Step) -> Meaning | None:
     if output is None or len(found) != len(images) or not alike:
         return None
     return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], found, output)
+
+
+RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
+    "AVERAGE_POOL_2D": pool(StageKind.AVERAGE_POOL),
+    "BATCH_MATMUL": matrix_product,
+    "CONCATENATION": concatenation,
+    "CONV_2D": convolution,
+    "DEPTHWISE_CONV_2D": depthwise,
+    "FULLY_CONNECTED": fully_connected,
+    "MAX_POOL_2D": pool(StageKind.MAX_POOL),
+    "PAD": pad,
+    "PADV2": pad,
+    "TRANSPOSE_CONV": transposed_convolution,
+}
+"""Operators on int8 and on float32."""

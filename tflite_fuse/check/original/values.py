@@ -9,7 +9,7 @@ match.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -163,6 +163,14 @@ class Original:
         code = OperatorCode(min(number, 127), None, version, number)
         self.add_step(Step(step.label, name, Operator(0, tuple(operands), (output,), options), code))
 
+    def add_copy(
+        self, step: Step, inputs: Sequence[int], outputs: Sequence[int], options: OptionsTable | None = None
+    ) -> None:
+        """Add an operator like a step on other tensors, with its options or others."""
+        operator = replace(step.operator, inputs=tuple(inputs), outputs=tuple(outputs))
+        operator = operator if options is None else replace(operator, builtin_options=options)
+        self.add_step(Step(step.label, step.name, operator, step.code))
+
     def add_numbers(self, numbers: npt.ArrayLike) -> int:
         """Add a constant of int32 and return its index."""
         values = np.asarray(numbers, "<i4")
@@ -176,6 +184,10 @@ class Original:
         self._members[index] = [index]
         self._content[index] = content
         return index
+
+    def add_like(self, tensor: int, shape: Sequence[int]) -> int:
+        """Add a tensor like another one, with another shape, and return its index."""
+        return self.add_tensor(replace(self.tensors[tensor], shape=tuple(shape), shape_signature=None))
 
     # ---- Tensors
 
@@ -229,6 +241,10 @@ class Original:
         if real and not self.content(tensor) and not self.tensors[tensor].is_variable:
             return TensorType.FLOAT32
         return self.activation(tensor)
+
+    def read_alike(self, a: int, b: int) -> bool:
+        """Return whether the bytes of two computed tensors are read the same way: as float32, or with one scale."""
+        return self.stands_for(a) is not None and self.stands_for(a) == self.stands_for(b)
 
     def zero_point(self, tensor: int) -> int | None:
         """Return the representation of 0 in a computed tensor: 0 for float32; None if it is not quantized either."""

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tflite_fuse.check.original.added.groups import of_group
+from tflite_fuse.check.original.added.several import of_group
 from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.model.options import make_options
-from tflite_fuse.model.schema import Operator
+from tflite_fuse.model.schema import OptionsTable
 
 _MOST_PARTS = 10_000
 """Most parts of all tensors together: a hostile file can claim 2^31 heads in a few bytes."""
@@ -87,7 +87,9 @@ class _Heads:
         """Return ranges of the channels of [..., heads * channels] as the heads of [1, tokens, heads, channels]."""
         (source, *_), dims = step.inputs, self._dims(step.outputs[0])
         before = self._dims(source)
-        if len(dims) != 4 or dims[0] != 1 or not 2 <= dims[2] <= _MOST_PARTS - self.count or not self._alike(step):
+        if not self.original.read_alike(source, step.outputs[0]) or len(dims) != 4 or dims[0] != 1:
+            return None
+        if not 2 <= dims[2] <= _MOST_PARTS - self.count:
             return None
         if len(before) not in (2, 3, 4) or before[-1] != dims[2] * dims[3] or prod(before[:-1]) != dims[1]:
             return None
@@ -96,14 +98,14 @@ class _Heads:
         layer, parts = self.original.written_by(source), []
         size = self.original.add_numbers([*before[:-1], dims[3]])
         for head in range(dims[2]):
-            part = self._like(source, (*before[:-1], dims[3]))
+            part = self.original.add_like(source, (*before[:-1], dims[3]))
             begin = self.original.add_numbers([*[0] * (len(before) - 1), head * dims[3]])
             self.original.add_operator(step, "SLICE", (source, begin, size), part, make_options("SliceOptions"), 2)
             made = None if layer is None else self._of_layer(layer, head, dims[2])
             if made is not None:
                 self.original.unite(part, made)
             if prod(before[:-2]) > 1:  # a BATCH_MATMUL multiplies each row of an image alone
-                row = self._like(part, (1, dims[1], dims[3]))
+                row = self.original.add_like(part, (1, dims[1], dims[3]))
                 self.original.unite(part, row)
                 part = row
             parts.append(part)
@@ -122,7 +124,7 @@ class _Heads:
         inputs = (layer.operand(0), *(each for each in own if each is not None))
         if len(inputs) <= len(constants):
             return None
-        return self._add(layer, replace(layer.operator, inputs=inputs), (*dims[:-1], dims[-1] // count))
+        return self._add(layer, inputs, (*dims[:-1], dims[-1] // count))
 
     def _of_constant(self, step: Step) -> _Parts | None:
         """Return the parts of an ADD or MUL with one constant, or with one for each channel of heads."""
@@ -148,8 +150,7 @@ class _Heads:
         if len(others) != len(parts.tensors):
             return None
         made = [
-            self._add(step, replace(step.operator, inputs=(part, *other)), self._dims(part))
-            for part, other in zip(parts.tensors, others, strict=True)
+            self._add(step, (part, *other), self._dims(part)) for part, other in zip(parts.tensors, others, strict=True)
         ]
         return replace(parts, tensors=tuple(made))
 
@@ -157,7 +158,7 @@ class _Heads:
         """Return parts whose axis of heads moves, or whose rows and columns are exchanged."""
         (source, order), parts = step.inputs, self.known.get(step.inputs[0])
         numbers = self.original.numbers(order)
-        if parts is None or not self._alike(step):
+        if parts is None or not self.original.read_alike(step.inputs[0], step.outputs[0]):
             return None
         if parts.axis == 2:
             return (
@@ -184,35 +185,27 @@ class _Heads:
         for pair in zip(first.tensors, second.tensors, strict=True):
             inputs = pair[::-1] if exchanged else pair
             rows, columns = (self._dims(each) for each in inputs)
-            operator = replace(step.operator, inputs=inputs, builtin_options=options)
-            made.append(self._add(step, operator, (*rows[:-1], columns[-2 if by_column else -1])))
+            made.append(self._add(step, inputs, (*rows[:-1], columns[-2 if by_column else -1]), options))
         return _Parts(1, tuple(made))
 
     def _join(self, step: Step, parts: _Parts) -> None:
         """Add the CONCATENATION of all heads, which has the bytes of [1, tokens, heads, channels]."""
         first = self._dims(parts.tensors[0])
-        joined = self._like(step.outputs[0], (*first[:-1], len(parts.tensors) * first[-1]))
+        joined = self.original.add_like(step.outputs[0], (*first[:-1], len(parts.tensors) * first[-1]))
         joining = make_options("ConcatenationOptions", axis=len(first) - 1)
         self.original.add_operator(step, "CONCATENATION", parts.tensors, joined, joining, 2)
         self.original.unite(step.outputs[0], joined)
 
-    def _add(self, step: Step, operator: Operator, shape: tuple[int, ...]) -> int:
-        """Add a step like another one, with another operator; return its output."""
-        output = self._like(step.outputs[0], shape)
-        self.original.add_step(Step(step.label, step.name, replace(operator, outputs=(output,)), step.code))
+    def _add(
+        self, step: Step, inputs: Sequence[int], shape: tuple[int, ...], options: OptionsTable | None = None
+    ) -> int:
+        """Add a step like another one on other operands; return its output."""
+        output = self.original.add_like(step.outputs[0], shape)
+        self.original.add_copy(step, inputs, (output,), options)
         return output
-
-    def _like(self, tensor: int, shape: tuple[int, ...]) -> int:
-        """Add a tensor like another one, with another shape."""
-        return self.original.add_tensor(replace(self.original.tensors[tensor], shape=shape, shape_signature=None))
 
     def _dims(self, tensor: int) -> tuple[int, ...]:
         return self.original.tensors[tensor].dims
-
-    def _alike(self, step: Step) -> bool:
-        """Return whether the bytes of a step's input and output are read the same way."""
-        found = self.original.stands_for(step.inputs[0])
-        return found is not None and found == self.original.stands_for(step.outputs[0])
 
 
 _RULES: dict[str, Callable[[_Heads, Step], _Parts | None]] = {

@@ -186,8 +186,7 @@ class _Narrower:
         for place, tensor in constants.items():
             inputs[place] = tensor
         outputs = tuple(self.made.get(tensor, tensor) for tensor in self.step.outputs)
-        operator = replace(self.step.operator, inputs=tuple(inputs), outputs=outputs)
-        self.original.add_step(Step(self.step.label, self.step.name, operator, self.step.code))
+        self.original.add_copy(self.step, inputs, outputs)
 
 
 def _without(tensor: Tensor, channels: Int64s, axis: int, before: tuple[int, ...]) -> Tensor:

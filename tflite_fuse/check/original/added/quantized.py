@@ -70,12 +70,9 @@ def _functions(original: Original) -> list[Step]:
 
 def _add_copy(original: Original, function: Step, tensor: int) -> Step:
     """Add a copy of a function of one value that reads another tensor."""
-    read, output = _read(original, function), original.tensors[function.outputs[0]]
-    result = original.add_tensor(replace(output, shape=original.tensors[tensor].dims, shape_signature=None))
-    operands = tuple(tensor if each == read else each for each in function.inputs)
-    copy = replace(function, operator=replace(function.operator, inputs=operands, outputs=(result,)))
-    original.add_step(copy)
-    return copy
+    read, result = _read(original, function), original.add_like(function.outputs[0], original.tensors[tensor].dims)
+    original.add_copy(function, [tensor if each == read else each for each in function.inputs], (result,))
+    return original.steps[-1]
 
 
 def _moved(mover: Step) -> tuple[int, ...]:

@@ -79,8 +79,7 @@ def add_by_columns(original: Original) -> dict[int, int]:
 def _exchanged(original: Original, source: int, like: int) -> int:
     """Add the TRANSPOSE of a map's rows and columns; return its output, which has another tensor's quantization."""
     one, height, width, channels = original.tensors[source].dims
-    shaped = replace(original.tensors[like], shape=(one, width, height, channels), shape_signature=None)
-    output = original.add_tensor(shaped)
+    output = original.add_like(like, (one, width, height, channels))
     writer = original.written_by(source) or original.readers(source)[0]
     order = original.add_numbers(_COLUMNS_FIRST)
     original.add_operator(writer, "TRANSPOSE", (source, order), output, make_options("TransposeOptions"))
@@ -96,7 +95,7 @@ def add_untransposed(original: Original) -> None:
             dims = original.tensors[source].dims if source >= 0 else ()
             moves = bool(order) and sorted(order) == list(range(len(dims)))
             moves = moves and original.tensors[step.outputs[0]].dims == tuple(dims[axis] for axis in order)
-            if moves and _alike(original, source, step.outputs[0]):
+            if moves and original.read_alike(source, step.outputs[0]):
                 _follow_all(original, known, (step.outputs[0], source, order))
 
 
@@ -117,7 +116,7 @@ def _follow_all(original: Original, known: Known, first: tuple[int, int, Order])
                 continue
             if step.name == "TRANSPOSE":
                 again = original.numbers(step.operand(1))
-                if sorted(again) != list(range(len(order))) or not _alike(original, moved, step.outputs[0]):
+                if sorted(again) != list(range(len(order))) or not original.read_alike(moved, step.outputs[0]):
                     continue
                 both = tuple(order[axis] for axis in again)
                 dims = tuple(original.tensors[plain].dims[axis] for axis in both)
@@ -137,10 +136,10 @@ def _reshaped(original: Original, step: Step, plain: int, order: Order) -> tuple
     before, output = (original.tensors[tensor] for tensor in (step.inputs[0], step.outputs[0]))
     first, rank = (0, len(order) - 1, *range(1, len(order) - 1)), len(output.dims)
     keeps = order == first and min(len(order), rank) > 2 and before.dims[:2] == output.dims[:2]
-    if not keeps or prod(before.dims) != prod(output.dims) or not _alike(original, step.inputs[0], step.outputs[0]):
+    if not keeps or prod(before.dims) != prod(output.dims) or not original.read_alike(step.inputs[0], step.outputs[0]):
         return None
     dims = (output.dims[0], *output.dims[2:], output.dims[1])
-    result = original.add_tensor(replace(output, shape=dims, shape_signature=None))
+    result = original.add_like(step.outputs[0], dims)
     original.unite(plain, result)
     return result, (0, rank - 1, *range(1, rank - 1))
 
@@ -182,10 +181,8 @@ def _add_turned(original: Original, step: Step, known: Known, order: Order) -> i
         options = make_options("ConcatenationOptions", **{**step.options, "axis": order[axis]})
     else:
         return None
-    dims = tuple(output.dims[axis] for axis in back)
-    result = original.add_tensor(replace(output, shape=dims, shape_signature=None))
-    operator = replace(step.operator, inputs=tuple(operands), outputs=(result,), builtin_options=options)
-    original.add_step(Step(step.label, step.name, operator, step.code))
+    result = original.add_like(step.outputs[0], [output.dims[axis] for axis in back])
+    original.add_copy(step, operands, (result,), options)
     return result
 
 
@@ -226,9 +223,8 @@ def _add_windows(original: Original, step: Step, known: Known, order: Order) -> 
                 options[down], options[across] = options[across], options[down]
         stored = make_options(_WINDOWS[step.name], **options)
     one, height, width, channels = output.dims
-    result = original.add_tensor(replace(output, shape=(one, width, height, channels), shape_signature=None))
-    operator = replace(step.operator, inputs=tuple(inputs), outputs=(result,), builtin_options=stored)
-    original.add_step(Step(step.label, step.name, operator, step.code))
+    result = original.add_like(step.outputs[0], (one, width, height, channels))
+    original.add_copy(step, inputs, (result,), stored)
     return result
 
 
@@ -244,10 +240,6 @@ def _turned_constant(original: Original, tensor: int, order: Order) -> int | Non
     dims = (1,) * (len(order) - len(found.dims)) + found.dims
     turned = np.frombuffer(content, _DTYPES[found.type]).reshape(dims).transpose(np.argsort(order))
     return original.add_tensor(replace(found, shape=turned.shape), turned.tobytes())
-
-
-def _alike(original: Original, a: int, b: int) -> bool:
-    return original.stands_for(a) is not None and original.stands_for(a) == original.stands_for(b)
 
 
 def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) -> None:
@@ -279,9 +271,8 @@ def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) 
         before = sorted(order)
         axes = sorted(before.index(order[place]) for place in reduced)
         natural = tuple(dim for _, dim in sorted(zip(left, output.dims, strict=True)))
-        result = original.add_tensor(replace(output, shape=natural, shape_signature=None))
-        operator = replace(step.operator, inputs=(plain, original.add_numbers(axes)), outputs=(result,))
-        original.add_step(Step(step.label, step.name, operator, step.code))
+        result = original.add_like(step.outputs[0], natural)
+        original.add_copy(step, (plain, original.add_numbers(axes)), (result,))
         _follow(original, step.outputs[0], result, left)
 
 
@@ -308,6 +299,5 @@ def _add_dense(original: Original, step: Step, moved: int, plain: int, order: tu
     for tensor in shaped.values():
         original.unite(plain, tensor)
     source, result = shaped[read], original.add_tensor(original.tensors[step.outputs[0]])
-    operator = replace(step.operator, inputs=(source, weights, *step.inputs[2:]), outputs=(result,))
-    original.add_step(Step(step.label, step.name, operator, step.code))
+    original.add_copy(step, (source, weights, *step.inputs[2:]), (result,))
     original.unite(step.outputs[0], result)
