@@ -7,8 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from tflite_fuse.check.block.options import DamagedError, Options, checksum, read_options
-from tflite_fuse.check.block.replay import ScheduleProof
-from tflite_fuse.check.block.tables import state_size
+from tflite_fuse.check.block.replay import ScheduleProof, state_size
 from tflite_fuse.check.block.trace import schedule_alone, trace_block
 from tflite_fuse.check.correspondence import Correspondence, reads_alike, same_fields
 from tflite_fuse.check.original.values import RENAMING, Step

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tflite_fuse.check.block.options import Options
 from tflite_fuse.check.block.regions import FLOATS, NOWHERE, Axis, BlockProgram, Tile, pixel_bytes, reach, spans, tiles
-from tflite_fuse.check.block.tables import state_problems
 from tflite_fuse.check.block.tape import NEVER, Ints, Tape, begins, follow, is_source, reads, writes
 from tflite_fuse.emit.structs import NONE
 from tflite_fuse.ir.enums import StageKind, Storage
@@ -376,3 +376,59 @@ def _lead(filled: Ints, still: Ints, size: int) -> int:
 
 def _least_from_here(values: Ints) -> Ints:
     return np.minimum.accumulate(values[::-1])[::-1]
+
+
+# ---- State ----
+# Rings that outlive a run hold all pixels of their tensor: when a run begins, a ring holds the earlier steps and room
+# for the new ones, which overwrite the oldest. Each ring must lie at its offset in the state.
+
+_NUMBER = 4
+"""Bytes of the number in front of a ring, and alignment of the ring's end."""
+
+
+def state_size(options: Options) -> int:
+    """Return the bytes of a block's state, 0 if it keeps none."""
+    return sum(
+        -(-(_NUMBER + tensor.height * tensor.width * tensor.channels) // _NUMBER) * _NUMBER
+        for tensor in options.tensors
+        if tensor.storage == Storage.PERSISTENT
+    )
+
+
+def is_memory(options: Options, t: int) -> bool:
+    """Return whether a tensor is the memory of one LSTM: its last input, with no other reader and no writer."""
+    tensor = options.tensors[t]
+    readers = [
+        (stage.kind, n) for stage in options.stages for n, read in
+        enumerate(options.stage_inputs[stage.first_input :][: stage.input_count]) if read == t
+    ]  # fmt: skip
+    return tensor.storage == Storage.PERSISTENT and tensor.producer < 0 and readers == [(StageKind.LSTM, 1)]
+
+
+def state_problems(program: BlockProgram) -> Iterator[str]:
+    """Check a block's persistent tensors: each is a ring written by a STATE or the memory of an LSTM.
+
+    They lie one behind the other. The memory is one pixel of twice three bytes for each channel of the LSTM's output.
+    """
+    end = 0
+    for t, tensor in enumerate(program.tensors):
+        kept = tensor.storage == Storage.PERSISTENT
+        written = tensor.producer >= 0 and program.stages[tensor.producer].kind == StageKind.STATE
+        reader = next((s for s, inputs in enumerate(program.inputs) if t in inputs[1:]), -1)
+        memory = kept and tensor.producer < 0 and reader >= 0 and program.stages[reader].kind == StageKind.LSTM
+        if memory:
+            half = -(-3 * program.tensors[program.stages[reader].output].channels // 2) * 2
+            wanted = (1, 1, 2 * half, 0)
+            if (tensor.height, tensor.width, tensor.channels, tensor.zero_point) != wanted:
+                yield f"tensor {t} is no memory of {wanted[2]} bytes"
+        elif kept != written:
+            yield f"tensor {t} has storage {tensor.storage} and is {'' if written else 'not '}the output of a STATE"
+        if not kept:
+            continue
+        if not program.one_tile:
+            yield f"tiles write tensor {t}, which outlives the run, again"
+        if tensor.producer >= program.header.spatial_stages:
+            yield f"tensor {t}, which outlives the run, is written by the tail"
+        if tensor.offset != end:
+            yield f"tensor {t} lies at byte {tensor.offset} of the state instead of {end}"
+        end += -(-(_NUMBER + tensor.height * tensor.width * tensor.channels) // _NUMBER) * _NUMBER

@@ -20,10 +20,9 @@ from tflite_fuse.check.block.constants import (
     weight_places,
 )
 from tflite_fuse.check.block.regions import FULLY_CONNECTED, PAIRS, needs_all, pixel_bytes, reach
-from tflite_fuse.check.block.tables import expected_table
 from tflite_fuse.check.certificate import Finding
 from tflite_fuse.check.original.meaning import Meaning
-from tflite_fuse.check.original.scales import added
+from tflite_fuse.check.original.scales import added, scaled
 from tflite_fuse.check.original.values import Original
 from tflite_fuse.emit.structs import NONE, StageDesc, TensorDesc
 from tflite_fuse.ir.enums import StageKind, WeightLayout
@@ -349,6 +348,58 @@ def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Finding]:
         view.count("biases, multipliers and shifts", 3)
     else:
         yield from _none("table offset", at)
+
+
+# ---- Requantization ----
+
+_INT32 = 2**31 - 1
+_DOWN_SUM = 2**30
+_DOWN_SHIFT = 23
+_CONSTANT_SHIFT, _CONSTANT_SPREAD = 20, 2**20
+
+
+def expected_table(
+    notes: list[str], meaning: Meaning, bias: Int64s, sums: tuple[Int64s, Int64s], spread: Int64s, *, few_bits: bool
+) -> tuple[Int64s, Int64s | None]:
+    """Return (bias, multiplier, shift) of each channel; then the same for a shift to the right, or None.
+
+    All channels must allow that shift: the multiplier is positive, it shifts right by 1 to 23 bits and sums lie within
+    2^30, so twice a sum is an int32. A channel whose output is constant stores that value.
+
+    Args:
+        notes: receives sentences about sums that may overflow.
+        bias: with the input's zero point folded in.
+        sums: least and largest.
+        spread: largest absolute change of a sum by weights.
+        few_bits: store constant values with the fewest bits that keep the change by weights below a quarter of a step.
+    """
+    assert meaning.multiplier is not None and meaning.shift is not None
+    (low, high), multiplier, shift = sums, meaning.multiplier, meaning.shift
+    table = np.stack([bias, multiplier, shift], axis=1)
+    largest = np.abs(bias) + spread
+    for channel in np.flatnonzero((low < -_INT32 - 1) | (high > _INT32) | (largest > _INT32))[:1].tolist():
+        notes.append(
+            f"{meaning.step.label}, channel {channel}: sums may leave 32 bits ({low[channel]} to {high[channel]}), "
+            "where the original's arithmetic is not defined; the rewritten one wraps"
+        )
+    left = np.flatnonzero((shift > 0) & ((np.maximum(-low, high) << np.maximum(shift, 0)) > _INT32))
+    if len(left):
+        channel = int(left[0])
+        notes.append(f"{meaning.step.label}, channel {channel}: sums shifted to the left may leave 32 bits")
+    fits = (multiplier > 0) & (shift <= -1) & (shift >= -_DOWN_SHIFT) & (largest < _DOWN_SUM)
+    ends = [
+        scaled(np.clip(bias + sign * spread, -_INT32, _INT32), multiplier, np.minimum(shift, 0)) for sign in (-1, 1)
+    ]
+    one_value = (multiplier == 0) | (
+        (ends[0] == ends[1]) & (shift <= -1) & (largest <= _INT32) & (np.abs(ends[0]) < 2**8)
+    )
+    one_value &= spread < _CONSTANT_SPREAD
+    if not np.all(fits | one_value):
+        return table, None
+    least = [min(int(most).bit_length() + 2, _CONSTANT_SHIFT) for most in spread]
+    bits = np.array(least, np.int64) if few_bits else np.full_like(bias, _CONSTANT_SHIFT)
+    stored = np.stack([ends[0] << (bits + 1), np.full_like(bias, 1 << 30), bits - 1], axis=1)
+    return table, np.where(fits[:, None], np.stack([bias, multiplier, -1 - shift], axis=1), stored)
 
 
 # ---- Padding ----

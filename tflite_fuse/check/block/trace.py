@@ -13,9 +13,8 @@ import numpy as np
 from tflite_fuse.check.block.constants import Constants
 from tflite_fuse.check.block.options import Options
 from tflite_fuse.check.block.regions import FLOATS, MATRICES, MOVES, PAIRS, SPREADING, BlockProgram, block_program
-from tflite_fuse.check.block.replay import ScheduleProof, replay
+from tflite_fuse.check.block.replay import ScheduleProof, is_memory, replay
 from tflite_fuse.check.block.stages import StageView, constant_differences, geometry_differences
-from tflite_fuse.check.block.tables import is_memory
 from tflite_fuse.check.certificate import BlockProof, Finding
 from tflite_fuse.check.original.meaning import Meaning, lying, with_padding
 from tflite_fuse.check.original.meanings import lookups, meaning_of, real_pairs
