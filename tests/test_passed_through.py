@@ -31,8 +31,7 @@ from tflite_fuse.report.sentences import headline
 from tflite_fuse.rewriting import rewrite as rewriting
 from tflite_fuse.runtime import litert, tflm
 from tflite_fuse.runtime.comparing.compare import compare
-from tflite_fuse.runtime.comparing.comparison import Comparison
-from tflite_fuse.runtime.comparing.difference import Difference
+from tflite_fuse.runtime.comparing.comparison import Comparison, Difference
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 needs_litert = pytest.mark.skipif(not litert.available(), reason="LiteRT is not installed")

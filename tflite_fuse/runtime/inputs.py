@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -194,23 +194,16 @@ def _values(spec: InputSpec, field: Field) -> Array:
     return (spec.low + np.minimum(np.floor(field * steps), steps - 1)).astype(spec.dtype)
 
 
-def _lowest(spec: InputSpec, randomness: np.random.Generator) -> Array:
-    return np.full(spec.shape, spec.low).astype(spec.dtype)
-
-
-def _highest(spec: InputSpec, randomness: np.random.Generator) -> Array:
-    return np.full(spec.shape, spec.high).astype(spec.dtype)
-
-
-def _rest(spec: InputSpec, randomness: np.random.Generator) -> Array:
-    return np.full(spec.shape, spec.rest).astype(spec.dtype)
+def _full(bound: Literal["low", "high", "rest"]) -> Pattern:
+    """Return a pattern of one value everywhere."""
+    return lambda spec, randomness: np.full(spec.shape, getattr(spec, bound)).astype(spec.dtype)
 
 
 def _impulse(row: float, column: float) -> Pattern:
     """Return a pattern: one position at the highest value, the rest at the zero point. Positions are 0…1 per axis."""
 
     def pattern(spec: InputSpec, randomness: np.random.Generator) -> Array:
-        values = _rest(spec, randomness)
+        values: Array = np.full(spec.shape, spec.rest).astype(spec.dtype)
         place: list[Any] = [slice(None)] * values.ndim
         axes = _spatial_axes(values.ndim)
         for axis in axes:
@@ -254,9 +247,9 @@ def _smooth(spec: InputSpec, randomness: np.random.Generator) -> Array:
 
 
 _EDGES: tuple[Pattern, ...] = (
-    _lowest,
-    _highest,
-    _rest,
+    _full("low"),
+    _full("high"),
+    _full("rest"),
     _impulse(0, 0),
     _impulse(0, 1),
     _impulse(1, 0),

@@ -134,7 +134,7 @@ def run(
             once, in raster order.
         reset: reset variable tensors before every inference; False runs a stream.
         timeout: seconds of one inference; None for a limit by the model's multiply-accumulates, 10 to 120 (see
-            ``patience.inference_seconds``).
+            ``worker.inference_seconds``).
         sanitize: see ``tflm_kind``.
 
     Raises:

@@ -13,7 +13,7 @@ from tests.runtime.fused_models import fuse
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import add_operator_code, replace_operators
 from tflite_fuse.model.macs import operator_macs
-from tflite_fuse.runtime.processes.patience import LONGEST_SECONDS, SHORTEST_SECONDS, inference_seconds
+from tflite_fuse.runtime.processes.worker import LONGEST_SECONDS, SHORTEST_SECONDS, inference_seconds
 
 SLOW_MACHINE = 4_000_000
 """Multiply-accumulates per second of a machine slower than any that should give up."""

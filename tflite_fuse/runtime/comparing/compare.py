@@ -11,12 +11,10 @@ from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.comparison import Comparison
-from tflite_fuse.runtime.comparing.difference import Seen, first_difference
+from tflite_fuse.runtime.comparing.comparison import Comparison, Seen, first_difference
 from tflite_fuse.runtime.comparing.ends import Ends, check_signatures
 from tflite_fuse.runtime.comparing.watched import Watched, exposed
-from tflite_fuse.runtime.processes.patience import inference_seconds
-from tflite_fuse.runtime.processes.worker import Array, Worker
+from tflite_fuse.runtime.processes.worker import Array, Worker, inference_seconds
 from tflite_fuse.runtime.streams import Feed, make_feed
 
 # Foreign custom operators may keep a state, so a model with one also runs as a stream.

@@ -37,35 +37,21 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CLONE_THREAD = 0x10000
 
 # Numbers of system calls on x86-64, a fact of its kernel interface.
-_NETWORK = (41, 42, 43, 49, 50, 53, 288)  # socket connect accept bind listen socketpair accept4
-_PROCESSES = (57, 58, 59, 322, 101, 310, 311, 312, 434, 256, 279)  # fork … execveat ptrace process_vm_* kcmp move_pages
-_SIGNALS = (129, 200, 297, 424)  # rt_sigqueueinfo tkill rt_tgsigqueueinfo pidfd_send_signal
-_PRIORITIES = (109, 112, 141, 142, 144, 203, 251, 314)  # setpgid setsid setpriority sched_set* ioprio_set
-_NAMES = (82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316)  # rename mkdir … creat link unlink …at
-_MARKS = (76, 90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280)  # truncate chmod chown utime, and the like
-_ATTRIBUTES = (188, 189, 190, 197, 198, 199)
-_SYSTEM = (103, 153, 155, 159, 161, 163, 164, 165, 166, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 227, 246, 272)
-_NEWER_SYSTEM = (298, 304, 305, 308, 313, 320, 321, 323, 428, 429, 430, 431, 432, 433)
-_USERS = (105, 106, 113, 114, 116, 117, 119, 122, 123, 126)  # setuid … setgroups capset
-_LOCKS = (73, 300, 301)  # flock fanotify_*: others would wait
-_OLD = (134, 135, 154, 156, 174, 180)  # uselib personality modify_ldt _sysctl create_module nfsservctl
-_SHARED = (29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240, 241, 248, 249, 250)  # shm* sem* msg* mq_* keys
-_MEMORY_FILES = (319,)  # memfd_create: its pages are in no limit
 _REFUSED = (
-    *_NETWORK,
-    *_PROCESSES,
-    *_SIGNALS,
-    *_PRIORITIES,
-    *_NAMES,
-    *_MARKS,
-    *_ATTRIBUTES,
-    *_SYSTEM,
-    *_NEWER_SYSTEM,
-    *_USERS,
-    *_LOCKS,
-    *_OLD,
-    *_SHARED,
-    *_MEMORY_FILES,
+    *(41, 42, 43, 49, 50, 53, 288),  # socket connect accept bind listen socketpair accept4
+    *(57, 58, 59, 322, 101, 310, 311, 312, 434, 256, 279),  # fork … execveat ptrace process_vm_* kcmp move_pages
+    *(129, 200, 297, 424),  # signals: rt_sigqueueinfo tkill rt_tgsigqueueinfo pidfd_send_signal
+    *(109, 112, 141, 142, 144, 203, 251, 314),  # setpgid setsid setpriority sched_set* ioprio_set
+    *(82, 83, 84, 85, 86, 87, 88, 133, 258, 259, 263, 264, 265, 266, 316),  # rename mkdir … creat link unlink …at
+    *(76, 90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280),  # truncate chmod chown utime, and the like
+    *(188, 189, 190, 197, 198, 199),  # attributes of files
+    *(103, 153, 155, 159, 161, *range(163, 174), 175, 176, 179, 227, 246, 272),  # the system: mount reboot modules …
+    *(298, 304, 305, 308, 313, 320, 321, 323, *range(428, 434)),  # the same, newer
+    *(105, 106, 113, 114, 116, 117, 119, 122, 123, 126),  # setuid … setgroups capset
+    *(73, 300, 301),  # flock fanotify_*: other processes would wait
+    *(134, 135, 154, 156, 174, 180),  # uselib personality modify_ldt _sysctl create_module nfsservctl
+    *(29, 30, 31, 64, 65, 66, 68, 69, 70, 71, 220, 240, 241, 248, 249, 250),  # shm* sem* msg* mq_* keys
+    319,  # memfd_create: its pages are in no limit
 )
 _UNKNOWN = (425, 426, 427, 435)  # io_uring_* clone3: missing as on an older kernel, so libraries do without
 _NEWER_THAN_KNOWN = 437  # openat2 and all later calls: likewise
