@@ -70,7 +70,7 @@ class PlanRun:
                 self._compute(task)
             self._move(phase.returned)
         end = self._memory[COORDINATOR]
-        return [end.load(value, whole(self.network.shape(value))).ravel() for value in self.network.outputs]
+        return [end.load(value, self.network.box(value)).ravel() for value in self.network.outputs]
 
     def _move(self, transfers: Iterable[Transfer]) -> None:
         for each in transfers:
@@ -102,7 +102,7 @@ class PlanRun:
             memory.store(value, whole(shape), array.reshape(shape))
 
     def _all(self, memory: DeviceMemory, value: int) -> Int8Array:
-        return memory.load(value, whole(self.network.shape(value)))
+        return memory.load(value, self.network.box(value))
 
 
 class DeviceMemory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
@@ -34,16 +35,8 @@ def split_json(split: Split) -> dict[str, Any]:
         "time_s": split.timeline.seconds,
         "time_one_s": split.one_seconds,
         "period_s": split.timeline.period,
-        "verified": None
-        if verified is None
-        else {
-            "runtime": verified.runtime,
-            "version": verified.version,
-            "inputs": verified.inputs,
-            "witnesses": list(verified.witnesses),
-            "bit_exact": verified.bit_exact,
-            "first_difference": verified.first_difference,
-        },
+        "verified": verified
+        and {**asdict(verified), "witnesses": list(verified.witnesses), "bit_exact": verified.bit_exact},
         "notes": list(split.notes),
     }
 

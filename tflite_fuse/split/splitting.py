@@ -96,7 +96,8 @@ def split_model(
     network = network_of(model)
     accountant = Accountant(network)
     if options.strategy == "auto":
-        plan, needs, claims = _searched(network, cluster, accountant, options.objective, options.tuning)
+        search = Search(network, cluster, accountant, options.objective, tuning=options.tuning)
+        plan, needs, claims = _searched(search)
     else:
         plan, needs = published(network, cluster, accountant, options.strategy)
         claims = ()
@@ -141,22 +142,17 @@ def _limited(cluster: Cluster, options: SplitOptions) -> Cluster:
     )
 
 
-def _searched(
-    network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning
-) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]:
+def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]:
     """Return the search's best plan by its actual needs and time, and notes on the search.
 
     The search estimates memory; if its plans need more, it is repeated with lower limits.
     """
-    measure = Measure(cluster, accountant, objective, tuning)
+    cluster, objective, tuning = search.cluster, search.objective, search.tuning
+    measure = Measure(cluster, search.accountant, objective, tuning)
     limited = has_flash_limit(cluster) and len(cluster.workers) <= tuning.split_many
     fitting: list[tuple[Plan, Found]] = []
-    search = Search(network, cluster, accountant, objective, tuning=tuning)
-    other = _other(network, cluster, accountant, objective, tuning)
-    sparing = [plan for each in (search, other) if each is not None for plan in _sparing(each)]
-    known = [soonest(plan, measure.seconds, by_phase=False) for plan in (*_alone(network, cluster), *sparing)]
-    if objective == "ram":  # no other objective's plan, nor one worker alone, may need less
-        known = [measure.thriftier(plan) for plan in (*known, *_rivals(network, cluster, accountant, tuning))]
+    other = _other(search)
+    known = _known(search, other, measure)
     allowed, beyond = cluster, Beyond(cluster)
     for number in range(_ROUNDS):
         if fitting and number >= tuning.split_searches:
@@ -171,9 +167,8 @@ def _searched(
                 break
             allowed = less_far
             continue
-        own = [soonest(plan, measure.seconds, by_phase=False) for plan in found.plans]
-        others = [soonest(plan, measure.seconds, by_phase=False) for plan in _found_by(other, allowed, objective)]
-        ranked = sorted([*own, *others, *known], key=measure.value)
+        own = measure.ordered(found.plans)
+        ranked = sorted([*own, *measure.ordered(_found_by(other, allowed, objective)), *known], key=measure.value)
         fitted = measure.best_that_fits(ranked)
         if fitted is not None:
             fitting.append((fitted, found))
@@ -184,13 +179,23 @@ def _searched(
         if allowed == before:
             break
     if not fitting:
-        least = measure.best_that_fits(_of_least_ram(network, cluster, accountant, objective, tuning)) or ranked[0]
+        least = measure.best_that_fits(_of_least_ram(search)) or ranked[0]
         return least, measure.needs(least), ()
     best, found = min(fitting, key=lambda each: measure.value(each[0]))
     if len(cluster.workers) <= tuning.split_many:
         better = soonest(best, measure.seconds, by_phase=True)
         best = min((each for each in (best, better) if fits(cluster, measure.needs(each))), key=measure.value)
     return best, measure.needs(best), (_claim(objective, measure.value(best)[0], found, len(ranked)),)
+
+
+def _known(search: Search, other: Search | None, measure: Measure) -> list[Plan]:
+    """Return plans that every round competes with: on one worker, for less memory, and for RAM those of other
+    objectives, because none of them may need less."""
+    sparing = [plan for each in (search, other) if each is not None for plan in _sparing(each)]
+    known = measure.ordered([*_alone(search.network, search.cluster), *sparing])
+    if search.objective != "ram":
+        return known
+    return [measure.thriftier(plan) for plan in (*known, *_rivals(search))]
 
 
 def _kinds(cluster: Cluster) -> list[int]:
@@ -207,21 +212,19 @@ def _alone(network: Network, cluster: Cluster) -> list[Plan]:
     return [replace(plan, strategy=f"whole on {cluster.workers[index].name}") for index, plan in plans]
 
 
-def _other(network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning) -> Search | None:
+def _other(search: Search) -> Search | None:
     """Return a search among fewer workers for the objective time, as estimates could make more workers slower."""
-    among = fewer(len(cluster.workers), tuning)
-    if objective == "time" and among is not None:
-        return Search(network, cluster, accountant, objective, fastest_first(cluster)[:among], tuning)
-    return None
+    among = fewer(len(search.cluster.workers), search.tuning) if search.objective == "time" else None
+    return None if among is None else search.anew(among=fastest_first(search.cluster)[:among])
 
 
-def _rivals(network: Network, cluster: Cluster, accountant: Accountant, tuning: Tuning) -> Iterator[Plan]:
+def _rivals(search: Search) -> Iterator[Plan]:
     """Yield the plans found for all objectives but RAM; several for throughput, which divides work most evenly."""
     for objective in OBJECTIVES:
         if objective != "ram":
             with suppress(LimitError):
-                yield _searched(network, cluster, accountant, objective, tuning)[0]
-    yield from _found_by(Search(network, cluster, accountant, "throughput", tuning=tuning), cluster, "ram")
+                yield _searched(search.anew(objective=objective))[0]
+    yield from _found_by(search.anew(objective="throughput"), search.cluster, "ram")
 
 
 def _sparing(search: Search) -> tuple[Plan, ...]:
@@ -240,23 +243,23 @@ def _sparing(search: Search) -> tuple[Plan, ...]:
     return _found_by(search, limits, search.objective)
 
 
-def _of_least_ram(
-    network: Network, cluster: Cluster, accountant: Accountant, objective: str, tuning: Tuning
-) -> tuple[Plan, ...]:
+def _of_least_ram(search: Search) -> tuple[Plan, ...]:
     """Return plans found for the objective RAM without limits: they may fit where no other does."""
-    if objective == "ram" or all(worker.ram is None for worker in cluster.workers):
+    if search.objective == "ram" or all(worker.ram is None for worker in search.cluster.workers):
         return ()
-    roomy = cluster.with_memory(lambda worker: (None, worker.flash))
-    return _found_by(Search(network, roomy, accountant, "ram", tuning=tuning), roomy, "ram")
+    roomy = search.cluster.with_memory(lambda worker: (None, worker.flash))
+    return _found_by(search.anew(cluster=roomy, objective="ram"), roomy, "ram")
 
 
 def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[Plan, ...]:
-    """Return the plans of a search; none if nothing fits."""
+    """Return the plans of a search, for RAM the first few; none if nothing fits."""
+    if search is None:
+        return ()
     try:
-        plans = search.within(cluster).run().plans if search is not None else ()
+        plans = search.within(cluster).run().plans
     except LimitError:
         return ()
-    return plans if search is None or objective != "ram" else plans[: search.tuning.split_few]
+    return plans if objective != "ram" else plans[: search.tuning.split_few]
 
 
 def _claim(objective: str, value: float, found: Found, plans: int) -> str:

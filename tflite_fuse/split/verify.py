@@ -21,15 +21,14 @@ from tflite_fuse.ops.entry import parameters_of
 from tflite_fuse.ops.weighted.sums import PartOf
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.library import worker as library
-from tflite_fuse.runtime.library.worker import HostWorker
+from tflite_fuse.runtime.library.worker import Event, EventKind, HostWorker
 from tflite_fuse.split.cut.network import Network, Node
 from tflite_fuse.split.cut.pieces import receptive_field
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
-from tflite_fuse.split.cut.regions import Region, intersect, subtract, union, whole
+from tflite_fuse.split.cut.regions import Region, intersect, subtract, union
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.encode import Fragments, decode, encode_plan
-from tflite_fuse.split.fragments.machine import EventKind, Machine, Operators, operators_of
+from tflite_fuse.split.fragments.machine import Machine, WholeOperators, operators_of
 from tflite_fuse.split.needs import Accountant
 
 
@@ -52,7 +51,7 @@ class _Follower:
 
     def __init__(self, network: Network, workers: int) -> None:
         self.network, self.workers = network, workers
-        everything = {value: (whole(network.shape(value)),) for value in network.inputs}
+        everything = {value: network.region(value) for value in network.inputs}
         self.held: dict[tuple[int, int], Region] = {(COORDINATOR, value): all_ for value, all_ in everything.items()}
         self.owned: dict[int, Region] = dict(everything)
 
@@ -94,7 +93,7 @@ class _Follower:
 
     def finish(self) -> None:
         for value in self.network.outputs:
-            if subtract((whole(self.network.shape(value)),), self._held(COORDINATOR, value)):
+            if subtract(self.network.region(value), self._held(COORDINATOR, value)):
                 raise PlanError(f"parts of the output {self._name(value)} never reach the coordinator")
 
     def _run(self, task: Task) -> dict[int, Region]:
@@ -105,13 +104,13 @@ class _Follower:
                 if subtract(subtract(needed, self._held(task.worker, value)), computed.get(value, ())):
                     raise BlockError(f"worker {task.worker} lacks parts of {self._name(value)} for {node.name}")
             for value in node.outputs:
-                region = step.region if node.stage else (whole(self.network.shape(value)),)
+                region = step.region if node.stage else self.network.region(value)
                 self._inside(value, region)
                 computed[value] = union(computed.get(value, ()), region)
         return computed
 
     def _inside(self, value: int, region: Region) -> None:
-        if subtract(region, (whole(self.network.shape(value)),)):
+        if subtract(region, self.network.region(value)):
             raise BlockError(f"a part of {self._name(value)} lies outside of it")
         if any(intersect((box,), region[:index]) for index, box in enumerate(region)):
             raise BlockError(f"a part of {self._name(value)} is there twice")
@@ -237,7 +236,7 @@ def _difference(network: Network, found: Sequence[Int8Array], wanted: Sequence[o
 class LocalDevices:
     """Devices that run their fragments, each with its own buffer that begins as junk."""
 
-    def __init__(self, fragments: Fragments, operators: Operators | None = None) -> None:
+    def __init__(self, fragments: Fragments, operators: WholeOperators | None = None) -> None:
         self.workers = [HostWorker(fragment) for fragment in fragments.workers]
         self.coordinator = Machine(decode(fragments.coordinator), operators)
         self.order: list[tuple[int, int, int, int]] = []
@@ -264,12 +263,12 @@ class LocalDevices:
         receiving: dict[tuple[int, int], tuple[int, int]] = {}
         waiting = False
         for device in devices:
-            kind, peer, message = self._until_message(device)
-            waiting |= kind != library.FINISHED
-            if kind == library.SEND:
-                sending[device, peer] = message
-            elif kind == library.RECEIVE:
-                receiving[peer, device] = message
+            event = self._until_message(device)
+            waiting |= event.kind is not EventKind.FINISHED
+            if event.kind is EventKind.SEND:
+                sending[device, event.peer] = event.sequence, event.nbytes
+            elif event.kind is EventKind.RECEIVE:
+                receiving[event.peer, device] = event.sequence, event.nbytes
         met = sending.keys() & receiving.keys()
         if waiting and not met:
             raise PlanError(f"the devices wait for each other: {sorted(sending)} send, {sorted(receiving)} receive")
@@ -280,16 +279,12 @@ class LocalDevices:
             self.order.append((source, target, *sending[source, target]))
         return waiting
 
-    def _until_message(self, device: int) -> tuple[int, int, tuple[int, int]]:
-        """Return kind, peer, sequence and bytes of a device's next message, after it has computed."""
-        if device == COORDINATOR:
-            while (event := self.coordinator.next()).kind is EventKind.COMPUTE:
-                self.coordinator.compute()
-            return event.kind.value, event.peer, (event.sequence, event.nbytes)
-        worker = self.workers[device]
-        while (found := worker.next()).kind == library.COMPUTE:
-            worker.compute()
-        return found.kind, found.peer, (found.sequence, found.nbytes)
+    def _until_message(self, device: int) -> Event:
+        """Return a device's next message, or its end, after it has computed."""
+        machine = self._device(device)
+        while (event := machine.next()).kind is EventKind.COMPUTE:
+            machine.compute()
+        return event
 
     def _hand_over(self, source: int, target: int) -> None:
         sender, receiver = self._device(source), self._device(target)

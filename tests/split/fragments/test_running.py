@@ -15,10 +15,10 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.library.worker import COMPUTE, FINISHED, RECEIVE, SEND, HostWorker
+from tflite_fuse.runtime.library.worker import EventKind, HostWorker
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.fragments.encode import decode
-from tflite_fuse.split.fragments.machine import EventKind, Machine, operators_of
+from tflite_fuse.split.fragments.machine import Machine, operators_of
 from tflite_fuse.split.verify import LocalDevices, verify_plan
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -60,7 +60,7 @@ def test_an_inference_that_is_dropped_leaves_nothing_behind() -> None:
     for sample, expected in zip(samples, wanted, strict=True):
         for worker in devices.workers:
             worker.begin()
-            assert worker.next().kind == RECEIVE
+            assert worker.next().kind == EventKind.RECEIVE
             worker.received(bytes(worker.next().nbytes))
         assert devices.outputs([np.asarray(each) for each in sample])[0].tobytes() == expected
 
@@ -83,15 +83,15 @@ def test_a_coordinator_without_operators_runs_in_c_too() -> None:
     for device in devices:
         device.begin()
     devices[-1].inputs([np.asarray(sample[0]).tobytes()])
-    while any(device.next().kind != FINISHED for device in devices):
+    while any(device.next().kind != EventKind.FINISHED for device in devices):
         for number, device in enumerate(devices):
             event = device.next()
-            if event.kind == COMPUTE:
+            if event.kind == EventKind.COMPUTE:
                 device.compute()
-            elif event.kind == SEND:
+            elif event.kind == EventKind.SEND:
                 peer = devices[event.peer].next()
                 me = -1 if number == len(found.workers) else number
-                if (peer.kind, peer.peer, peer.sequence) == (RECEIVE, me, event.sequence):
+                if (peer.kind, peer.peer, peer.sequence) == (EventKind.RECEIVE, me, event.sequence):
                     devices[event.peer].received(device.payload())
                     device.sent()
     assert devices[-1].output(0) == np.asarray(wanted).tobytes()
@@ -101,10 +101,10 @@ def test_a_coordinator_without_operators_runs_in_c_too() -> None:
 
 def test_a_worker_does_what_comes_next_and_nothing_else() -> None:
     worker = HostWorker(fragments().workers[0])
-    assert worker.next().kind == FINISHED
+    assert worker.next().kind == EventKind.FINISHED
     worker.begin()
     event = worker.next()
-    assert (event.kind, event.peer, event.sequence) == (RECEIVE, -1, 0)
+    assert (event.kind, event.peer, event.sequence) == (EventKind.RECEIVE, -1, 0)
     for call in (worker.payload, worker.sent, worker.compute):
         with pytest.raises(BlockError, match="does not match the worker's next step"):
             call()

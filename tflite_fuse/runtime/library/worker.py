@@ -10,13 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.runtime.library.host import host_library
 
-SEND, RECEIVE, COMPUTE, FINISHED = 1, 2, 3, 4
 _NO_OPERATOR = 17
 _ALIGNMENT = 16
 _JUNK = 0xA5
@@ -24,14 +24,29 @@ _HEADER_BYTES = 32
 _BUFFER_BYTES_AT = 28
 
 
-class WorkerEvent(NamedTuple):
-    """``tflite_fuse_event``."""
+class EventKind(IntEnum):
+    """The kind of a worker's next event."""
 
-    kind: int
-    peer: int
-    nbytes: int
-    sequence: int
-    step: int
+    SEND = 1
+    RECEIVE = 2
+    COMPUTE = 3
+    FINISHED = 4
+
+
+class Event(NamedTuple):
+    """The next event of a worker, ``tflite_fuse_event``.
+
+    Attributes:
+        kind: its kind.
+        peer, nbytes, sequence: of a message.
+        step: number of the step in the fragment.
+    """
+
+    kind: EventKind
+    peer: int = 0
+    nbytes: int = 0
+    sequence: int = 0
+    step: int = 0
 
 
 class _Event(ctypes.Structure):
@@ -83,10 +98,10 @@ class HostWorker:
         """Begin the next inference."""
         self._library.tflite_fuse_worker_begin(ctypes.byref(self._worker))
 
-    def next(self) -> WorkerEvent:
+    def next(self) -> Event:
         """Return the next event."""
         event = self._library.tflite_fuse_worker_next(ctypes.byref(self._worker))
-        return WorkerEvent(event.kind, event.peer, event.bytes, event.sequence, event.step)
+        return Event(EventKind(event.kind), event.peer, event.bytes, event.sequence, event.step)
 
     def payload(self) -> bytes:
         """Return the bytes of the message to send. Raises BlockError if the next event is no message to send."""

@@ -29,6 +29,7 @@ from tflite_fuse.ops.table import KINDS
 from tflite_fuse.passes.pipeline import tidied
 from tflite_fuse.report.wording import sentences_of
 from tflite_fuse.runtime.comparing.compare import keeps_state
+from tflite_fuse.split.cut.regions import Box, Region, whole
 
 _MOST_NOTES = 8
 """Most sentences about operators that run whole."""
@@ -100,6 +101,14 @@ class Network:
         """Return height, width, channels."""
         tensor = self.values[value]
         return tensor.height, tensor.width, tensor.channels
+
+    def box(self, value: int) -> Box:
+        """Return the box of all elements of a value."""
+        return whole(self.shape(value))
+
+    def region(self, value: int) -> Region:
+        """Return the region of all elements of a value."""
+        return (self.box(value),)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -243,10 +252,7 @@ class _Assembly:
     def add_stages(self, found: Extraction) -> None:
         block = found.block
         known = dict(zip((*block.inputs, *block.outputs), (*found.inputs, *found.outputs), strict=True))
-        place = {
-            index: self._value(known.get(index, -1), replace(tensor, name=tensor.name))
-            for index, tensor in enumerate(block.tensors)
-        }
+        place = {index: self._value(known.get(index, -1), tensor) for index, tensor in enumerate(block.tensors)}
         for stage in block.stages:
             inputs, output = tuple(place[index] for index in stage.inputs), place[stage.output]
             moved = replace(stage, inputs=inputs, output=output)

@@ -57,7 +57,7 @@ def receptive_field(network: Network, node: int, region: Region) -> dict[int, Re
     """Return value → region that a region of a node's output needs; whole values for an operator without stage."""
     found: dict[int, Region] = dict.fromkeys(network.nodes[node].inputs, ())
     if network.nodes[node].stage is None:
-        return {value: (whole(network.shape(value)),) for value in found} if region else found
+        return {value: network.region(value) for value in found} if region else found
     for box in region:
         for part in _aligned(network.nodes[node], box):
             for value, needed in box_needs(network, node, part):
@@ -73,7 +73,7 @@ def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], .
     """
     stage = _stage_of(network.nodes[node])
     shapes = [network.shape(value) for value in stage.inputs]
-    full = box == whole(network.shape(stage.output))
+    full = box == network.box(stage.output)
     if stage.kind not in _CHANNELS:
         if not full:
             raise BlockError(f"{network.nodes[node].name} cannot be cut")

@@ -13,7 +13,7 @@ from typing import Any
 from tflite_fuse.errors import PlanError
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Step, Summed, Task, Transfer
-from tflite_fuse.split.cut.regions import Box, Region
+from tflite_fuse.split.cut.regions import Box, Range, Region
 from tflite_fuse.split.cut.sums import network_of_plan
 from tflite_fuse.split.devices import COORDINATOR
 
@@ -33,6 +33,7 @@ def plan_document(network: Network, plan: Plan, workers: Sequence[str], model: b
         workers: their names.
         model: the model file's bytes.
     """
+    sums = [{"node": each.node, "parts": list(map(list, each.parts))} for each in plan.sums]
     return {
         "schema": SCHEMA,
         "model_sha256": hashlib.sha256(model).hexdigest(),
@@ -46,7 +47,7 @@ def plan_document(network: Network, plan: Plan, workers: Sequence[str], model: b
         ],
         "inputs": list(network.inputs),
         "outputs": list(network.outputs),
-        **({"sums": [_sums(each) for each in plan.sums]} if plan.sums else {}),
+        **({"sums": sums} if sums else {}),
         "phases": [
             {
                 "name": phase.name,
@@ -117,10 +118,6 @@ def _check_numbers(network: Network, plan: Plan) -> None:
 # ---- Parts of a document ----
 
 
-def _sums(summed: Summed) -> dict[str, Any]:
-    return {"node": summed.node, "parts": [list(part) for part in summed.parts]}
-
-
 def _transfer(transfer: Transfer) -> dict[str, Any]:
     source, target = (None if device == COORDINATOR else device for device in (transfer.source, transfer.target))
     return {"value": transfer.value, "from": source, "to": target, "region": _region(transfer.region)}
@@ -137,11 +134,11 @@ def _task(task: Task) -> dict[str, Any]:
 
 
 def _region(region: Region) -> list[list[list[int]]]:
-    return [[list(box.rows), list(box.columns), list(box.channels)] for box in region]
+    return [[list(each) for each in box.ranges] for box in region]
 
 
 def _read_sums(document: Any) -> Summed:
-    return Summed(_count(document["node"]), tuple((_count(low), _count(high)) for low, high in document["parts"]))
+    return Summed(_count(document["node"]), tuple(map(_range, document["parts"])))
 
 
 def _read_transfer(document: Any) -> Transfer:
@@ -150,36 +147,31 @@ def _read_transfer(document: Any) -> Transfer:
 
 
 def _read_task(document: Any) -> Task:
-    return Task(
-        _device(document["worker"]),
-        tuple(Step(_count(each["node"]), _read_region(each["region"])) for each in document["steps"]),
-        tuple((_count(each["value"]), _read_region(each["region"])) for each in document["owned"]),
-        tuple((_count(each["value"]), _read_region(each["region"])) for each in document["copies"]),
-        _thrift(document["thrift"]),
+    steps, owned, copies = (
+        tuple((_count(each[number]), _read_region(each["region"])) for each in document[name])
+        for name, number in (("steps", "node"), ("owned", "value"), ("copies", "value"))
     )
+    thrift = _count(document["thrift"], MOST_THRIFT)
+    return Task(_device(document["worker"]), tuple(Step(*each) for each in steps), owned, copies, thrift)
 
 
 def _read_region(document: Any) -> Region:
-    found = []
-    for box in document:
-        rows, columns, channels = ((_count(low), _count(high)) for low, high in box)
-        found.append(Box(rows, columns, channels))
-        if not found[-1].volume:
-            raise ValueError("an empty box")
-    return tuple(found)
+    found = tuple(Box(*map(_range, box)) for box in document)
+    if not all(box.volume for box in found):
+        raise ValueError("an empty box")
+    return found
+
+
+def _range(document: Any) -> Range:
+    low, high = map(_count, document)
+    return low, high
 
 
 def _device(value: Any) -> int:
     return COORDINATOR if value is None else _count(value)
 
 
-def _thrift(value: Any) -> int:
-    if _count(value) > MOST_THRIFT:
-        raise ValueError(f"{value!r} is beyond {MOST_THRIFT}")
-    return int(value)
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
-        raise ValueError(f"{value!r} is no count")
+def _count(value: Any, most: int = (1 << 32) - 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise ValueError(f"{value!r} is no number from 0 to {most}")
     return value

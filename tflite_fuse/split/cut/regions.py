@@ -40,11 +40,12 @@ class Box:
 
     def within(self, outer: Box) -> Box:
         """Return the box relative to the corner of a box that contains it."""
-        ranges = zip(self._ranges, outer._ranges, strict=True)
+        ranges = zip(self.ranges, outer.ranges, strict=True)
         return Box(*((low - start, high - start) for (low, high), (start, _) in ranges))
 
     @property
-    def _ranges(self) -> tuple[Range, Range, Range]:
+    def ranges(self) -> tuple[Range, Range, Range]:
+        """Return the ranges of rows, columns and channels."""
         return self.rows, self.columns, self.channels
 
 
@@ -134,7 +135,7 @@ def volume(region: Iterable[Box]) -> int:
 def hull(boxes: Iterable[Box]) -> Box:
     """Return the smallest box that contains all given ones. Raises ValueError if there are none."""
     found = list(boxes)
-    axes = zip(*(box._ranges for box in found), strict=True)
+    axes = zip(*(box.ranges for box in found), strict=True)
     return Box(*((min(low for low, _ in axis), max(high for _, high in axis)) for axis in axes))
 
 

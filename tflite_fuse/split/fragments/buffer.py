@@ -19,7 +19,7 @@ from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.place.portfolio import Placement, place
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer
-from tflite_fuse.split.cut.regions import Box, apart, hull, meet, whole
+from tflite_fuse.split.cut.regions import Box, apart, hull, meet
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.blocks import Part
 
@@ -73,7 +73,7 @@ class DeviceBuffer:
         ends = (network.inputs, network.outputs) if device == COORDINATOR else ((), ())
         boxes: dict[Scope, list[Box]] = {}
         for value in (*ends[0], *ends[1]):
-            boxes.setdefault((value, -1), []).append(whole(network.shape(value)))
+            boxes.setdefault((value, -1), []).append(network.box(value))
         for number, phase in enumerate(plan.phases):
             for scope, box in self._boxes(phase, number):
                 boxes.setdefault(scope, []).append(box)
@@ -151,7 +151,7 @@ class DeviceBuffer:
             for part in self._parts(task):
                 yield from ((scope(value), box) for value, box in part.outputs)
             for value in self._of_operators(task):
-                yield scope(value), whole(self.network.shape(value))
+                yield scope(value), self.network.box(value)
 
     def _tasks(self, phase: Phase) -> Iterator[Task]:
         return (task for task in phase.tasks if task.worker == self.device)
@@ -200,7 +200,7 @@ class DeviceBuffer:
             yield Moment(name, touched, tuple(mine))
 
     def _of_ends(self, name: str, values: Sequence[int]) -> Iterator[Moment]:
-        keys = (key for value in values for key in self.touched((value, -1), [whole(self.network.shape(value))]))
+        keys = (key for value in values for key in self.touched((value, -1), [self.network.box(value)]))
         if values:
             yield Moment(name, tuple(keys))
 
@@ -222,7 +222,7 @@ class DeviceBuffer:
 
     def _of_operator(self, node: int, name: str, scope: Callable[[int], Scope]) -> Moment:
         values = dict.fromkeys((*self.network.nodes[node].inputs, *self.network.nodes[node].outputs))
-        boxes = [(scope(value), whole(self.network.shape(value))) for value in values]
+        boxes = [(scope(value), self.network.box(value)) for value in values]
         touched = tuple(key for of_value, box in boxes for key in self.touched(of_value, (box,)))
         return Moment(name, touched, node=node, scope=scope)
 

@@ -10,9 +10,7 @@ that no block holds run in TFLM, each as a model of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Protocol
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +24,7 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import input_specs
+from tflite_fuse.runtime.library.worker import Event, EventKind
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.fragments.encode import Fragment
 from tflite_fuse.split.fragments.structs import FragmentStep, FragmentView, StepKind
@@ -85,42 +84,6 @@ def _alone(network: Network, index: int) -> Model:
     return prune(replace_main(replace(model, signature_defs=None), graph))
 
 
-class EventKind(Enum):
-    """The kind of the next event."""
-
-    SEND = 1
-    RECEIVE = 2
-    COMPUTE = 3
-    FINISHED = 4
-
-
-@dataclass(frozen=True)
-class Event:
-    """The next event.
-
-    Attributes:
-        kind: its kind.
-        peer, sequence, nbytes: of a message.
-        step: number of the step in the fragment.
-    """
-
-    kind: EventKind
-    peer: int = 0
-    sequence: int = 0
-    nbytes: int = 0
-    step: int = 0
-
-
-class Operators(Protocol):
-    """Operators of a model by their numbers there."""
-
-    def sizes(self, number: int) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the bytes of each input and of each output."""
-
-    def run(self, number: int, inputs: Sequence[Int8Array]) -> Sequence[Int8Array]:
-        """Return the outputs' bytes, flat, from the inputs' bytes."""
-
-
 class Machine:
     """One device's state between two messages.
 
@@ -129,7 +92,7 @@ class Machine:
         operators: runs operators that no block holds; None refuses them.
     """
 
-    def __init__(self, fragment: Fragment, operators: Operators | None = None) -> None:
+    def __init__(self, fragment: Fragment, operators: WholeOperators | None = None) -> None:
         self.fragment, self._operators = fragment, operators
         self.buffer: npt.NDArray[np.int8] = np.zeros(fragment.header.buffer_bytes, np.int8)
         self._step = self._done = 0
@@ -156,7 +119,7 @@ class Machine:
             return Event(EventKind.COMPUTE, step=self._step)
         kind = EventKind.SEND if step.kind == StepKind.SEND else EventKind.RECEIVE
         nbytes = min(PAYLOAD_BYTES, step.bytes - self._done)
-        return Event(kind, step.peer, step.number + self._done // PAYLOAD_BYTES, nbytes, self._step)
+        return Event(kind, step.peer, nbytes, step.number + self._done // PAYLOAD_BYTES, self._step)
 
     def payload(self) -> bytes:
         """Return the payload of the message to send."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tflite_fuse.errors import PlanError
 from tflite_fuse.split.cut.plan import Transfer
-from tflite_fuse.split.cut.regions import Box, Region, intersect, subtract, whole
+from tflite_fuse.split.cut.regions import Box, Region, intersect, subtract
 from tflite_fuse.split.fragments.blocks import Part
 from tflite_fuse.split.fragments.buffer import DeviceBuffer, Key, Moment, Scope
 from tflite_fuse.split.fragments.structs import FragmentEnd, FragmentStep, FragmentView, StepKind
@@ -96,7 +96,7 @@ class _Builder:
         return DeviceProgram(self.device, self.plan.workers, self.height, *found, *ends)
 
     def _ends(self, values: Iterable[int]) -> tuple[FragmentEnd, ...]:
-        boxes = {value: whole(self.network.shape(value)) for value in values}
+        boxes = {value: self.network.box(value) for value in values}
         return tuple(FragmentEnd(self._start((value, -1), box), box.volume) for value, box in boxes.items())
 
     def _with_views(self, kind: StepKind, views: Sequence[View], nbytes: int, peer: int = 0, number: int = 0) -> None:
@@ -122,7 +122,7 @@ class _Builder:
     def _operator(self, moment: Moment, index: int) -> None:
         node = self.network.nodes[index]
         values = (*node.inputs, *node.outputs)
-        starts = [self._start(moment.scope(value), whole(self.network.shape(value))) for value in values]
+        starts = [self._start(moment.scope(value), self.network.box(value)) for value in values]
         self._with_operands(StepKind.OPERATOR, node.operator, starts)
 
     def _block(self, moment: Moment, part: Part, places: Sequence[int]) -> None:

@@ -107,6 +107,13 @@ class Search:
         self.memory = EdgeMemory(cluster, accountant)
         self._rejected: list[tuple[int, Edge]] = []
 
+    def anew(
+        self, *, cluster: Cluster | None = None, objective: str = "", among: Sequence[int] | None = None
+    ) -> Search:
+        """Return a search with another cluster, objective or choice of workers."""
+        wanted = objective or self.objective
+        return Search(self.network, cluster or self.cluster, self.accountant, wanted, among, self.tuning)
+
     def within(self, cluster: Cluster) -> Search:
         """Return the same search for workers with other limits, with the results of this one."""
         other = copy(self)

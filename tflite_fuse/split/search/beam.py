@@ -30,7 +30,7 @@ from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import BlockError
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import box_needs, can_be_cut
-from tflite_fuse.split.cut.regions import Box, whole
+from tflite_fuse.split.cut.regions import Box
 from tflite_fuse.split.devices import Cluster, Device
 from tflite_fuse.split.needs import LIBRARY_BYTES
 from tflite_fuse.split.search.edge import Edge
@@ -195,10 +195,10 @@ def _read(network: Network, node: int, found: Sequence[Sets]) -> list[tuple[int,
     read: dict[int, Sets] = {}
     for axis, name in enumerate(("rows", "columns", "channels")):
         for place in np.flatnonzero(found[output][axis]).tolist():
-            one = replace(whole(network.shape(output)), **{name: (place, place + 1)})
+            one = replace(network.box(output), **{name: (place, place + 1)})
             for value, box in _needs(network, node, one):
                 sets = read.setdefault(value, _sets(network.shape(value), False))
-                sets[axis][slice(*(box.rows, box.columns, box.channels)[axis])] = True
+                sets[axis][slice(*box.ranges[axis])] = True
     return list(read.items())
 
 

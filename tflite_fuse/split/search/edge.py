@@ -16,7 +16,7 @@ from itertools import groupby
 
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Plan, Step, Summed, Task, Transfer
-from tflite_fuse.split.cut.regions import Region, hull, intersect, whole
+from tflite_fuse.split.cut.regions import Region, hull, intersect
 from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentBlock, FragmentStep
 from tflite_fuse.split.search.estimates import Estimates
@@ -118,8 +118,7 @@ def returned_at_once(network: Network, tasks: Mapping[int, Task]) -> tuple[Trans
 
 def with_coordinator(network: Network, value: int, parts: dict[int, Region]) -> dict[int, Region]:
     """Return device → region of a value, with all of an output at the coordinator."""
-    everything: Region = (whole(network.shape(value)),)
-    return {**parts, COORDINATOR: everything} if value in network.outputs else parts
+    return {**parts, COORDINATOR: network.region(value)} if value in network.outputs else parts
 
 
 Seconds = Callable[[Plan], float]
@@ -204,19 +203,15 @@ def whole_on(network: Network, worker: int, first: int, last: int) -> Whole:
         written = {value for node in nodes for value in network.nodes[node].outputs}
         moved = list[Transfer]()
         for value in dict.fromkeys(value for node in nodes for value in network.nodes[node].inputs):
-            region = (whole(network.shape(value)),)
+            region = network.region(value)
             if network.writer[value] < first:
                 needs.setdefault(value, {})[device] = region
             elif value not in written and device not in held[value]:
                 moved.append(Transfer(value, next(iter(held[value])), device, region))
                 held[value][device] = region
-        held.update({value: {device: (whole(network.shape(value)),)} for value in written})
+        held.update({value: {device: network.region(value)} for value in written})
         task = whole_task(network, device, nodes)
-        returned = tuple(
-            Transfer(value, device, COORDINATOR, region)
-            for value, region in task.owned
-            if value in network.outputs and device != COORDINATOR
-        )
+        returned = returned_at_once(network, {device: task} if device != COORDINATOR else {})
         for each in returned:
             held[each.value][COORDINATOR] = each.region
         phases.append(Phase(network.nodes[nodes[-1]].name, tuple(moved), (task,), returned))
@@ -244,10 +239,10 @@ def runs_of_nodes(network: Network, nodes: range) -> Iterator[list[int]]:
 
 def whole_task(network: Network, worker: int, nodes: list[int]) -> Task:
     """Return the task of some nodes on one worker; values that others read leave it."""
-    steps = tuple(Step(node, (whole(network.shape(network.nodes[node].outputs[0])),)) for node in nodes)
+    steps = tuple(Step(node, network.region(network.nodes[node].outputs[0])) for node in nodes)
     written = [value for node in nodes for value in network.nodes[node].outputs]
     leaving = [value for value in written if leaves(network, value, nodes[-1])]
-    return Task(worker, steps, tuple((value, (whole(network.shape(value)),)) for value in leaving))
+    return Task(worker, steps, tuple((value, network.region(value)) for value in leaving))
 
 
 def leaves(network: Network, value: int, last: int) -> bool:

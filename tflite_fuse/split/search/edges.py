@@ -22,7 +22,7 @@ from tflite_fuse.ops.table import accumulates
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.pieces import box_needs, can_be_cut, receptive_field
 from tflite_fuse.split.cut.plan import Phase, Step, Summed, Task, Transfer, evenly_loaded, transfers, with_transfers
-from tflite_fuse.split.cut.regions import Box, Range, Region, hull, whole
+from tflite_fuse.split.cut.regions import Box, Range, Region, hull
 from tflite_fuse.split.cut.sums import Extended, can_be_summed, extended
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.search.edge import (
@@ -112,7 +112,7 @@ def _go_over_sums(
     network = larger.network
     together = False
     for of_part, worker in zip(made, shares, strict=False):
-        walk.go(of_part, {worker: (whole(network.shape(network.nodes[of_part].outputs[0])),)}, together)
+        walk.go(of_part, {worker: network.region(network.nodes[of_part].outputs[0])}, together)
         together = True
     together = False
     for addition in made[len(parts) :]:
@@ -254,7 +254,7 @@ def _rows_edge(
     tasks = dict[int, Task]()
     for at in busy:
         worker = workers[at]
-        boxes = {value: replace(whole(network.shape(value)), rows=shares[value][at]) for value in left}
+        boxes = {value: replace(network.box(value), rows=shares[value][at]) for value in left}
         owned = tuple((value, (box,)) for value, box in boxes.items())
         for node in reversed(nodes):
             for value, box in box_needs(network, node, boxes[network.nodes[node].outputs[0]]):

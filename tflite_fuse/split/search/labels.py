@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Phase, Plan, Task, Transfer, transfers
-from tflite_fuse.split.cut.regions import Region, whole
+from tflite_fuse.split.cut.regions import Region
 from tflite_fuse.split.cut.sums import extended, renumbered
 from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentStep, FragmentView
 from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES
-from tflite_fuse.split.search.edge import Edge
+from tflite_fuse.split.search.edge import Edge, leaves
 
 MESSAGE_BYTES = sum(LAYOUTS[each].size for each in (FragmentStep, FragmentView))
 """Flash of a step that sends or receives contiguous bytes; others need a few more steps for copies."""
@@ -131,12 +131,9 @@ class Joints:
 
     def _between(self, known: Holders, edge: Edge) -> Cost:
         """Return the cost of an edge's needs of values from before it."""
-        pairs = []
-        for value, needed in edge.needs.items():
-            held = known.get(value)
-            if value in self.network.inputs or held is None:
-                held = {COORDINATOR: (whole(self.network.shape(value)),)}
-            pairs.append((_Boxes(held), _Boxes(needed)))
+        pairs = [
+            (_Boxes(_held_before(known, value, self.network)), _Boxes(needed)) for value, needed in edge.needs.items()
+        ]
         # Only devices that take part: with many devices most pairs have no transfer.
         count = len(self._per_byte)
         numbers = [boxes.devices % count for pair in pairs for boxes in pair]
@@ -225,7 +222,7 @@ class _Boxes:
     def __init__(self, parts: Mapping[int, Region]) -> None:
         pairs = [(device, box) for device, region in parts.items() for box in region]
         self.devices = np.array([device for device, _ in pairs], np.int64)
-        ranges = [(box.rows, box.columns, box.channels) for _, box in pairs]
+        ranges = [box.ranges for _, box in pairs]
         self.ranges = np.array(ranges, np.int64).reshape(len(pairs), 3, 2)
 
     def common(self, other: _Boxes) -> npt.NDArray[np.int64]:
@@ -240,11 +237,14 @@ def incoming(label: Label, edge: Edge, network: Network, cluster: Cluster) -> tu
     """Return the transfers of values from before that an edge needs."""
     found: list[Transfer] = []
     for value, needed in edge.needs.items():
-        held = label.held.get(value)
-        if value in network.inputs or held is None:
-            held = {COORDINATOR: (whole(network.shape(value)),)}
-        found += transfers(cluster, value, held, needed)
+        found += transfers(cluster, value, _held_before(label.held, value, network), needed)
     return tuple(found)
+
+
+def _held_before(known: Holders, value: int, network: Network) -> Mapping[int, Region]:
+    """Return device → region of a value before an edge; all of it at the coordinator unless other devices have it."""
+    held = None if value in network.inputs else known.get(value)
+    return {COORDINATOR: network.region(value)} if held is None else held
 
 
 def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
@@ -257,9 +257,7 @@ def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
             steps = (*first.steps, *second.steps)
             last = second.steps[-1].node
             owned = tuple(
-                (value, region)
-                for value, region in (*first.owned, *second.owned)
-                if value in network.outputs or any(reader > last for reader in network.readers[value])
+                (value, region) for value, region in (*first.owned, *second.owned) if leaves(network, value, last)
             )
             returned = (*waiting.returned, *phase.returned)
             task = Task(first.worker, steps, owned, thrift=max(first.thrift, second.thrift))

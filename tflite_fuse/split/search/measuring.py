@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from math import inf
 
 from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.needs import Accountant, Needs
+from tflite_fuse.split.search.edge import soonest
 from tflite_fuse.split.search.memory import least_ram, within_ram
 from tflite_fuse.split.simulate import Course, simulate
 from tflite_fuse.tuning import Tuning
@@ -42,6 +43,10 @@ class Measure:
 
     def _timeline(self, plan: Plan) -> Course:
         return timeline_of(plan, self.cluster, self.accountant.over(plan.sums))
+
+    def ordered(self, plans: Iterable[Plan]) -> list[Plan]:
+        """Return the plans with their messages in the quickest order."""
+        return [soonest(plan, self.seconds, by_phase=False) for plan in plans]
 
     def best_that_fits(self, ranked: Sequence[Plan]) -> Plan | None:
         """Return the best of ``ranked`` plans, best first, within the workers' memory, as they are or thriftier."""

@@ -115,7 +115,7 @@ def paper_plan(network: Network, ratings: Sequence[float], strategy: str) -> Pla
 
 def travelling_share(plan: Plan, network: Network) -> float:
     """Return Kc of a plan: bytes moved over bytes of all outputs."""
-    produced = sum(volume((whole(network.shape(value)),)) for node in network.nodes for value in node.outputs)
+    produced = sum(volume(network.region(value)) for node in network.nodes for value in node.outputs)
     return plan.moved / produced if produced else 0.0
 
 
@@ -132,7 +132,7 @@ def _layer(network: Network, index: int, ratings: Sequence[float]) -> Phase:
     ]
     tasks, returned = [], []
     for worker, region in shares.items():
-        outputs = tuple((value, region if node.stage else (whole(network.shape(value)),)) for value in node.outputs)
+        outputs = tuple((value, region if node.stage else network.region(value)) for value in node.outputs)
         tasks.append(Task(worker, (Step(index, region),), outputs))
         if worker != COORDINATOR:
             returned += [Transfer(value, worker, COORDINATOR, part) for value, part in outputs]
@@ -157,7 +157,7 @@ def _reads_something(network: Network, index: int) -> bool:
     if stage is None or stage.kind is StageKind.PAD:
         return False
     try:
-        receptive_field(network, index, (whole(network.shape(stage.output)),))
+        receptive_field(network, index, network.region(stage.output))
         height, width, channels = network.shape(stage.output)
         receptive_field(network, index, flat_range((height, width, channels), 0, 1))
     except BlockError:
@@ -202,7 +202,7 @@ def _ratings(network: Network, cluster: Cluster, accountant: Accountant, strateg
         ratings = [worker.mhz for worker in cluster.workers]
         return ratings, "every layer cut by output positions in proportion to frequencies, through the coordinator"
     kc = travelling_share(paper_plan(network, [1.0] * len(cluster.workers), ""), network)
-    produced = sum(volume((whole(network.shape(value)),)) for node in network.nodes for value in node.outputs)
+    produced = sum(volume(network.region(value)) for node in network.nodes for value in node.outputs)
     ratings = []
     for index, worker in enumerate(cluster.workers):
         alone = one_worker(network, len(cluster.workers), index)

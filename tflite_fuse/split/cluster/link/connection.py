@@ -25,7 +25,7 @@ from tflite_fuse.split.cluster.link.messages import (
     encode,
     secret_of,
 )
-from tflite_fuse.split.cluster.link.streams import Stream
+from tflite_fuse.split.cluster.link.streams import Stream, connect
 from tflite_fuse.split.devices import COORDINATOR
 
 _WORDS = {
@@ -210,3 +210,33 @@ async def in_time(waiting: Awaitable[T], seconds: float) -> T:
         return await asyncio.wait_for(waiting, seconds)
     except asyncio.TimeoutError:  # its own class before Python 3.11
         raise LinkError(Fault.LATE) from None
+
+
+async def dial_device(
+    address: str, plan: int, me: int, peer: int, key: bytes | None, wish: Wish, seconds: float
+) -> tuple[Connection, int]:
+    """Connect to a device and introduce this one; return the connection, and the inferences that the device has done.
+
+    Args:
+        address: of the device.
+        plan: number of the plan.
+        me, peer: numbers of both devices.
+        key: of all devices; None for none.
+        wish: purpose of the connection.
+        seconds: limit to connect, and again to introduce.
+
+    Raises:
+        LinkError: with the device ``peer`` unless another one is at fault.
+        OSError: the device cannot be reached.
+        UsageError, RuntimeUnavailableError: as ``connect`` does.
+    """
+    connection = None
+    try:
+        connection = Connection(await in_time(connect(address), seconds), plan, me, peer, key)
+        return connection, (await in_time(connection.open(wish), seconds)).item
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if isinstance(error, LinkError):
+            raise error.of(peer) from None
+        raise

@@ -15,7 +15,6 @@ import threading
 from typing import Any, Protocol
 
 from tflite_fuse.errors import RuntimeUnavailableError, UsageError, how_to_install
-from tflite_fuse.split.cluster.link import streams as ports
 from tflite_fuse.split.cluster.link.serial_line import SerialStream
 
 _READ = 1 << 16
@@ -82,8 +81,8 @@ async def connect(address: str) -> Stream:
         UsageError: it is no address.
         RuntimeUnavailableError: it is a serial line, and pyserial is not installed.
     """
-    if ports.is_serial(address):
-        return await ports.dial(address)
+    if is_serial(address):
+        return await dial(address)
     host, port = parse_address(address, "an address")
     return TcpStream(*await asyncio.open_connection(host, port))
 

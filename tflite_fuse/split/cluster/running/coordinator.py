@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from tflite_fuse.errors import ClusterError
 from tflite_fuse.ir.block import Int8Array
-from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
+from tflite_fuse.split.cluster.link.connection import Connection, LinkError, dial_device, in_time
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
-from tflite_fuse.split.cluster.link.streams import connect
 from tflite_fuse.split.cluster.running.inference import Incoming, ended, run_machine
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.machine import Machine
@@ -193,20 +192,13 @@ class Coordinator:
         return self._peers[device].connection
 
     async def _open(self, device: int) -> tuple[int, Incoming]:
-        connection = None
+        address = self._workers[device].address
         try:
-            stream = await in_time(connect(self._workers[device].address), self.timeout)
-            connection = Connection(stream, self._plan, COORDINATOR, device, self._key)
-            await in_time(connection.open(Wish.RUN), self.timeout)
-        except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, LinkError):
-                raise error.of(device) from None
-            if isinstance(error, OSError):
-                words = f"{self._workers[device].address}: {error.strerror or error}"
-                raise LinkError(Fault.LOST, device, words) from None
-            raise
+            connection, _ = await dial_device(
+                address, self._plan, COORDINATOR, device, self._key, Wish.RUN, self.timeout
+            )
+        except OSError as error:
+            raise LinkError(Fault.LOST, device, f"{address}: {error.strerror or error}") from None
         if self.watch is not None:
             watch = self.watch
             connection.watch = lambda message, out: watch(device, message, out)
@@ -277,16 +269,10 @@ async def ask_all(plan: int, workers: Mapping[int, Contact], timeout: float, key
 
 async def _ask(plan: int, device: int, contact: Contact, timeout: float, key: bytes | None) -> Answer:
     try:
-        stream = await in_time(connect(contact.address), timeout)
+        found = await dial_device(contact.address, plan, COORDINATOR, device, key, Wish.STATUS, timeout)
     except OSError as error:
         return Answer(contact.name, contact.address, None, f"cannot be reached ({error.strerror or error})")
     except LinkError as broken:
         return Answer(contact.name, contact.address, None, broken.sentence)
-    connection = Connection(stream, plan, COORDINATOR, device, key)
-    try:
-        answer = await in_time(connection.open(Wish.STATUS), timeout)
-        return Answer(contact.name, contact.address, answer.item, None)
-    except LinkError as broken:
-        return Answer(contact.name, contact.address, None, broken.sentence)
-    finally:
-        connection.close()
+    found[0].close()
+    return Answer(contact.name, contact.address, found[1], None)

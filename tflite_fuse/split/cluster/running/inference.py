@@ -5,33 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
 
+from tflite_fuse.runtime.library.worker import EventKind, HostWorker
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message
-from tflite_fuse.split.fragments.machine import EventKind
+from tflite_fuse.split.fragments.machine import Machine
 
 _AHEAD = 64
 """Most messages that are read ahead of the machine; further ones stay in the stream."""
 
 
-class Device(Protocol):
-    """A machine as ``tflite_fuse_worker.h`` describes it, in C (``HostWorker``) or in Python (``Machine``)."""
-
-    def next(self) -> Any:
-        """Return ``kind``, ``peer``, ``sequence``, ``nbytes`` and ``step`` of the next event."""
-
-    def payload(self) -> bytes:
-        """Return the payload of the message to send."""
-
-    def sent(self) -> None:
-        """Report that the message was sent."""
-
-    def received(self, payload: bytes) -> None:
-        """Hand over the received message."""
-
-    def compute(self) -> None:
-        """Compute the next step."""
+Device = HostWorker | Machine
+"""A device's part of a plan, in C or in Python."""
 
 
 class Incoming:
@@ -87,9 +72,8 @@ async def run_machine(
     Raises:
         LinkError: ``device`` is the one at fault.
     """
-    while EventKind((event := machine.next()).kind) is not EventKind.FINISHED:
-        kind = EventKind(event.kind)
-        if kind is EventKind.COMPUTE:
+    while (event := machine.next()).kind is not EventKind.FINISHED:
+        if event.kind is EventKind.COMPUTE:
             began = time.perf_counter()
             try:
                 await _in_thread(machine.compute)
@@ -98,7 +82,7 @@ async def run_machine(
             await computed(event.step, time.perf_counter() - began)
             continue
         try:
-            if kind is EventKind.SEND:
+            if event.kind is EventKind.SEND:
                 payload = machine.payload()
                 connection = peers[event.peer].connection
                 await connection.send(Kind.DATA, inference=inference, item=event.sequence, payload=payload)

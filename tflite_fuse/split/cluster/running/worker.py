@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.runtime.library.worker import HostWorker
-from tflite_fuse.split.cluster.link.connection import Connection, LinkError, in_time
+from tflite_fuse.split.cluster.link.connection import Connection, LinkError, dial_device, in_time
 from tflite_fuse.split.cluster.link.messages import QUIET, Fault, Kind, Message, Wish
-from tflite_fuse.split.cluster.link.streams import Stream, TcpStream, connect
+from tflite_fuse.split.cluster.link.streams import Stream, TcpStream
 from tflite_fuse.split.cluster.running.inference import Incoming, ended, run_machine
 from tflite_fuse.split.devices import COORDINATOR
 
@@ -157,13 +157,11 @@ class Worker:
 
     async def _dial(self, peer: int, address: str) -> None:
         try:
-            stream = await in_time(connect(address), HANDSHAKE_SECONDS)
-            connection = Connection(stream, self._plan, self._device, peer, self._key)
-            await in_time(connection.open(Wish.PEER), HANDSHAKE_SECONDS)
+            connection, _ = await dial_device(
+                address, self._plan, self._device, peer, self._key, Wish.PEER, HANDSHAKE_SECONDS
+            )
         except (OSError, TfliteFuseError) as error:  # the coordinator's address may be invalid
             raise LinkError(Fault.LOST, peer, str(error)) from None
-        except LinkError as broken:
-            raise broken.of(peer) from None
         self._add(peer, connection)
 
     async def _infer(self, coordinator: Incoming, number: int, tells: bool) -> None:
