@@ -11,6 +11,7 @@ from tests.drawing import raw_elementwise, table_models
 from tests.drawing.raw_models import RawModel, add_convolution
 from tests.drawing.table_rows import BYTE_ROWS, LITERT_ROWS, REAL_PAIR_ROWS, REAL_ROWS
 from tests.runtime.fused_models import fuse
+from tests.runtime.small_models import run_in
 from tflite_fuse import api
 from tflite_fuse.check import validate
 from tflite_fuse.check.original.functions import answers_behind
@@ -65,7 +66,7 @@ def test_an_operator_gives_the_runtimes_answers(name: str, data: st.DataObject) 
 def test_an_operator_that_tflm_lacks_gives_the_answers_of_litert(name: str, data: st.DataObject) -> None:
     """But for a value next to the middle of two steps, where the last bit of a C library's function decides."""
     model = data.draw(raw_elementwise.elementwise(name, (1, 256)))
-    theirs = litert.run(serialize_model(model), [[VALUES]]).outputs[0][0].ravel().astype(int)
+    theirs = run_in(litert, serialize_model(model), [[VALUES]])[0][0].ravel().astype(int)
     apart = np.abs(proven_answers(model) - theirs)
     assert apart.max() <= 1 and np.count_nonzero(apart) <= 2
 

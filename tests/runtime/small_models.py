@@ -10,6 +10,8 @@ from tflite_fuse.model import schema as s
 from tflite_fuse.model import serialize_model
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
+from tflite_fuse.runtime.comparing.compare import Runtime
+from tflite_fuse.runtime.processes.worker import Array
 
 
 def code(name: str) -> s.OperatorCode:
@@ -83,3 +85,9 @@ def custom_model(name: str, options: bytes, shape: Sequence[int] = (1, 4, 4, 2),
     )
     operators = (s.Operator(0, (0, 1), (2, 3), custom_options=options),)
     return model_file([name], tensors, operators, [0], [2], [bytes(range(16))])
+
+
+def run_in(runtime: Runtime, model_bytes: bytes, inputs: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """The outputs of each inference in a runtime, with its reference kernels."""
+    with runtime.session(model_bytes, "the model") as loaded:
+        return [loaded.infer(arrays) for arrays in inputs]

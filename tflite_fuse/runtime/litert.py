@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime.library.sources import REGISTERER, litert_library
-from tflite_fuse.runtime.processes.worker import Array, Worker, WorkerKind, worker
-from tflite_fuse.runtime.tflm import RunResult
+from tflite_fuse.runtime.processes.worker import Worker, WorkerKind, worker
 
 RUNTIME_NAME = "litert"
 
@@ -54,19 +53,3 @@ def _kind(model: Model) -> WorkerKind:
     if not any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators):
         return WorkerKind("litert")
     return WorkerKind("litert", (str(litert_library()),), (REGISTERER,))
-
-
-def run(
-    model_bytes: bytes, inputs: Sequence[Sequence[Array]], *, reset: bool = True, timeout: float | None = None
-) -> RunResult:
-    """Run a model as ``tflm.run`` does, in LiteRT with its reference kernels. ``allocations`` of the result is None.
-
-    Raises:
-        ModelError: the runtime refuses the model or fails, or an array does not fit.
-        RuntimeUnavailableError: LiteRT is not installed.
-    """
-    with session(model_bytes) as loaded:
-        outputs = [
-            loaded.infer(arrays, reset=reset or index == 0, timeout=timeout) for index, arrays in enumerate(inputs)
-        ]
-        return RunResult(outputs, None)

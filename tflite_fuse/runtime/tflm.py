@@ -46,10 +46,10 @@ class Allocations:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Outputs of a run, ``outputs[input index][output index]``, and the arena's allocations (None for LiteRT)."""
+    """Outputs of a run, ``outputs[input index][output index]``, and the arena's allocations."""
 
     outputs: list[list[Array]]
-    allocations: Allocations | None
+    allocations: Allocations
 
 
 def available() -> bool:

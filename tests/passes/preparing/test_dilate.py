@@ -9,6 +9,7 @@ import pytest
 
 from scripts.zoo.float_twin import float_twin
 from tests.drawing.raw_models import RawModel, edgy_int8
+from tests.runtime.small_models import run_in
 from tests.told import told
 from tflite_fuse import rewrite, verify
 from tflite_fuse.errors import VerificationError
@@ -115,8 +116,8 @@ def test_it_computes_what_the_batches_would_if_they_were_counted(case: Dilated) 
     inputs = [[edgy_int8(np.random.default_rng(seed), (1, *case.image, 4))] for seed in range(5)]
     padded = any(map(any, case.padding)) or any(case.crops)
     for runtime in (litert,) if padded or not tflm.available() else (litert, tflm):
-        expected = runtime.run(serialize_model(sound), inputs).outputs
-        np.testing.assert_array_equal(runtime.run(serialize_model(result.model), inputs).outputs, expected)
+        expected = run_in(runtime, serialize_model(sound), inputs)
+        np.testing.assert_array_equal(run_in(runtime, serialize_model(result.model), inputs), expected)
 
 
 @needs_tflm

@@ -37,9 +37,7 @@ class Source:
 
 
 _SOURCES = {
-    "teensy": Source(
-        "#include <Entropy.h>\n#include <SHA256.h>\n", "key/teensy.cpp", "  Entropy.Initialize();\n"
-    ),
+    "teensy": Source("#include <Entropy.h>\n#include <SHA256.h>\n", "key/teensy.cpp", "  Entropy.Initialize();\n"),
     "nordicnrf52": Source("#include <SHA256.h>\n#include <nrf.h>\n", "key/nordic.cpp"),
     "espressif32": Source('#include "link/tflite_fuse_mbedtls.h"\n', "key/esp.cpp", "", _MBEDTLS_MAC, ()),
 }
