@@ -105,13 +105,29 @@ def _entry_findings(known: Correspondence, a: SignatureDef, b: SignatureDef) -> 
     """Names stay at the values they named; an input outside the arena has no tensor any more to give a name to."""
     for what in ("inputs", "outputs"):
         theirs, mine = _by_name(getattr(a, what)), _by_name(getattr(b, what))
-        gone = {known.replaced.get(tensor, tensor) for name in theirs.keys() - mine.keys() for tensor in theirs[name]}
+        ends = {tensor: _named_end(known, tensor, what) for tensors in theirs.values() for tensor in tensors}
+        gone = {ends[tensor] for name in theirs.keys() - mine.keys() for tensor in theirs[name]}
         if mine.keys() - theirs.keys() or not gone <= known.gone:
             yield Finding("signatures", f"{what} of {a.signature_key}", "", None, (), sorted(theirs), sorted(mine))
         for name in mine.keys() & theirs.keys():
-            wanted = [known.replaced.get(tensor, tensor) for tensor in theirs[name]]
-            if len(mine[name]) != len(wanted) or not all(map(known.same, mine[name], wanted)):
+            found = zip(mine[name], theirs[name], strict=False)
+            same = all(known.same(own, their) or known.same(own, ends[their]) for own, their in found)
+            if len(mine[name]) != len(theirs[name]) or not same:
                 yield Finding("signatures", f"{name} among the {what} of {a.signature_key} is another tensor")
+
+
+def _named_end(known: Correspondence, tensor: int, what: str) -> int:
+    """Return the input or output that an entry of a signature means, or the int8 tensor in its place.
+
+    Converters name the tensor inside that a QUANTIZE or DEQUANTIZE makes of an input, or makes an output of.
+    """
+    ends = getattr(known.before.main, what)
+    for step in known.original.steps[: len(known.before.main.operators)] if tensor not in ends else ():
+        near, far = (step.outputs, step.inputs) if what == "inputs" else (step.inputs, step.outputs)
+        if step.name in ("DEQUANTIZE", "QUANTIZE") and near == (tensor,) and far and far[0] in ends:
+            tensor = far[0]
+            break
+    return known.replaced.get(tensor, tensor)
 
 
 def _by_name(entries: Iterable[TensorMap] | None) -> dict[str, list[int]]:

@@ -20,6 +20,7 @@ from tflite_fuse.passes.preparing.constant_channels import ConstantChannels
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.passes.preparing.heads import Heads
+from tflite_fuse.passes.preparing.named_ends import NamedEnds
 from tflite_fuse.passes.preparing.quantize_first import QuantizeFirst
 from tflite_fuse.passes.preparing.sink_transpose import SinkTranspose
 from tflite_fuse.passes.preparing.spell_out import spell_out
@@ -60,6 +61,7 @@ def make_passes(
         # Fusing also tries the order in the file, so it orders operators itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place, tuning=options.tuning)],
         "fuse": [
+            NamedEnds(),
             ConstantChannels(accepts),
             FoldConstants(),
             *streaming,

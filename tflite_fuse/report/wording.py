@@ -177,6 +177,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("changed", "plan"): "the plan in the file was redone",
     ("warned", "unknown scratch"): "scratch buffers of {names} are not known: figures leave them out",
     # Preparing.
+    ("changed", "signatures"): "signatures name the inputs and outputs of the model in place of tensors inside",
     ("changed", "groups"): "{site} is computed in blocks as {groups} convolutions, one for each group",
     ("changed", "heads"): "{site} is gone: each of {heads} heads of attention has operators of its own",
     ("changed", "by columns"): "maps are walked column by column, because they are wider than high",
