@@ -27,6 +27,7 @@ from tflite_fuse.files import read_file
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.runtime.library.sources import REGISTERER, litert_library
+from tflite_fuse.runtime.processes.child import registerer
 
 __all__ = ["interpreter"]
 
@@ -74,11 +75,4 @@ def _registerer() -> Any:
     """Return a function that adds our operator to an operator resolver, given by its address."""
     if sys.platform == "win32":
         raise RuntimeUnavailableError("LiteRT runs fused blocks only on Linux and macOS: its layout is not known here")
-    function = getattr(ctypes.CDLL(str(litert_library())), REGISTERER)
-    function.restype, function.argtypes = ctypes.c_bool, (ctypes.c_void_p,)
-
-    def register(resolver: int) -> None:
-        if not function(resolver):
-            raise RuntimeError("the layout of its operator resolver differs from the known versions")
-
-    return register
+    return registerer([ctypes.CDLL(str(litert_library()))], REGISTERER)

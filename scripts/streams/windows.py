@@ -93,7 +93,7 @@ def measure(name: str, model: Model, hop: int, targets: Sequence[Target], window
         state=told.state_bytes,
         scratch=told.scratch_bytes,
         tail=told.tail_bytes,
-        windows=2 * found.calls,
+        windows=found.inputs,
         different="" if found.first_difference is None else str(found.first_difference),
         instructions_before=before,
         instructions=after,

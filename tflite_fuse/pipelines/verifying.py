@@ -105,15 +105,4 @@ def _of_stream(pair: Pair, stream: StreamTime, calls: int, seed: int) -> Compari
         )
     except RuntimeUnavailableError as error:
         return Comparison(True, 0, None, "", "", certificate, str(error))
-    return Comparison(
-        bit_exact=over_time.first_difference is None,
-        inputs=2 * over_time.calls,
-        first_difference=over_time.first_difference,
-        runtime=tflm.RUNTIME_NAME,
-        version=tflm.runtime_version() or "unknown",
-        certificate=certificate,
-        varied=over_time.varied,
-        elements=over_time.elements,
-        seed=seed,
-        unconfined=tflm.unconfined(),
-    )
+    return replace(over_time, certificate=certificate, seed=seed, unconfined=tflm.unconfined())

@@ -15,7 +15,7 @@ from tflite_fuse.model.file import load_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime.library.sources import REGISTERER, litert_library
-from tflite_fuse.runtime.processes.worker import Worker, WorkerKind, worker
+from tflite_fuse.runtime.processes.worker import Worker, WorkerKind, installed_version, worker
 
 RUNTIME_NAME = "litert"
 
@@ -27,12 +27,7 @@ def available() -> bool:
 
 def runtime_version() -> str | None:
     """Return the version of the installed LiteRT, None without one."""
-    from importlib import metadata  # slow to import, and no rewrite needs it
-
-    try:
-        return metadata.version("ai_edge_litert")
-    except metadata.PackageNotFoundError:
-        return None
+    return installed_version("ai_edge_litert")
 
 
 @contextlib.contextmanager

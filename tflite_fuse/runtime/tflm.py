@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from tflite_fuse.errors import ModelError, TfliteFuseError, how_to_install
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime.library.sources import tflm_kind
-from tflite_fuse.runtime.processes.worker import Array, Worker, idle_kind, worker
+from tflite_fuse.runtime.processes.worker import Array, Worker, idle_kind, installed_version, worker
 from tflite_fuse.runtime.streams import Outside
 
 RUNTIME_NAME = "tflite-micro"
@@ -71,12 +71,7 @@ def how_to_get() -> str:
 
 def runtime_version() -> str | None:
     """Return the version of the installed wheel, None without one."""
-    from importlib import metadata  # slow to import, and no rewrite needs it
-
-    try:
-        return metadata.version("tflite_micro")
-    except metadata.PackageNotFoundError:
-        return None
+    return installed_version("tflite_micro")
 
 
 def unconfined() -> str:

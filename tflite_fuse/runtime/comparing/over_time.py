@@ -18,7 +18,7 @@ from tflite_fuse.errors import ModelError, VerificationError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import keeps_state
-from tflite_fuse.runtime.comparing.comparison import Comparison, Difference, Seen, first_difference
+from tflite_fuse.runtime.comparing.comparison import Comparison, Seen, first_difference
 from tflite_fuse.runtime.comparing.ends import Ends
 from tflite_fuse.runtime.inputs import InputSpec, generate_inputs, input_specs
 from tflite_fuse.runtime.processes.worker import Array, Worker
@@ -30,22 +30,6 @@ STEPS = 64
 _MOODS = ("noise", "quiet", "silence", "loud", "lowest", "noise", "highest", "edges")
 
 
-@dataclass(frozen=True)
-class OverTime:
-    """Results of a comparison over time.
-
-    Attributes:
-        calls: of each of the two interpreters of a model, up to the first difference.
-        first_difference: None if there is none; its input is the number of the call.
-        varied, elements: output elements with more than one value, and in all.
-    """
-
-    calls: int
-    first_difference: Difference | None
-    varied: int
-    elements: int
-
-
 def compare_over_time(
     files: tuple[bytes, bytes],
     models: tuple[Model, Model],
@@ -54,8 +38,10 @@ def compare_over_time(
     calls: int = STEPS,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> OverTime:
+) -> Comparison:
     """Run two models over sequences of calls and compare every output of every call.
+
+    The inputs of the result are the calls of both interpreters of a model, up to the first difference.
 
     Args:
         files, models: the two.
@@ -86,25 +72,27 @@ def compare_over_time(
             for number in range(2)
         ]
         done = 0
-        for call in range(calls):
+        while difference is None and done < calls:
             for pair in pairs:
-                given = pair.given(call)
+                given = pair.given(done)
                 second = given[1] if ends is None else ends.inputs_of_second(given[0])
                 results = [
                     _run(model, worker, arrays, reset)
                     for model, worker, arrays, reset in zip(
-                        models, pair.workers, (given[0], second), pair.resets(call), strict=True
+                        models, pair.workers, (given[0], second), pair.resets(done), strict=True
                     )
                 ]
                 compared = results if ends is None else ends.comparable(results)
                 seen.note(compared[0])
-                difference = first_difference(compared, names, call, call > 0, len(names))
+                difference = first_difference(compared, names, done, done > 0, len(names))
                 if difference is not None:
-                    return OverTime(done, difference, seen.varied, seen.elements)
-            done += 1
-            if progress is not None:
-                progress(done, calls)
-    return OverTime(done, None, seen.varied, seen.elements)
+                    break
+            else:
+                done += 1
+                if progress is not None:
+                    progress(done, calls)
+    runtime = tflm.RUNTIME_NAME, tflm.runtime_version() or "unknown"
+    return Comparison(difference is None, 2 * done, difference, *runtime, varied=seen.varied, elements=seen.elements)
 
 
 def also_over_time(
@@ -118,8 +106,7 @@ def also_over_time(
     if not found.bit_exact or not any(keeps_state(model) for model in models):
         return found
     over = compare_over_time(files, models, seed=seed, progress=progress)
-    difference = over.first_difference
-    return replace(found, bit_exact=difference is None, first_difference=difference, calls=over.calls)
+    return replace(found, bit_exact=over.bit_exact, first_difference=over.first_difference, calls=over.inputs // 2)
 
 
 def _run(model: Model, worker: Worker, arrays: Sequence[Array], reset: bool) -> list[Array]:

@@ -106,11 +106,7 @@ def _over_time(
         raise VerificationError(
             f"the stream does not compute the window's bytes: {found.first_difference}; nothing was written"
         )
-    version = tflm.runtime_version() or "unknown"
-    oracle = Comparison(
-        True, 2 * found.calls, None, tflm.RUNTIME_NAME, version, varied=found.varied, elements=found.elements
-    )
-    return Testimony(oracle, notes=(note("run", "stream", calls=found.calls, seed=seed), *_warned(oracle)))
+    return Testimony(found, notes=(note("run", "stream", calls=found.inputs // 2, seed=seed), *_warned(found)))
 
 
 def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:

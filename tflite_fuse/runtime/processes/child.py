@@ -12,6 +12,7 @@ Only the standard library is imported at module level: the parent imports this m
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -20,7 +21,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -112,7 +113,7 @@ class _TflmBackend:
         self._libraries = [ctypes.CDLL(library, ctypes.RTLD_GLOBAL) for library in header["libraries"]]
         self._interpreter = None
         arena_size = int(header["arena_size"])
-        with _JunkFilledMemory(arena_size <= _JUNK_LIMIT):
+        with _junk_filled_memory(arena_size <= _JUNK_LIMIT):
             self._interpreter = self._runtime.Interpreter.from_bytes(
                 model, custom_op_registerers=list(header["registerers"]), arena_size=arena_size
             )
@@ -195,7 +196,7 @@ class _LitertBackend:
         self._interpreter = None
         libraries = [ctypes.CDLL(library) for library in header["libraries"]]
         self._interpreter = self._module.InterpreterWithCustomOps(
-            custom_op_registerers=[_registerer(libraries, name) for name in header["registerers"]],
+            custom_op_registerers=[registerer(libraries, name) for name in header["registerers"]],
             model_content=model,
             num_threads=1,
             experimental_op_resolver_type=self._module.OpResolverType.BUILTIN_REF,
@@ -220,7 +221,7 @@ class _LitertBackend:
         raise ValueError("LiteRT has no arena")
 
 
-def _registerer(libraries: Sequence[ctypes.CDLL], name: str) -> Callable[[int], None]:
+def registerer(libraries: Sequence[ctypes.CDLL], name: str) -> Callable[[int], None]:
     """Return a function that adds operators to LiteRT's resolver, given by its address."""
     function = next(getattr(library, name) for library in libraries if hasattr(library, name))
     function.restype, function.argtypes = ctypes.c_bool, (ctypes.c_void_p,)
@@ -232,19 +233,17 @@ def _registerer(libraries: Sequence[ctypes.CDLL], name: str) -> Callable[[int], 
     return register
 
 
-class _JunkFilledMemory:
-    """While active, fresh memory is full of junk, so a kernel that reads memory it never wrote finds no zeros."""
-
-    def __init__(self, active: bool) -> None:
-        self._mallopt: Any = getattr(ctypes.CDLL(None), "mallopt", None) if active else None
-
-    def __enter__(self) -> None:
-        if self._mallopt is not None:
-            self._mallopt(_MALLOPT_PERTURB, _JUNK)
-
-    def __exit__(self, *_: object) -> None:
-        if self._mallopt is not None:
-            self._mallopt(_MALLOPT_PERTURB, 0)
+@contextlib.contextmanager
+def _junk_filled_memory(active: bool) -> Iterator[None]:
+    """Fill fresh memory with junk, so a kernel that reads memory it never wrote finds no zeros."""
+    mallopt: Any = getattr(ctypes.CDLL(None), "mallopt", None) if active else None
+    if mallopt is not None:
+        mallopt(_MALLOPT_PERTURB, _JUNK)
+    try:
+        yield
+    finally:
+        if mallopt is not None:
+            mallopt(_MALLOPT_PERTURB, 0)
 
 
 def _details(getter: Any) -> list[dict[str, Any]]:

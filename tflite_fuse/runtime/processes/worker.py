@@ -228,6 +228,16 @@ class Worker:
         self._child.close()
 
 
+def installed_version(package: str) -> str | None:
+    """Return the version of an installed package, None if it is not installed."""
+    from importlib import metadata  # slow to import, and no rewrite needs it
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def _require_few_rights(kind: WorkerKind) -> None:
     """Raise RuntimeUnavailableError where no confined process can be started."""
     if sys.platform == "win32":
