@@ -20,48 +20,48 @@ A QUANTIZE to uint8 must only shift the zero point by 128, so both tensors hold 
 """
 
 
-def match_inputs(known: Correspondence) -> None:
+def match_inputs(matching: Correspondence) -> None:
     """Match inputs by position; take those outside the arena from the metadata."""
     try:
-        inside = with_inputs_inside(known.before).main, with_inputs_inside(known.after).main
-        old = {entry.position: entry for entry in outside_inputs(known.before)}
-        new = {entry.position: entry for entry in outside_inputs(known.after)}
+        inside = with_inputs_inside(matching.before).main, with_inputs_inside(matching.after).main
+        old = {entry.position: entry for entry in outside_inputs(matching.before)}
+        new = {entry.position: entry for entry in outside_inputs(matching.after)}
     except ModelError as error:
-        known.found("inputs", str(error))
+        matching.found("inputs", str(error))
         return
     if len(inside[0].inputs) != len(inside[1].inputs):
-        known.found("inputs", "number", len(inside[0].inputs), len(inside[1].inputs))
+        matching.found("inputs", "number", len(inside[0].inputs), len(inside[1].inputs))
         return
     if _once_each(inside[0].inputs) != _once_each(inside[1].inputs):
-        known.found("inputs", "which positions are one tensor differs")
+        matching.found("inputs", "which positions are one tensor differs")
     for position, (a, b) in enumerate(zip(inside[0].inputs, inside[1].inputs, strict=True)):
         entry = new.get(position)
         if position in old:
             if entry != old[position]:
-                known.found("inputs", f"input {position}, which was outside the arena before, differs")
+                matching.found("inputs", f"input {position}, which was outside the arena before, differs")
             continue
-        value = _behind_quantize(known, a, inside[1].tensors[b])
+        value = _behind_quantize(matching, a, inside[1].tensors[b])
         if entry is not None:
-            _check_outside(known, entry, value, known.before.main.tensors[a])
-            known.gone.add(value)
+            _check_outside(matching, entry, value, matching.before.main.tensors[a])
+            matching.gone.add(value)
             if entry.mode is InputMode.COLUMNS:
-                if value not in known.exchanged:
-                    known.found("inputs", f"input {position} arrives by columns, which the witness does not name")
+                if value not in matching.exchanged:
+                    matching.found("inputs", f"input {position} arrives by columns, which the witness does not name")
                     continue
-                value = known.exchanged[value]
-            known.outside[entry.mode.streams, entry.number] = value
+                value = matching.exchanged[value]
+            matching.outside[entry.mode.streams, entry.number] = value
         else:
-            known.values[b] = value
-            known.check_tensors(f"input {position}", [b])
-            known.check_type(f"input {position}", b, value)
-            _check_shape(known, f"input {position}", inside[1].tensors[b], a)
+            matching.values[b] = value
+            matching.check_tensors(f"input {position}", [b])
+            matching.check_type(f"input {position}", b, value)
+            _check_shape(matching, f"input {position}", inside[1].tensors[b], a)
 
 
-def _check_shape(known: Correspondence, where: str, mine: Tensor, theirs: int) -> None:
+def _check_shape(matching: Correspondence, where: str, mine: Tensor, theirs: int) -> None:
     """Report an input or output whose shape differs from the original's."""
-    wanted = known.before.main.tensors[theirs]
+    wanted = matching.before.main.tensors[theirs]
     if mine.dims != wanted.dims or mine.shape_signature != wanted.shape_signature:
-        known.found(where, f"shape of tensor {mine.name}", wanted.dims, mine.dims)
+        matching.found(where, f"shape of tensor {mine.name}", wanted.dims, mine.dims)
 
 
 def _once_each(inputs: Sequence[int]) -> list[int]:
@@ -70,59 +70,59 @@ def _once_each(inputs: Sequence[int]) -> list[int]:
     return [firsts.setdefault(tensor, position) for position, tensor in enumerate(inputs)]
 
 
-def _behind_quantize(known: Correspondence, tensor: int, now: Tensor) -> int:
+def _behind_quantize(matching: Correspondence, tensor: int, now: Tensor) -> int:
     """Return the int8 tensor that replaces a float32 or uint8 input, else the input itself."""
-    was = known.before.main.tensors[tensor].type
+    was = matching.before.main.tensors[tensor].type
     if was not in _OUTER or now.type != TensorType.INT8:
         return tensor
-    for step in known.original.readers(tensor):
+    for step in matching.original.readers(tensor):
         if step.name != "QUANTIZE" or len(step.outputs) != 1 or step.operand(0) != tensor:
             continue
-        if was == TensorType.FLOAT32 or known.original.value(step.outputs[0]) == known.original.value(tensor):
-            known.replaced[tensor] = step.outputs[0]
-            known.notes.append(f"input {now.name} takes the int8 values that {step.label} made of {_OUTER[was][1]}")
+        if was == TensorType.FLOAT32 or matching.original.value(step.outputs[0]) == matching.original.value(tensor):
+            matching.replaced[tensor] = step.outputs[0]
+            matching.notes.append(f"input {now.name} takes the int8 values that {step.label} made of {_OUTER[was][1]}")
             return step.outputs[0]
     return tensor
 
 
-def _check_outside(known: Correspondence, entry: OutsideInput, value: int, named: Tensor) -> None:
-    tensor = known.original.tensors[value]
-    wanted = (named.name or "", tensor.dims, tensor.type, known.original.activation(value))
+def _check_outside(matching: Correspondence, entry: OutsideInput, value: int, named: Tensor) -> None:
+    tensor = matching.original.tensors[value]
+    wanted = (named.name or "", tensor.dims, tensor.type, matching.original.activation(value))
     point = entry.zero_point - (128 if entry.type == TensorType.UINT8 else 0)
     if tensor.quantization is None or not tensor.quantization.scale:
         wanted, point = (*wanted[:3], (1.0, 0)), entry.zero_point
     found = (entry.name, tuple(entry.shape), entry.type, (entry.scale, point))
     if wanted != found:
-        known.found("inputs", f"metadata of input {entry.position}", wanted, found)
+        matching.found("inputs", f"metadata of input {entry.position}", wanted, found)
 
 
-def match_outer_outputs(known: Correspondence) -> None:
+def match_outer_outputs(matching: Correspondence) -> None:
     """Find the int8 tensors that replace float32 and uint8 outputs."""
-    for a, b in zip(known.before.main.outputs, known.after.main.outputs, strict=False):
-        types = known.before.main.tensors[a].type, known.after.main.tensors[b].type
-        writer = known.original.writer.get(a)
+    for a, b in zip(matching.before.main.outputs, matching.after.main.outputs, strict=False):
+        types = matching.before.main.tensors[a].type, matching.after.main.tensors[b].type
+        writer = matching.original.writer.get(a)
         if types[0] not in _OUTER or types[1] != TensorType.INT8 or writer is None:
             continue
-        (name, what), step = _OUTER[types[0]], known.original.steps[writer]
+        (name, what), step = _OUTER[types[0]], matching.original.steps[writer]
         if step.name != name or step.operand(0) < 0:
             continue
-        if types[0] == TensorType.FLOAT32 or known.original.value(step.inputs[0]) == known.original.value(a):
-            known.replaced[a] = step.inputs[0]
-            label = known.after.main.tensors[b].name
-            known.notes.append(f"output {label} gives the int8 values that {step.label} made {what} of")
+        if types[0] == TensorType.FLOAT32 or matching.original.value(step.inputs[0]) == matching.original.value(a):
+            matching.replaced[a] = step.inputs[0]
+            label = matching.after.main.tensors[b].name
+            matching.notes.append(f"output {label} gives the int8 values that {step.label} made {what} of")
 
 
-def check_outputs(known: Correspondence) -> None:
+def check_outputs(matching: Correspondence) -> None:
     """Report every output that does not hold the original's bytes in the original's shape and type."""
-    before, after = known.before.main.outputs, known.after.main.outputs
+    before, after = matching.before.main.outputs, matching.after.main.outputs
     if len(before) != len(after):
-        known.found("outputs", "number", len(before), len(after))
+        matching.found("outputs", "number", len(before), len(after))
         return
     for position, (a, b) in enumerate(zip(before, after, strict=True)):
-        if known.same(b, known.replaced.get(a, a)):
-            known.check_tensors(f"output {position}", [b])
-            known.check_type(f"output {position}", b, known.replaced.get(a, a))
-            _check_shape(known, f"output {position}", known.after.main.tensors[b], a)
+        if matching.same(b, matching.replaced.get(a, a)):
+            matching.check_tensors(f"output {position}", [b])
+            matching.check_type(f"output {position}", b, matching.replaced.get(a, a))
+            _check_shape(matching, f"output {position}", matching.after.main.tensors[b], a)
         else:
-            name = known.before.main.tensors[a].name
-            known.found("outputs", f"output {position} ({name}) is not known to hold the bytes of the original")
+            name = matching.before.main.tensors[a].name
+            matching.found("outputs", f"output {position} ({name}) is not known to hold the bytes of the original")

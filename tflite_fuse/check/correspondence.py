@@ -24,12 +24,12 @@ from tflite_fuse.model.schema import Model, Quantization, Tensor
 from tflite_fuse.model.witness import Witness
 
 
-def plan_findings(known: Correspondence) -> Iterator[Finding]:
+def plan_findings(matching: Correspondence) -> Iterator[Finding]:
     """Check that the arena plan keeps every tensor intact until its last reader.
 
     Outputs of blocks may overlap inputs as far as the replay of their schedules permits.
     """
-    model = known.after
+    model = matching.after
     try:
         offsets = read_plan(model)
         if offsets is None:
@@ -41,11 +41,12 @@ def plan_findings(known: Correspondence) -> Iterator[Finding]:
     inside = len(model.main.tensors)
     if any(offset != ONLINE for offset in offsets[inside:]):
         yield Finding("arena plan", "it places tensors of other subgraphs")
-    fault, kernels = fault_for_kernels(graph, offsets[:inside], _strictest(known.overlaps))
+    fault, kernels = fault_for_kernels(graph, offsets[:inside], _strictest(matching.overlaps))
     if fault is not None:
         yield Finding("arena plan", fault)
     if kernels is not None:
-        known.notes.append(f"the arena plan lets operators write over their inputs: it is sound with {kernels} kernels")
+        note = f"the arena plan lets operators write over their inputs: it is sound with {kernels} kernels"
+        matching.notes.append(note)
 
 
 def _strictest(overlaps: Sequence[Overlap]) -> tuple[Overlap, ...]:

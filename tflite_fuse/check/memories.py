@@ -14,23 +14,23 @@ from tflite_fuse.model.memories import slow_tensors
 from tflite_fuse.model.types import tensor_nbytes
 
 
-def memory_findings(known: Correspondence) -> Iterator[Finding]:
+def memory_findings(matching: Correspondence) -> Iterator[Finding]:
     """Blocks place every tensor of the metadata alike, and no two lie over each other while both are needed."""
     try:
-        found = slow_tensors(known.after)
+        found = slow_tensors(matching.after)
     except ModelError as error:
         yield Finding("slow memory", str(error))
         return
     offsets = {} if found is None else found.offsets
-    for tensor in sorted(offsets.keys() | known.placed.keys()):
+    for tensor in sorted(offsets.keys() | matching.placed.keys()):
         expected = offsets.get(tensor)
-        for place in known.placed.get(tensor, {None}):
+        for place in matching.placed.get(tensor, {None}):
             if place != expected:
-                name = known.after.main.tensors[tensor].name
+                name = matching.after.main.tensors[tensor].name
                 yield Finding("slow memory", f"place of tensor {name}", expected=expected, found=place)
     if found is None:
         return
-    graph, tensors = program_of(known.after), known.after.main.tensors
+    graph, tensors = program_of(matching.after), matching.after.main.tensors
     sizes = tuple(tensor_nbytes(each) if index in offsets else 0 for index, each in enumerate(tensors))
     places = [offsets.get(index, -1) for index in range(len(tensors))]
     try:

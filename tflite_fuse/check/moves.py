@@ -37,12 +37,12 @@ def add_gathers(original: Original) -> None:
     kept = looked_up = 0
     for step in tuple(original.steps):
         source = step.operand(1 if step.name == "SPLIT" else 0)
-        if source < 0 or original.stands_for(source) is None or not is_followed(original.tensors[source].dims):
+        if source < 0 or original.encoding(source) is None or not is_followed(original.tensors[source].dims):
             continue
         dims = original.tensors[source].dims
         parts = parts_of(original, step, np.arange(prod(dims)).reshape(dims))
         shapes = [original.tensors[tensor].dims for tensor in step.outputs]
-        alike = all(original.stands_for(tensor) == original.stands_for(source) for tensor in step.outputs)
+        alike = all(original.encoding(tensor) == original.encoding(source) for tensor in step.outputs)
         if parts is None or [part.shape for part in parts] != shapes or not alike:
             continue
         for tensor, part in zip(step.outputs, parts, strict=True):
@@ -58,8 +58,8 @@ def _further_up(held: dict[int, tuple[int, Numbers]], tensor: int) -> Iterator[t
     further, numbers = held[tensor]
     yield further, numbers
     while further in held:
-        further, way = held[further]
-        numbers = way.ravel()[numbers]
+        further, inner = held[further]
+        numbers = inner.ravel()[numbers]
         yield further, numbers
 
 
@@ -202,8 +202,8 @@ def _split(original: Original, step: Step, values: Numbers) -> list[Numbers] | N
         return None
     lengths = [original.tensors[tensor].dims[named[0]] for tensor in step.outputs]
     listed = original.numbers(step.operand(1)) if step.name == "SPLIT_V" else lengths
-    told = [length if size == -1 else size for size, length in zip(listed, lengths, strict=False)]
-    if told != lengths or sum(lengths) != values.shape[named[0]] or (step.name == "SPLIT" and len(set(lengths)) > 1):
+    sizes = [length if size == -1 else size for size, length in zip(listed, lengths, strict=False)]
+    if sizes != lengths or sum(lengths) != values.shape[named[0]] or (step.name == "SPLIT" and len(set(lengths)) > 1):
         return None
     ends = list(accumulate(lengths))
     along = np.moveaxis(values, named[0], 0)

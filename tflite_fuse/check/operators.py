@@ -26,11 +26,11 @@ _ELEMENTS: dict[int, ElementType] = {
 }
 
 
-def match_operators(known: Correspondence) -> None:
-    """Match every operator of the rewritten model with the original's and collect findings in ``known``."""
-    walk = _Walk(known)
-    for index, operator in enumerate(known.after.main.operators):
-        walk.visit(operator_label(known.after, index), operator)
+def match_operators(matching: Correspondence) -> None:
+    """Match every operator of the rewritten model with the original's and collect findings in ``matching``."""
+    walk = _Walk(matching)
+    for index, operator in enumerate(matching.after.main.operators):
+        walk.visit(operator_label(matching.after, index), operator)
     walk.finish()
 
 
@@ -38,52 +38,52 @@ class _Walk:
     """Walk through the operators. Those with side effects must come in the original's order, each once; all others may
     come anywhere."""
 
-    def __init__(self, known: Correspondence) -> None:
-        self.known = known
-        operators = known.before.main.operators
-        steps = zip(known.original.steps, operators, strict=False)
+    def __init__(self, matching: Correspondence) -> None:
+        self.matching = matching
+        operators = matching.before.main.operators
+        steps = zip(matching.original.steps, operators, strict=False)
         self._used: set[int] = set()
         numbered = enumerate(steps)
-        self._effects = [index for index, (_, op) in numbered if has_effects(known.before, known.before.main, op)]
+        self._effects = [index for index, (_, op) in numbered if has_effects(matching.before, matching.before.main, op)]
         self._dropped: set[int] = set()
-        self._droppable = droppable(known.states)
+        self._droppable = droppable(matching.states)
 
     def visit(self, label: str, operator: Operator) -> None:
         """Match one operator: unchanged, a fused block, or a reshape of known bytes."""
-        known = self.known
-        name = operator_name(known.after, operator)
+        matching = self.matching
+        name = operator_name(matching.after, operator)
         if self._is_as_it_was(operator):
-            known.plain += 1
+            matching.plain += 1
             if name == FUSED_OPERATOR:
-                _Block(known, label, operator).keep()
-            known.check_tensors(label, operator.outputs or ())
+                _Block(matching, label, operator).keep()
+            matching.check_tensors(label, operator.outputs or ())
         elif name == FUSED_OPERATOR:
-            _Block(known, label, operator).check()
+            _Block(matching, label, operator).check()
         elif name in RENAMING and self._keeps_bytes(operator):
-            known.plain += 1
-            known.values[(operator.outputs or (-1,))[0]] = known.values[(operator.inputs or (-1,))[0]]
-            known.check_tensors(label, operator.outputs or ())
+            matching.plain += 1
+            matching.values[(operator.outputs or (-1,))[0]] = matching.values[(operator.inputs or (-1,))[0]]
+            matching.check_tensors(label, operator.outputs or ())
         else:
-            known.found(label, "no operator of the original does the same with the same operands")
+            matching.found(label, "no operator of the original does the same with the same operands")
 
     def _keeps_bytes(self, operator: Operator) -> bool:
         """Return whether a renaming operator reads known bytes of a tensor that is no variable, and keeps the type."""
-        tensors, reads, writes = self.known.after.main.tensors, operator.inputs or (-1,), operator.outputs or ()
-        if len(writes) != 1 or reads[0] not in self.known.values:
+        tensors, reads, writes = self.matching.after.main.tensors, operator.inputs or (-1,), operator.outputs or ()
+        if len(writes) != 1 or reads[0] not in self.matching.values:
             return False
         source = tensors[reads[0]]
         return source.type == tensors[writes[0]].type and not source.is_variable
 
     def finish(self) -> None:
         """Report operators with side effects that are missing, except those of states that blocks may keep."""
-        known, missing = self.known, self._dropped.union(self._effects)
-        known.dissolved, wrong = dropped_graphs(known.original, known.states, missing)
-        known.uninitialized = uninitialized(known.states, missing)
+        matching, missing = self.matching, self._dropped.union(self._effects)
+        matching.dissolved, wrong = dropped_graphs(matching.original, matching.states, missing)
+        matching.uninitialized = uninitialized(matching.states, missing)
         if wrong:
-            known.found("operators", f"{', '.join(wrong)}, which have effects, are missing or in another order")
+            matching.found("operators", f"{', '.join(wrong)}, which have effects, are missing or in another order")
 
     def _is_as_it_was(self, operator: Operator) -> bool:
-        known, after = self.known, self.known.after
+        matching, after = self.matching, self.matching.after
         code = after.operator_codes[operator.opcode_index]
         effects = has_effects(after, after.main, operator)
         for step in self._next_effects() if effects else self._alike(operator):
@@ -95,7 +95,7 @@ class _Walk:
             if same_code and self._bind(operator, step):
                 self._used.add(id(step))
                 if effects:
-                    passed = [known.original.steps[index] for index in self._effects].index(step)
+                    passed = [matching.original.steps[index] for index in self._effects].index(step)
                     self._dropped.update(self._effects[:passed])
                     del self._effects[: passed + 1]
                 return True
@@ -104,20 +104,20 @@ class _Walk:
     def _next_effects(self) -> Iterator[Step]:
         """Return the next operator with side effects, and those that follow droppable ones."""
         for index in self._effects:
-            yield self.known.original.steps[index]
+            yield self.matching.original.steps[index]
             if index not in self._droppable:
                 return
 
     def _alike(self, operator: Operator) -> Sequence[Step]:
         """Return the original's operators that read the same values: those not matched yet first, then those of equal
         names."""
-        known, values = self.known, self.known.values
+        matching, values = self.matching, self.matching.values
         read = [values[t] for t in operator.inputs or () if t in values]
-        steps = known.original.readers(read[0]) if read else known.original.steps
-        names = [known.after.main.tensors[t].name for t in operator.outputs or ()]
+        steps = matching.original.readers(read[0]) if read else matching.original.steps
+        names = [matching.after.main.tensors[t].name for t in operator.outputs or ()]
 
         def rank(step: Step) -> tuple[bool, bool]:
-            theirs = [known.original.tensors[t].name for t in step.outputs]
+            theirs = [matching.original.tensors[t].name for t in step.outputs]
             return id(step) in self._used, theirs != names
 
         return sorted(steps, key=rank)
@@ -133,30 +133,30 @@ class _Walk:
         one_row = 0 if step.name == "FULLY_CONNECTED" else -1  # the shape of its input does not matter
         if not all(self._same_operand(a, b, fresh, shaped=place != one_row) for place, (a, b) in read):
             return False
-        tensors, originals = self.known.after.main.tensors, self.known.original.tensors
+        tensors, originals = self.matching.after.main.tensors, self.matching.original.tensors
         if not all(same_fields(tensors[a], originals[b]) for a, b in zip(mine[1], theirs[1], strict=True)):
             return False
-        self.known.values.update(fresh)
-        self.known.values.update(zip(mine[1], theirs[1], strict=True))
+        self.matching.values.update(fresh)
+        self.matching.values.update(zip(mine[1], theirs[1], strict=True))
         return True
 
     def _same_operand(self, mine: int, theirs: int, fresh: dict[int, int], *, shaped: bool) -> bool:
-        known = self.known
+        matching = self.matching
         if mine < 0 or theirs < 0:
             return mine == theirs
-        tensor, other = known.after.main.tensors[mine], known.original.tensors[theirs]
-        if mine in known.values:
-            return known.same(mine, theirs) and reads_alike(tensor, other, shaped=shaped)
-        content = known.after.buffers[tensor.buffer].data or b""
-        if content != known.original.content(theirs) or not same_fields(tensor, other):
+        tensor, other = matching.after.main.tensors[mine], matching.original.tensors[theirs]
+        if mine in matching.values:
+            return matching.same(mine, theirs) and reads_alike(tensor, other, shaped=shaped)
+        content = matching.after.buffers[tensor.buffer].data or b""
+        if content != matching.original.content(theirs) or not same_fields(tensor, other):
             return False
         if not content:
             # A variable, or a tensor without a writer in both models. It is identified by name; one variable never
             # matches two.
-            others = (*known.values.values(), *(their for own, their in fresh.items() if own != mine))
+            others = (*matching.values.values(), *(their for own, their in fresh.items() if own != mine))
             fresh[mine] = theirs
             found = tensor.name == other.name and not (tensor.is_variable and theirs in others)
-            return found and theirs not in known.original.in_file
+            return found and theirs not in matching.original.in_file
         return True
 
 
@@ -172,27 +172,27 @@ _Typed = tuple[int, int, int, int]
 """Rows, columns, channels and type of elements."""
 
 
-def _same_bytes(told: _Typed | None, found: _Typed, *, in_rows: bool) -> bool:
+def _same_bytes(declared: _Typed | None, found: _Typed, *, in_rows: bool) -> bool:
     """Return whether a block reads the bytes that the metadata names: a stream pixel by pixel, else in rows of any
     length."""
-    if told is None or in_rows:
-        return told == found
-    return (prod(told[:3]), told[3]) == (prod(found[:3]), found[3])
+    if declared is None or in_rows:
+        return declared == found
+    return (prod(declared[:3]), declared[3]) == (prod(found[:3]), found[3])
 
 
 class _Block:
     """The operator of a fused block: first its operands are checked, then its contents."""
 
-    def __init__(self, known: Correspondence, label: str, operator: Operator) -> None:
-        self.known, self.label, self.operator = known, label, operator
+    def __init__(self, matching: Correspondence, label: str, operator: Operator) -> None:
+        self.matching, self.label, self.operator = matching, label, operator
         self.inputs, self.outputs = operator.inputs or (), operator.outputs or ()
 
     def found(self, what: str, expected: object = None, found: object = None) -> None:
-        self.known.found(self.label, what, expected, found)
+        self.matching.found(self.label, what, expected, found)
 
     def check(self) -> None:
         """Compare the block with the original's operators."""
-        known = self.known
+        matching = self.matching
         if len(self.inputs) < 1 or len(self.outputs) < 2 or min(*self.inputs, *self.outputs) < 0:
             self.found(f"the operator has {len(self.inputs)} inputs and {len(self.outputs)} outputs")
             return
@@ -204,28 +204,28 @@ class _Block:
         bare = replace(self.operator, custom_options=None, inputs=None, outputs=None)
         if bare != Operator(opcode_index=self.operator.opcode_index):
             self.found("the operator has fields that no block uses")
-        constants = known.after.buffers[known.after.main.tensors[self.inputs[-1]].buffer].data or b""
+        constants = matching.after.buffers[matching.after.main.tensors[self.inputs[-1]].buffer].data or b""
         self._check_bytes(self.inputs[-1], len(constants), "constants")
         self._check_sum(options, constants)
         self._check_bytes(self.outputs[-1], options.header.scratch_bytes, "scratch")
         self._check_state(options)
         arena, leaving = self._whole(options)
         entering = self._from_outside(options)
-        entering |= {t: known.values[tensor] for t, tensor in arena.items() if tensor in known.values}
-        trace = trace_block(known.original, self.label, options, constants, entering)
-        known.findings += trace.findings
-        known.notes += trace.notes
-        known.blocks.append(trace.proof(options))
+        entering |= {t: matching.values[tensor] for t, tensor in arena.items() if tensor in matching.values}
+        trace = trace_block(matching.original, self.label, options, constants, entering)
+        matching.findings += trace.findings
+        matching.notes += trace.notes
+        matching.blocks.append(trace.proof(options))
         for t, tensor in leaving.items():
             if t in trace.values:
-                known.values[tensor] = trace.values[t]
-                known.check_tensors(self.label, [tensor])
+                matching.values[tensor] = trace.values[t]
+                matching.check_tensors(self.label, [tensor])
         self._permit(trace.schedule, arena, leaving)
 
     def _check_sum(self, options: Options, constants: bytes) -> None:
         if options.checksum is None:
             note = f"{self.label} has version {options.version} without a checksum: damage on the device goes unnoticed"
-            self.known.notes.append(note)
+            self.matching.notes.append(note)
         elif options.checksum != checksum(options, constants):
             self.found("the checksum", checksum(options, constants), options.checksum)
 
@@ -246,10 +246,10 @@ class _Block:
     def _permit(self, schedule: ScheduleProof, arena: Mapping[int, int], leaving: Mapping[int, int]) -> None:
         for (i, o), distance in schedule.distances.items():
             if i in arena and o in leaving:
-                self.known.overlaps.append(Overlap(arena[i], leaving[o], distance))
+                self.matching.overlaps.append(Overlap(arena[i], leaving[o], distance))
         for i, distance in schedule.scratch.items():
             if i in arena:
-                self.known.overlaps.append(Overlap(arena[i], self.outputs[-1], distance))
+                self.matching.overlaps.append(Overlap(arena[i], self.outputs[-1], distance))
 
     def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
         """Return the model's tensor of each of the block's input and output tensors; their operand numbers must count
@@ -266,8 +266,8 @@ class _Block:
                     self.found(f"operand number of tensor {t}", number, options.tensors[t].operand)
             found.append(dict(zip(mine, operands, strict=False)))
             for t, operand in found[-1].items():
-                desc, tensor = options.tensors[t], self.known.after.main.tensors[operand]
-                self.known.placed.setdefault(operand, set()).add(desc.offset if desc.region else None)
+                desc, tensor = options.tensors[t], self.matching.after.main.tensors[operand]
+                self.matching.placed.setdefault(operand, set()).add(desc.offset if desc.region else None)
                 wide = place == Storage.OUTPUT and tensor.type == TensorType.INT32  # of an ARG_MAX: four bytes each
                 if (ElementType.INT8 if wide else _ELEMENTS.get(tensor.type)) != desc.element_type:
                     self.found(f"type of tensor {tensor.name}", tensor.type, f"{desc.element_type} in the options")
@@ -278,13 +278,13 @@ class _Block:
     def _from_outside(self, options: Options) -> dict[int, int]:
         """Return the original's tensor of each external tensor and of each output of a SOURCE stage."""
         found: dict[int, int] = {}
-        entries = {(e.mode.streams, e.number): e for e in outside_inputs(self.known.after)}
+        entries = {(e.mode.streams, e.number): e for e in outside_inputs(self.matching.after)}
         images = {key: (*entry.image, int(_ELEMENTS[entry.type])) for key, entry in entries.items()}
         for t, desc in enumerate(options.tensors):
             writer = options.stages[desc.producer] if 0 <= desc.producer < len(options.stages) else None
             sourced = writer is not None and writer.kind == StageKind.SOURCE
             if desc.storage == Storage.EXTERNAL or sourced:
-                value = self.known.outside.get((sourced, desc.operand))
+                value = self.matching.outside.get((sourced, desc.operand))
                 image = (desc.height, desc.width, desc.channels, desc.element_type)
                 if value is None:
                     self.found(f"tensor {t} is input {desc.operand} outside the arena, which the metadata lacks")
@@ -304,7 +304,7 @@ class _Block:
     def _variables(self) -> int:
         """Return the number of variables before the constants: the block's state, and before it that of the model's
         last block."""
-        tensors, found = self.known.after.main.tensors, 0
+        tensors, found = self.matching.after.main.tensors, 0
         while found + 1 < len(self.inputs) and tensors[self.inputs[-2 - found]].is_variable:
             found += 1
         return found
@@ -316,7 +316,7 @@ class _Block:
         block would continue after a step in which a later one failed. A last block without a state that may fail,
         because it reads from outside the arena, counts its steps.
         """
-        after, size, kept = self.known.after, state_size(options), self._variables()
+        after, size, kept = self.matching.after, state_size(options), self._variables()
         blocks = [op.inputs or () for op in after.main.operators if operator_name(after, op) == FUSED_OPERATOR]
         states = [i[-2] for i in blocks if len(i) > 1 and i[-2] >= 0 and after.main.tensors[i[-2]].is_variable]
         if not size and not kept:
@@ -334,7 +334,7 @@ class _Block:
 
     def _check_waited_for(self, options: Options, is_stateful: bool) -> None:
         """Report a stateless block that reads from outside the arena behind all blocks with a state."""
-        after = self.known.after
+        after = self.matching.after
         behind = after.main.operators[after.main.operators.index(self.operator) + 1 :]
         inputs = [op.inputs or () for op in behind if operator_name(after, op) == FUSED_OPERATOR]
         is_last = not any(len(i) > 1 and i[-2] >= 0 and after.main.tensors[i[-2]].is_variable for i in inputs)
@@ -343,7 +343,7 @@ class _Block:
             self.found("it reads from outside the arena behind all blocks that keep a state, which do not wait for it")
 
     def _check_own(self, tensor: int, wanted: Tensor, otherwise: str, others: int = 0) -> None:
-        graph = self.known.after.main
+        graph = self.matching.after.main
         found = graph.tensors[tensor]
         if not same_fields(found, wanted):
             self.found(f"tensor {found.name}, {otherwise}")

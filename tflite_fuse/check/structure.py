@@ -16,12 +16,12 @@ from tflite_fuse.model.witness import WITNESS_METADATA
 _OWN_METADATA = (METADATA_NAME, OUTSIDE_METADATA, MEMORIES_METADATA, WITNESS_METADATA)
 
 
-def writing_findings(known: Correspondence) -> Iterator[Finding]:
+def writing_findings(matching: Correspondence) -> Iterator[Finding]:
     """Report inputs that operators write, and written tensors whose buffers hold data: constants would be lost.
 
     Both models are checked: the result of an original that writes over its constants is undefined.
     """
-    for whose, model in ((" of the original", known.before), ("", known.after)):
+    for whose, model in ((" of the original", matching.before), ("", matching.after)):
         for number, graph in enumerate(model.subgraphs):
             where = f"subgraph {number}{whose}"
             written = [tensor for operator in graph.operators for tensor in operator.outputs or ()]
@@ -33,9 +33,9 @@ def writing_findings(known: Correspondence) -> Iterator[Finding]:
                     yield Finding(where, f"tensor {graph.tensors[tensor].name} is written and a constant at once")
 
 
-def structure_findings(known: Correspondence) -> Iterator[Finding]:
+def structure_findings(matching: Correspondence) -> Iterator[Finding]:
     """Report differences outside the first subgraph's operators."""
-    before, after = known.before, known.after
+    before, after = matching.before, matching.after
     for what in ("version", "description", "trailing", "external_buffer_groups", "external_buffers"):
         if getattr(before, what) != getattr(after, what):
             yield Finding("file", f"{what.replace('_', ' ')} differ")
@@ -50,8 +50,8 @@ def structure_findings(known: Correspondence) -> Iterator[Finding]:
             yield Finding("metadata", f"several entries {name}: readers may take one or another")
     if _listed(before) != _listed(after):
         yield Finding("metadata", "the list of metadata buffers differs")
-    yield from _subgraph_findings(known)
-    yield from _signature_findings(known)
+    yield from _subgraph_findings(matching)
+    yield from _signature_findings(matching)
 
 
 def _metadata(model: Model) -> list[tuple[str | None, bytes]]:
@@ -62,11 +62,11 @@ def _listed(model: Model) -> list[bytes]:
     return [model.buffers[index].data or b"" for index in model.metadata_buffer or () if index < len(model.buffers)]
 
 
-def _subgraph_findings(known: Correspondence) -> Iterator[Finding]:
+def _subgraph_findings(matching: Correspondence) -> Iterator[Finding]:
     """Subgraphs that went with the states they initialize were the last ones: the others keep their numbers."""
-    before, after = known.before, known.after
-    number = len(before.subgraphs) - len(known.dissolved)
-    if number != len(after.subgraphs) or any(graph < number for graph in known.dissolved):
+    before, after = matching.before, matching.after
+    number = len(before.subgraphs) - len(matching.dissolved)
+    if number != len(after.subgraphs) or any(graph < number for graph in matching.dissolved):
         yield Finding("subgraphs", "number", expected=number, found=len(after.subgraphs))
         return
     for number, (a, b) in enumerate(zip(before.subgraphs[1:], after.subgraphs[1:], strict=False), start=1):
@@ -74,7 +74,7 @@ def _subgraph_findings(known: Correspondence) -> Iterator[Finding]:
             yield Finding(f"subgraph {number}", "name, inputs or outputs differ")
         if _tensors(before, a) != _tensors(after, b):
             yield Finding(f"subgraph {number}", "tensors or constants differ")
-        gone = {index for graph, index in known.uninitialized if graph == number}
+        gone = {index for graph, index in matching.uninitialized if graph == number}
         if _operators(before, a, gone) != _operators(after, b):
             yield Finding(f"subgraph {number}", "operators differ")
 
@@ -88,8 +88,8 @@ def _operators(model: Model, graph: SubGraph, gone: Collection[int] = ()) -> lis
     return [(replace(op, opcode_index=0), model.operator_codes[op.opcode_index]) for op in kept]
 
 
-def _signature_findings(known: Correspondence) -> Iterator[Finding]:
-    before, after = known.before.signature_defs, known.after.signature_defs
+def _signature_findings(matching: Correspondence) -> Iterator[Finding]:
+    before, after = matching.before.signature_defs, matching.after.signature_defs
     if (before is None) != (after is None) or len(before or ()) != len(after or ()):
         yield Finding("signatures", "number", expected=len(before or ()), found=len(after or ()))
         return
@@ -98,36 +98,36 @@ def _signature_findings(known: Correspondence) -> Iterator[Finding]:
         if not same or (a.subgraph_index != 0 and a != b):
             yield Finding("signatures", f"signature {a.signature_key} differs")
         elif a.subgraph_index == 0:
-            yield from _entry_findings(known, a, b)
+            yield from _entry_findings(matching, a, b)
 
 
-def _entry_findings(known: Correspondence, a: SignatureDef, b: SignatureDef) -> Iterator[Finding]:
+def _entry_findings(matching: Correspondence, a: SignatureDef, b: SignatureDef) -> Iterator[Finding]:
     """Names stay at the values they named; an input outside the arena has no tensor any more to give a name to."""
     for what in ("inputs", "outputs"):
         theirs, mine = _by_name(getattr(a, what)), _by_name(getattr(b, what))
-        ends = {tensor: _named_end(known, tensor, what) for tensors in theirs.values() for tensor in tensors}
+        ends = {tensor: _named_end(matching, tensor, what) for tensors in theirs.values() for tensor in tensors}
         gone = {ends[tensor] for name in theirs.keys() - mine.keys() for tensor in theirs[name]}
-        if mine.keys() - theirs.keys() or not gone <= known.gone:
+        if mine.keys() - theirs.keys() or not gone <= matching.gone:
             yield Finding("signatures", f"{what} of {a.signature_key}", "", None, (), sorted(theirs), sorted(mine))
         for name in mine.keys() & theirs.keys():
             found = zip(mine[name], theirs[name], strict=False)
-            same = all(known.same(own, their) or known.same(own, ends[their]) for own, their in found)
+            same = all(matching.same(own, their) or matching.same(own, ends[their]) for own, their in found)
             if len(mine[name]) != len(theirs[name]) or not same:
                 yield Finding("signatures", f"{name} among the {what} of {a.signature_key} is another tensor")
 
 
-def _named_end(known: Correspondence, tensor: int, what: str) -> int:
+def _named_end(matching: Correspondence, tensor: int, what: str) -> int:
     """Return the input or output that an entry of a signature means, or the int8 tensor in its place.
 
     Converters name the tensor inside that a QUANTIZE or DEQUANTIZE makes of an input, or makes an output of.
     """
-    ends = getattr(known.before.main, what)
-    for step in known.original.steps[: len(known.before.main.operators)] if tensor not in ends else ():
+    ends = getattr(matching.before.main, what)
+    for step in matching.original.steps[: len(matching.before.main.operators)] if tensor not in ends else ():
         near, far = (step.outputs, step.inputs) if what == "inputs" else (step.inputs, step.outputs)
         if step.name in ("DEQUANTIZE", "QUANTIZE") and near == (tensor,) and far and far[0] in ends:
             tensor = far[0]
             break
-    return known.replaced.get(tensor, tensor)
+    return matching.replaced.get(tensor, tensor)
 
 
 def _by_name(entries: Iterable[TensorMap] | None) -> dict[str, list[int]]:
@@ -138,12 +138,12 @@ def _by_name(entries: Iterable[TensorMap] | None) -> dict[str, list[int]]:
     return found
 
 
-def buffer_findings(known: Correspondence) -> Iterator[Finding]:
+def buffer_findings(matching: Correspondence) -> Iterator[Finding]:
     """Report data that is in no buffer of the original, in no tensor of the first subgraph and no own metadata."""
-    after = known.after
+    after = matching.after
     own = {entry.buffer for entry in after.metadata or () if entry.name in _OWN_METADATA}
     own |= {tensor.buffer for tensor in after.main.tensors}
-    theirs = {buffer.data for buffer in known.before.buffers}
+    theirs = {buffer.data for buffer in matching.before.buffers}
     for index, buffer in enumerate(after.buffers):
         if index not in own and buffer.data and buffer.data not in theirs:
             yield Finding("buffers", f"buffer {index} of {len(buffer.data)} bytes is not the original's")

@@ -13,7 +13,7 @@ import numpy as np
 
 from tflite_fuse.check.block.options import Options
 from tflite_fuse.check.block.regions import FLOATS, NOWHERE, Axis, BlockProgram, Tile, pixel_bytes, reach, spans, tiles
-from tflite_fuse.check.block.tape import NEVER, Ints, Tape, begins, follow, is_source, reads, writes
+from tflite_fuse.check.block.tape import NEVER, Ints, Tape, first_computed, follow, is_source, reads, writes
 from tflite_fuse.emit.structs import NONE
 from tflite_fuse.ir.enums import StageKind, Storage
 from tflite_fuse.ir.limits import CURSOR_BYTES, POINTER_BYTES, STACK_POINTERS
@@ -170,7 +170,7 @@ def _filled(program: BlockProgram, rows: Axis, s: int, ends: Ints) -> Ints:
     yet."""
     output = program.stages[s].output
     capacity = program.tensors[output].capacity
-    in_order = begins(program, s) == 0 and int(rows.low[output][0]) == 0
+    in_order = first_computed(program, s) == 0 and int(rows.low[output][0]) == 0
     return np.minimum(ends, capacity) if in_order else np.full_like(ends, capacity)
 
 

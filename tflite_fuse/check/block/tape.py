@@ -32,12 +32,12 @@ class Tape:
 
     Attributes:
         what: demand, compute or sum.
-        who: the tensor demanded, the stage that computes, -1 for sums.
+        actor: the tensor demanded, the stage that computes, -1 for sums.
         first, end: pixels computed or summed; ``end`` of those demanded; in raster order of the tensor's region.
     """
 
     what: Ints
-    who: Ints
+    actor: Ints
     first: Ints
     end: Ints
 
@@ -57,7 +57,7 @@ class Tape:
         return Tape(*columns)
 
     def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
-        return self.what, self.who, self.first, self.end
+        return self.what, self.actor, self.first, self.end
 
 
 @dataclass
@@ -131,30 +131,30 @@ def _start(program: BlockProgram, tile: Tile) -> Tape:
 def _expand(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> Tape:
     """Replace demands for the output of stage ``s`` by the runs that fulfil them."""
     output = program.stages[s].output
-    at = np.flatnonzero((tape.what == _DEMAND) & (tape.who == output))
+    at = np.flatnonzero((tape.what == _DEMAND) & (tape.actor == output))
     reached = np.maximum.accumulate(tape.end[at]) if len(at) else tape.end[at]
-    before = np.concatenate((np.full(1, begins(program, s)), np.maximum(reached[:-1], begins(program, s))))
-    before = before[: len(reached)]
+    start = first_computed(program, s)
+    before = np.concatenate((np.full(1, start), np.maximum(reached[:-1], start)))[: len(reached)]
     if program.stages[s].runs_ahead:
         reached = _to_run_end(reached, max(1, tile.extents[output][1]), longest_run(program, s))
         before = np.concatenate((np.zeros(1, np.int64), reached[:-1]))[: len(reached)]
-    asks = np.flatnonzero(reached > before)
-    owner, first, end = cut(before[asks], reached[asks], max(1, tile.extents[output][1]), longest_run(program, s))
+    unmet = np.flatnonzero(reached > before)
+    owner, first, end = cut(before[unmet], reached[unmet], max(1, tile.extents[output][1]), longest_run(program, s))
     sources = [(n, t) for n, t in enumerate(program.inputs[s]) if program.tensors[t].producer >= 0]
     awaited = program.stages[s].waits_for - 1
     each = len(sources) + (awaited >= 0) + 1
     shape = (len(first), each)
-    what, who = np.full(shape, _DEMAND, np.int64), np.empty(shape, np.int64)
+    what, actor = np.full(shape, _DEMAND, np.int64), np.empty(shape, np.int64)
     begin, until = np.zeros(shape, np.int64), np.empty(shape, np.int64)
     for column, (number, tensor) in enumerate(sources):
-        who[:, column] = tensor
+        actor[:, column] = tensor
         until[:, column] = seen(program, tile, s, number, first, end)[1]
     if awaited >= 0:
-        who[:, -2], until[:, -2] = awaited, end
-    what[:, -1], who[:, -1], begin[:, -1], until[:, -1] = _COMPUTE, s, first, end
+        actor[:, -2], until[:, -2] = awaited, end
+    what[:, -1], actor[:, -1], begin[:, -1], until[:, -1] = _COMPUTE, s, first, end
     counts = np.zeros(len(at), np.int64)
-    counts[asks] = each * np.bincount(owner, minlength=len(asks))[: len(asks)]
-    return tape.replace(at, counts, Tape(what.ravel(), who.ravel(), begin.ravel(), until.ravel()))
+    counts[unmet] = each * np.bincount(owner, minlength=len(unmet))[: len(unmet)]
+    return tape.replace(at, counts, Tape(what.ravel(), actor.ravel(), begin.ravel(), until.ravel()))
 
 
 def _to_run_end(pixels: Ints, width: int, run: int) -> Ints:
@@ -168,7 +168,7 @@ def longest_run(program: BlockProgram, s: int) -> int:
     return MAX_CHUNK if is_source(program, s) else program.stages[s].longest_run or program.header.chunk
 
 
-def begins(program: BlockProgram, s: int) -> int:
+def first_computed(program: BlockProgram, s: int) -> int:
     """Return the first pixel that a stage computes; a STATE keeps those before from earlier runs."""
     stage = program.stages[s]
     if stage.kind != StageKind.STATE:
@@ -199,7 +199,7 @@ def reads(program: BlockProgram, tile: Tile, tape: Tape, tensor: int) -> tuple[I
     for s in program.spatial:
         for number, source in enumerate(program.inputs[s]):
             if source == tensor:
-                at = np.flatnonzero((tape.what == _COMPUTE) & (tape.who == s))
+                at = np.flatnonzero((tape.what == _COMPUTE) & (tape.actor == s))
                 found.append((at, *seen(program, tile, s, number, tape.first[at], tape.end[at])))
     if tensor == program.header.driven:
         at = np.flatnonzero(tape.what == _SUM)
@@ -212,7 +212,7 @@ def reads(program: BlockProgram, tile: Tile, tape: Tape, tensor: int) -> tuple[I
 
 def writes(tape: Tape, stage: int) -> tuple[Ints, Ints]:
     """Return the runs of a stage: (event, end of the pixels computed so far)."""
-    at = np.flatnonzero((tape.what == _COMPUTE) & (tape.who == stage))
+    at = np.flatnonzero((tape.what == _COMPUTE) & (tape.actor == stage))
     return at, tape.end[at]
 
 
@@ -225,7 +225,7 @@ def _replay(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> tuple[int,
     at, oldest, end = at[reading], oldest[reading], end[reading]
     if not len(at):
         return 0, True
-    newest = np.append(begins(program, s), ends)[np.searchsorted(written, at)]
+    newest = np.append(first_computed(program, s), ends)[np.searchsorted(written, at)]
     return int((newest - oldest).max()), bool((end <= newest).all())
 
 

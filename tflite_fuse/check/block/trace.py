@@ -16,7 +16,7 @@ from tflite_fuse.check.block.regions import FLOATS, MATRICES, MOVES, PAIRS, SPRE
 from tflite_fuse.check.block.replay import ScheduleProof, is_memory, replay
 from tflite_fuse.check.block.stages import StageView, constant_differences, geometry_differences
 from tflite_fuse.check.certificate import BlockProof, Finding
-from tflite_fuse.check.original.meaning import Meaning, lying, with_padding
+from tflite_fuse.check.original.meaning import Meaning, with_axes_exchanged, with_padding
 from tflite_fuse.check.original.meanings import lookups, meaning_of, real_pairs
 from tflite_fuse.check.original.values import Original
 from tflite_fuse.emit.structs import NONE, StageDesc, TensorDesc
@@ -306,7 +306,7 @@ def _as_read(view: StageView, meaning: Meaning) -> tuple[Meaning, ...]:
     """
     if any(t.storage == Storage.EXTERNAL and t.element_type == ElementType.UINT8 for t in view.inputs):
         meaning = replace(meaning, answers=None if meaning.answers is None else np.roll(meaning.answers, 128))
-    row = lying(meaning) if all(tensor.height == 1 for tensor in (*view.inputs, view.output)) else meaning
+    row = with_axes_exchanged(meaning) if all(tensor.height == 1 for tensor in (*view.inputs, view.output)) else meaning
     return (meaning,) if row is meaning else (meaning, row)
 
 

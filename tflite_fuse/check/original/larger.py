@@ -86,7 +86,7 @@ def sliced(original: Original, step: Step) -> Meaning | None:
     """
     source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
     dims = original.tensors[step.inputs[0]].dims
-    same = original.stands_for(step.inputs[0]) == original.stands_for(step.outputs[0])
+    same = original.encoding(step.inputs[0]) == original.encoding(step.outputs[0])
     cuts = list(kept_parts(original, step, dims))
     if source is None or output is None or not same or source[2] != output[2] or len(cuts) != len(dims):
         return None
@@ -114,7 +114,7 @@ def mirrored(original: Original, step: Step) -> Meaning | None:
     """Return the stage of a MIRROR_PAD of rows and columns: a RESIZE whose positions reverse at the edges."""
     source, output = original.image(step.inputs[0]), original.image(step.outputs[0])
     rank, amounts = len(original.tensors[step.inputs[0]].dims), original.numbers(step.operand(1))
-    same = original.stands_for(step.inputs[0]) == original.stands_for(step.outputs[0])
+    same = original.encoding(step.inputs[0]) == original.encoding(step.outputs[0])
     if source is None or output is None or not same or source[2] != output[2] or len(amounts) != 2 * rank or rank < 2:
         return None
     pads = [amounts[at : at + 2] for at in range(0, 2 * rank, 2)]
@@ -163,7 +163,7 @@ def transposed(original: Original, step: Step) -> Meaning | None:
     The latter are planes, one below the other, joined by pixel. Axes of length 1 may stand anywhere: the comparison is
     by where each value moves.
     """
-    alike = original.stands_for(step.inputs[0]) == original.stands_for(step.outputs[0])
+    alike = original.encoding(step.inputs[0]) == original.encoding(step.outputs[0])
     dims, output = original.tensors[step.inputs[0]].dims, original.image(step.outputs[0])
     size = prod(dims)
     if not alike or output is None or prod(output) != size or not is_followed(dims):

@@ -38,7 +38,7 @@ def in_floats(original: Original, step: Step) -> bool:
 def is_computed(original: Original, step: Step, tensor: int) -> bool:
     """Return whether a tensor is of the type that a step computes with and written in every inference."""
     if in_floats(original, step):
-        return original.stands_for(tensor) == TensorType.FLOAT32
+        return original.encoding(tensor) == TensorType.FLOAT32
     return original.activation(tensor) is not None
 
 
@@ -318,7 +318,7 @@ def concatenation(original: Original, step: Step) -> Meaning | None:
         return None
     images, output = [original.image(tensor) for tensor in step.inputs], original.image(step.outputs[0])
     found = tuple(image for image in images if image is not None)
-    alike = len({original.stands_for(tensor) for tensor in (*step.inputs, step.outputs[0])}) == 1
+    alike = len({original.encoding(tensor) for tensor in (*step.inputs, step.outputs[0])}) == 1
     if output is None or len(found) != len(images) or not alike:
         return None
     return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], found, output)

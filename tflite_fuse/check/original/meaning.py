@@ -94,7 +94,7 @@ class Meaning:
         return self.kernel == self.stride == (1, 1) and self.padding == (0, 0)
 
 
-def lying(meaning: Meaning) -> Meaning:
+def with_axes_exchanged(meaning: Meaning) -> Meaning:
     """Return a meaning with rows for columns where every image is one pixel wide: a row of pixels is the same bytes.
 
     Meanings that depend on rows, or have windows of several columns, are returned as they are.

@@ -84,7 +84,7 @@ def first_largest(original: Original, step: Step) -> Meaning | None:
     source, output = (original.tensors[tensor] for tensor in (step.inputs[0], step.outputs[0]))
     image, last = original.rows(step.inputs[0]), len(source.dims) - 1
     kinds: dict[int, StageKind] = {TensorType.INT8: StageKind.ARG_MAX, TensorType.FLOAT32: StageKind.FLOAT_ARG_MAX}
-    kind = kinds.get(source.type) if original.stands_for(step.inputs[0]) is not None else None
+    kind = kinds.get(source.type) if original.encoding(step.inputs[0]) is not None else None
     along = original.numbers(step.operand(1)) in ((-1,), (last,)) and output.dims == source.dims[:-1]
     if image is None or kind is None or last < 1 or not along or output.type != TensorType.INT32:
         return None

@@ -232,7 +232,7 @@ class Original:
         """Return scale and zero point of an int8 activation, or of a uint8 one with 128 subtracted; else None."""
         return None if tensor < 0 or self.content(tensor) else self.affine(tensor)
 
-    def stands_for(self, tensor: int) -> tuple[float, int] | TensorType | None:
+    def encoding(self, tensor: int) -> tuple[float, int] | TensorType | None:
         """Return how a computed tensor's bytes are read, the same before and behind an operator that moves values.
 
         That is scale and zero point, or FLOAT32; None for constants, variables and other types.
@@ -242,9 +242,9 @@ class Original:
             return TensorType.FLOAT32
         return self.activation(tensor)
 
-    def read_alike(self, a: int, b: int) -> bool:
+    def same_encoding(self, a: int, b: int) -> bool:
         """Return whether the bytes of two computed tensors are read the same way: as float32, or with one scale."""
-        return self.stands_for(a) is not None and self.stands_for(a) == self.stands_for(b)
+        return self.encoding(a) is not None and self.encoding(a) == self.encoding(b)
 
     def zero_point(self, tensor: int) -> int | None:
         """Return the representation of 0 in a computed tensor: 0 for float32; None if it is not quantized either."""

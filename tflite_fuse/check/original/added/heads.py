@@ -52,13 +52,13 @@ class _Heads:
 
     Attributes:
         original: the original.
-        known: tensor → its parts.
+        parts_of: tensor → its parts.
         cut: (tensor, number of heads) → the ranges of its channels: two RESHAPEs of a tensor have the same parts.
         count: number of all parts.
     """
 
     original: Original
-    known: dict[int, _Parts] = field(default_factory=dict)
+    parts_of: dict[int, _Parts] = field(default_factory=dict)
     cut: dict[tuple[int, int], _Parts] = field(default_factory=dict)
     count: int = 0
 
@@ -71,7 +71,7 @@ class _Heads:
         parts = rule(self, step) if self.count < _MOST_PARTS else None
         if parts is None or self._dims(step.outputs[0]) != self._whole(parts):
             return
-        self.known[step.outputs[0]] = parts
+        self.parts_of[step.outputs[0]] = parts
         self.count += len(parts.tensors)
         if step.name == "TRANSPOSE" and parts.axis == 2:
             self._join(step, parts)
@@ -87,7 +87,7 @@ class _Heads:
         """Return ranges of the channels of [..., heads * channels] as the heads of [1, tokens, heads, channels]."""
         (source, *_), dims = step.inputs, self._dims(step.outputs[0])
         before = self._dims(source)
-        if not self.original.read_alike(source, step.outputs[0]) or len(dims) != 4 or dims[0] != 1:
+        if not self.original.same_encoding(source, step.outputs[0]) or len(dims) != 4 or dims[0] != 1:
             return None
         if not 2 <= dims[2] <= _MOST_PARTS - self.count:
             return None
@@ -128,7 +128,7 @@ class _Heads:
 
     def _of_constant(self, step: Step) -> _Parts | None:
         """Return the parts of an ADD or MUL with one constant, or with one for each channel of heads."""
-        parts, constant = self.known.get(step.inputs[0]), step.inputs[1]
+        parts, constant = self.parts_of.get(step.inputs[0]), step.inputs[1]
         if parts is None or parts.turned:
             return None
         heads = len(parts.tensors)
@@ -140,7 +140,7 @@ class _Heads:
         return self._each(step, parts, [(each,) for each in own if each is not None])
 
     def _of_softmax(self, step: Step) -> _Parts | None:
-        parts = self.known.get(step.inputs[0])
+        parts = self.parts_of.get(step.inputs[0])
         if parts is None or parts.axis != 1 or parts.turned:
             return None
         return self._each(step, parts, [step.inputs[1:]] * len(parts.tensors))
@@ -156,9 +156,9 @@ class _Heads:
 
     def _of_transpose(self, step: Step) -> _Parts | None:
         """Return parts whose axis of heads moves, or whose rows and columns are exchanged."""
-        (source, order), parts = step.inputs, self.known.get(step.inputs[0])
+        (source, order), parts = step.inputs, self.parts_of.get(step.inputs[0])
         numbers = self.original.numbers(order)
-        if parts is None or not self.original.read_alike(step.inputs[0], step.outputs[0]):
+        if parts is None or not self.original.same_encoding(step.inputs[0], step.outputs[0]):
             return None
         if parts.axis == 2:
             return (
@@ -175,7 +175,7 @@ class _Heads:
 
     def _of_product(self, step: Step, exchanged: bool = False) -> _Parts | None:
         """Return the parts of a BATCH_MATMUL; ``exchanged``, those of the transposed result: (A B')' is B A'."""
-        first, second = (self.known.get(tensor) for tensor in step.inputs)
+        first, second = (self.parts_of.get(tensor) for tensor in step.inputs)
         if first is None or second is None or first.turned or first.axis != 1 or second.axis != 1:
             return None
         by_column = bool(step.options.get("adj_y")) is not second.turned

@@ -44,7 +44,7 @@ def add_narrower(original: Original, kept: Mapping[int, Sequence[int]]) -> None:
     if not kept or sum((1, *tensor.dims)[-1] for tensor in original.model.main.tensors) > _MOST_CHANNELS:
         return
     meanings = meanings_in_file(original)
-    known = extents(original, meanings)
+    ranges = extents(original, meanings)
     left = {tensor: np.array(channels, np.int64) for tensor, channels in kept.items()}
     made = {
         tensor: original.add_tensor(_without(original.tensors[tensor], channels, -1, ()))
@@ -53,7 +53,7 @@ def add_narrower(original: Original, kept: Mapping[int, Sequence[int]]) -> None:
     original.narrower.update(made.values())
     for step, meaning in zip(tuple(original.steps), meanings, strict=False):
         if any(tensor in made for tensor in (*step.inputs, *step.outputs)):
-            _Narrower(original, step, meaning, left, made, known).add()
+            _Narrower(original, step, meaning, left, made, ranges).add()
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Narrower:
         meaning: its stage, None if no stage computes it.
         kept: tensor → the remaining channels.
         made: tensor → the added tensor of only those.
-        known: ranges of its tensors.
+        ranges: of its tensors.
     """
 
     original: Original
@@ -74,7 +74,7 @@ class _Narrower:
     meaning: Meaning | None
     kept: Mapping[int, Int64s]
     made: Mapping[int, int]
-    known: Mapping[int, Extent]
+    ranges: Mapping[int, Extent]
 
     def add(self) -> None:
         """Add the operator without channels if that is sound."""
@@ -129,7 +129,7 @@ class _Narrower:
         """Return the missing channels' contribution to the sums of some filters; None if it is not constant."""
         source = meaning.sources[0]
         channels, point = self.original.tensors[source].dims[-1], affine(self.original, source)[1]
-        extent = self.known.get(source) or whole(channels)
+        extent = self.ranges.get(source) or whole(channels)
         gone = np.delete(np.arange(channels), self.kept[source])
         weights = np.asarray(meaning.weights, np.int64)
         if weights.shape[-1] != channels:

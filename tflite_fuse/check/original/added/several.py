@@ -109,13 +109,13 @@ def _refused(original: Original, step: Step) -> bool:
     dims, axis = output.dims, _axis(original, step)
     if len(dims) not in (3, 4) or not 0 < axis < len(dims) - 1 or step.number("fused_activation_function"):
         return True
-    stands_for = original.stands_for(step.outputs[0])
-    if output.type not in (TensorType.INT8, TensorType.FLOAT32) or stands_for is None:
+    encoding = original.encoding(step.outputs[0])
+    if output.type not in (TensorType.INT8, TensorType.FLOAT32) or encoding is None:
         return True
     length = 0
     for tensor in step.inputs:
         part = original.tensors[tensor] if tensor >= 0 else None
-        same = original.stands_for(tensor) == stands_for
+        same = original.encoding(tensor) == encoding
         if part is None or not same or part.type != output.type or len(part.dims) != len(dims):
             return True
         if [d for a, d in enumerate(part.dims) if a != axis] != [d for a, d in enumerate(dims) if a != axis]:

@@ -31,7 +31,7 @@ _DTYPES: dict[int, str] = {TensorType.INT8: "i1", TensorType.FLOAT32: "<f4"}
 
 Order = tuple[int, ...]
 
-Known = dict[int, tuple[int, Order]]
+PlainOf = dict[int, tuple[int, Order]]
 """By moved tensor: the tensor with its values in another order, and for each axis the one it is there."""
 
 
@@ -54,26 +54,26 @@ def add_by_columns(original: Original) -> dict[int, int]:
     Returns:
         For each map that is exchanged, the tensor that it is then.
     """
-    known: Known = {}
+    plain_of: PlainOf = {}
     for source in dict.fromkeys(original.model.main.inputs):
         quantized = (step.outputs[0] for step in original.readers(source) if step.name == "QUANTIZE" and step.outputs)
         for tensor in dict.fromkeys((source, *quantized)):
             dims = original.tensors[tensor].dims
-            read = original.readers(tensor) and original.stands_for(tensor) is not None
+            read = original.readers(tensor) and original.encoding(tensor) is not None
             if not read or len(dims) != 4:
                 continue
             exchanged = _exchanged(original, tensor, tensor)
-            if tensor in known:
-                original.unite(known[tensor][0], exchanged)
+            if tensor in plain_of:
+                original.unite(plain_of[tensor][0], exchanged)
             else:
-                _follow_all(original, known, (tensor, exchanged, _COLUMNS_FIRST))
+                _follow_all(original, plain_of, (tensor, exchanged, _COLUMNS_FIRST))
     by_value: dict[tuple[int, tuple[int, ...]], int] = {}
-    for tensor, (plain, _) in known.items():
+    for tensor, (plain, _) in plain_of.items():
         like = original.value(tensor), original.tensors[tensor].dims
         original.unite(by_value.setdefault(like, plain), plain)
         if plain >= len(original.model.main.tensors):
             original.unite(tensor, _exchanged(original, plain, tensor))
-    return {tensor: plain for tensor, (plain, _) in known.items()}
+    return {tensor: plain for tensor, (plain, _) in plain_of.items()}
 
 
 def _exchanged(original: Original, source: int, like: int) -> int:
@@ -88,35 +88,35 @@ def _exchanged(original: Original, source: int, like: int) -> int:
 
 def add_untransposed(original: Original) -> None:
     """Add to the original its operators without the TRANSPOSEs in front of them."""
-    known: Known = {}
+    plain_of: PlainOf = {}
     for step in tuple(original.steps):
         if step.name == "TRANSPOSE" and len(step.outputs) == 1:
             source, order = step.operand(0), original.numbers(step.operand(1))
             dims = original.tensors[source].dims if source >= 0 else ()
             moves = bool(order) and sorted(order) == list(range(len(dims)))
             moves = moves and original.tensors[step.outputs[0]].dims == tuple(dims[axis] for axis in order)
-            if moves and original.read_alike(source, step.outputs[0]):
-                _follow_all(original, known, (step.outputs[0], source, order))
+            if moves and original.same_encoding(source, step.outputs[0]):
+                _follow_all(original, plain_of, (step.outputs[0], source, order))
 
 
-def _follow_all(original: Original, known: Known, first: tuple[int, int, Order]) -> None:
+def _follow_all(original: Original, plain_of: PlainOf, first: tuple[int, int, Order]) -> None:
     """Continue from a moved tensor, and from those that operators make of it value by value."""
     waiting = [first]
     while waiting:
         moved, plain, order = waiting.pop()
-        if known.get(moved, (-1, ()))[1] == order:
-            original.unite(known[moved][0], plain)
+        if plain_of.get(moved, (-1, ()))[1] == order:
+            original.unite(plain_of[moved][0], plain)
             continue
-        known[moved] = plain, order
+        plain_of[moved] = plain, order
         _follow(original, moved, plain, order)
         for step in original.readers(moved):
             if len(step.outputs) != 1 or moved not in step.inputs:
                 continue
-            if step.outputs[0] in known and step.name != "MAX_POOL_2D":  # a pool may be there over each axis, too
+            if step.outputs[0] in plain_of and step.name != "MAX_POOL_2D":  # a pool may be there over each axis, too
                 continue
             if step.name == "TRANSPOSE":
                 again = original.numbers(step.operand(1))
-                if sorted(again) != list(range(len(order))) or not original.read_alike(moved, step.outputs[0]):
+                if sorted(again) != list(range(len(order))) or not original.same_encoding(moved, step.outputs[0]):
                     continue
                 both = tuple(order[axis] for axis in again)
                 dims = tuple(original.tensors[plain].dims[axis] for axis in both)
@@ -127,7 +127,7 @@ def _follow_all(original: Original, known: Known, first: tuple[int, int, Order])
             elif step.name == "RESHAPE":
                 if (reshaped := _reshaped(original, step, plain, order)) is not None:
                     waiting.append((step.outputs[0], *reshaped))
-            elif (result := _add_turned(original, step, known, order)) is not None:
+            elif (result := _add_turned(original, step, plain_of, order)) is not None:
                 waiting.append((step.outputs[0], result, order))
 
 
@@ -136,7 +136,8 @@ def _reshaped(original: Original, step: Step, plain: int, order: Order) -> tuple
     before, output = (original.tensors[tensor] for tensor in (step.inputs[0], step.outputs[0]))
     first, rank = (0, len(order) - 1, *range(1, len(order) - 1)), len(output.dims)
     keeps = order == first and min(len(order), rank) > 2 and before.dims[:2] == output.dims[:2]
-    if not keeps or prod(before.dims) != prod(output.dims) or not original.read_alike(step.inputs[0], step.outputs[0]):
+    keeps = keeps and prod(before.dims) == prod(output.dims)
+    if not keeps or not original.same_encoding(step.inputs[0], step.outputs[0]):
         return None
     dims = (output.dims[0], *output.dims[2:], output.dims[1])
     result = original.add_like(step.outputs[0], dims)
@@ -144,7 +145,7 @@ def _reshaped(original: Original, step: Step, plain: int, order: Order) -> tuple
     return result, (0, rank - 1, *range(1, rank - 1))
 
 
-def _add_turned(original: Original, step: Step, known: Known, order: Order) -> int | None:
+def _add_turned(original: Original, step: Step, plain_of: PlainOf, order: Order) -> int | None:
     """Add an operator on the tensors before the TRANSPOSEs; None if it depends on the order of axes.
 
     Returns:
@@ -152,15 +153,15 @@ def _add_turned(original: Original, step: Step, known: Known, order: Order) -> i
     """
     output, back = original.tensors[step.outputs[0]], np.argsort(order)
     if step.name in _WINDOWS or step.name in ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR", "SOFTMAX"):
-        return _add_windows(original, step, known, order)
+        return _add_windows(original, step, plain_of, order)
     computed = [tensor for tensor in step.inputs if tensor >= 0 and not original.content(tensor)]
     if order == _COLUMNS_FIRST:
         computed = [tensor for tensor in computed if not _is_pixel(original, tensor)]
-    same = all(tensor in known and known[tensor][1] == order for tensor in computed)
-    whole = all(original.stands_for(tensor) is not None for tensor in (*computed, step.outputs[0]))
+    same = all(tensor in plain_of and plain_of[tensor][1] == order for tensor in computed)
+    whole = all(original.encoding(tensor) is not None for tensor in (*computed, step.outputs[0]))
     if len(output.dims) != len(order) or min(step.inputs) < 0 or not computed or not same or not whole:
         return None
-    operands, options = [known[t][0] if t in computed else t for t in step.inputs], step.operator.builtin_options
+    operands, options = [plain_of[t][0] if t in computed else t for t in step.inputs], step.operator.builtin_options
     if step.name in _BY_VALUE:
         for place, tensor in enumerate(step.inputs):
             constant = bool(original.content(tensor))
@@ -192,10 +193,10 @@ def _is_pixel(original: Original, tensor: int) -> bool:
     return len(dims) == 4 and prod(dims[:3]) == 1
 
 
-def _add_windows(original: Original, step: Step, known: Known, order: Order) -> int | None:
+def _add_windows(original: Original, step: Step, plain_of: PlainOf, order: Order) -> int | None:
     """Add an operator whose windows have rows as columns; None if the sums of its windows would have another order."""
     source, output, inputs = step.operand(0), original.tensors[step.outputs[0]], list(step.inputs)
-    if order != _COLUMNS_FIRST or known.get(source, (-1, ()))[1] != order or len(output.dims) != 4:
+    if order != _COLUMNS_FIRST or plain_of.get(source, (-1, ()))[1] != order or len(output.dims) != 4:
         return None
     options, types = dict(step.options), {original.tensors[source].type, output.type}
     window = [options.get("filter_height", 1), options.get("filter_width", 1)]
@@ -216,7 +217,7 @@ def _add_windows(original: Original, step: Step, known: Known, order: Order) -> 
         inputs[1] = original.add_tensor(shaped, turned.tobytes())
     if types != {TensorType.INT8} and not (types == {TensorType.FLOAT32} and 1 in window):
         return None
-    inputs[0], stored = known[source][0], step.operator.builtin_options
+    inputs[0], stored = plain_of[source][0], step.operator.builtin_options
     if step.name in _WINDOWS:
         for down, across in _PAIRS:
             if down in options:
@@ -256,11 +257,11 @@ def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) 
         listed = original.numbers(step.operand(1))
         if step.name != "MEAN" or step.operand(0) != moved or len(step.outputs) != 1:
             continue  # other tensors of the same bytes have other axes
-        if not listed or original.stands_for(step.outputs[0]) is None:
+        if not listed or original.encoding(step.outputs[0]) is None:
             continue
         reduced = {axis % len(order) for axis in listed}
         summed = [order[axis] for axis in sorted(reduced)]
-        if original.stands_for(moved) == TensorType.FLOAT32 and summed != sorted(summed):
+        if original.encoding(moved) == TensorType.FLOAT32 and summed != sorted(summed):
             continue  # the same numbers in another order
         kept = bool(step.options.get("keep_dims", False))
         left = order if kept else tuple(axis for place, axis in enumerate(order) if place not in reduced)
