@@ -118,7 +118,7 @@ def _python_structs(schema: Schema, names: Iterable[str]) -> list[str]:
     parts = [_python_struct(schema.structs[name]) for name in names]
     parts.append("\nLAYOUTS: dict[type, Struct] = {")
     parts += [f'    {name}: Struct("<{_letters(schema.structs[name])}"),' for name in names]
-    return [*parts, '}\n"""Bytes of each; what is reserved is left out of the fields and 0."""\n']
+    return [*parts, '}\n"""Bytes of each; reserved bytes are no fields, and 0."""\n']
 
 
 def _python_tuple(names: list[str]) -> str:
