@@ -7,7 +7,9 @@ import pytest
 
 from scripts.zoo.networks import inverted_residual_network
 from tests.conftest import SHARED
+from tests.drawing.raw_models import RawModel
 from tests.runtime.small_models import counter_model, custom_model, dense_model, int8, model_file
+from tflite_fuse.api import rewrite
 from tflite_fuse.errors import ModelError, UsageError, VerificationError
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
@@ -166,3 +168,16 @@ def test_outputs_that_hardly_vary_are_told() -> None:
     assert (
         dull.varied == 0 and dull.warning is not None and "0 of 10 output values varied over 5 inputs" in dull.warning
     )
+
+
+@pytest.mark.parametrize("factor", [-3, 3])
+def test_an_original_that_divides_by_zero_on_some_input_is_proven_and_not_refused(factor: int) -> None:
+    """The first input is -1: with -3 it divides by 3, and a later input by 0."""
+    raw = RawModel()
+    real = {"type_": TensorType.FLOAT32, "quantization": None}
+    source, scaled, divisor, result = (raw.tensor((1, 1), **real) for _ in range(4))
+    raw.operator("MUL", [source, raw.constant(np.float32([[factor]]))], [scaled], make_options("MulOptions"))
+    raw.operator("RELU", [scaled], [divisor], None)
+    raw.operator("FLOOR_DIV", [source, divisor], [result], None)
+    report = rewrite(serialize_model(raw.build([source], [result]))).report
+    assert report.verified is None and "Division by 0" in (report.unverified or "")

@@ -66,7 +66,7 @@ def hear(
         oracle = compare(*files, given, names=NAMES, models=models, progress=progress, watch=seen)
         oracle = also_over_time(oracle, files, models, seed, progress)
     except ModelError as error:
-        if _runs(models[0], files[0], given[:1]):
+        if _runs(models[0], files[0], given):
             raise VerificationError(
                 f"the rewritten model does not run where the original does: {error}; nothing was written"
             ) from error
