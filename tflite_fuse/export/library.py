@@ -154,11 +154,11 @@ def with_parts(files: Files, parts: Parts) -> Files:
     if len(kept) != len(wanted):
         raise RuntimeUnavailableError(_OTHER_VERSION)
     rows = " \\\n  ".join(("#define TFLITE_FUSE_KINDS(row)", *(row.group() for row in kept)))
-    said = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
+    explanation = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
     for others in (_ROWS_OF_SPLITS, _ROWS_OF_FLOATS):
         table = others.sub(r"\1\n\n", table, count=1)
     files = _without_kernels(files, {row.group(2) for row in kept})
-    files = {**files, path: _ROWS.sub(lambda _: f"{said}{rows}\n\n", table, count=1)}
+    files = {**files, path: _ROWS.sub(lambda _: f"{explanation}{rows}\n\n", table, count=1)}
     return _with_loops(files, CONV=parts.convolutions, DEPTHWISE=parts.depthwise)
 
 

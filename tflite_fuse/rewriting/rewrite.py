@@ -46,7 +46,7 @@ from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head,
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
 from tflite_fuse.rewriting.quantized import quantization_offer
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.comparison import Comparison, Testimony, unheard
+from tflite_fuse.runtime.comparing.comparison import Comparison, Comparisons, not_compared
 
 if TYPE_CHECKING:
     from tflite_fuse.passes.sliding.stream import Streamed
@@ -103,26 +103,26 @@ def rewrite_model(
     files = data if sound and not repaired.changed else serialize_model(remove_plan(model)), result.file
     seed = crc32(data) if seed is None else seed
     over = None if result.streamed is None else result.streamed.time
-    testimony = unheard(verify)
-    if testimony is None:
-        from tflite_fuse.runtime.comparing.witnesses import hear
+    comparisons = not_compared(verify)
+    if comparisons is None:
+        from tflite_fuse.runtime.comparing.witnesses import run_both
 
         models = model, result.model
-        testimony = hear(models, files, bool(verify), inputs, seed, progress, result.certificate, over)
+        comparisons = run_both(models, files, bool(verify), inputs, seed, progress, result.certificate, over)
     elif verify is None and not tflm.built_for_this_machine():
         from tflite_fuse.runtime.comparing.by_blocks import blocks_beside_reference
 
-        testimony = replace(testimony, notes=blocks_beside_reference(result.model, seed))
+        comparisons = replace(comparisons, notes=blocks_beside_reference(result.model, seed))
     if repaired.changed:
-        testimony = _of_repaired(testimony, repaired, verify)
-        if testimony.why_not and unheard(verify) is None:
-            from tflite_fuse.runtime.comparing.witnesses import elsewhere
+        comparisons = _of_repaired(comparisons, repaired, verify)
+        if comparisons.why_not and not_compared(verify) is None:
+            from tflite_fuse.runtime.comparing.witnesses import compare_in_litert
 
-            testimony = elsewhere(testimony, (original, result.model), (data, result.file), inputs, seed)
+            comparisons = compare_in_litert(comparisons, (original, result.model), (data, result.file), inputs, seed)
     reads = outside_notes(outside_inputs(result.model), outside_reads(result.model))
     spent = (*_about_arena(result.arena), *_about_budget(budget, options))
-    notes = (*repaired.notes, *result.notes, *reads, *spent, *testimony.notes, *quantization_offer(model))
-    report = _report(result, before, testimony, repaired.notes, options.runtime, options.memory)
+    notes = (*repaired.notes, *result.notes, *reads, *spent, *comparisons.notes, *quantization_offer(model))
+    report = _report(result, before, comparisons, repaired.notes, options.runtime, options.memory)
     return result.file, replace(report, records=notes, reproducible=not budget.braked)
 
 
@@ -274,7 +274,7 @@ def _check_limit(after: Figures, options: FuseOptions) -> None:
 def _report(
     result: _Rewritten,
     before: Figures,
-    testimony: Testimony,
+    comparisons: Comparisons,
     repairs: Sequence[Note],
     runtime: str,
     memories: Memories | None,
@@ -296,9 +296,9 @@ def _report(
         compute_factor=round(after.macs / before.macs, 6) if before.macs else 1.0,
         optimal=_claims(result.results),
         proven=Proven(len(certificate.blocks), certificate.plain, certificate.counts, limits),
-        verified=_verified(testimony.oracle),
-        unverified=testimony.why_not,
-        second_witness=_verified(testimony.second),
+        verified=_verified(comparisons.oracle),
+        unverified=comparisons.why_not,
+        second_witness=_verified(comparisons.second),
         records=(),
         blocks=() if fused is None else tuple(map(_block_report, fused.blocks)),
         outside=outside_inputs(result.model),
@@ -330,8 +330,8 @@ def _unchanged(model: Model, data: bytes, before: Figures, options: FuseOptions,
     return data, replace(report, runtime=options.runtime)
 
 
-def _of_repaired(testimony: Testimony, repaired: PassResult, verify: bool | None) -> Testimony:
-    """Return the testimony of a repaired model: the runs compared the rewrite with the repaired model, not with the
+def _of_repaired(comparisons: Comparisons, repaired: PassResult, verify: bool | None) -> Comparisons:
+    """Return the comparisons of a repaired model: the runs compared the rewrite with the repaired model, not with the
     file.
 
     Raises:
@@ -342,10 +342,10 @@ def _of_repaired(testimony: Testimony, repaired: PassResult, verify: bool | None
         raise VerificationError(
             f"it cannot be verified: {why}; nothing was written (without --verify it is proven and written)"
         )
-    if testimony.oracle is None:
-        return testimony
-    run = note("run", "stands for", runtime=testimony.oracle.runtime, inputs=testimony.oracle.inputs)
-    return replace(testimony, oracle=None, why_not=why, notes=(run, *testimony.notes))
+    if comparisons.oracle is None:
+        return comparisons
+    run = note("run", "stands for", runtime=comparisons.oracle.runtime, inputs=comparisons.oracle.inputs)
+    return replace(comparisons, oracle=None, why_not=why, notes=(run, *comparisons.notes))
 
 
 def _about_stream(streamed: Streamed, rewritten: Model, before: Figures, after: Figures) -> StreamReport:

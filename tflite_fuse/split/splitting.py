@@ -230,7 +230,7 @@ def _rivals(search: Search) -> Iterator[Plan]:
 def _sparing(search: Search) -> tuple[Plan, ...]:
     """Return plans for less memory, which may be better than those that the beam found with all of it.
 
-    Where flash is unlimited, this search limits it above the need: more kinds of ways are kept then.
+    Where flash is unlimited, this search limits it above the need: more kinds of paths are kept then.
     """
     cluster = search.cluster
     if len(cluster.workers) > search.tuning.split_many or (search.objective == "ram" and not has_flash_limit(cluster)):
@@ -263,16 +263,16 @@ def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[
 
 
 def _claim(objective: str, value: float, found: Found, plans: int) -> str:
-    how = "of all ways but those that another one beats" if found.complete else "of those a beam kept"
+    paths = "all paths that no other is expected to dominate" if found.complete else "the paths that a beam kept"
     searched = (
-        "searched: blocks by rows, by output or input channels, or whole, between cuts of the model; "
-        f"{how} by what they are expected to take, the best of {plans} plans on simulated devices"
+        "searched: blocks by rows, by output or input channels, or whole, between cuts of the model; the best of "
+        f"{plans} plans on simulated devices, from {paths}"
     )
     if found.bound is None:
         return f"{searched}; no bound is computed for {objective}"
     unit = "B" if objective == "traffic" else "s"
     gap = value / found.bound - 1 if found.bound else 0.0
-    return f"{searched}; {value:,.4g} {unit}, and nothing goes below {found.bound:,.4g} {unit} ({gap:.0%} away)"
+    return f"{searched}; {value:,.4g} {unit}, {gap:.0%} above the lower bound of {found.bound:,.4g} {unit}"
 
 
 def _check_fit(cluster: Cluster, needs: Sequence[Needs]) -> None:

@@ -177,8 +177,8 @@ def _notes(deployment: Deployment, places: Sequence[Place]) -> list[str]:
         if each.number != COORDINATOR and each.host and not deployment.cluster.workers[each.number].address
     ]
     if guessed:
-        told = ", ".join(f"{each.name} {each.host}:{each.port}" for each in guessed)
-        found.append(f"workers.toml gives no address, so these were chosen: {told}")
+        chosen = ", ".join(f"{each.name} {each.host}:{each.port}" for each in guessed)
+        found.append(f"workers.toml gives no address, so these were chosen: {chosen}")
     if all(each.number != COORDINATOR for each in places):
         found.append("the coordinator is tflite-fuse cluster run on a computer")
     return found

@@ -111,7 +111,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Testimony:
+class Comparisons:
     """The comparisons that were made.
 
     Attributes:
@@ -126,16 +126,16 @@ class Testimony:
     notes: tuple[Note, ...] = ()
 
 
-def unheard(wanted: bool | None) -> Testimony | None:
+def not_compared(wanted: bool | None) -> Comparisons | None:
     """Return the result if nothing is to be run or can be; None if a comparison is to be made.
 
     Args:
         wanted: whether models must be run; None: only if a runtime is installed.
     """
     if wanted is False:
-        return Testimony(None, "not asked for (--no-verify)")
+        return Comparisons(None, "not asked for (--no-verify)")
     if wanted is None and not tflm.available():
-        return Testimony(None, f"TensorFlow Lite Micro is not installed ({tflm.how_to_get()})")
+        return Comparisons(None, f"TensorFlow Lite Micro is not installed ({tflm.how_to_get()})")
     return None
 
 

@@ -18,7 +18,7 @@ from tflite_fuse.model.operators import operator_name
 from tflite_fuse.notes import Note, note
 from tflite_fuse.runtime import litert, tflm
 from tflite_fuse.runtime.comparing.compare import compare
-from tflite_fuse.runtime.comparing.comparison import Comparison, Testimony
+from tflite_fuse.runtime.comparing.comparison import Comparison, Comparisons
 from tflite_fuse.runtime.comparing.over_time import also_over_time, compare_over_time
 from tflite_fuse.runtime.comparing.watched import watched
 from tflite_fuse.runtime.directed import directed
@@ -29,7 +29,7 @@ from tflite_fuse.runtime.streams import make_feed
 NAMES = "the original", "the rewritten model"
 
 
-def hear(
+def run_both(
     models: tuple[Model, Model],
     files: tuple[bytes, bytes],
     wanted: bool,
@@ -38,7 +38,7 @@ def hear(
     progress: Callable[[int, int], None] | None,
     watch: Certificate | None = None,
     stream: StreamTime | None = None,
-) -> Testimony:
+) -> Comparisons:
     """Run an original and its rewrite, and return the comparisons.
 
     Args:
@@ -78,7 +78,7 @@ def hear(
     except RuntimeUnavailableError as error:
         if wanted:
             raise
-        return Testimony(None, f"not possible on this machine: {error}")
+        return Comparisons(None, f"not possible on this machine: {error}")
     _refuse_difference(oracle)
     rights = tflm.unconfined()
     notes = [note("run", "inputs", seed=seed, inside=oracle.inside)]
@@ -86,7 +86,7 @@ def hear(
         notes.append(note("run", "fewer channels", count=watch.narrower))
     notes += [note("run", "calls", calls=oracle.calls)] if oracle.calls else []
     notes += [note("warned", "rights", rights=rights)] if rights else []
-    return Testimony(oracle, notes=(*notes, *_warned(oracle)))
+    return Comparisons(oracle, notes=(*notes, *_warned(oracle)))
 
 
 def _warned(oracle: Comparison) -> tuple[Note, ...]:
@@ -99,14 +99,14 @@ def _over_time(
     seed: int,
     progress: Callable[[int, int], None] | None,
     stream: StreamTime,
-) -> Testimony:
+) -> Comparisons:
     """Compare a stream with the model over its window."""
     found = compare_over_time(files, models, stream=stream, seed=seed, progress=progress)
     if found.first_difference is not None:
         raise VerificationError(
             f"the stream does not compute the window's bytes: {found.first_difference}; nothing was written"
         )
-    return Testimony(found, notes=(note("run", "stream", calls=found.inputs // 2, seed=seed), *_warned(found)))
+    return Comparisons(found, notes=(note("run", "stream", calls=found.inputs // 2, seed=seed), *_warned(found)))
 
 
 def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:
@@ -119,29 +119,29 @@ def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:
     return bool(given)
 
 
-def elsewhere(
-    heard: Testimony, models: tuple[Model, Model], files: tuple[bytes, bytes], inputs: int, seed: int
-) -> Testimony:
-    """Add a comparison in LiteRT for a file that TensorFlow Lite Micro ran in another form; arguments of ``hear``."""
-    found = _second(models, files, generate_inputs(models[0], inputs, seed), heard.why_not or "")
-    return replace(heard, second=found.second, notes=(*heard.notes, *found.notes))
+def compare_in_litert(
+    first: Comparisons, models: tuple[Model, Model], files: tuple[bytes, bytes], inputs: int, seed: int
+) -> Comparisons:
+    """Add a comparison in LiteRT for a file that TensorFlow Lite Micro ran in another form; see ``run_both``."""
+    found = _second(models, files, generate_inputs(models[0], inputs, seed), first.why_not or "")
+    return replace(first, second=found.second, notes=(*first.notes, *found.notes))
 
 
 def _second(
     models: tuple[Model, Model], files: tuple[bytes, bytes], given: Sequence[Sequence[Array]], why_not: str
-) -> Testimony:
+) -> Comparisons:
     """Compare in LiteRT the models that TensorFlow Lite Micro refuses."""
     if not litert.available() or not given:
-        return Testimony(None, why_not)
+        return Comparisons(None, why_not)
     try:
         second = compare(*files, given, names=NAMES, models=models, runtime=litert)
     except (ModelError, RuntimeUnavailableError) as error:
-        return Testimony(None, why_not, notes=(note("warned", "no second witness", why=str(error)),))
+        return Comparisons(None, why_not, notes=(note("warned", "no second witness", why=str(error)),))
     if second.first_difference is not None and any(map(_has_blocks, models)):
         why = f"its kernels round differently from those of blocks: {second.first_difference}"
-        return Testimony(None, why_not, notes=(note("warned", "no second witness", why=why),))
+        return Comparisons(None, why_not, notes=(note("warned", "no second witness", why=why),))
     _refuse_difference(second)
-    return Testimony(None, why_not, second)
+    return Comparisons(None, why_not, second)
 
 
 def _has_blocks(model: Model) -> bool:

@@ -134,7 +134,7 @@ class HostLibrary:
                 types = [_DTYPES.get(self._type(block, kind, n)) for n in range(number)]
                 # None: another block's number; all blocks of a model share the numbers.
                 dtypes = [np.asarray(array).dtype for array in arrays.get(kind, ())]
-                if any(asked not in (None, got) for asked, got in zip(types, dtypes, strict=False)):
+                if any(expected not in (None, got) for expected, got in zip(types, dtypes, strict=False)):
                     raise BlockError(f"The block takes arrays of {types} as operands of kind {kind}.")
                 if kind in arrays and [len(_bytes(a)) for a in arrays[kind]] != sizes:
                     raise BlockError(f"The block's operands of kind {kind} have {sizes} bytes.")

@@ -61,7 +61,7 @@ _NAMING = (15, 16, 0x53564D41)  # PR_SET_NAME PR_GET_NAME PR_SET_VMA: used by li
 _SET_OWNER = (8, 10, 15, 1024, 1026)  # F_SETOWN F_SETSIG F_SETOWN_EX F_SETLEASE F_NOTIFY: files that send signals
 _SET_LOCK = (6, 7, 37, 38)  # F_SETLK F_SETLKW F_OFD_SETLK F_OFD_SETLKW
 _CPU_SECONDS = 0  # RLIMIT_CPU
-_ASKING = (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONCLEX FIOCLEX
+_QUERIES = (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)  # TCGETS TIOCGWINSZ FIONREAD FIONCLEX FIOCLEX
 
 
 def confine() -> str:
@@ -143,8 +143,8 @@ def _filter() -> bytes:
         code += _only(number, 0, [_instruction(_EQUAL, os.getpid(), 0, 1)], refuse)
     code += _only(_SET_LIMIT, 0, [_instruction(_EQUAL, _CPU_SECONDS, 0, 1)], refuse)
     code += _limits(refuse)
-    code += _only(_PRCTL, 0, [_instruction(_EQUAL, asked, 0, 1) for asked in _NAMING], refuse)
-    code += _only(_IOCTL, 1, [_instruction(_EQUAL, asked, 0, 1) for asked in _ASKING], refuse)
+    code += _only(_PRCTL, 0, [_instruction(_EQUAL, request, 0, 1) for request in _NAMING], refuse)
+    code += _only(_IOCTL, 1, [_instruction(_EQUAL, request, 0, 1) for request in _QUERIES], refuse)
     code += _never(_FCNTL, 1, (*_SET_OWNER, *_SET_LOCK), refuse)
     return b"".join([*code, _instruction(_RETURN, _ALLOW)])
 

@@ -146,9 +146,9 @@ class Child:
         left = timeout
         try:
             while True:
-                asked = time.monotonic()
+                began = time.monotonic()
                 answer = self.receive(timeout, doing, left)
-                left -= time.monotonic() - asked
+                left -= time.monotonic() - began
                 if pixels is None or "wanted" not in answer[0]:
                     return read(*answer)
                 self._send(*pixels.answer(answer[0]["wanted"]), timeout)

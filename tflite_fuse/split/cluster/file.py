@@ -97,8 +97,8 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
         raise UsageError(f"{what} has no target, and no board that says which")
     name = table.get("name", default.name if default else "")
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
-        said = repr(name)[: _LONGEST_NAME // 2]
-        raise UsageError(f"{what} needs a name in quotes, {_LONGEST_NAME} printable characters at most, not {said}")
+        shown = repr(name)[: _LONGEST_NAME // 2]
+        raise UsageError(f"{what} needs a name in quotes, {_LONGEST_NAME} printable characters at most, not {shown}")
     link = table.get("link", {})
     if not isinstance(link, dict):
         raise UsageError(f"the link of {name!r} is a table, [worker.link]")

@@ -261,8 +261,8 @@ class _Assembly:
 
     def add_whole(self, index: int, lowerings: Lowerings, inputs: Iterable[int], outputs: Iterable[int]) -> None:
         result = lowerings[index]
-        told = _APART if _unit(result) else "it only renames bytes"
-        reason = result if isinstance(result, str) else told
+        why = _APART if _unit(result) else "it only renames bytes"
+        reason = result if isinstance(result, str) else why
         sources, results = tuple(map(self._plain, inputs)), tuple(map(self._plain, outputs))
         self.nodes.append(Node(operator_label(self.model, index), sources, results, None, index, reason))
 

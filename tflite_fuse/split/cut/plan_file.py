@@ -94,8 +94,8 @@ def read_document(document: Any, network: Network, model: bytes) -> Plan:
         )
         plan = Plan(len(workers), phases, str(document["strategy"]), tuple(map(_read_sums, document.get("sums", ()))))
         network = network_of_plan(network, plan)
-        said = {key: value for key, value in document.items() if key != PREDICTED}
-        same = plan_document(network, plan, [str(name) for name in workers], model) == said
+        planned = {key: value for key, value in document.items() if key != PREDICTED}
+        same = plan_document(network, plan, [str(name) for name in workers], model) == planned
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanError(f"it is damaged ({type(error).__name__}: {error})") from error
     if not same:

@@ -52,7 +52,7 @@ class Found:
         plans: in order.
         stored: flash that each plan's workers are expected to use, including the library.
         bound: lower bound of the objective in seconds or bytes; None if none is known.
-        complete: whether only ways were dropped that another dominates, or whose lower bound exceeds the best.
+        complete: whether only paths were dropped that another dominates, or whose lower bound exceeds the best.
     """
 
     plans: tuple[Plan, ...]
@@ -94,10 +94,10 @@ class Search:
             "throughput": lambda cost: 0.0,  # the load of the busiest worker or link, in Label.load
         }.get(objective, lambda cost: cost.seconds)
         self.measured = measured
-        self._asks_ram = objective == "ram" or any(worker.ram is not None for worker in cluster.workers)
+        self._counts_ram = objective == "ram" or any(worker.ram is not None for worker in cluster.workers)
         self.beam = Beam(
             key,
-            lambda way: self.joints.holding(way.edge),
+            lambda path: self.joints.holding(path.edge),
             has_flash_limit(cluster),
             objective == "throughput",
             tuning.split_beam,
@@ -158,12 +158,12 @@ class Search:
                         if self._stored(longer):
                             found[edge.last].append(longer)
             following = self.places[self.places.index(place) + 1]
-            ways = found.pop(following)
-            least = ahead.least(ways, following, lambda label: self.beam.key(label)[0])
-            labels[following], dropped = self.beam.kept(ways, least)
+            paths = found.pop(following)
+            least = ahead.least(paths, following, lambda label: self.beam.key(label)[0])
+            labels[following], dropped = self.beam.kept(paths, least)
             lost = min(lost, dropped)
         if not labels[self.places[-1]]:
-            raise self._refusal(max(place for place, ways in labels.items() if ways))
+            raise self._refusal(max(place for place, paths in labels.items() if paths))
         ends = labels[self.places[-1]][: self.candidates]
         pairs = [(plan, label.flash) for label in ends for plan in self._plans(label)]
         plans = tuple(plan for plan, _ in pairs)
@@ -180,7 +180,7 @@ class Search:
             for first in range(last - 1, -1, -1):
                 for quick in self._between(first, last):
                     limit = self._limit(quick, most)
-                    edge, ram = self.memory.within(quick, limit) if self._asks_ram else (quick, 0)
+                    edge, ram = self.memory.within(quick, limit) if self._counts_ram else (quick, 0)
                     if ram > limit:
                         self._rejected.append((ram, edge))
                     else:
@@ -189,7 +189,7 @@ class Search:
 
     def _edges(self, first: int, last: int, length: int) -> Iterator[Edge]:
         # Edges on one worker join without a loss; longer ones only matter for the RAM of their blocks' rings.
-        for worker in self._singles() if length == 1 or self._asks_ram else ():
+        for worker in self._singles() if length == 1 or self._counts_ram else ():
             if edge := self.maker.edge(first, last, Mode.ONE, (worker,)):
                 yield edge
         if self.objective == "traffic" and not self._must_cut(first, last):
@@ -204,7 +204,7 @@ class Search:
         fewest bytes."""
         size = sum(self.estimates.weight_bytes[first:last]) + LIBRARY_BYTES
         smallest = min((w.flash for w in self.cluster.workers if w.flash is not None), default=None)
-        return (smallest is not None and size > smallest) or self._asks_ram or self.bounds.leaves_out
+        return (smallest is not None and size > smallest) or self._counts_ram or self.bounds.leaves_out
 
     def _singles(self) -> list[int]:
         """Return the workers on which an edge may be whole: all, or the first few of many."""
@@ -213,7 +213,7 @@ class Search:
 
     def _is_next(self, label: Label, edge: Edge) -> bool:
         """Return whether a worker that begins to work alone is the first idle one of its kind: equal workers need only
-        one way."""
+        one path."""
         if edge.mode is not Mode.ONE or label.flash[edge.workers[0]]:
             return True
         kind = self.kinds[edge.workers[0]]
@@ -242,7 +242,7 @@ class Search:
         return None if self.objective == "ram" else self.bounds.seconds(self.cluster, self.estimates)
 
     def _refusal(self, reached: int) -> LimitError:
-        """Return the reason why no way leads beyond a cut."""
+        """Return the reason why no path leads beyond a cut."""
         if across := [each for each in self._rejected if each[1].first <= reached < each[1].last]:
             ram, edge = min(across, key=lambda each: each[0])
             room = max(self.cluster.workers[worker].ram or 0 for worker in edge.workers)
@@ -282,7 +282,7 @@ def _require_flash(cluster: Cluster, sizes: Sequence[int]) -> None:
 
 
 def _words(label: Label, cluster: Cluster) -> str:
-    """Return how a way is cut, in a sentence."""
+    """Return how a path is cut, in a sentence."""
     edges: list[Edge] = []
     here: Label | None = label
     while here is not None and here.edge is not None:

@@ -1,19 +1,19 @@
-"""Lower bounds over all splits and of the rest of a way, and the selection of labels at a cut.
+"""Lower bounds over all splits and of the rest of a path, and the selection of labels at a cut.
 
 Bounds: an element without a reader, as every other row before a convolution of stride 2 and kernel size 1, need not be
 sent or computed. So the needed sets of rows, columns and channels are propagated from the outputs back; where several
 readers need parts of a value, the largest part counts. Their union may be larger, so the result is a lower bound.
 
 Ahead: from the last cut back to the first, for each distribution of values at a cut, the least cost of edges and
-transfers from there on is computed. With limited flash that alone misleads: the quickest ways replicate weights until
+transfers from there on is computed. With limited flash that alone misleads: the quickest paths replicate weights until
 none is left. So it is also computed under many prices of a byte of flash. Under each, the cost so far plus the least
-cost ahead with flash paid for, less the price of all remaining flash, is a lower bound of the whole way (Lagrange's);
-the largest of them ranks a label. A price with no other cost detects ways that all workers together have too little
+cost ahead with flash paid for, less the price of all remaining flash, is a lower bound of the whole path (Lagrange's);
+the largest of them ranks a label. A price with no other cost detects paths that all workers together have too little
 flash for.
 
 Beam: of labels with the same distribution of values, one that is better in nothing is dominated by expected cost. As
 actual costs may be lower, dominated ones fill the beam. If more labels than the beam's width are not dominated, those
-with the largest cost including the bound ahead are dropped. That loses nothing as long as the best way
+with the largest cost including the bound ahead are dropped. That loses nothing as long as the best path
 found costs no more than the least dropped bound; otherwise the result is only the best one found.
 """
 
@@ -38,7 +38,7 @@ from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Cost, Joints, Label
 
 _STEPS = np.arange(-16, 13)
-"""Exponents of the prices: powers of the root of 2 times the unlimited best way's cost per byte of weights."""
+"""Exponents of the prices: powers of the root of 2 times the unlimited best path's cost per byte of weights."""
 
 Measured = Callable[[Cost], float]
 """The part of a cost that the objective sums."""
@@ -72,7 +72,7 @@ class Ahead:
             self._ahead = self._worked_out()
 
     def least(self, labels: Sequence[Label], place: int, spent: Callable[[Label], float]) -> npt.NDArray[np.float64]:
-        """Return lower bounds of ways through labels of a cut; infinity where no way continues.
+        """Return lower bounds of paths through labels of a cut; infinity where no path continues.
 
         Returns:
             A row per label: the bound within the available flash, and as if all workers were as full as the fullest;
@@ -227,9 +227,9 @@ class Beam:
     Attributes:
         key: the objective, then the order among equals.
         holding: label → number, equal for labels with the same distribution of values.
-        by_flash: whether flash is limited, so a way with less may continue where others cannot. RAM is free again
+        by_flash: whether flash is limited, so a path with less may continue where others cannot. RAM is free again
             behind each edge, so it does not count.
-        by_load: whether the busiest worker counts, so a way that leaves more to others may become better.
+        by_load: whether the busiest worker counts, so a path that leaves more to others may become better.
         width: most labels kept.
     """
 
@@ -243,9 +243,9 @@ class Beam:
         """Return the labels to keep, best first, and the least cost of those dropped without being dominated.
 
         Args:
-            labels: ways to one cut.
-            least: a row for each: lower bound of the whole way, then the same in other views, each of which keeps its
-                share of labels; infinity where no way continues.
+            labels: paths to one cut.
+            least: a row for each: lower bound of the whole path, then the same in other views, each of which keeps its
+                share of labels; infinity where no path continues.
         """
         order = sorted(range(len(labels)), key=lambda number: self.key(labels[number]))
         groups: dict[int, list[int]] = {}
@@ -280,7 +280,7 @@ class Beam:
         return unbeaten, beaten
 
     def _left(self, label: Label) -> npt.NDArray[np.float64]:
-        """Return what a way leaves to later edges beside its key, smaller is better: flash used, and loads."""
+        """Return what a path leaves to later edges beside its key, smaller is better: flash used, and loads."""
         flash = [np.array(label.flash, np.float64)] if self.by_flash else []
         return np.concatenate([*flash, label.load, label.taken] if self.by_load else [*flash, np.empty(0)])
 

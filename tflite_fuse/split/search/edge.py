@@ -69,11 +69,11 @@ class Edge:
     @property
     def ends(self) -> tuple[frozenset[object], frozenset[object]]:
         """Return keys of the values held behind it, and of those needed before it."""
-        held, asked = (
+        held, needed = (
             frozenset((value, device, part) for value, parts in of_values.items() for device, part in parts.items())
             for of_values in (self.held, self.needs)
         )
-        return held, asked
+        return held, needed
 
 
 def edge_of(

@@ -1,6 +1,6 @@
-"""The search: ways from the first cut to the last one, with their costs and distributions.
+"""The search: paths from the first cut to the last one, with their costs and distributions.
 
-A label is a way to a cut: seconds, bytes moved, flash of every worker, the largest RAM, and the region that every
+A label is a path to a cut: seconds, bytes moved, flash of every worker, the largest RAM, and the region that every
 device holds of the live value. ``beam`` selects the labels to keep at a cut.
 """
 
@@ -32,10 +32,10 @@ Holders = Mapping[int, Mapping[int, Region]]
 
 @dataclass(frozen=True, eq=False)
 class Label:
-    """A way to a cut.
+    """A path to a cut.
 
     Attributes:
-        before: the way to the cut before, None at the start.
+        before: the path to the cut before, None at the start.
         edge: the last edge, None at the start.
         seconds: every edge's transfers, then its slowest worker; edges one after another.
         moved: bytes over all links.
@@ -69,7 +69,7 @@ class Label:
 
 
 class Joints:
-    """Approximate cost of the transfers between consecutive edges; the same for all ways that end alike.
+    """Approximate cost of the transfers between consecutive edges; the same for all paths that end alike.
 
     Bytes are exact where workers are joined directly. A part that goes through the coordinator to several workers is
     sent to it once but counted for each. Selected plans are counted exactly.
@@ -96,7 +96,7 @@ class Joints:
             self._media[number][np.ix_(members, members)] = True
 
     def extended(self, label: Label, edge: Edge, ram: int) -> Label:
-        """Return the way continued by an edge."""
+        """Return the path continued by an edge."""
         between, inside = self.between(label.edge, edge), self.inside(edge)
         stored = (between.stored + inside.stored).tolist()
         for worker, nbytes in edge.flash.items():
@@ -126,7 +126,7 @@ class Joints:
         return held, needed
 
     def nothing(self) -> npt.NDArray[np.float64]:
-        """Return the load of the way to the first cut."""
+        """Return the load of the path to the first cut."""
         return np.zeros(3 * len(self._per_byte) - 1 + len(self._media))
 
     def _between(self, known: Holders, edge: Edge) -> Cost:
@@ -279,7 +279,7 @@ def _one_after_other(first: Phase, second: Phase, network: Network) -> bool:
 
 
 def plans_of(label: Label, network: Network, cluster: Cluster, strategy: str) -> Iterator[Plan]:
-    """Yield the plans of a way to the last cut: consecutive tasks of one worker merged, and, if different, separate.
+    """Yield the plans of a path to the last cut: consecutive tasks of one worker merged, and, if different, separate.
 
     A merged task may fuse more, but then holds more rows at once: separate tasks may need less memory, or be faster.
     """

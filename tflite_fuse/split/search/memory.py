@@ -1,7 +1,7 @@
 """RAM of edges, and the thrift of their blocks.
 
 Blocks run quickly if that fits. Otherwise they become thriftier step by step: strips of columns, shorter runs. For the
-objective RAM, the limit is the smallest number of bytes with which some way exists, for edges alone; values that stay
+objective RAM, the limit is the smallest number of bytes with which some path exists, for edges alone; values that stay
 in memory from one edge to a later one come on top and are counted for whole plans. So the thrift of a whole plan's
 tasks is adjusted again by its workers' actual needs (``within_ram``).
 """
@@ -43,7 +43,7 @@ class EdgeMemory:
         return found, self.ram(found)
 
     def least(self, places: Sequence[int], edges: Callable[[int, int], Iterable[Edge]]) -> int:
-        """Return the smallest limit in bytes with which a way from the first place to the last exists.
+        """Return the smallest limit in bytes with which a path from the first place to the last exists.
 
         Args:
             places: cuts.
