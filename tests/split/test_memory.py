@@ -15,7 +15,7 @@ from tflite_fuse.split.fragments.buffer import ALIGNMENT, DeviceBuffer, merged
 from tflite_fuse.split.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.edge import one_worker
-from tflite_fuse.split.search.memory import least_ram, within_ram
+from tflite_fuse.split.search.measuring import least_ram, within_ram
 from tflite_fuse.split.search.paper import paper_plan
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 
-from tflite_fuse.check.original import by_channel, floats, larger, layers, operators
+from tflite_fuse.check.original import floats, larger, layers, operators
 from tflite_fuse.check.original.functions import answers_behind
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.reals import border_table, is_real, pair_table
@@ -86,13 +86,13 @@ RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {
     "MINIMUM": operators.extreme(StageKind.MINIMUM),
     "MIX": mix_meaning,
     "MUL": operators.multiply,
-    "PRELU": by_channel.prelu,
+    "PRELU": operators.prelu,
     "QUANTIZE": operators.quantize,
     "REDUCE_MAX": operators.largest,
     "RELU": operators.relu,
     "RELU6": operators.relu6,
     "RESIZE_BILINEAR": larger.resize_bilinear,
-    "SOFTMAX": by_channel.softmax,
+    "SOFTMAX": operators.softmax,
     "SQUARED_DIFFERENCE": operators.squared_difference,
     "STATE": state_meaning,
     "SUB": operators.sum_of(-1),

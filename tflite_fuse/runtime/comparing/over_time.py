@@ -17,9 +17,8 @@ from tflite_fuse.emit.stream_time import StreamTime
 from tflite_fuse.errors import ModelError, VerificationError
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing.compare import keeps_state
+from tflite_fuse.runtime.comparing.compare import Ends, keeps_state
 from tflite_fuse.runtime.comparing.comparison import Comparison, Seen, first_difference
-from tflite_fuse.runtime.comparing.ends import Ends
 from tflite_fuse.runtime.inputs import InputSpec, generate_inputs, input_specs
 from tflite_fuse.runtime.processes.worker import Array, Worker
 from tflite_fuse.runtime.streams import make_feed

@@ -27,6 +27,7 @@ from tflite_fuse.split.cut.sums import Extended, can_be_summed, extended
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.search.edge import (
     Edge,
+    Estimates,
     Holders,
     Mode,
     edge_of,
@@ -36,7 +37,6 @@ from tflite_fuse.split.search.edge import (
     whole_on,
     with_coordinator,
 )
-from tflite_fuse.split.search.estimates import Estimates
 
 Parts = dict[int, Region]
 """Worker → the region of a value that it computes."""
