@@ -55,7 +55,7 @@ class BlockProgram:
         source = self.tensors[self.inputs[stage][0]]
         several = source.height * source.width > 1
         kind = self.stages[stage].kind
-        return kind in _SUMMED or (kind in FULLY_CONNECTED and several)
+        return kind in SUMMED or (kind in FULLY_CONNECTED and several)
 
     def sums_driven(self, stage: int) -> bool:
         """Return whether a stage sums the driven tensor while the tiles run."""
@@ -81,49 +81,31 @@ def block_program(options: Options) -> BlockProgram:
 FLOATS = tuple(kind for kind in StageKind if kind.name.startswith("FLOAT_"))
 """Kinds that read and write float32."""
 
-MOVES = (
-    StageKind.PAD,
-    StageKind.CONCATENATION,
-    StageKind.CHANNELS,
-    StageKind.SPACE_TO_DEPTH,
-    StageKind.DEPTH_TO_SPACE,
-    StageKind.TRANSPOSE,
-)
+
+def both_types(*names: str) -> tuple[StageKind, ...]:
+    """Return the kinds of these names, on int8 and on float32 where both exist."""
+    return tuple(kind for kind in StageKind if kind.name.removeprefix("FLOAT_") in names)
+
+
+MOVES = both_types("PAD", "CONCATENATION", "CHANNELS", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "TRANSPOSE")
 """Kinds whose output has the type of their inputs."""
 
-FULLY_CONNECTED = (StageKind.FULLY_CONNECTED, StageKind.FLOAT_FULLY_CONNECTED)
+FULLY_CONNECTED = both_types("FULLY_CONNECTED")
 """Kinds that sum over all pixels if their input has several."""
 
-_SUMMED = (
-    StageKind.GLOBAL_AVERAGE,
-    StageKind.GLOBAL_MAX,
-    StageKind.FLOAT_GLOBAL_AVERAGE,
-    StageKind.FLOAT_GLOBAL_REDUCE,
-)
+SUMMED = both_types("GLOBAL_AVERAGE", "GLOBAL_MAX", "GLOBAL_REDUCE")
+"""Kinds that always do."""
 
-SPREADING = (
-    StageKind.RESIZE,
-    StageKind.FLOAT_RESIZE,
-    StageKind.TRANSPOSE_CONV,
-    StageKind.FLOAT_TRANSPOSE_CONV,
-    StageKind.DEPTH_TO_SPACE,
-)
+SPREADING = both_types("RESIZE", "TRANSPOSE_CONV", "DEPTH_TO_SPACE")
 """Kinds whose dilation is the distance between input pixels, not between taps."""
 
+WINDOWED = both_types("CONV", "DEPTHWISE", "AVERAGE_POOL", "MAX_POOL", "SPACE_TO_DEPTH") + SPREADING
+"""Kinds with windows of several pixels."""
 
-PAIRS = (
-    StageKind.ADD,
-    StageKind.MULTIPLY,
-    StageKind.SQUARED_DIFFERENCE,
-    StageKind.MAXIMUM,
-    StageKind.MINIMUM,
-    StageKind.REAL_PAIR,
-    StageKind.FLOAT_PAIR,
-)
+PAIRS = both_types("ADD", "MULTIPLY", "SQUARED_DIFFERENCE", "MAXIMUM", "MINIMUM", "REAL_PAIR", "PAIR")
 """Kinds of two inputs, one of which may be a single pixel that is combined with all pixels of the other."""
 
-
-MATRICES = (StageKind.MATRIX_PRODUCT, StageKind.FLOAT_MATRIX_PRODUCT)
+MATRICES = both_types("MATRIX_PRODUCT")
 """Kinds of two inputs, the second of which is needed whole for every output pixel."""
 
 

@@ -19,7 +19,7 @@ from tflite_fuse.check.block.constants import (
     single_weights,
     weight_places,
 )
-from tflite_fuse.check.block.regions import FULLY_CONNECTED, PAIRS, needs_all, pixel_bytes, reach
+from tflite_fuse.check.block.regions import FULLY_CONNECTED, PAIRS, SUMMED, needs_all, pixel_bytes, reach
 from tflite_fuse.check.certificate import Finding
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.scales import added, scaled
@@ -35,13 +35,7 @@ _ADDITION = (
     "left shift",
     *(f"{what} of {operand}" for operand in ("input 0", "input 1", "the sum") for what in ("multiplier", "shift")),
 )
-_OF_ALL_PIXELS = (
-    StageKind.GLOBAL_AVERAGE,
-    StageKind.GLOBAL_MAX,
-    StageKind.FLOAT_GLOBAL_AVERAGE,
-    StageKind.FLOAT_GLOBAL_REDUCE,
-    *FULLY_CONNECTED,
-)
+_OF_ALL_PIXELS = (*SUMMED, *FULLY_CONNECTED)
 
 _OF_ONE_VALUE = (StageKind.LOOKUP, StageKind.QUANTIZE)
 """Kinds each of whose values depends on one value alone, so that any arrangement of as many values is the same."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from tflite_fuse.check.block.constants import Constants
 from tflite_fuse.check.block.options import Options
-from tflite_fuse.check.block.regions import FLOATS, MATRICES, MOVES, PAIRS, SPREADING, BlockProgram, block_program
+from tflite_fuse.check.block.regions import FLOATS, MATRICES, MOVES, PAIRS, WINDOWED, BlockProgram, block_program
 from tflite_fuse.check.block.replay import ScheduleProof, is_memory, replay
 from tflite_fuse.check.block.stages import StageView, constant_differences, geometry_differences
 from tflite_fuse.check.certificate import BlockProof, Finding
@@ -33,19 +33,6 @@ _ARITIES = {
 
 MOST_PIXELS_ALONE = 1 << 22
 """Most pixels of all tensors of a block whose extents were not compared with the original's."""
-
-_WINDOWED = (
-    StageKind.CONV,
-    StageKind.DEPTHWISE,
-    StageKind.AVERAGE_POOL,
-    StageKind.MAX_POOL,
-    StageKind.SPACE_TO_DEPTH,
-    StageKind.FLOAT_CONV,
-    StageKind.FLOAT_DEPTHWISE,
-    StageKind.FLOAT_AVERAGE_POOL,
-    StageKind.FLOAT_MAX_POOL,
-    *SPREADING,
-)
 
 
 @dataclass
@@ -229,10 +216,10 @@ def _unused_problems(program: BlockProgram) -> Iterator[str]:
     for s, stage in enumerate(program.stages):
         kind = StageKind(stage.kind)
         plain: dict[str, int] = {}
-        if kind not in _WINDOWED:
+        if kind not in WINDOWED:
             plain |= dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1)
             plain |= dict.fromkeys(("dilation_height", "dilation_width"), 1)
-        if kind not in _WINDOWED and kind not in (StageKind.PAD, StageKind.STATE):
+        if kind not in WINDOWED and kind not in (StageKind.PAD, StageKind.STATE):
             plain |= {"pad_top": 0, "pad_left": 0}
         if kind is StageKind.SOURCE:
             plain |= {"depth_multiplier": 1, "activation_min": -128, "activation_max": 127, "weight_layout": 0}

@@ -430,21 +430,10 @@ def _first_row(original: Original, part: Meaning, image: tuple[int, int, int], c
     """Return the window's row where a part's input begins; None if the input is not all rows from there in its
     channels."""
     source, numbers = origin(original, part.sources[0])
-    seen = original.image(part.sources[0])
-    if seen is None or image_size(image) != numbers_of(original, source) or image_size(image) > MOST_VALUES:
+    seen, all_ = original.image(part.sources[0]), original.image(source)
+    if seen is None or all_ is None or prod(image) != prod(all_) or prod(image) > MOST_VALUES:
         return None
-    whole = np.arange(image_size(image)).reshape(image)
+    whole = np.arange(prod(image)).reshape(image)
     row = image[0] - seen[0]
     expected = whole[row:, :, channel : channel + seen[2]]
     return row if row >= 0 and np.array_equal(expected.ravel(), numbers.ravel()) else None
-
-
-def image_size(image: tuple[int, int, int]) -> int:
-    """Return the number of values of an image."""
-    return image[0] * image[1] * image[2]
-
-
-def numbers_of(original: Original, tensor: int) -> int:
-    """Return the number of values of a tensor, -1 if it is no image."""
-    image = original.image(tensor)
-    return -1 if image is None else image_size(image)

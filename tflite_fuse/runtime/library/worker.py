@@ -73,15 +73,14 @@ class HostWorker:
 
     Args:
         fragment: its fragment.
-        library: path of the compiled library; default: the one of ``host_library``.
 
     Raises:
         BlockError: the library refuses the fragment.
         RuntimeUnavailableError: no C compiler, or no C sources.
     """
 
-    def __init__(self, fragment: bytes, library: Path | None = None) -> None:
-        self._library = _load(library or host_library())
+    def __init__(self, fragment: bytes) -> None:
+        self._library = _load(host_library())
         self._worker = _Worker()
         size = int.from_bytes(fragment[_BUFFER_BYTES_AT:_HEADER_BYTES], "little") if len(fragment) >= 32 else 0
         self._memory = [_Aligned(fragment), _Aligned(bytes([_JUNK]) * min(size, 1 << 30))]

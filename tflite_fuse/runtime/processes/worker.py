@@ -122,13 +122,12 @@ class Worker:
         """Return the child's process id, for monitoring."""
         return self._child.process_id
 
-    def load(self, model: bytes, name: str = "the model", timeout: float = LOAD_TIMEOUT) -> None:
+    def load(self, model: bytes, name: str = "the model") -> None:
         """Load a model, with an arena that is doubled until it suffices.
 
         Args:
             model: a .tflite file.
             name: of the model in messages.
-            timeout: seconds.
 
         Raises:
             ModelError: the runtime refuses the model or fails; with the runtime's own words.
@@ -137,7 +136,7 @@ class Worker:
         arena_size = _FIRST_ARENA
         while True:
             try:
-                self.inputs, self.outputs = self._load(model, arena_size, timeout)
+                self.inputs, self.outputs = self._load(model, arena_size)
                 break
             except ChildError as failure:
                 missing = [int(number) for number in _MISSING.findall(failure.log)]
@@ -148,7 +147,7 @@ class Worker:
                     self.close()
                     self._start()
 
-    def _load(self, model: bytes, arena_size: int, timeout: float) -> tuple[tuple[TensorDetail, ...], ...]:
+    def _load(self, model: bytes, arena_size: int) -> tuple[tuple[TensorDetail, ...], ...]:
         """Return the details of inputs and outputs."""
         request = {
             "request": "load",
@@ -156,7 +155,7 @@ class Worker:
             "libraries": list(self.kind.libraries),
             "registerers": list(self.kind.registerers),
         }
-        return self._child.ask(request, [model], timeout, "loading the model", _ends)
+        return self._child.ask(request, [model], LOAD_TIMEOUT, "loading the model", _ends)
 
     def infer(
         self,
