@@ -7,6 +7,7 @@ import io
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -126,7 +127,7 @@ def _json(deployment: Deployment, course: Course, points: Sequence[Point]) -> di
             }
             for device, each in course.usage.items()
         ],
-        "sweep": [point.to_json() for point in points],
+        "sweep": [asdict(point) for point in points],
     }
 
 
@@ -234,7 +235,7 @@ def status(
     contacts = _contacts(deployment, at)
     answers = asyncio.run(ask_all(deployment.number, contacts, timeout, key))
     if as_json:
-        print_json({"schema": STATUS_SCHEMA, "workers": [answer.to_json() for answer in answers]})
+        print_json({"schema": STATUS_SCHEMA, "workers": [asdict(answer) for answer in answers]})
     else:
         console().print(_table(answers))
     if not all(answer.fault is None for answer in answers):

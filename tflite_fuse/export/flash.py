@@ -7,9 +7,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tflite_fuse.export.folder import Files
 
@@ -83,10 +82,6 @@ class Flash:
         if self.library_bytes is None:
             return f"{model}; the library was not measured, as no compiler for its core was there"
         return f"{model}, {self.library_bytes:,} for the library at {self.flags} on {self.core}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object under ``flash`` that ``export --json`` prints."""
-        return asdict(self)
 
 
 def measured(files: Files, format: str, model_bytes: int) -> Flash:

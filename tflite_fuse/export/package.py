@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Export:
             "directory": str(directory),
             "files": [str(path) for path in self.files],
             "arena_bytes": self.arena_bytes,
-            "flash": self.flash.to_json(),
+            "flash": asdict(self.flash),
             "notes": list(self.notes),
         }
 

@@ -269,10 +269,6 @@ def log_of(descriptor: int) -> str:
     return os.pread(descriptor, _LOG_LIMIT, max(0, size - _LOG_LIMIT)).decode("utf-8", "replace")
 
 
-def _read_log() -> str:
-    return log_of(_LOG_FILE)
-
-
 def _clear_log() -> None:
     os.ftruncate(_LOG_FILE, 0)
     os.lseek(_LOG_FILE, 0, os.SEEK_SET)
@@ -301,7 +297,7 @@ def _answer(backend: _Backend, fetch: Fetch, header: dict[str, Any], body: bytes
         return {"arrays": [[a.dtype.name, list(a.shape)] for a in outputs]}, [a.tobytes() for a in outputs]
     if request == "allocations":
         backend.print_allocations()
-        return {"text": _read_log()}, []
+        return {"text": log_of(_LOG_FILE)}, []
     raise ValueError(f"unknown request {request!r}")
 
 
@@ -343,7 +339,7 @@ def serve(connection: socket.socket, runtime: str) -> None:
         try:
             header, parts = _answer(backend, _fetch_from(connection), *frame)
         except Exception as error:  # a runtime may raise anything; all of it is returned as text
-            header, parts = {"failure": type(error).__name__, "message": str(error), "log": _read_log()}, []
+            header, parts = {"failure": type(error).__name__, "message": str(error), "log": log_of(_LOG_FILE)}, []
         send_frame(connection, header, parts)
 
 

@@ -8,10 +8,9 @@ time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 from tflite_fuse.errors import LimitError, RuntimeUnavailableError, UsageError, how_to_install
 from tflite_fuse.files import require_writable
@@ -94,10 +93,6 @@ class Point:
     ram_bytes: int = 0
     flash_bytes: int = 0
     reason: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object that ``--json`` prints."""
-        return asdict(self)
 
 
 def sweep(

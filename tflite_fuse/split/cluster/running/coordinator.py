@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from tflite_fuse.errors import ClusterError
 from tflite_fuse.ir.block import Int8Array
-from tflite_fuse.split.cluster.link.connection import Connection, LinkError, dial_device, in_time
+from tflite_fuse.split.cluster.link.connection import LinkError, dial_device, in_time
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.running.inference import Incoming, ended, run_machine
 from tflite_fuse.split.devices import COORDINATOR
@@ -182,14 +182,11 @@ class Coordinator:
             await self._ready(dict.fromkeys(joined, 0))  # a worker refuses others before its handshake is complete
             for dialler, other in self._dials:
                 address = self._workers[other].address.encode()
-                await self._to(dialler, self._connection(dialler).send(Kind.PEERS, item=other, payload=address))
+                await self._to(dialler, self._peers[dialler].connection.send(Kind.PEERS, item=other, payload=address))
             await self._ready({device: sum(device in pair for pair in self._dials) for device in joined})
         except BaseException:
             self.close()
             raise
-
-    def _connection(self, device: int) -> Connection:
-        return self._peers[device].connection
 
     async def _open(self, device: int) -> tuple[int, Incoming]:
         address = self._workers[device].address
@@ -216,7 +213,7 @@ class Coordinator:
     async def _ready(self, peers: Mapping[int, int]) -> None:
         """Wait until each worker has that many connections with others. Raises LinkError."""
         for device, count in peers.items():
-            await self._to(device, self._connection(device).send(Kind.READY, item=count))
+            await self._to(device, self._peers[device].connection.send(Kind.READY, item=count))
         await _all(self._is_ready(device) for device in peers)
 
     async def _is_ready(self, device: int) -> None:
@@ -256,10 +253,6 @@ class Answer:
     address: str
     inferences: int | None
     fault: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object that ``--json`` prints."""
-        return asdict(self)
 
 
 async def ask_all(plan: int, workers: Mapping[int, Contact], timeout: float, key: bytes | None = None) -> list[Answer]:
