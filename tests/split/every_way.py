@@ -16,11 +16,11 @@ from tflite_fuse.split.splitting import timeline_of
 def every_way(search: Search, most: int) -> list[Label] | None:
     """All ways to the last cut; None where there are more than so many to some cut."""
     count = len(search.cluster.workers)
-    start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, search.joints.nothing(), np.full(count, np.inf))
+    start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, search.transfer_costs.nothing(), np.full(count, np.inf))
     ways = [[start]]
     for last in range(1, len(search.places)):
         found = [
-            search.joints.extended(label, edge, 0)
+            search.transfer_costs.extended(label, edge, 0)
             for first in range(last)
             for edge in search._between(first, last)
             for label in ways[first]

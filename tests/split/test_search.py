@@ -24,7 +24,7 @@ from tflite_fuse.split.devices import Cluster, Link
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.needs import LIBRARY_BYTES, WORKER_BYTES, Accountant
 from tflite_fuse.split.search.auto import Search
-from tflite_fuse.split.search.beam import Ahead, bounds_of
+from tflite_fuse.split.search.beam import BoundsAhead, bounds_of
 from tflite_fuse.split.search.edge import Edge, Estimates, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
 from tflite_fuse.split.search.labels import Label
@@ -193,7 +193,7 @@ def test_what_a_way_has_ahead_is_never_more_than_it_takes(room: float | None) ->
     for last in range(1, len(search.places)):
         for edge in (edge for first in range(last) for edge in search._between(first, last)):
             edges.setdefault(edge.first, []).append(edge)
-    ahead = Ahead(search.joints, edges, search.places, devices.workers, search.measured)
+    ahead = BoundsAhead(search.transfer_costs, edges, search.places, devices.workers, search.measured)
     limits = sum(flash - LIBRARY_BYTES for _ in devices.workers) if flash is not None else None
     tight = 0
     for way in ways:

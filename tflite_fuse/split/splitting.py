@@ -14,7 +14,7 @@ from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import Accountant, Needs
 from tflite_fuse.split.search.auto import OBJECTIVES, Found, Search, fastest_first, fewer, has_flash_limit
 from tflite_fuse.split.search.edge import one_worker, soonest
-from tflite_fuse.split.search.measuring import Beyond, Measure, fits, timeline_of
+from tflite_fuse.split.search.measuring import Excess, Measure, fits, timeline_of
 from tflite_fuse.split.search.paper import published
 from tflite_fuse.split.simulate import Course
 from tflite_fuse.split.verify import Verified, verify_plan
@@ -153,7 +153,7 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
     fitting: list[tuple[Plan, Found]] = []
     other = _other(search)
     known = _known(search, other, measure)
-    allowed, beyond = cluster, Beyond(cluster)
+    allowed, excess = cluster, Excess(cluster)
     for number in range(_ROUNDS):
         if fitting and number >= tuning.split_searches:
             break
@@ -162,10 +162,10 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
         except LimitError:
             if not number:
                 raise
-            less_far = None if fitting else beyond.less_far()
-            if less_far is None:
+            halved = None if fitting else excess.halved()
+            if halved is None:
                 break
-            allowed = less_far
+            allowed = halved
             continue
         own = measure.ordered(found.plans)
         ranked = sorted([*own, *measure.ordered(_found_by(other, allowed, objective)), *known], key=measure.value)
@@ -175,7 +175,7 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
         if fitted is ranked[0] and not limited:
             break
         best, stored = min(zip(own, found.stored, strict=True), key=lambda each: measure.value(each[0]))
-        before, allowed = allowed, beyond.less(measure.needs(best), stored)
+        before, allowed = allowed, excess.less(measure.needs(best), stored)
         if allowed == before:
             break
     if not fitting:

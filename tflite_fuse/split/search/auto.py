@@ -15,10 +15,10 @@ from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import LIBRARY_BYTES, Accountant
-from tflite_fuse.split.search.beam import Ahead, Beam, Key, bounds_of
+from tflite_fuse.split.search.beam import Beam, BoundsAhead, Key, bounds_of
 from tflite_fuse.split.search.edge import Edge, Estimates, Mode
 from tflite_fuse.split.search.edges import EdgeMaker, cuts
-from tflite_fuse.split.search.labels import Cost, Joints, Label, plans_of
+from tflite_fuse.split.search.labels import Cost, Label, TransferCosts, plans_of
 from tflite_fuse.split.search.measuring import EdgeMemory
 from tflite_fuse.tuning import TUNING, Tuning
 
@@ -77,7 +77,7 @@ class Search:
         self.estimates = Estimates(network)
         self.bounds = bounds_of(network)
         self.maker = EdgeMaker(network, cluster, self.estimates)
-        self.joints = Joints(network, cluster)
+        self.transfer_costs = TransferCosts(network, cluster)
         self.places = cuts(network)
         self.tuning, many = tuning, len(cluster.workers) > tuning.split_many
         self.longest = max(1, tuning.split_span // 2) if many else tuning.split_span
@@ -96,7 +96,7 @@ class Search:
         self._counts_ram = objective == "ram" or any(worker.ram is not None for worker in cluster.workers)
         self.beam = Beam(
             key,
-            lambda path: self.joints.holding(path.edge),
+            lambda path: self.transfer_costs.holding(path.edge),
             has_flash_limit(cluster),
             objective == "throughput",
             tuning.split_beam,
@@ -142,18 +142,18 @@ class Search:
         """Run within so many bytes of RAM for each worker, beside its own limit."""
         self._rejected = []
         count = len(self.cluster.workers)
-        start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, self.joints.nothing(), np.full(count, np.inf))
+        start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, self.transfer_costs.nothing(), np.full(count, np.inf))
         labels: dict[int, list[Label]] = {0: [start]}
         edges = self._all_edges(most)
         by_cut = {place: [edge for edge, _ in edges.get(place, ())] for place in self.places}
-        ahead = Ahead(self.joints, by_cut, self.places, self.cluster.workers, self.measured)
+        ahead = BoundsAhead(self.transfer_costs, by_cut, self.places, self.cluster.workers, self.measured)
         found: dict[int, list[Label]] = {place: [] for place in self.places}
         lost = inf
         for place in self.places[:-1]:
             for edge, ram in edges[place] if labels[place] else ():
                 for label in labels[place]:
                     if self._is_next(label, edge):
-                        longer = self.joints.extended(label, edge, ram)
+                        longer = self.transfer_costs.extended(label, edge, ram)
                         if self._stored(longer):
                             found[edge.last].append(longer)
             following = self.places[self.places.index(place) + 1]

@@ -34,7 +34,7 @@ from tflite_fuse.split.cut.regions import Box
 from tflite_fuse.split.devices import Cluster, Device
 from tflite_fuse.split.needs import LIBRARY_BYTES
 from tflite_fuse.split.search.edge import Edge, Estimates
-from tflite_fuse.split.search.labels import Cost, Joints, Label
+from tflite_fuse.split.search.labels import Cost, Label, TransferCosts
 
 _STEPS = np.arange(-16, 13)
 """Exponents of the prices: powers of the root of 2 times the unlimited best path's cost per byte of weights."""
@@ -43,7 +43,7 @@ Measured = Callable[[Cost], float]
 """The part of a cost that the objective sums."""
 
 
-class Ahead:
+class BoundsAhead:
     """Lower bounds for one search.
 
     Attributes:
@@ -52,20 +52,20 @@ class Ahead:
 
     def __init__(
         self,
-        joints: Joints,
+        transfer_costs: TransferCosts,
         edges: Mapping[int, Sequence[Edge]],
         places: Sequence[int],
         workers: Sequence[Device],
         measured: Measured,
     ) -> None:
         """Compute the bounds; ``edges`` are by the cut they begin at."""
-        self._joints, self._edges, self._places, self._measured = joints, edges, places, measured
+        self._transfer_costs, self._edges, self._places, self._measured = transfer_costs, edges, places, measured
         self._limited = [number for number, worker in enumerate(workers) if worker.flash is not None]
         limits = [worker.flash for worker in workers if worker.flash is not None]
         self._rooms = np.maximum(1.0, np.array(limits, np.float64) - LIBRARY_BYTES)
         self.prices = np.zeros(1)
         self._ahead = self._worked_out()
-        free, stored = self._ahead[places[0]][joints.holding(None)]
+        free, stored = self._ahead[places[0]][transfer_costs.holding(None)]
         if self._limited and isfinite(free):
             self.prices = np.append(0.0, (free or 1.0) / max(1.0, stored) * 2.0 ** (_STEPS / 2))
             self._ahead = self._worked_out()
@@ -81,7 +81,7 @@ class Ahead:
             return np.zeros((0, 4))
         nothing = np.full(len(self.prices) + 1, inf)
         ahead = self._ahead[place]
-        to_end = np.array([ahead.get(self._joints.holding(label.edge), nothing) for label in labels])
+        to_end = np.array([ahead.get(self._transfer_costs.holding(label.edge), nothing) for label in labels])
         whole = np.array([spent(label) for label in labels])
         flash = np.array([[label.flash[worker] for worker in self._limited] for label in labels])
         used, total = flash.sum(axis=1), self._rooms.sum()
@@ -95,9 +95,9 @@ class Ahead:
     def _worked_out(self) -> dict[int, dict[int, npt.NDArray[np.float64]]]:
         """Return cut → distribution of values → least cost ahead under every price, then bytes of flash."""
         ends: dict[int, dict[int, Edge | None]] = {place: {} for place in self._places}
-        ends[self._places[0]][self._joints.holding(None)] = None
+        ends[self._places[0]][self._transfer_costs.holding(None)] = None
         for edge in (edge for edges in self._edges.values() for edge in edges):
-            ends[edge.last][self._joints.holding(edge)] = edge
+            ends[edge.last][self._transfer_costs.holding(edge)] = edge
         found: dict[int, dict[int, npt.NDArray[np.float64]]] = {}
         for place in reversed(self._places):
             onward = [(edge, self._onward(edge, found)) for edge in self._edges.get(place, ())]
@@ -112,7 +112,7 @@ class Ahead:
     ) -> npt.NDArray[np.float64]:
         best = np.full(len(self.prices) + 1, inf)
         for edge, rest in onward:
-            travels = self._joints.between(before, edge)
+            travels = self._transfer_costs.between(before, edge)
             flash = int(travels.stored[self._limited].sum())
             best = np.minimum(best, rest + np.append(self._measured(travels) + self.prices * flash, flash))
         return best
@@ -121,10 +121,10 @@ class Ahead:
         self, edge: Edge, found: Mapping[int, Mapping[int, npt.NDArray[np.float64]]]
     ) -> npt.NDArray[np.float64]:
         """Return the cost of an edge and of the rest behind it."""
-        inside = self._joints.inside(edge)
+        inside = self._transfer_costs.inside(edge)
         flash = sum(edge.flash.get(worker, 0) + int(inside.stored[worker]) for worker in self._limited)
         own = np.append(self._measured(inside) + self.prices * flash, flash)
-        whole: npt.NDArray[np.float64] = own + found[edge.last][self._joints.holding(edge)]
+        whole: npt.NDArray[np.float64] = own + found[edge.last][self._transfer_costs.holding(edge)]
         return whole
 
 

@@ -68,7 +68,7 @@ class Label:
         return np.maximum(0.0, self.seconds - self.begun)
 
 
-class Joints:
+class TransferCosts:
     """Approximate cost of the transfers between consecutive edges; the same for all paths that end alike.
 
     Bytes are exact where workers are joined directly. A part that goes through the coordinator to several workers is

@@ -98,8 +98,8 @@ def fits(cluster: Cluster, needs: Sequence[Needs]) -> bool:
     )
 
 
-class Beyond:
-    """By how much plans exceed the search's memory estimates so far; the next search lowers the limits by that."""
+class Excess:
+    """Bytes by which plans exceed the search's estimates of memory; the next search lowers the limits by that."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -119,7 +119,7 @@ class Beyond:
         self.ram += excess + 64 if excess > 0 else 0
         return self.allowed
 
-    def less_far(self) -> Cluster | None:
+    def halved(self) -> Cluster | None:
         """Return the workers with half of the last reduction; None if it is negligible."""
         flash, ram = self._before
         if max(self.ram - ram, *(now - before for now, before in zip(self.flash, flash, strict=True))) <= _NEXT_TO:
