@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.runtime import tflm
 
@@ -41,6 +43,14 @@ def recurrent(**changes: Any) -> Model:
 def test_what_no_block_computes_has_a_reason(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
         extract(recurrent(**changes), [0])
+
+
+def test_an_lstm_of_float32_names_the_type_that_blocks_have() -> None:
+    model = recurrent()
+    tensors = tuple(replace(each, type=TensorType.FLOAT32, quantization=None) for each in model.main.tensors)
+    graph = replace(model.main, tensors=tensors)
+    with pytest.raises(BlockError, match="is float32, blocks have this operator in int8 alone"):
+        extract(replace(model, subgraphs=(graph, *model.subgraphs[1:])), [0])
 
 
 def test_a_state_that_others_see_stays_outside() -> None:

@@ -149,7 +149,8 @@ def _checked(model: Model, index: int, type_: TensorType) -> Tensor:
         raise BlockError("one of its inputs is left out")
     tensor, name = model.main.tensors[index], tensor_name(model, index)
     if tensor.type != type_:
-        raise BlockError(f"tensor {name} is {type_name(tensor.type)}, blocks compute in int8", name)
+        where = "have this operator in int8 alone" if tensor.type == TensorType.FLOAT32 else "compute in int8"
+        raise BlockError(f"tensor {name} is {type_name(tensor.type)}, blocks {where}", name)
     if model.buffers[tensor.buffer].data:
         raise BlockError(f"tensor {name} is a constant where blocks read an activation", name)
     if tensor.is_variable:
