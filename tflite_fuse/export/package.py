@@ -128,13 +128,7 @@ def export_model(
     require_usable(target, force=force)
     if format == "arduino":
         arduino.check(target)
-    if format in WITHOUT_TFLM and (kernels or tflm):
-        raise UsageError("a project in plain C has no TensorFlow Lite Micro: leave out which one")
-    runtime = None if format in WITHOUT_TFLM else runtime_for(format, kernels, tflm)
-    if format == "esphome" and (kernels or tflm or benchmark is not None or two_arenas):
-        raise UsageError("a manifest for ESPHome has one arena, for all releases: leave out kernels, tflm, benchmark")
-    if two_arenas and (runtime is None or benchmark is not None):
-        raise UsageError("two arenas are for projects with TensorFlow Lite Micro that are no benchmarks")
+    runtime = _runtime(format, kernels, tflm, benchmark is not None, two_arenas)
     read = _read(source)
     if benchmark is not None:
         content = _benchmark(read, _read(benchmark), board or OnBoard(), format, target, runtime)
@@ -148,16 +142,28 @@ def export_model(
     content = replace(content, notes=(*content.notes, *_about_second_memory(slow_bytes(read.model), format)))
     files = library.with_parts(content.files, parts_of(content.blocks))
     flash = measured(files, format, content.model_bytes)
-    folder = target.resolve().name
     if format == "esphome":
         fused, name = bool(content.blocks), next(name for name in files if name.endswith(".tflite"))
         about = esphome.readme(read.title, Path(name).stem, content.arena_bytes, fused)
     elif benchmark is not None:
         about = benchmark_readme(format, read.title, flash)
     else:
+        folder = target.resolve().name
         about = readme(format, read.title, folder, content.arena_bytes, flash, content.notes, content.outputs)
     written = write_folder(target, {"README.md": about, **files}, force=force)
     return Export(written, content.arena_bytes, flash, content.notes)
+
+
+def _runtime(format: str, kernels: str | None, tflm: str | None, benchmark: bool, two_arenas: bool) -> Runtime | None:
+    """Return the runtime of a project, None in plain C. Raises UsageError for options that its format does not have."""
+    plain = format in WITHOUT_TFLM
+    if plain and (kernels or tflm):
+        raise UsageError("a project in plain C has no TensorFlow Lite Micro: leave out which one")
+    if format == "esphome" and (kernels or tflm or benchmark or two_arenas):
+        raise UsageError("a manifest for ESPHome has one arena, for all releases: leave out kernels, tflm, benchmark")
+    if two_arenas and (plain or benchmark):
+        raise UsageError("two arenas are for projects with TensorFlow Lite Micro that are no benchmarks")
+    return None if plain else runtime_for(format, kernels, tflm)
 
 
 def _about_second_memory(nbytes: int, format: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,18 +126,8 @@ class HostLibrary:
         with _Memory() as memory:
             self._check(self._prepare(block, memory, options, constants))
             arrays = {_INPUT: inputs, _EXTERNAL: externals}
+            self._require_fit(block, arrays, len(sources))
             given = {kind: [memory.copy(_bytes(a)) for a in arrays[kind]] for kind in arrays}
-            for kind, number in ((_INPUT, len(inputs)), (_EXTERNAL, len(externals)), (_SOURCE, len(sources))):
-                sizes = self._sizes(block, kind)
-                if number != len(sizes):
-                    raise BlockError(f"The block reads {len(sizes)} operands of kind {kind}, {number} were given.")
-                types = [_DTYPES.get(self._type(block, kind, n)) for n in range(number)]
-                # None: another block's number; all blocks of a model share the numbers.
-                dtypes = [np.asarray(array).dtype for array in arrays.get(kind, ())]
-                if any(expected not in (None, got) for expected, got in zip(types, dtypes, strict=False)):
-                    raise BlockError(f"The block takes arrays of {types} as operands of kind {kind}.")
-                if kind in arrays and [len(_bytes(a)) for a in arrays[kind]] != sizes:
-                    raise BlockError(f"The block's operands of kind {kind} have {sizes} bytes.")
             sizes = self._sizes(block, _OUTPUT)
             outputs = [memory.junk(size) for size in sizes]
             if overlap is not None:
@@ -164,6 +154,20 @@ class HostLibrary:
                 np.frombuffer(ctypes.string_at(at, size), np.float32 if kind == _REAL else np.int8)
                 for at, size, kind in zip(outputs, sizes, made, strict=True)
             ]
+
+    def _require_fit(self, block: _Block, arrays: Mapping[int, Sequence[npt.ArrayLike]], sources: int) -> None:
+        """Raise BlockError for arrays of other numbers, types or sizes than the operands of a block."""
+        for kind, number in (*((kind, len(arrays[kind])) for kind in arrays), (_SOURCE, sources)):
+            sizes = self._sizes(block, kind)
+            if number != len(sizes):
+                raise BlockError(f"The block reads {len(sizes)} operands of kind {kind}, {number} were given.")
+            types = [_DTYPES.get(self._type(block, kind, n)) for n in range(number)]
+            # None: another block's number; all blocks of a model share the numbers.
+            dtypes = [np.asarray(array).dtype for array in arrays.get(kind, ())]
+            if any(expected not in (None, got) for expected, got in zip(types, dtypes, strict=False)):
+                raise BlockError(f"The block takes arrays of {types} as operands of kind {kind}.")
+            if kind in arrays and [len(_bytes(a)) for a in arrays[kind]] != sizes:
+                raise BlockError(f"The block's operands of kind {kind} have {sizes} bytes.")
 
     def _check(self, status: int) -> None:
         if status != 0:
