@@ -41,19 +41,8 @@ _LARGEST_INPUT = 1 << 28
 _MOST_BYTES = 16 * _LARGEST_INPUT
 _LEAST_ARRAY = 512
 """Bytes that the smallest array takes in Python."""
-_NUMPY_TYPES: dict[int, type[np.generic]] = {
-    TensorType.FLOAT32: np.float32,
-    TensorType.FLOAT16: np.float16,
-    TensorType.FLOAT64: np.float64,
-    TensorType.INT8: np.int8,
-    TensorType.UINT8: np.uint8,
-    TensorType.INT16: np.int16,
-    TensorType.UINT16: np.uint16,
-    TensorType.INT32: np.int32,
-    TensorType.UINT32: np.uint32,
-    TensorType.INT64: np.int64,
-    TensorType.BOOL: np.bool_,
-}
+_NUMPY_NAMES = ["FLOAT16", "FLOAT32", "FLOAT64", "INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32", "INT64", "BOOL"]
+_NUMPY_TYPES: dict[int, np.dtype[Any]] = {TensorType[name]: np.dtype(name.lower()) for name in _NUMPY_NAMES}
 # Operators with indices as an integer input, where values out of range are errors.
 _INDEXED = frozenset({"GATHER", "GATHER_ND", "EMBEDDING_LOOKUP", "DYNAMIC_UPDATE_SLICE", "SLICE", "STRIDED_SLICE"})
 _PLAIN_INTEGER = 1000
@@ -113,7 +102,7 @@ def _spec(model: Model, index: int) -> InputSpec:
         raise ModelError(f"model input {name} has elements of type {type_name(tensor.type)}, which cannot be fed here")
     if tensor_nbytes(tensor) > _LARGEST_INPUT:
         raise ModelError(f"model input {name} is larger than {_LARGEST_INPUT} bytes, too large to be run here")
-    dtype = np.dtype(_NUMPY_TYPES[tensor.type])
+    dtype = _NUMPY_TYPES[tensor.type]
     low, high = _range(model, index, dtype)
     rest = min(max(_zero_point(tensor.quantization), low), high)
     return InputSpec(name, tensor.dims, dtype, low, high, rest)
@@ -153,7 +142,7 @@ def _float_range(model: Model, index: int) -> tuple[float, float]:
 def _quantized_range(tensor: Tensor) -> tuple[float, float] | None:
     if tensor.type not in _NUMPY_TYPES or not (tensor.quantization and tensor.quantization.scale):
         return None
-    dtype = np.dtype(_NUMPY_TYPES[tensor.type])
+    dtype = _NUMPY_TYPES[tensor.type]
     if dtype.kind not in "iu":
         return None
     scale, zero_point = tensor.quantization.scale[0], _zero_point(tensor.quantization)

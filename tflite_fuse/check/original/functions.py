@@ -231,14 +231,6 @@ def _add(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
     return _activated(original, step, added(numbers, (point_0, point_1, out_point), x, y))
 
 
-def _maximum(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
-    return np.where(x > y, x, y)
-
-
-def _minimum(original: Original, step: Step, x: Int64s, y: Int64s) -> Int64s | None:
-    return np.where(x < y, x, y)
-
-
 def _prelu(original: Original, step: Step, x: Int64s, alpha: Int64s) -> Int64s | None:
     (scale, point), (alpha_scale, alpha_point), (out_scale, out_point) = _parameters(original, step, 0, 1)
     above = _rescaled(x - point, scale / out_scale)
@@ -406,8 +398,8 @@ RULES: dict[str, Rule] = {
     "HARD_SWISH": Rule(_hard_swish),
     "LEAKY_RELU": Rule(_leaky_relu),
     "LOGISTIC": Rule(_curve(_logistic_curve, 23, -128)),
-    "MAXIMUM": Rule(_maximum, 2),
-    "MINIMUM": Rule(_minimum, 2),
+    "MAXIMUM": Rule(lambda original, step, x, y: np.maximum(x, y), 2),
+    "MINIMUM": Rule(lambda original, step, x, y: np.minimum(x, y), 2),
     "MUL": Rule(_mul, 2),
     "PRELU": Rule(_prelu, 2),
     "QUANTIZE": Rule(_quantize),

@@ -24,21 +24,6 @@ from tflite_fuse.model.types import TensorType
 FEATURES = 40
 """Values of a time step that ESPHome computes from sound."""
 
-_DEFAULTS: dict[str, Any] = {
-    "type": "micro",
-    "author": "",
-    "website": "",
-    "trained_languages": ["en"],
-    "version": 2,
-    "micro": {
-        "probability_cutoff": 0.97,
-        "feature_step_size": 10,
-        "sliding_window_size": 5,
-        "minimum_esphome_version": "2024.7.0",
-    },
-}
-"""Of a manifest of version 2 where none lies beside the model."""
-
 
 def require_wake_word(model: Model) -> None:
     """Raise UsageError for a model whose input and output are not those of microWakeWord."""
@@ -80,7 +65,8 @@ def files(model: TflmModel, directory: Path, source: Path | None) -> Files:
         RuntimeUnavailableError: this installation lacks the library.
     """
     name = directory.resolve().name if source is None else source.stem
-    manifest = _manifest(source) or {"wake_word": name.replace("_", " "), **_DEFAULTS}
+    usual = json.loads(fill("esphome/manifest.json"))  # of version 2
+    manifest = _manifest(source) or {"wake_word": name.replace("_", " "), **usual}
     found = {**manifest["micro"], "tensor_arena_size": model.arenas[-1].nbytes}
     text = json.dumps({**manifest, "model": f"{name}.tflite", "micro": found}, indent=2, ensure_ascii=False)
     fused = FUSED_OPERATOR in model.operators
@@ -116,6 +102,6 @@ def readme(title: str, name: str, arena_bytes: int, fused: bool) -> str:
     Raises:
         RuntimeUnavailableError: this installation lacks the library.
     """
-    about = "\n" + fill("readme/esphome_fused.md") if fused else ""
+    about = "\n" + fill("esphome/fused.md") if fused else ""
     arena, version = f"{arena_bytes:,}", library.version()
-    return fill("readme/esphome.md", title=comment(title), version=version, name=name, arena=arena, fused=about)
+    return fill("esphome/README.md", title=comment(title), version=version, name=name, arena=arena, fused=about)

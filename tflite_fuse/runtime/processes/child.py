@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 _PREFIX = struct.Struct("<4sIQ")
 _MAGIC = b"TFW1"
@@ -87,14 +87,6 @@ def _receive_exactly(connection: socket.socket, length: int, end: float | None) 
             return None
         parts += part
     return bytes(parts)
-
-
-class _Backend(Protocol):
-    def load(self, header: dict[str, Any], model: bytes) -> dict[str, Any]: ...
-
-    def infer(self, arrays: list[Any], outside: list[_OutsideInput], reset: bool) -> list[Any]: ...
-
-    def print_allocations(self) -> None: ...
 
 
 class _TflmBackend:
@@ -219,6 +211,9 @@ class _LitertBackend:
 
     def print_allocations(self) -> None:
         raise ValueError("LiteRT has no arena")
+
+
+_Backend = _TflmBackend | _LitertBackend
 
 
 def registerer(libraries: Sequence[ctypes.CDLL], name: str) -> Callable[[int], None]:
