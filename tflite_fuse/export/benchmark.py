@@ -175,30 +175,28 @@ def plain_benchmark(original: WholeModel, rewritten: WholeModel, whose: tuple[Ca
         RuntimeUnavailableError: this installation lacks the library.
     """
     title = whose[1].title
-    outputs = sum(port.nbytes for port, _ in rewritten.outputs)
     tables = _tables("original", original, whose[0]) + _tables("model", rewritten, whose[1])
-    main = fill(
-        "benchmark/plain_c.c",
-        title=comment(title),
-        runs=RUNS,
-        sets=INPUT_SETS,
-        output_bytes=outputs,
-        tables=tables,
-        lines=fill("benchmark/lines.c"),
-    )
+    ports = [port for port, _ in rewritten.outputs]
     return {
         **plain_c.model_files(original, f"{title}, every operator by itself,", "original"),
         **plain_c.model_files(rewritten, title, "model"),
-        "main.c": main,
-        "board.h": fill(
-            "benchmark/board.h",
-            name=board.name or "unknown",
-            hertz=board.mhz * 1_000_000,
-            core=fill("benchmark/core.h"),
-        ),
+        "main.c": _main("benchmark/plain_c.c", title, ports, tables=tables),
+        "board.h": _board("benchmark/board.h", board),
         **library.flat_sources(),
         **library.licence(""),
     }
+
+
+def _main(path: str, title: str, ports: Sequence[Port], **values: object) -> str:
+    """Return a main program from its template."""
+    nbytes, lines = sum(port.nbytes for port in ports), fill("benchmark/lines.c")
+    return fill(path, title=comment(title), runs=RUNS, sets=INPUT_SETS, output_bytes=nbytes, lines=lines, **values)
+
+
+def _board(path: str, board: OnBoard, **values: object) -> str:
+    """Return ``board.h`` from its template."""
+    name, hertz = board.name or "unknown", board.mhz * 1_000_000
+    return fill(path, name=name, hertz=hertz, core=fill("benchmark/core.h"), **values)
 
 
 def _stages(step: Step) -> str:
@@ -264,14 +262,11 @@ def tflm_benchmark(
     includes = {"arduino": "", "platformio": "#include <Arduino.h>\n"}.get(format, "")
     of_idf = format == "esp-idf"
     first = "" if of_idf else f"{includes}#include <{RUNTIME_HEADER}>\n\n"
-    text = fill(
+    text = _main(
         "benchmark/tflm.cpp",
-        title=comment(rewritten.title),
+        rewritten.title,
+        rewritten.outputs,
         first=first,
-        lines=fill("benchmark/lines.c"),
-        runs=RUNS,
-        sets=INPUT_SETS,
-        output_bytes=sum(port.nbytes for port in rewritten.outputs),
         operators=count,
         original_head=whose[0].head(str(runtime), runtime.kernels),
         model_head=whose[1].head(str(runtime), runtime.kernels),
@@ -279,14 +274,12 @@ def tflm_benchmark(
         outputs=_port_rows(rewritten.outputs),
         start=fill(f"benchmark/start_{'esp_idf' if of_idf else 'arduino'}.cpp"),
     )
-    header = fill(
+    header = _board(
         "benchmark/board_tflm.h",
-        name=board.name or "unknown",
-        hertz=board.mhz * 1_000_000,
+        board,
         includes=fill("benchmark/includes_esp_idf.h") if of_idf else "",
         now="esp_timer_get_time()" if of_idf else "micros()",
         print='printf("%s", text)' if of_idf else "Serial.print(text)",
-        core=fill("benchmark/core.h"),
     )
     return {**files, main: text, f"{where}board.h": header, **data_files(original, where, "original")}
 

@@ -37,7 +37,7 @@ def fragment_files(where: str, title: str, fragment: bytes, buffer_bytes: int) -
 
 def worker_program(place: Place, title: str, peers: int, coordinator_is_board: bool, lock: Lock, sums: bool) -> str:
     """Return ``main.cpp`` of a worker with so many peers; ``sums``: it has layers that are cut by input channels."""
-    include, server, client, using = _NETWORKS[place.way]
+    _, server, client, _ = _NETWORKS[place.way]
     sessions = peers + 1
     if place.way is Way.SERIAL:
         line = "Serial1" if coordinator_is_board else "Serial"
@@ -56,23 +56,31 @@ def worker_program(place: Place, title: str, peers: int, coordinator_is_board: b
     return fill(
         "split/worker.cpp",
         name=comment(place.name),
-        title=comment(title),
-        board=place.board.title,
+        **_common(place, title, place.way, lock, transport, begin),
         way=place.way.value,
-        include=include,
-        key=lock.includes,
-        using=using,
-        transport=lock.random + transport,
         sessions=sessions,
-        lock=lock.memory,
-        locked=lock.open,
-        join=_join(place.way, place.host if place.is_numeric else ""),
-        begin=lock.begin + begin,
         sums="  tflite_fuse_worker_bring_sums();\n" if sums else "",
         which="line" if place.way is Way.SERIAL else "network",
         others=" and other workers" if peers else "",
         serve="  (void)tflite_fuse_node_serve(&node, 1000);\n" if quiet else fill("split/serve.cpp"),
     )
+
+
+def _common(place: Place, title: str, way: Way, lock: Lock, transport: str, begin: str) -> dict[str, str]:
+    """Return the values of both programs' templates."""
+    include, _, _, using = _NETWORKS[way]
+    return {
+        "title": comment(title),
+        "board": place.board.title,
+        "include": include,
+        "using": using,
+        "key": lock.includes,
+        "lock": lock.memory,
+        "locked": lock.open,
+        "transport": lock.random + transport,
+        "join": _join(way, place.host if place.is_numeric else ""),
+        "begin": lock.begin + begin,
+    }
 
 
 def _hooks(way: Way, lock: Lock) -> str:
@@ -98,7 +106,7 @@ def coordinator_program(
     lines = [each for each in workers if each.way is Way.SERIAL]
     networked = [each for each in workers if each.way is not Way.SERIAL]
     way = place.way if networked else Way.SERIAL
-    include, server, client, using = _NETWORKS[way]
+    _, server, client, _ = _NETWORKS[way]
     parts = [
         f"static tflite_fuse_line<48> line_{each.number}({each.line}{lock.of_line});  // {comment(each.name)}\n"
         for each in lines
@@ -116,21 +124,12 @@ def coordinator_program(
     pairs = ", ".join(f"{{{a}, {b}}}" for a, b in dials)
     return fill(
         "split/coordinator.cpp",
-        title=comment(title),
-        board=place.board.title,
-        include=include,
-        key=lock.includes,
-        using=using,
-        lock=lock.memory,
-        locked=lock.open,
-        transport=lock.random + "".join(parts),
+        **_common(place, title, way, lock, "".join(parts), "".join(begin)),
         ways=", ".join(ways),
         contacts="".join(contacts),
         names=", ".join(f'"{comment(name)}"' for name in all_names),
         dials=f"static const tflite_fuse_dial dials[] = {{{pairs}}};\n" if dials else "",
         workers=len(workers),
-        join=_join(way, place.host if place.is_numeric else ""),
-        begin=lock.begin + "".join(begin),
         way_count=len(ways),
         dial_list=f"dials, {len(dials)}" if dials else "nullptr, 0",
     )
