@@ -223,7 +223,7 @@ static inline int32_t tflite_fuse_pixels_at_once(const tflite_fuse_stage* stage,
 
 /* Returns the pixels whose windows a kernel reads for `count` >= 1 pixels if it computes `at_once`, a power of two,
  * together. Windows of three columns have code for one remaining pixel, with stride 1 also for two. */
-static inline int32_t tflite_fuse_looked_at(const tflite_fuse_stage* stage, int32_t at_once, int32_t count) {
+static inline int32_t tflite_fuse_windows_read(const tflite_fuse_stage* stage, int32_t at_once, int32_t count) {
   const int32_t left_over = count & (at_once - 1);
   const bool as_many = left_over == 0 || (stage->kernel_width == 3 && left_over + stage->stride_width <= 3);
   return as_many ? count : count - left_over + at_once;
@@ -232,8 +232,8 @@ static inline int32_t tflite_fuse_looked_at(const tflite_fuse_stage* stage, int3
 /* Returns the most columns under the windows of `count` >= 1 neighbouring output pixels. */
 static inline int32_t tflite_fuse_columns(const tflite_fuse_stage* stage, int32_t at_once, int32_t count) {
   const tflite_fuse_axis axis = tflite_fuse_columns_of(stage);
-  const int32_t looked_at = tflite_fuse_looked_at(stage, at_once, count);
-  return tflite_fuse_position((looked_at - 1) * axis.stride + axis.extent, axis.spread);
+  const int32_t windows_read = tflite_fuse_windows_read(stage, at_once, count);
+  return tflite_fuse_position((windows_read - 1) * axis.stride + axis.extent, axis.spread);
 }
 
 /* Returns the number of pointers of a call for `count` >= 1 neighbouring output pixels whose windows span `columns`: to

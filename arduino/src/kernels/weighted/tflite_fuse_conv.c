@@ -1,10 +1,11 @@
-/* Convolution with any window: sums of int8 products over taps and input channels.
- * Plain weights: [output channel][tap row][tap column][input channel]. Nearly all convolutions have packed ones, so that
- * this code is made to be small. */
+/* Computes int8 convolutions with any window from plain weights: sums of products over taps and input channels.
+ *
+ * Weights: [output channel][tap row][tap column][input channel]. Nearly all convolutions have packed weights, so this
+ * code is optimised for size. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
-/* Four output channels of one pixel at a time: five loads feed four products. */
+/* Computes one pixel, four output channels at a time: five loads feed four products. */
 static TFLITE_FUSE_RARE void conv_1_pixel(const tflite_fuse_call* call, int32_t index) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
@@ -16,11 +17,11 @@ static TFLITE_FUSE_RARE void conv_1_pixel(const tflite_fuse_call* call, int32_t 
   int8_t* output = call->outputs[index];
 
   for (int32_t c = 0; c < channels; c += 4) {
-    const int32_t some = tflite_fuse_min(channels - c, 4); /* what is too much is computed again, not stored */
+    const int32_t in_group = tflite_fuse_min(channels - c, 4); /* absent channels repeat the last one, unused */
     const int8_t* w0 = call->weights + (size_t)c * (size_t)filter_size;
-    const int8_t* w1 = some > 1 ? w0 + filter_size : w0;
-    const int8_t* w2 = some > 2 ? w1 + filter_size : w1;
-    const int8_t* w3 = some > 3 ? w2 + filter_size : w2;
+    const int8_t* w1 = in_group > 1 ? w0 + filter_size : w0;
+    const int8_t* w2 = in_group > 2 ? w1 + filter_size : w1;
+    const int8_t* w3 = in_group > 3 ? w2 + filter_size : w2;
     int32_t sums[4];
     int32_t a0 = 0, a1 = 0, a2 = 0, a3 = 0;
     for (int32_t ky = 0; ky < taps_height; ++ky) {
@@ -36,7 +37,7 @@ static TFLITE_FUSE_RARE void conv_1_pixel(const tflite_fuse_call* call, int32_t 
       }
     }
     sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
-    for (int32_t k = 0; k < some; ++k) {
+    for (int32_t k = 0; k < in_group; ++k) {
       output[c + k] = tflite_fuse_requantize(sums[k], table[c + k], range);
     }
   }

@@ -1,4 +1,5 @@
-/* What the fast kernels do to their outputs where the fastest way is not enough, for the inner loops of all cores. */
+/* Requantizes and clamps outputs of the packed kernels where tflite_fuse_scale_down does not apply, for the inner loops
+ * of all cores. */
 #include "tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_MVE

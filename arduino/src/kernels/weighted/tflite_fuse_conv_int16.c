@@ -1,21 +1,22 @@
-/* The convolutions with weights in halfwords where there are no DSP instructions for them: the same bytes, slower than
- * with weights of 8 bits. Values of a window are as in tflite_fuse_conv_packed.c; weights of 16 bits: [output channels /
- * 2][values / 4][2 channels][4 values: 0, 2, 1, 3], twice as large as they are; those in pairs: the same, one halfword for
- * both channels. */
+/* Computes convolutions with int16 or paired weights in plain C, for cores without DSP instructions for them: the same
+ * bytes as the DSP loops, slower than with int8 weights.
+ *
+ * Values of a window are ordered as in tflite_fuse_conv_packed.c. int16 weights: [output channels / 2][values / 4] [2
+ * channels][4 values: 0, 2, 1, 3], doubled. Paired weights: the same without [2 channels], one halfword for both. */
 #include "../mve/tflite_fuse_mve.h"
 
 #if !TFLITE_FUSE_DSP || TFLITE_FUSE_MVE
 
 typedef struct {
-  int32_t of[2]; /* two channels, as the layout has them */
+  int32_t channel[2]; /* accumulators of two channels, scaled as the layout stores them */
   const int16_t* weights;
   bool are_paired;
 } two_sums;
 
-/* Adds the products of `count` values, a multiple of 4. */
+/* Adds the products of `count` values, a multiple of 4, to the sums of two channels. */
 static void add_values(two_sums* sums, const int8_t* values, int32_t count) {
   const int16_t* w = sums->weights;
-  int32_t a = sums->of[0], b = sums->of[1];
+  int32_t a = sums->channel[0], b = sums->channel[1];
   for (const int8_t* end = values + count; values != end; values += 4) {
     for (int32_t i = 0; i < 4; ++i, ++w) {
       const int32_t value = values[i % 2 * 2 + i / 2];
@@ -24,10 +25,11 @@ static void add_values(two_sums* sums, const int8_t* values, int32_t count) {
     }
     w += sums->are_paired ? 0 : 4;
   }
-  sums->of[0] = a, sums->of[1] = b, sums->weights = w;
+  sums->channel[0] = a, sums->channel[1] = b, sums->weights = w;
 }
 
-/* The values of a window whose taps are no whole words, rows with zeros up to those; returns how many. */
+/* Copies a window whose taps are not whole words, each row padded with zeros to whole words; returns the
+ * number of values. */
 static int32_t copy_window(const tflite_fuse_call* call, const int8_t* const* window, int8_t* to) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t depth = call->inputs[0]->channels;
@@ -68,18 +70,18 @@ static void compute_pixel(const tflite_fuse_call* call, int32_t index) {
   const bool are_paired = call->stage->weight_layout == TFLITE_FUSE_LAYOUT_PAIRED_DOWN;
   two_sums sums = {{0, 0}, (const int16_t*)(const void*)call->weights, are_paired};
   for (; entry < end; entry += 2) {
-    sums.of[0] = entry[0].bias, sums.of[1] = entry[1].bias;
+    sums.channel[0] = entry[0].bias, sums.channel[1] = entry[1].bias;
     if (is_copied) {
       add_values(&sums, copy, copied);
     } else {
       add_taps(&sums, call, window);
     }
     if (are_paired) {
-      tflite_fuse_split_pairs(sums.of, 2, 1);
+      tflite_fuse_split_pairs(sums.channel, 2, 1);
     }
-    *output++ = finish(sums.of[0], &entry[0], call);
+    *output++ = finish(sums.channel[0], &entry[0], call);
     if (entry + 1 < end) {
-      *output++ = finish(sums.of[1], &entry[1], call);
+      *output++ = finish(sums.channel[1], &entry[1], call);
     }
   }
 }

@@ -1,23 +1,25 @@
-/* Convolution with weights in quads: [output channels / 2][values of a window / 4][2 channels][4 values], the ends
- * filled with zeros. The values of a window are its rows of taps, each tap with its channels, each row filled with
- * zeros to whole words. Where the number of input channels is a multiple of 4, taps are read where they lie.
+/* Computes int8 convolutions from packed weights, two pixels at a time, or one if one remains.
  *
- * Two pixels are computed together, or the one that is left over. What they see is first brought into the form the
- * core's inner loops multiply fastest (`widen`: in kernels/dsp and kernels/portable), once for all channels if it fits
- * on the stack, else part by part, each for some channels. */
+ * Weights: [output channels / 2][values of a window / 4][2 channels][4 values], padded with zeros at the end. The
+ * values of a window are its rows of taps, each tap with its channels, each row padded with zeros to whole words. If
+ * the number of input channels is a multiple of 4, taps are read in place.
+ *
+ * Before the products, windows are widened to the form that the core's inner loops multiply fastest (`widen`, in
+ * kernels/dsp and kernels/portable): once for all channels if the window fits on the stack, else part by part, each for
+ * some channels. */
 #include "tflite_fuse_conv_packed.h"
 
 #if !TFLITE_FUSE_MVE
 
-/* Words of windows that are widened whole, and words and sums of parts. Where four pixels are computed together there is room
- * for those of 144 values, 3 x 3 of 16. */
+/* Words of a window widened whole; words and sums of a part. Cores that compute four pixels together have room for
+ * windows of 144 values, 3 x 3 x 16. */
 enum {
   WHOLE_WORDS = TFLITE_FUSE_CONV_FOUR ? 288 : TFLITE_FUSE_MAX_PATCH_VALUES,
   PART_WORDS = TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP ? 160 : 128,
   PART_SUMS = TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP ? 128 : 64
 };
 
-/* Inner loops of weights in bytes. */
+/* Inner loops for int8 weights; NULL if the core has a single set. */
 #if TFLITE_FUSE_DSP
 #define TFLITE_FUSE_LOOPS_OF_BYTES (&tflite_fuse_int8_loops)
 #else
@@ -26,7 +28,8 @@ enum {
 
 /* ---- Pixels ---- */
 
-/* Memory of a call. Rows are copied of windows that are read as one piece, which are small: they lie behind those. */
+/* Stack memory of one call. Only windows that are widened whole and are small have copied rows, which lie behind the
+ * widened words. */
 typedef union {
   uint32_t wide[WHOLE_WORDS];
   struct {
@@ -39,7 +42,7 @@ typedef union {
   } part;
 } workspace;
 
-/* The values of a row of a window in one piece: where they lie, or copied. */
+/* Returns the values of one row of a window, contiguous: in place, or copied to `copy`. */
 static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* row, int8_t* copy) {
   const tflite_fuse_stage* stage = call->stage;
   if (stage->kernel_width == 1 ||
@@ -56,7 +59,7 @@ static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* r
   return copy;
 }
 
-/* Values of one pixel, or of each of two, that widened take so many words. */
+/* Returns the number of values per pixel that fill `words` words once widened; pixels: 1 or 2. */
 static inline int32_t values_in(ptrdiff_t words, int32_t pixels) {
   return (int32_t)words * (pixels == 2 ? 1 : 4 / TFLITE_FUSE_QUAD_OF_1_WORDS);
 }
@@ -65,7 +68,7 @@ TFLITE_FUSE_INLINE uint32_t* widen(uint32_t* wide, const int8_t* p, const int8_t
   return pixels == 2 ? tflite_fuse_widen_2(wide, p, q, count) : tflite_fuse_widen_1(wide, p, count);
 }
 
-/* Widens a row of taps, read where they lie. */
+/* Widens one row of taps in place, for one or two pixels. */
 TFLITE_FUSE_INLINE uint32_t* widen_taps(uint32_t* wide, const tflite_fuse_call* call, const int8_t* const* tap,
                                         int32_t pixels) {
   const tflite_fuse_stage* stage = call->stage;
@@ -79,7 +82,8 @@ TFLITE_FUSE_INLINE uint32_t* widen_taps(uint32_t* wide, const tflite_fuse_call* 
   return wide;
 }
 
-/* Widens a row of taps: as one piece if it is one, or else is to become one. */
+/* Widens one row of taps for one or two pixels: at once if the row is contiguous or its channels need padding (after a
+ * copy), else tap by tap. */
 TFLITE_FUSE_INLINE uint32_t* widen_row(uint32_t* wide, const tflite_fuse_call* call, workspace* space,
                                        const int8_t* const* row, int32_t pixels) {
   const tflite_fuse_stage* stage = call->stage;
@@ -96,8 +100,8 @@ TFLITE_FUSE_INLINE uint32_t* widen_row(uint32_t* wide, const tflite_fuse_call* c
   return widen(wide, p, q, width * depth, pixels);
 }
 
-/* Widens what one or two pixels see. */
-static void look_wide(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels) {
+/* Widens the whole windows of one or two pixels. */
+static void widen_windows(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window, int32_t pixels) {
   const tflite_fuse_call* call = j->call;
   uint32_t* wide = space->wide;
   int32_t ky = call->stage->kernel_height;
@@ -112,7 +116,7 @@ static void look_wide(tflite_fuse_conv_job* j, workspace* space, const int8_t* c
 
 /* ---- All channels of some pixels ---- */
 
-/* Adds the part that has been widened to the sums of some channels. */
+/* Adds the widened part to the sums of `channels` channels; returns the weights of the next part. */
 static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const uint32_t* wide_end,
                               const int8_t* weights, int32_t channels, int32_t pixels) {
   const int32_t values = values_in(wide_end - space->part.wide, pixels);
@@ -124,7 +128,7 @@ static const int8_t* add_part(tflite_fuse_conv_job* j, workspace* space, const u
   return weights + 2 * values * j->weight_bytes;
 }
 
-/* Sums start with the biases of their channels, which are rounded up to pairs. */
+/* Sets sums to the biases of their channels, the number of channels rounded up to pairs. */
 static void start_sums(int32_t* sums, const tflite_fuse_channel* entry, int32_t channels, int32_t pixels) {
   for (const tflite_fuse_channel* end = entry + (channels + 1) / 2 * 2; entry != end; ++entry) {
     *sums++ = entry->bias;
@@ -134,8 +138,8 @@ static void start_sums(int32_t* sums, const tflite_fuse_channel* entry, int32_t 
   }
 }
 
-/* Adds to the sums of some channels of two pixels, or of one, what their windows give, part by part. Taps are read where
- * they lie. */
+/* Adds the products of the windows of one or two pixels to the sums of `channels` channels, part by part. Taps are
+ * read in place. */
 static TFLITE_FUSE_OFTEN void sum_parts(tflite_fuse_conv_job* j, workspace* space, const int8_t* const* window,
                                         int32_t pixels, const int8_t* weights, int32_t channels) {
   const tflite_fuse_stage* stage = j->call->stage;
@@ -164,16 +168,16 @@ static void compute_in_parts(tflite_fuse_conv_job* j, workspace* space, const in
   const int8_t* weights = j->call->weights;
   const int32_t channels = j->call->output->channels, at_once = pixels == 2 ? PART_SUMS / 2 : PART_SUMS;
   for (int32_t first = 0; first < channels; first += at_once) {
-    const int32_t some = tflite_fuse_min(at_once, channels - first);
+    const int32_t in_part = tflite_fuse_min(at_once, channels - first);
     j->run.entry = table + first;
     j->sums = space->part.sums;
-    start_sums(space->part.sums, j->run.entry, some, pixels);
-    sum_parts(j, space, window, pixels, weights + first * j->values * j->weight_bytes, some);
-    tflite_fuse_conv_finish_parts(j, space->part.sums, some, pixels);
+    start_sums(space->part.sums, j->run.entry, in_part, pixels);
+    sum_parts(j, space, window, pixels, weights + first * j->values * j->weight_bytes, in_part);
+    tflite_fuse_conv_finish_parts(j, space->part.sums, in_part, pixels);
   }
 }
 
-/* The pixels of the call are the taps of a window of one row, a part of the whole input. */
+/* Treats the call's pixels as the taps of a window of one row, which is a part of the whole input. */
 TFLITE_FUSE_RARE void tflite_fuse_conv_add(const tflite_fuse_call* call, int32_t position, int32_t* sums) {
   const int32_t odd = call->output->channels % 2, even = call->output->channels - odd;
   tflite_fuse_stage row = *call->stage;
@@ -192,7 +196,7 @@ TFLITE_FUSE_RARE void tflite_fuse_conv_add(const tflite_fuse_call* call, int32_t
     j.sums = sums;
     sum_parts(&j, &space, call->windows[0], 1, weights, even);
   }
-  if (odd > 0) { /* with a channel of zeros, for which there is no sum */
+  if (odd > 0) { /* the last pair ends with a channel of zero weights, which has no sum */
     int32_t last[] = {sums[even], 0};
     j.sums = last;
     sum_parts(&j, &space, call->windows[0], 1, weights + (ptrdiff_t)even * j.values, 1);
@@ -209,7 +213,7 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
     compute_in_parts(j, space, window, pixels);
     return;
   }
-  look_wide(j, space, window, pixels);
+  widen_windows(j, space, window, pixels);
   j->run.weights = j->call->weights;
   j->run.entry = j->call->table;
   tflite_fuse_conv_all(j, pixels);
@@ -219,22 +223,22 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
 
 #if TFLITE_FUSE_CONV_FOUR
 
-enum { AT_BEST = 4 };
+enum { FOUR_PIXELS = 4 };
 
-/* Computes four pixels from `first` on if that can be: their outputs have to lie one behind the other, and what they see
- * of a row, too, where it is read as one piece. */
+/* Computes four pixels from `first` on and returns true, if their outputs are contiguous and each row of their windows
+ * is contiguous or read tap by tap; else returns false. */
 static bool compute_four(tflite_fuse_conv_job* j, workspace* space, int32_t first) {
   const tflite_fuse_call* call = j->call;
   const tflite_fuse_stage* stage = call->stage;
   const int8_t* const* window = call->windows[0] + first * stage->stride_width;
   int8_t* const* outputs = call->outputs + first;
-  if (call->count - first < AT_BEST ||
-      outputs[AT_BEST - 1] - outputs[0] != (AT_BEST - 1) * call->output->channels) {
+  if (call->count - first < FOUR_PIXELS ||
+      outputs[FOUR_PIXELS - 1] - outputs[0] != (FOUR_PIXELS - 1) * call->output->channels) {
     return false;
   }
   const bool by_tap = j->depth % 4 == 0;
   const int32_t taps = by_tap ? stage->kernel_width : 1, values = by_tap ? j->depth : stage->kernel_width * j->depth;
-  const int32_t columns = (AT_BEST - 1) * stage->stride_width + stage->kernel_width;
+  const int32_t columns = (FOUR_PIXELS - 1) * stage->stride_width + stage->kernel_width;
   uint32_t* wide = space->wide;
   for (int32_t ky = stage->kernel_height; ky > 0; --ky, window += call->columns) {
     if (!by_tap && (stage->dilation_width != 1 || !tflite_fuse_is_whole(call, window, columns))) {
@@ -255,7 +259,7 @@ void tflite_fuse_conv_with(const tflite_fuse_call* call, const tflite_fuse_conv_
   const int32_t channels = call->output->channels;
   const bool is_fast = tflite_fuse_is_fast(call);
   workspace space;
-  tflite_fuse_conv_job j; /* field by field: clearing it first takes longer than some calls */
+  tflite_fuse_conv_job j; /* an initializer would clear all of it, which takes longer than some calls */
   j.values = (int32_t)tflite_fuse_packed_values(call->stage, call->inputs[0]);
   j.depth = call->inputs[0]->channels;
   j.weight_bytes = call->stage->weight_layout == TFLITE_FUSE_LAYOUT_INT16_DOWN ? 2 : 1;
@@ -268,7 +272,7 @@ void tflite_fuse_conv_with(const tflite_fuse_call* call, const tflite_fuse_conv_
 #if TFLITE_FUSE_CONV_FOUR
   const bool has_fours = is_fast && call->stage->weight_layout != TFLITE_FUSE_LAYOUT_INT16_DOWN;
   while (has_fours && j.values <= WHOLE_WORDS / 2 && compute_four(&j, &space, i)) {
-    i += AT_BEST;
+    i += FOUR_PIXELS;
   }
 #endif
   for (; i < call->count; i += TFLITE_FUSE_CONV_AT_ONCE) {

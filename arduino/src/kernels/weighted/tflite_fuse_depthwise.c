@@ -1,16 +1,18 @@
-/* Depthwise convolution: output channel c sees input channel c / depth_multiplier alone.
- * Plain weights: [tap row][tap column][output channel]. Usual windows have packed ones; what convolutions along time
- * use of this code is made to be fast, the rest to be small. */
+/* Computes int8 depthwise convolutions from plain weights: output channel c reads input channel c /
+ * depth_multiplier alone.
+ *
+ * Weights: [tap row][tap column][output channel]. Usual windows have packed weights instead. Code that convolutions
+ * along time use is optimised for speed, the rest for size. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../mve/tflite_fuse_depthwise_mve.h"
 #include "../tflite_fuse_requantize.h"
 
-/* Four channels, each from its own input channel. */
+/* Computes four channels of a pixel, each from the input channel of the same number. */
 static void depthwise_4_channels(const tflite_fuse_call* call, int32_t index, int32_t channel) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const tflite_fuse_channel* table = (const tflite_fuse_channel*)call->table + channel;
-  /* A column of taps, as convolutions along time have it, is one loop like a row of them. */
+  /* Convolutions along time have a single column of taps, which one loop reads like a row. */
   const bool is_column = stage->kernel_width == 1;
   const int32_t channels = call->output->channels, to_next = is_column ? call->columns : stage->dilation_width;
   const int32_t taps = is_column ? stage->kernel_height : stage->kernel_width;
@@ -51,8 +53,8 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void depthwise_1_channel(const tfli
   call->outputs[index][channel] = tflite_fuse_requantize(sum, table[channel], tflite_fuse_range_of(call));
 }
 
-/* One function: GCC takes four channels at a time into its loop, and not into that of a function of its own. Packed weights of one
- * input channel are a convolution's. */
+/* One function, because GCC inlines the computation of four channels into this loop only. Packed weights of a single
+ * input channel are those of a convolution. */
 static void depthwise(const tflite_fuse_call* call) {
   if (!TFLITE_FUSE_HAS_PLAIN_DEPTHWISE || is_packed(call->stage)) {
     (TFLITE_FUSE_HAS_PACKED_DEPTHWISE && call->inputs[0]->channels > 1 ? tflite_fuse_depthwise_packed
@@ -90,7 +92,7 @@ static TFLITE_FUSE_RARE bool fits_multiplier(const tflite_fuse_block* block, con
              (uint32_t)block->tensors[stage->output].channels;
 }
 
-/* Of weights packed by pairs of rows. */
+/* Returns the bytes of weights packed by pairs of rows, -1 if the window is not supported. */
 static int64_t row_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                          const tflite_fuse_tensor* output) {
   const int32_t rows = stage->kernel_height, columns = stage->kernel_width;

@@ -1,12 +1,13 @@
-/* Depthwise convolution with windows of 3 x 3, 5 x 5 or 7 x 7 taps, stride 1 or 2, and as many output as input channels.
+/* Computes int8 depthwise convolutions with windows of 3 x 3, 5 x 5 or 7 x 7 taps, stride 1 or 2 and depth
+ * multiplier 1.
  *
- * One channel of four neighbouring pixels at a time, or of one or two that are left over: their windows overlap, so
- * that a value is loaded once for all of them, and the weights stay in registers. With DSP instructions two rows go
- * together: a pair of int16 holds a value of one row and the value below it, and one instruction multiplies two such
- * pairs and adds the products.
+ * Computes one channel of four neighbouring pixels at a time, and of one or two at the end of a run. Their windows
+ * overlap, so a value is loaded once for all of them, and the weights stay in registers. DSP instructions process two
+ * rows at once: a pair of int16 holds a value of one row and the value below it, and one instruction multiplies two
+ * such pairs and adds the products.
  *
- * Weights: [channel][pairs of rows][words], a word being the columns 0 and 1 (2 and 3, ...) of the upper row and the
- * same of the lower row; then the columns of the last row. Both are filled with zeros to whole words. */
+ * Weights: [channel][pairs of rows][words], a word holding columns 0 and 1 (2 and 3, ...) of the upper row, then of the
+ * lower row; then the columns of the last row. Both are padded with zeros to whole words. */
 #include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_packed.h"
 
@@ -14,17 +15,17 @@
 
 enum { AT_ONCE = TFLITE_FUSE_DEPTHWISE_PIXELS };
 
-/* Channels computed together less one. Where two are, few pixels under large windows have code of their own, too: there is
- * room for it, and computed four by four most of their work would be in vain. */
+/* Channels computed together. Cores that compute two also have code for one and two remaining pixels under large
+ * windows: the code of four pixels would waste most of its work, and there is room for it. */
 #if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
-enum { LAST = 1 };
+enum { CHANNELS_AT_ONCE = 2 };
 #else
-enum { LAST = 0 };
+enum { CHANNELS_AT_ONCE = 1 };
 #endif
 
-/* The work on one group of pixels, all channels. */
+/* A job: all channels of up to four pixels. */
 typedef struct {
-  const int8_t* const* window; /* columns of pointers to pixels */
+  const int8_t* const* window; /* pointers to pixels, column by column */
   const int8_t* weights;
   const tflite_fuse_channel* table;
   int32_t channels;
@@ -33,12 +34,13 @@ typedef struct {
   const tflite_fuse_call* call;
 } job;
 
-/* Of an odd number of channels the second is computed twice; there are two at least. */
-TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 - j->channels % 2; }
+/* Returns the channels to advance after the first step. If their number is odd, channel 1 is computed twice; there are
+ * at least two. */
+TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return CHANNELS_AT_ONCE == 1 ? 1 : 2 - j->channels % 2; }
 
 /* ---- From sums to bytes ---- */
 
-/* Of two channels at once, or of one. */
+/* Scaling of two channels at once, or of one. */
 #if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
 #define TFLITE_FUSE_SCALES()                                                       \
   const tflite_fuse_scale scale = tflite_fuse_scale_of(entry, j->zero_point_half); \
@@ -57,14 +59,15 @@ TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 -
 
 #endif
 
-/* Pixels that are asked for in vain share their output with the last real one, which is written after them. */
+/* Writes outputs from the last pixel down: absent pixels share their output with the last one, which
+ * overwrites theirs. */
 #define TFLITE_FUSE_DOWN_1() TFLITE_FUSE_FINISH(0)
 #define TFLITE_FUSE_DOWN_2() TFLITE_FUSE_FINISH(1); TFLITE_FUSE_FINISH(0)
 #define TFLITE_FUSE_DOWN_4() TFLITE_FUSE_FINISH(3); TFLITE_FUSE_FINISH(2); TFLITE_FUSE_FINISH(1); TFLITE_FUSE_FINISH(0)
 
 /* ---- Columns ---- */
 
-/* Adds x, the value of a column, to the sums (s0...s3) of the pixels in whose windows the column lies. */
+/* Adds the product of column value x to the sums (s0...s3) of the pixels whose windows contain the column. */
 #define TFLITE_FUSE_ADD_TO_4(mac, s, column, width, stride)                \
   do {                                                                     \
     if ((column) < (width)) {                                              \
@@ -93,7 +96,7 @@ TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 -
 
 #define TFLITE_FUSE_ADD_TO_1(mac, s, column, width, stride) s##0 = mac(s##0, column)
 
-/* C(add, column, width, stride) for all columns under the windows of some pixels: (pixels - 1) * stride + width. */
+/* Calls C(add, column, width, stride) for all columns under the windows: (pixels - 1) * stride + width. */
 #define TFLITE_FUSE_COLUMNS_3(C, a, w, s) C(a, 0, w, s) C(a, 1, w, s) C(a, 2, w, s)
 #define TFLITE_FUSE_COLUMNS_4(C, a, w, s) TFLITE_FUSE_COLUMNS_3(C, a, w, s) C(a, 3, w, s)
 #define TFLITE_FUSE_COLUMNS_5(C, a, w, s) TFLITE_FUSE_COLUMNS_4(C, a, w, s) C(a, 4, w, s)
@@ -110,7 +113,7 @@ TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 -
 
 /* ---- Kernels ---- */
 
-/* Bytes of a channel's weights. */
+/* Bytes of one channel's weights. */
 #define TFLITE_FUSE_WEIGHT_BYTES(width) ((width) / 2 * (((width) + 1) / 2 * 4) + ((width) + 3) / 4 * 4)
 
 #define TFLITE_FUSE_DEFINE_COMPUTE(name, columns, pixels, width, stride)          \
@@ -123,7 +126,7 @@ TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 -
       const int8_t* const* window = j->window;                                    \
       const int8_t* const* last_row = window + (width) - 1;                       \
       int32_t a0 = entry[0].bias, a1 = a0, a2 = a0, a3 = a0;                      \
-      int32_t b0 = entry[LAST].bias, b1 = b0, b2 = b0, b3 = b0;                   \
+      int32_t b0 = entry[CHANNELS_AT_ONCE - 1].bias, b1 = b0, b2 = b0, b3 = b0;   \
       do {                                                                        \
         TFLITE_FUSE_TWO_ROWS(columns, TFLITE_FUSE_ADD_TO_##pixels, width, stride) \
         weights += ((width) + 1) / 2 * 4;                                         \
@@ -136,7 +139,7 @@ TFLITE_FUSE_INLINE int32_t first_step(const job* j) { return LAST == 0 ? 1 : 2 -
       TFLITE_FUSE_DOWN_##pixels();                                                \
       entry += step;                                                              \
       channel += step;                                                            \
-      step = LAST + 1;                                                            \
+      step = CHANNELS_AT_ONCE;                                                    \
       TFLITE_FUSE_HIDE(entry);                                                    \
       TFLITE_FUSE_HIDE(weights);                                                  \
       TFLITE_FUSE_HIDE(channel);                                                  \
@@ -149,10 +152,10 @@ TFLITE_FUSE_DEFINE_COMPUTE(compute_5_2, 11, 4, 5, 2)
 TFLITE_FUSE_DEFINE_COMPUTE(compute_7_1, 10, 4, 7, 1)
 TFLITE_FUSE_DEFINE_COMPUTE(compute_7_2, 13, 4, 7, 2)
 
-/* What tflite_fuse_looked_at says: few pixels are worth code of their own for the usual windows alone. */
+/* Only windows of 3 x 3 have code for one and two remaining pixels, as tflite_fuse_windows_read assumes. */
 #if TFLITE_FUSE_DSP && TFLITE_FUSE_DUAL_ISSUE
 
-/* Two pixels from `first` on. */
+/* Computes pixels `first` and `first` + 1. */
 static TFLITE_FUSE_NOINLINE void compute_two(const job* j, int32_t first) {
   static const uint8_t order[] = {0, 1, 3, 4, 6, 7, 9, 10, 2, 8, 5, 11};
   const int8_t* const* window = j->window + 3 * first;
@@ -166,7 +169,7 @@ static TFLITE_FUSE_NOINLINE void compute_two(const job* j, int32_t first) {
   run.zero_point_half = j->zero_point_half;
   run.outputs[0] = j->outputs[first];
   run.outputs[1] = j->outputs[first + 1];
-  if (j->channels % 2 != 0) { /* the first one and another, which is computed again */
+  if (j->channels % 2 != 0) { /* channels 0 and 1; channel 1 is computed again below */
     run.entry_end = run.entry + 2;
     tflite_fuse_depthwise_3_1(&run);
     run.channel = 1;
@@ -178,7 +181,7 @@ static TFLITE_FUSE_NOINLINE void compute_two(const job* j, int32_t first) {
 }
 
 static void compute_3_1_of_2(const job* j) { compute_two(j, 0); }
-static void compute_3_1(const job* j) { compute_two(j, 2), compute_two(j, 0); } /* what is in vain comes first */
+static void compute_3_1(const job* j) { compute_two(j, 2), compute_two(j, 0); } /* absent pixels come first */
 
 #else
 TFLITE_FUSE_DEFINE_COMPUTE(compute_3_1, 6, 4, 3, 1)
@@ -187,7 +190,7 @@ TFLITE_FUSE_DEFINE_COMPUTE(compute_3_1_of_2, 4, 2, 3, 1)
 
 #if TFLITE_FUSE_DSP
 
-/* Two channels at a time, whose values are loaded together: what one pixel has to load is most of its work. */
+/* Computes two channels at a time, whose values are loaded together: loads dominate the work on one pixel. */
 #define TFLITE_FUSE_MAC_HALVES(part)                           \
   do {                                                         \
     a = tflite_fuse_mac_pair(a, tflite_fuse_even(x), part(v)); \
@@ -205,7 +208,7 @@ static TFLITE_FUSE_NOINLINE void compute_3_of_1(const job* j) {
   const int8_t* const* window = j->window;
   const int8_t* weights = j->weights;
   const tflite_fuse_channel* entry = j->table;
-  int32_t step = 2 - j->channels % 2; /* of an odd number of channels the second is computed twice */
+  int32_t step = 2 - j->channels % 2; /* if their number is odd, channel 1 is computed twice */
   for (int32_t channel = 0; channel < j->channels; channel += step, step = 2) {
     uint32_t v, w, x, third;
     int32_t a = entry[0].bias, b = entry[1].bias;
@@ -249,34 +252,34 @@ TFLITE_FUSE_DEFINE_COMPUTE(compute_7_2_of_2, 9, 2, 7, 2)
 
 typedef void (*kernel)(const job*);
 
-/* A loop that a library has; windows and strides of those it is without are refused. */
+/* A loop, or NULL if this build omits its window and stride; blocks that need it are refused. */
 #define TFLITE_FUSE_LOOP(width, stride, loop) (TFLITE_FUSE_HAS_DEPTHWISE(width, stride) ? (loop) : NULL)
 #define TFLITE_FUSE_LOOP_OF_1(width, loop) \
   (TFLITE_FUSE_HAS_DEPTHWISE(width, 1) || TFLITE_FUSE_HAS_DEPTHWISE(width, 2) ? (loop) : NULL)
 #define TFLITE_FUSE_LOOPS(width) \
   {TFLITE_FUSE_LOOP(width, 1, compute_##width##_1), TFLITE_FUSE_LOOP(width, 2, compute_##width##_2)}
-#define TFLITE_FUSE_LOOPS_OF_FEW(width)                                                                     \
+#define TFLITE_FUSE_LOOPS_OF_FEW(width)                                                                        \
   {TFLITE_FUSE_LOOP_OF_1(width, compute_##width##_of_1), TFLITE_FUSE_LOOP(width, 1, compute_##width##_1_of_2), \
    TFLITE_FUSE_LOOP(width, 2, compute_##width##_2_of_2)}
 
-/* For `left` pixels, whose windows are `looked_at`. */
-static kernel kernel_for(const tflite_fuse_stage* stage, int32_t left, int32_t looked_at) {
+/* Returns the kernel for `remaining` pixels of a run, which reads the windows of `windows_read` pixels. */
+static kernel kernel_for(const tflite_fuse_stage* stage, int32_t remaining, int32_t windows_read) {
   static const kernel of_4[3][2] = {TFLITE_FUSE_LOOPS(3), TFLITE_FUSE_LOOPS(5), TFLITE_FUSE_LOOPS(7)};
-  if (looked_at < AT_ONCE) {
-    return looked_at == 1 ? TFLITE_FUSE_LOOP_OF_1(3, compute_3_of_1) : TFLITE_FUSE_LOOP(3, 1, compute_3_1_of_2);
+  if (windows_read < AT_ONCE) {
+    return windows_read == 1 ? TFLITE_FUSE_LOOP_OF_1(3, compute_3_of_1) : TFLITE_FUSE_LOOP(3, 1, compute_3_1_of_2);
   }
 #if (TFLITE_FUSE_MANY_REGISTERS && !TFLITE_FUSE_DSP)
   static const kernel of_few[2][3] = {TFLITE_FUSE_LOOPS_OF_FEW(5), TFLITE_FUSE_LOOPS_OF_FEW(7)};
-  if (left <= 2 && stage->kernel_width > 3) {
-    return of_few[(stage->kernel_width - 5) / 2][left == 1 ? 0 : stage->stride_width];
+  if (remaining <= 2 && stage->kernel_width > 3) {
+    return of_few[(stage->kernel_width - 5) / 2][remaining == 1 ? 0 : stage->stride_width];
   }
 #else
-  (void)left;
+  (void)remaining;
 #endif
   return of_4[(stage->kernel_width - 3) / 2][stage->stride_width - 1];
 }
 
-/* Value by value, for channels that are not scaled down. */
+/* Computes value by value, for outputs that tflite_fuse_scale_down does not scale. */
 static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_any(const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_channel* entry = call->table;
@@ -310,11 +313,11 @@ void tflite_fuse_depthwise_packed(const tflite_fuse_call* call) {
   j.call = call;
   for (int32_t i = 0; i < call->count; i += AT_ONCE) {
     j.window = call->windows[0] + i * stage->stride_width * stage->kernel_height;
-    const int32_t left = call->count - i, looked_at = tflite_fuse_looked_at(stage, AT_ONCE, left);
-    for (int32_t p = 0; p < AT_ONCE && p < looked_at; ++p) {
-      j.outputs[p] = call->outputs[i + tflite_fuse_min(p, left - 1)];
+    const int32_t remaining = call->count - i, windows_read = tflite_fuse_windows_read(stage, AT_ONCE, remaining);
+    for (int32_t p = 0; p < AT_ONCE && p < windows_read; ++p) {
+      j.outputs[p] = call->outputs[i + tflite_fuse_min(p, remaining - 1)];
     }
-    kernel_for(stage, left, looked_at)(&j);
+    kernel_for(stage, remaining, windows_read)(&j);
   }
   tflite_fuse_clamp_outputs(call);
 }

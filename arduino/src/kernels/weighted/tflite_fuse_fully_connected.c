@@ -1,10 +1,13 @@
-/* A fully connected layer over a tensor of several pixels, summed up as they arrive.
- * Plain weights: [output channel][input pixel][input channel]; packed ones are those of a convolution whose window is the
- * whole tensor. */
+/* Computes int8 fully connected layers: of one pixel as a convolution, of a tensor of several pixels as sums that grow
+ * as pixels arrive.
+ *
+ * Plain weights: [output channel][input pixel][input channel]; packed weights are those of a convolution with the whole
+ * tensor as its window. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "tflite_fuse_conv_packed.h"
 
-/* total + the products of one channel's plain weights from w on. Inlined, it would leave its caller too few registers. */
+/* Returns total + the products of one channel's plain weights from w on. Not inlined: its caller would have too
+ * few registers. */
 static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN int32_t add_plain(int32_t total, const tflite_fuse_call* call, const int8_t* w) {
   const int32_t depth = call->inputs[0]->channels;
   for (int32_t i = 0; i < call->count; ++i, w += depth) {
@@ -57,7 +60,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_fully_connected = {
     .keeps_extent = true,
     .weight_bytes = weight_bytes,
     .table_is_sound = tflite_fuse_channels_are_sound,
-    .compute = tflite_fuse_conv, /* of one pixel */
+    .compute = tflite_fuse_conv, /* inputs of one pixel */
     .sum = sum,
     .finish = finish,
 };

@@ -1,15 +1,16 @@
-/* Pixels of a tensor times a matrix that is another tensor: a row of the product per output pixel. The pixels of the
- * second input are the matrix's columns or its rows; several matrices lie one behind the other. */
+/* Multiplies the pixels of an int8 tensor by a matrix that is another tensor: one row of the product per output pixel.
+ * The pixels of the second input are the matrix's columns or its rows; several matrices follow each other. */
 #include "../tflite_fuse_matrices.h"
 #include "../tflite_fuse_requantize.h"
 
-/* As in the format. */
+/* The table, as schemas/fused_block.fbs documents it. */
 typedef struct {
   tflite_fuse_channel scale;
   int32_t by_column;
 } matrix_table;
 
-/* Four columns at a time: five loads feed four products. The second zero point is taken off the sums. */
+/* Computes one pixel, four columns at a time: five loads feed four products. The second operand's zero point is
+ * subtracted from the sums. */
 static TFLITE_FUSE_RARE void one_pixel(const tflite_fuse_call* call, const int8_t* pixel, const int8_t* matrix,
                                        int8_t* output) {
   const matrix_table* table = call->table;
@@ -18,11 +19,11 @@ static TFLITE_FUSE_RARE void one_pixel(const tflite_fuse_call* call, const int8_
   const int32_t zero = call->inputs[0]->zero_point, columns = call->output->channels;
   const int8_t* const end = pixel + call->inputs[0]->channels;
   for (int32_t c = 0; c < columns; c += 4) {
-    const int32_t some = tflite_fuse_min(columns - c, 4); /* what is too much is computed again, not stored */
+    const int32_t in_group = tflite_fuse_min(columns - c, 4); /* absent columns repeat the last one, unused */
     const int8_t* m0 = matrix + (size_t)c * (size_t)step.to_column;
-    const int8_t* m1 = m0 + (some > 1 ? step.to_column : 0);
-    const int8_t* m2 = m1 + (some > 2 ? step.to_column : 0);
-    const int8_t* m3 = m2 + (some > 3 ? step.to_column : 0);
+    const int8_t* m1 = m0 + (in_group > 1 ? step.to_column : 0);
+    const int8_t* m2 = m1 + (in_group > 2 ? step.to_column : 0);
+    const int8_t* m3 = m2 + (in_group > 3 ? step.to_column : 0);
     int32_t sums[4], a0 = 0, a1 = 0, a2 = 0, a3 = 0, values = 0, at = 0;
     for (const int8_t* x = pixel; x != end; ++x, at += step.to_row) {
       const int32_t value = *x - zero;
@@ -33,7 +34,7 @@ static TFLITE_FUSE_RARE void one_pixel(const tflite_fuse_call* call, const int8_
       a3 += value * m3[at];
     }
     sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
-    for (int32_t k = 0; k < some; ++k) {
+    for (int32_t k = 0; k < in_group; ++k) {
       output[c + k] = tflite_fuse_requantize(sums[k] - values * call->inputs[1]->zero_point, table->scale, range);
     }
   }

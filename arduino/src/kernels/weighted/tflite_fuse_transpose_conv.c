@@ -1,9 +1,12 @@
-/* Transposed convolution: windows lie on the input's pixels spread out, and see some of them.
- * Weights: [output channel][tap row][tap column][input channel], the last tap being that of the window's first unit. */
+/* Computes int8 transposed convolutions: the input's pixels lie dilation rows and columns apart, and a window reads
+ * those that it covers.
+ *
+ * Weights: [output channel][tap row][tap column][input channel], in reverse order: the last tap is at the start
+ * of the window. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
-/* The sum over one input pixel's channels, less their zero point. */
+/* Adds the products of one input pixel, minus its zero point, to a sum. */
 static int32_t add_pixel(int32_t sum, const int8_t* pixel, const int8_t* weights, int32_t depth, int32_t zero_point) {
   for (const int8_t* end = pixel + depth; pixel != end; ++pixel, ++weights) {
     sum = tflite_fuse_mac(sum, *pixel - zero_point, *weights);
@@ -20,7 +23,7 @@ static void transpose_conv_pixel(const tflite_fuse_call* call, int32_t index) {
   const int32_t filter_size = taps_height * taps_width * depth;
   const int32_t x = call->x + index;
   const int32_t column = tflite_fuse_position(x - stage->pad_left, stage->dilation_width);
-  /* The taps that lie on the first row and column. */
+  /* Taps at the first row and column of input pixels under the window. */
   const int32_t below = taps_height - 1 - (call->first_row * stage->dilation_height - call->y + stage->pad_top);
   const int32_t beside = taps_width - 1 - (column * stage->dilation_width - x + stage->pad_left);
   const int8_t* const* first = call->windows[0] + (column - call->first_column);
