@@ -1,14 +1,14 @@
-/* Addition of two tensors of different scales, or subtraction: of equal shape, or one with a single channel that goes with
- * all of the other's. */
+/* Adds or subtracts two int8 tensors of different scales and equal shape; one may have a single channel for all
+ * channels of the other. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_packed.h"
 
-/* One operand: its values, less its zero point, are shifted left and scaled. */
+/* An operand: its values, minus the zero point, are shifted left and scaled. */
 typedef struct {
   const int8_t* const* pixels;
   int32_t zero_point, multiplier, shift;
-  int32_t step; /* from channel to channel, 0 for a single one */
+  int32_t step; /* bytes from channel to channel, 0 for a single one */
 } operand;
 
 static operand operand_of(const tflite_fuse_call* call, int32_t number, int32_t multiplier, int32_t shift) {
@@ -17,7 +17,8 @@ static operand operand_of(const tflite_fuse_call* call, int32_t number, int32_t 
   return o;
 }
 
-/* Where the block says so, the sum of both operands' multiples, less some bits, is the same for all pairs of values. */
+/* Adds with two factors, a start and a right shift. The encoder stores factors only if the result equals the scaled sum
+ * for all pairs of values. */
 static void add_multiples(const tflite_fuse_call* call, const uint32_t* factors) {
 #if TFLITE_FUSE_MVE
   tflite_fuse_add_vectors(call, (const int32_t*)factors);
@@ -33,7 +34,7 @@ static void add_multiples(const tflite_fuse_call* call, const uint32_t* factors)
     for (const int8_t* end = output + channels; output != end; ++output) {
       const int32_t value = *a++, other = *b++;
       uint32_t sum = start + first * (uint32_t)value;
-      TFLITE_FUSE_HIDE(sum); /* two instructions that multiply and add */
+      TFLITE_FUSE_HIDE(sum); /* so that compilers use two multiply-add instructions */
       sum += second * (uint32_t)other;
 #if TFLITE_FUSE_DSP
       *output = tflite_fuse_added_to_int8((int32_t)sum);
@@ -93,7 +94,7 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
          within(t->shift_1, -31, 0) && within(t->output_shift, -31, 0);
 }
 
-/* Multiples are of operands with as many channels. */
+/* Factors require operands with the same number of channels. */
 static bool channels_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   return tflite_fuse_thin_pair_fits(block, stage) &&
          (stage->weights_offset == TFLITE_FUSE_NONE ||

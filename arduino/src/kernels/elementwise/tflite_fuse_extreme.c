@@ -1,16 +1,17 @@
-/* The larger, or the smaller, of the values of two tensors. */
+/* Computes the larger or the smaller of the values of two int8 tensors. */
 #include "../../executor/tflite_fuse_machine.h"
 
-/* Of four bytes at once the larger ones: the top bit of each byte of a sum tells, without a carry into the next. */
+/* Returns the larger of each pair of bytes of two words; the smaller if all bits of `flip` are set. Top bits of the
+ * bytes stop carries from one byte into the next. */
 static uint32_t larger_of_four(uint32_t a, uint32_t b, uint32_t flip) {
   const uint32_t tops = UINT32_C(0x80808080);
-  const uint32_t low = (a | tops) - (b & ~tops);                     /* the top bit: whether the other bits are not less */
-  const uint32_t is_a = ((~a & b) | (~(a ^ b) & low)) & tops;        /* a negative byte is less than one that is not */
+  const uint32_t low = (a | tops) - (b & ~tops);                     /* top bit: low 7 bits of a >= those of b */
+  const uint32_t is_a = ((~a & b) | (~(a ^ b) & low)) & tops;        /* top bit: a >= b, as int8 */
   const uint32_t mask = (is_a | (is_a - (is_a >> 7))) ^ flip;
   return b ^ ((a ^ b) & mask);
 }
 
-/* The larger bytes; with all bits of ``flip`` set, which turns the order round, the smaller ones. */
+/* Writes the larger values; if all bits of `flip` are set, which reverses the order, the smaller ones. */
 static void extreme(const tflite_fuse_call* call, int32_t flip) {
   const int32_t low = call->stage->activation_min, high = call->stage->activation_max;
   const bool clamps = low > INT8_MIN || high < INT8_MAX;

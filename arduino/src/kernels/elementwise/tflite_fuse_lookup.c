@@ -1,10 +1,10 @@
-/* Any function of one value: a table of its 256 answers. */
+/* Computes any function of one int8 value by a table of its 256 results. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../mve/tflite_fuse_mve.h"
 
-enum { ANSWERS = 256 };
+enum { RESULTS = 256 };
 
-static void answer(const int8_t* value, int8_t* output, int32_t count, const void* table) {
+static void look_up(const int8_t* value, int8_t* output, int32_t count, const void* table) {
 #if TFLITE_FUSE_MVE
   tflite_fuse_look_up(value, output, count, table);
 #else
@@ -25,14 +25,14 @@ static void lookup(const tflite_fuse_call* call) {
     while (++i < call->count && values[i] == value + bytes && call->outputs[i] == output + bytes) {
       bytes += channels;
     }
-    answer(value, output, bytes, call->table);
+    look_up(value, output, bytes, call->table);
   }
 }
 
 static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
                            int64_t room) {
   (void)stage, (void)output, (void)table;
-  return room >= ANSWERS;
+  return room >= RESULTS;
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_lookup = {

@@ -1,5 +1,5 @@
-/* The product of two tensors, value by value: of equal shape, or one with a single channel that goes with all of the
- * other's. */
+/* Multiplies two int8 tensors of equal shape, value by value; one may have a single channel for all channels
+ * of the other. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 

@@ -1,4 +1,4 @@
-/* Every channel plus a number of its own. */
+/* Adds to each channel its own constant. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 

@@ -1,7 +1,7 @@
-/* ADD, SUB, MUL or DIV of two tensors as float32, value by value, and a QUANTIZE behind it.
+/* Computes ADD, SUB, MUL or DIV of two int8 tensors in float32, value by value, and quantizes the result.
  *
- * What an int8 value is as float32 is in tables. The one operation on floats is done in integers here: rounded to the
- * nearest, halves to even, with subnormal numbers, on every core and under any compiler flag. */
+ * Tables give the float32 value of each int8 value. The operation is emulated in integers: rounded to nearest, halves
+ * to even, with subnormal numbers, on every core and with any compiler flags. */
 #include <string.h>
 
 #include "../tflite_fuse_steps.h"
@@ -14,12 +14,12 @@ enum { MANTISSA_BITS = 23, LEAST_EXPONENT = -149 };
 
 typedef struct {
   tflite_fuse_steps quantize;
-  uint32_t first[256]; /* bits of float32 numbers that are finite */
+  uint32_t first[256]; /* bits of finite float32 numbers */
   uint32_t second[256];
   int32_t operation;
 } real_pair_table;
 
-/* mantissa * 2^exponent; the mantissa has 24 bits unless it is 0. */
+/* A number mantissa * 2^exponent; the mantissa has 24 bits unless it is 0. */
 typedef struct {
   uint32_t mantissa;
   int32_t exponent;
@@ -39,10 +39,11 @@ static number unpack(uint32_t bits) {
   return n;
 }
 
-/* mantissa * 2^exponent as float32, of 63 bits at most. The lowest bit may stand for any rest, if there are 26 or more. */
+/* Rounds mantissa * 2^exponent to float32; the mantissa has at most 63 bits. If it has 26 or more, its lowest bit may
+ * stand for any further nonzero bits. */
 static uint32_t pack(uint32_t sign, uint64_t mantissa, int32_t exponent) {
   int32_t length = 0;
-  for (uint64_t left = mantissa; left != 0; left >>= 1) {
+  for (uint64_t bits = mantissa; bits != 0; bits >>= 1) {
     ++length;
   }
   int32_t lowest = exponent + length - 1 - MANTISSA_BITS;
@@ -76,7 +77,7 @@ static uint32_t divided(uint32_t a, uint32_t b) {
   if (y.mantissa == 0) {
     return x.mantissa == 0 ? TFLITE_FUSE_NO_NUMBER : sign | TFLITE_FUSE_INFINITE;
   }
-  /* Bit by bit: a division of 64 bits is a function of its own, which not every core's library has. */
+  /* Divides bit by bit, because not every core's library has a 64-bit division. */
   uint64_t quotient = 0;
   uint32_t rest = 0;
   for (int32_t bit = 32 + MANTISSA_BITS; bit >= 0; --bit) {
@@ -103,7 +104,7 @@ static uint32_t added(uint32_t a, uint32_t b) {
     a = b, b = bits;
   }
   int32_t apart = x.exponent - y.exponent;
-  if (apart > FAR) { /* of so small a number all that counts is that it is there */
+  if (apart > FAR) { /* the smaller number only affects rounding: any nonzero value gives the same sum */
     apart = FAR;
     y.mantissa = 1;
   }
@@ -135,7 +136,7 @@ static TFLITE_FUSE_RARE void real_pair(const tflite_fuse_call* call) {
     for (int32_t c = 0; c < channels; ++c) {
       const uint32_t bits =
           result_of(table->operation, table->first[first[c] - INT8_MIN], table->second[second[c] - INT8_MIN]);
-      output[c] = tflite_fuse_answer_to(&table->quantize, tflite_fuse_key_of(bits));
+      output[c] = tflite_fuse_quantize_key(&table->quantize, tflite_fuse_key_of(bits));
     }
   }
 }
@@ -143,9 +144,9 @@ static TFLITE_FUSE_RARE void real_pair(const tflite_fuse_call* call) {
 static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
                                             const void* table, int64_t room) {
   (void)stage, (void)output;
-  const real_pair_table* found = table;
-  return room >= (int64_t)sizeof(real_pair_table) && within(found->quantize.otherwise, INT8_MIN, INT8_MAX) &&
-         within(found->operation, ADD, OPERATIONS - 1);
+  const real_pair_table* parameters = table;
+  return room >= (int64_t)sizeof(real_pair_table) && within(parameters->quantize.otherwise, INT8_MIN, INT8_MAX) &&
+         within(parameters->operation, ADD, OPERATIONS - 1);
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_real_pair = {

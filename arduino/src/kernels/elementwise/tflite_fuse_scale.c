@@ -1,4 +1,4 @@
-/* Every channel times a factor of its own, one for values from zero up and one for those below. */
+/* Multiplies each channel by its own factor; values below zero have another factor. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 

@@ -1,21 +1,22 @@
-/* What share each channel's exponential has of the sum of a pixel's. */
+/* Computes int8 softmax over the channels of each pixel. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
 enum { DISTANCES = 256, MOST_CHANNELS = 511, SUM_BITS = 12 };
 
-/* value / 2^bits to the nearest integer, halves up. 1 <= bits <= 31, value >= 0. */
+/* Returns value / 2^bits, rounded to the nearest integer, halves up. 1 <= bits <= 31, value >= 0. */
 static uint32_t divide(uint32_t value, int32_t bits) { return (value >> bits) + (value >> (bits - 1) & 1); }
 
-/* 2^31 / (1 + x) of x in 0...1, in parts of 2^31: Newton's division, numbers on the way with two bits before the point. */
+/* Returns 2^31 / (1 + x), x in 0...1 in units of 2^-31, by Newton's method; intermediate values have two
+ * integer bits. */
 static int32_t one_over_one_plus(int32_t x) {
   const int32_t half = (int32_t)(((int64_t)x + INT32_MAX + 1) >> 1);
-  int32_t found = 1515870810 + tflite_fuse_multiply_high(half, -1010580540);
+  int32_t reciprocal = 1515870810 + tflite_fuse_multiply_high(half, -1010580540);
   for (int32_t step = 0; step < 3; ++step) {
-    const int32_t missing = (INT32_C(1) << 29) - tflite_fuse_multiply_high(half, found);
-    found += tflite_fuse_multiply_high(found, missing) * 4;
+    const int32_t error = (INT32_C(1) << 29) - tflite_fuse_multiply_high(half, reciprocal);
+    reciprocal += tflite_fuse_multiply_high(reciprocal, error) * 4;
   }
-  return found > INT32_MAX / 2 ? INT32_MAX : found * 2;
+  return reciprocal > INT32_MAX / 2 ? INT32_MAX : reciprocal * 2;
 }
 
 static TFLITE_FUSE_RARE void softmax(const tflite_fuse_call* call) {
@@ -45,7 +46,8 @@ static TFLITE_FUSE_RARE void softmax(const tflite_fuse_call* call) {
   }
 }
 
-/* The first exponential is all there is, so no sum is less; of as many channels as there may be, none leaves 32 bits. */
+/* The first exponential, of the largest channel, must be INT32_MAX, so no sum is less; MOST_CHANNELS keeps sums
+ * within 32 bits. */
 static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
                                             const void* table, int64_t room) {
   (void)stage;

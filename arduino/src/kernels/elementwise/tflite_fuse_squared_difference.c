@@ -1,5 +1,5 @@
-/* The squared difference of two tensors, value by value: of equal shape, or one with a single channel that goes with all of
- * the other's. */
+/* Computes the squared difference of two int8 tensors of equal shape, value by value; one may have a single channel for
+ * all channels of the other. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -24,7 +24,8 @@ static TFLITE_FUSE_RARE void squared_difference(const tflite_fuse_call* call) {
   }
 }
 
-/* Whether a multiplier and its shift at most halve: the square of the difference of two such operands is an int32. */
+/* Returns whether a multiplier and shift scale by at most 1/2: then the square of the difference of two
+ * operands fits int32. */
 static bool halves(int32_t multiplier, int32_t shift) {
   return multiplier >= 0 && within(shift, -31, multiplier > HALF ? -1 : 0);
 }

@@ -1,4 +1,5 @@
-/* Squares of pixels, or a pixel of every plane, as the channels of one pixel; and squares back. */
+/* Rearranges squares of pixels, or one pixel of each plane, into the channels of one pixel (SPACE_TO_DEPTH), and
+ * squares back (DEPTH_TO_SPACE). */
 #include "../../executor/tflite_fuse_checks.h"
 
 /* No memcpy: tensors of a hostile file may overlap. */
@@ -32,7 +33,7 @@ static void depth_to_space(const tflite_fuse_call* call) {
   }
 }
 
-/* Whether each pixel of the one tensor has the channels of a square of the other's. */
+/* Returns whether each pixel of `small` has the channels of a square of `size` x `size` pixels of `large`. */
 static bool are_squares(const tflite_fuse_tensor* small, const tflite_fuse_tensor* large, int64_t size) {
   return small->height * size == large->height && small->width * size == large->width &&
          small->channels == large->channels * size * size;
@@ -44,7 +45,8 @@ static bool is_square(const tflite_fuse_stage* stage, int32_t stride, int32_t di
          stage->pad_top == pad && stage->pad_left == pad;
 }
 
-/* Whether a tensor of one channel holds the planes of an image one below the other, and windows a pixel of each. */
+/* Returns whether a tensor of one channel holds the planes of an image one below the other, and a window reads one
+ * pixel of each. */
 static bool are_planes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* image,
                        const tflite_fuse_tensor* planes) {
   return stage->kernel_height == image->channels && stage->kernel_width == 1 && stage->stride_height == 1 &&

@@ -1,6 +1,6 @@
-/* An image of another size: every output value is interpolated between four input values, or is one of them.
+/* Resizes an int8 image: every output value is interpolated between four input values, or copied from one of them.
  *
- * The table: for every output row, then for every output column, where it lies in the input, in 1024ths of a pixel. */
+ * The table: the position of every output row, then of every output column, in the input, in units of 1/1024 pixel. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -28,7 +28,7 @@ static TFLITE_FUSE_RARE void resize(const tflite_fuse_call* call) {
   }
 }
 
-/* Whether what is interpolated lies under the windows. */
+/* Returns whether all rows or columns that are interpolated lie under the windows. */
 static bool axis_is_sound(tflite_fuse_axis axis, const int32_t* places, int32_t count) {
   for (int32_t i = 0; i < count; ++i) {
     if (places[i] < 0 || places[i] > INT32_MAX - PARTS || places[i] / PARTS < tflite_fuse_first(&axis, i) ||

@@ -1,4 +1,4 @@
-/* Rows become columns: a run of a row is a part of a column of the input. */
+/* Exchanges rows and columns: a run of an output row is a part of an input column. */
 #include "../../executor/tflite_fuse_checks.h"
 
 static void transpose(const tflite_fuse_call* call) {

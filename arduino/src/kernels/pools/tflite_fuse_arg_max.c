@@ -1,14 +1,15 @@
-/* The number of the first largest channel of each pixel, written as four channels: the bytes of an int32, the lowest first. */
+/* Computes the number of the first largest channel of each int8 pixel, written as four channels: an int32,
+ * little-endian. */
 #include "../../executor/tflite_fuse_machine.h"
 
 static void arg_max(const tflite_fuse_call* call) {
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* value = call->windows[0][i];
-    int32_t found = 0;
+    int32_t largest = 0;
     for (int32_t c = 1; c < call->inputs[0]->channels; ++c) {
-      found = value[c] > value[found] ? c : found;
+      largest = value[c] > value[largest] ? c : largest;
     }
-    memcpy(call->outputs[i], &found, sizeof(found));
+    memcpy(call->outputs[i], &largest, sizeof(largest));
   }
 }
 

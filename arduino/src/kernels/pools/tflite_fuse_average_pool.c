@@ -1,8 +1,9 @@
-/* The rounded average of the pixels under a window. Pixels outside the image are 0 and do not count. */
+/* Computes the rounded average of the int8 pixels under a window. Pixels outside the image are 0 and do not count. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
-/* At least 1: prepare has seen to it, unless a hostile caller's input lies where the padding does. */
+/* Returns the number of pixels inside the image, at least 1: prepare checks it, but a hostile caller's input may lie at
+ * the address of the padding. */
 static int32_t count_inside(const tflite_fuse_call* call, const int8_t* const* window) {
   int32_t inside = 0;
   for (int32_t ky = 0; ky < call->stage->kernel_height; ++ky, window += call->columns) {
@@ -34,7 +35,7 @@ static TFLITE_FUSE_RARE void average_pool(const tflite_fuse_call* call) {
   }
 }
 
-/* Whether every window holds a pixel of the image: else the average would divide by zero. */
+/* Returns whether every window contains a pixel of the image; otherwise the average would divide by zero. */
 TFLITE_FUSE_RARE bool tflite_fuse_pool_fits(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];

@@ -1,7 +1,7 @@
-/* The average of a whole tensor, channel by channel, summed up as its pixels arrive.
+/* Computes the average of each channel of a whole int8 tensor, summed as its pixels arrive.
  *
  * MEAN scales the sum once, by multiplier and shift; AVERAGE_POOL_2D over the whole image, which has no table, divides
- * it and rounds. Sums of small maps are kept in int16. */
+ * it and rounds. Sums of small maps are int16. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../mve/tflite_fuse_mve.h"
 #include "../tflite_fuse_requantize.h"

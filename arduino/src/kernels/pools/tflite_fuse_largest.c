@@ -1,6 +1,7 @@
-/* The largest value of each channel over a whole tensor, found as its pixels arrive, and of each pixel over its channels.
+/* Computes the largest int8 value of each channel over a whole tensor, as its pixels arrive, or of each pixel over
+ * its channels.
  *
- * What is found is kept as 128 more, so that zeros are what there is to begin with. */
+ * Accumulators hold the largest value plus 128, so that they can start at zero. */
 #include "../../executor/tflite_fuse_machine.h"
 
 static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {

@@ -1,4 +1,5 @@
-/* The largest value of each channel under a window. Pixels outside the image are -128 and so never win. */
+/* Computes the largest int8 value of each channel under a window. Pixels outside the image are -128, the
+ * least value. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
