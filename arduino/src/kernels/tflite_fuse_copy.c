@@ -1,5 +1,5 @@
-/* Pixels as they are: PAD, where the pixels outside the image are the padding, STATE, where they are those of earlier
- * runs, and one input of CONCATENATION. */
+/* Copies pixels: PAD, which reads padding outside the image; STATE, which appends to the pixels of earlier runs; and
+ * each input of CONCATENATION. */
 #include "../executor/tflite_fuse_checks.h"
 
 static void copy(const tflite_fuse_call* call) {
@@ -8,7 +8,7 @@ static void copy(const tflite_fuse_call* call) {
     const int8_t* from = call->windows[0][i];
     const int8_t* const end = from + bytes;
     int8_t* to = call->outputs[i];
-    /* No memcpy of all: tensors of a hostile file may overlap. */
+    /* No memcpy: tensors of a hostile file may overlap. */
     if (((uintptr_t)from | (uintptr_t)to) % sizeof(uint32_t) == 0) {
       for (; end - from >= 4; from += 4, to += 4) {
         *(uint32_t*)(void*)to = *(const uint32_t*)(const void*)from;
@@ -49,7 +49,8 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_concatenation = {
     .compute = copy,
 };
 
-/* New pixels behind those of earlier runs, all of which one tile sees. */
+/* Returns whether the output holds the pixels of earlier runs, followed by the input, and the block runs
+ * in one tile. */
 static TFLITE_FUSE_RARE bool fits_state(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const tflite_fuse_tensor* input = tflite_fuse_input_of(block, stage, 0);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
@@ -59,7 +60,8 @@ static TFLITE_FUSE_RARE bool fits_state(const tflite_fuse_block* block, const tf
          block->header->tile_height >= driven->height && block->header->tile_width >= driven->width;
 }
 
-/* What a reset leaves of a step, if not all of it is the pixel that pads. History is whole steps: see fits_state. */
+/* Returns the bytes of the time step that a reset repeats, 0 if it repeats the padding pixel. History is whole steps:
+ * see fits_state. */
 static TFLITE_FUSE_RARE int64_t reset_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                             const tflite_fuse_tensor* output) {
   (void)input;
@@ -74,8 +76,8 @@ static TFLITE_FUSE_RARE bool first_history_is_sound(const tflite_fuse_stage* sta
          room >= (int64_t)tflite_fuse_history(stage, output) * output->channels;
 }
 
-/* Before a run a ring that is new or was reset gets its pixels of earlier runs; a run that went well makes earlier ones of
- * the new. */
+/* Before a run: fills a ring that is new or was reset with its first history. After a successful run: commits its
+ * pixels as history. */
 static tflite_fuse_status keep_ring(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
                                     const tflite_fuse_io* io, bool is_done) {
   void* const state = io->state;
@@ -91,16 +93,16 @@ static tflite_fuse_status keep_ring(const tflite_fuse_block* block, const tflite
     const size_t channels = (size_t)output->channels, bytes = (size_t)tflite_fuse_history(stage, output) * channels;
     int8_t* const pixels = (int8_t*)(ring + 1);
     int32_t from = stage->pad_offset;
-    size_t each = channels;
+    size_t piece_bytes = channels;
     if (mark == TFLITE_FUSE_NEVER_USED && stage->table_offset != TFLITE_FUSE_NONE && !block->zeros_mean_reset) {
       from = stage->table_offset;
-      each = bytes;
+      piece_bytes = bytes;
     } else if (stage->weights_offset != TFLITE_FUSE_NONE) {
       from = stage->weights_offset;
-      each = (size_t)tflite_fuse_step_bytes(stage, output);
+      piece_bytes = (size_t)tflite_fuse_step_bytes(stage, output);
     }
-    for (size_t i = 0; i < bytes; i += each) {
-      memcpy(pixels + i, block->constants + from, each);
+    for (size_t i = 0; i < bytes; i += piece_bytes) {
+      memcpy(pixels + i, block->constants + from, piece_bytes);
     }
     *ring = TFLITE_FUSE_FILLED;
   }

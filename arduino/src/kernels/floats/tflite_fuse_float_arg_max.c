@@ -1,15 +1,16 @@
-/* The number of the first largest channel of each pixel of float32, written as four channels of int8: the bytes of an int32,
- * the lowest first. A NaN is not larger than another value, and no value is larger than a NaN. */
+/* Computes the number of the first largest channel of each float32 pixel, written as four int8 channels: an
+ * int32, little-endian. Comparisons with NaN are false, so a NaN is never chosen over another value, nor another
+ * value over it. */
 #include "tflite_fuse_floats.h"
 
 static void arg_max(const tflite_fuse_call* call) {
   for (int32_t i = 0; i < call->count; ++i) {
     const float* value = tflite_fuse_floats_at(call->windows[0][i]);
-    int32_t found = 0;
+    int32_t largest = 0;
     for (int32_t c = 1; c < call->inputs[0]->channels; ++c) {
-      found = value[c] > value[found] ? c : found;
+      largest = value[c] > value[largest] ? c : largest;
     }
-    memcpy(call->outputs[i], &found, sizeof(found));
+    memcpy(call->outputs[i], &largest, sizeof(largest));
   }
 }
 

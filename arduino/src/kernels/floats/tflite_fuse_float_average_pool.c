@@ -1,5 +1,5 @@
-/* The average of the float32 pixels under a window: their sum, row by row, divided by their number. Pixels outside the
- * image do not count. */
+/* Computes the average of the float32 pixels under a window: their sum, row by row, divided by their number. Pixels
+ * outside the image do not count. */
 #include "tflite_fuse_floats.h"
 
 static void average_pool(const tflite_fuse_call* call) {

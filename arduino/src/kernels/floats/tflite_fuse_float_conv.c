@@ -1,9 +1,10 @@
-/* Convolution of float32 with any window: sums of products over taps, then input channels, then the bias.
- * Weights: [output channel][tap row][tap column][input channel]. Taps outside the image are left out, as TFLM does it:
- * zero times a weight that is infinite would be no number. */
+/* Computes float32 convolutions with any window: sums of products over taps, then input channels, then the bias.
+ *
+ * Weights: [output channel][tap row][tap column][input channel]. Taps outside the image are skipped, as in TFLM: zero
+ * times an infinite weight would be NaN. */
 #include "tflite_fuse_floats.h"
 
-/* Channels c ... c + TFLITE_FUSE_TOGETHER - 1 of one pixel; of what is too much the last channel is computed again. */
+/* Adds the products of one window to the sums of TFLITE_FUSE_TOGETHER channels, whose filters advance. */
 static void sum_channels(const tflite_fuse_call* call, const int8_t* const* window, const float** filters,
                          float* sums) {
   const tflite_fuse_stage* stage = call->stage;

@@ -1,4 +1,4 @@
-/* Functions of one float32 value that need no function of the C library. */
+/* Computes functions of each float32 value that need no function of the C library. */
 #include <math.h>
 
 #include "tflite_fuse_floats.h"
@@ -7,7 +7,7 @@ enum { BOUNDS, LEAKY_RELU, HARD_SWISH, ABS, NEG, SQUARE, CURVES };
 
 typedef struct {
   int32_t curve;
-  tflite_fuse_bounds bounds; /* of LEAKY_RELU the factor of values below zero, and nothing */
+  tflite_fuse_bounds bounds; /* LEAKY_RELU: low is the factor of values below zero, high is unused */
 } float_curve;
 
 static inline float hard_swish(float value) {
@@ -34,12 +34,12 @@ static inline float result_of(int32_t curve, float value, tflite_fuse_bounds bou
 
 static void curve(const tflite_fuse_call* call) {
   const float_curve* table = call->table;
-  const float_curve found = *table;
+  const float_curve parameters = *table;
   for (int32_t i = 0; i < call->count; ++i) {
     const float* value = tflite_fuse_floats_at(call->windows[0][i]);
     float* output = (float*)(void*)call->outputs[i];
     for (const float* end = output + call->output->channels; output != end; ++output) {
-      *output = result_of(found.curve, *value++, found.bounds);
+      *output = result_of(parameters.curve, *value++, parameters.bounds);
     }
   }
 }
@@ -47,8 +47,8 @@ static void curve(const tflite_fuse_call* call) {
 static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
                                             const void* table, int64_t room) {
   (void)stage, (void)output;
-  const float_curve* found = table;
-  return room >= (int64_t)sizeof(float_curve) && within(found->curve, BOUNDS, CURVES - 1);
+  const float_curve* parameters = table;
+  return room >= (int64_t)sizeof(float_curve) && within(parameters->curve, BOUNDS, CURVES - 1);
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_curve = {

@@ -1,8 +1,9 @@
-/* Depthwise convolution of float32: output channel c sees input channel c / depth_multiplier alone.
- * Weights: [tap row][tap column][output channel]. Taps outside the image are left out. */
+/* Computes float32 depthwise convolutions: output channel c reads input channel c / depth_multiplier alone.
+ *
+ * Weights: [tap row][tap column][output channel]. Taps outside the image are skipped. */
 #include "tflite_fuse_floats.h"
 
-/* Four channels, each from its own input channel. */
+/* Sums four channels of a pixel, each over the input channel of the same number. */
 static void sum_four(const tflite_fuse_call* call, const int8_t* const* window, int32_t channel, float* sums) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t channels = call->output->channels;

@@ -1,4 +1,6 @@
-/* A fully connected layer of float32; over a tensor of several pixels it is summed up as they arrive.
+/* Computes float32 fully connected layers: of one pixel as a convolution, of a tensor of several pixels as sums that
+ * grow as pixels arrive.
+ *
  * Weights: [output channel][input pixel][input channel]. */
 #include "tflite_fuse_floats.h"
 
@@ -10,7 +12,7 @@ static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
   for (int32_t c = 0; c < channels; c += TFLITE_FUSE_TOGETHER) {
     const float* filters[TFLITE_FUSE_TOGETHER];
     float totals[TFLITE_FUSE_TOGETHER];
-    for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER; ++k) { /* of what is too much the last channel again */
+    for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER; ++k) { /* absent channels repeat the last one, unused */
       const int32_t channel = tflite_fuse_min(c + k, channels - 1);
       filters[k] = weights + (size_t)channel * filter;
       totals[k] = channel_sum[channel];
@@ -49,7 +51,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_fully_connecte
     .weight_bytes = weight_bytes,
     .table_is_sound = tflite_fuse_float_table_is_sound,
     .keep = tflite_fuse_floats_are_ready,
-    .compute = tflite_fuse_float_conv, /* of one pixel */
+    .compute = tflite_fuse_float_conv, /* inputs of one pixel */
     .sum = sum,
     .finish = finish,
 };

@@ -1,4 +1,4 @@
-/* The average of a whole float32 tensor, channel by channel, summed up as its pixels arrive. */
+/* Computes the average of each channel of a whole float32 tensor, summed as its pixels arrive. */
 #include "tflite_fuse_floats.h"
 
 static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
@@ -15,7 +15,7 @@ static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
 static TFLITE_FUSE_RARE void finish(const tflite_fuse_call* call, const void* sums) {
   const float* channel_sum = sums;
   const tflite_fuse_bounds bounds = *(const tflite_fuse_bounds*)call->table;
-  const float pixels = (float)tflite_fuse_pixels(call->inputs[0]); /* exactly: there are not so many */
+  const float pixels = (float)tflite_fuse_pixels(call->inputs[0]); /* exact: at most 2^23 pixels */
   float* output = (float*)(void*)call->outputs[0];
   for (int32_t c = 0; c < call->output->channels; ++c) {
     output[c] = tflite_fuse_bounded(channel_sum[c] / pixels, bounds);

@@ -1,19 +1,21 @@
-/* Pixels of a float32 tensor times a matrix that is another tensor: a row of the product per output pixel. The table is an
- * int32: 1 where pixels of the second input are the matrix's columns, 0 where they are its rows. */
+/* Multiplies the pixels of a float32 tensor by a matrix that is another tensor: one row of the product per
+ * output pixel.
+ *
+ * The table is an int32: 1 if pixels of the second input are the matrix's columns, 0 if they are its rows. */
 #include "../tflite_fuse_matrices.h"
 #include "tflite_fuse_floats.h"
 
-/* Four columns at a time: five loads feed four products. */
+/* Computes one pixel, four columns at a time: five loads feed four products. */
 static void one_pixel(const tflite_fuse_call* call, const float* pixel, const float* matrix, float* output) {
-  const tflite_fuse_steps step = tflite_fuse_steps_of(call, *(const int32_t*)call->table != 0);
+  const tflite_fuse_matrix_steps step = tflite_fuse_matrix_steps_of(call, *(const int32_t*)call->table != 0);
   const float* const end = pixel + call->inputs[0]->channels;
   const int32_t columns = call->output->channels;
   for (int32_t c = 0; c < columns; c += TFLITE_FUSE_TOGETHER) {
-    const int32_t some = tflite_fuse_min(columns - c, TFLITE_FUSE_TOGETHER); /* of what is too much a sum is repeated */
+    const int32_t in_group = tflite_fuse_min(columns - c, TFLITE_FUSE_TOGETHER); /* columns beyond the last repeat it */
     const float* m0 = matrix + (size_t)c * (size_t)step.to_column;
-    const float* m1 = m0 + (some > 1 ? step.to_column : 0);
-    const float* m2 = m1 + (some > 2 ? step.to_column : 0);
-    const float* m3 = m2 + (some > 3 ? step.to_column : 0);
+    const float* m1 = m0 + (in_group > 1 ? step.to_column : 0);
+    const float* m2 = m1 + (in_group > 2 ? step.to_column : 0);
+    const float* m3 = m2 + (in_group > 3 ? step.to_column : 0);
     float sums[TFLITE_FUSE_TOGETHER], a0 = 0, a1 = 0, a2 = 0, a3 = 0;
     int32_t at = 0;
     for (const float* x = pixel; x != end; ++x, at += step.to_row) {
@@ -23,7 +25,7 @@ static void one_pixel(const tflite_fuse_call* call, const float* pixel, const fl
       a3 = tflite_fuse_add_product(a3, *x, m3[at]);
     }
     sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
-    memcpy(output + c, sums, (size_t)some * sizeof(float));
+    memcpy(output + c, sums, (size_t)in_group * sizeof(float));
   }
 }
 

@@ -1,4 +1,4 @@
-/* The largest of the float32 values of each channel under a window; what is no number is passed over, as TFLM does it. */
+/* Computes the largest float32 value of each channel under a window, ignoring NaN as TFLM does. */
 #include <float.h>
 
 #include "tflite_fuse_floats.h"

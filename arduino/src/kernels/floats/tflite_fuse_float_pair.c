@@ -1,9 +1,9 @@
-/* An operation on float32, value by value: of two tensors, or of one and a constant for each channel. */
+/* Computes an operation on float32 values: of two tensors, or of a tensor and a constant for each channel. */
 #include "tflite_fuse_floats.h"
 
 enum { ADD, SUB, MUL, DIV, MAXIMUM, MINIMUM, SQUARED_DIFFERENCE, PRELU, BITWISE_XOR, OPERATIONS };
 
-/* The table; of a constant operand its values follow. */
+/* The table, followed by the values of a constant operand. */
 typedef struct {
   int32_t operation;
   int32_t constant_first;
@@ -12,10 +12,10 @@ typedef struct {
 } float_operation;
 
 static inline float xor_of(float a, float b) {
-  uint32_t bits, others;
-  memcpy(&bits, &a, sizeof bits), memcpy(&others, &b, sizeof others);
-  bits ^= others;
-  memcpy(&a, &bits, sizeof a);
+  uint32_t bits_a, bits_b;
+  memcpy(&bits_a, &a, sizeof bits_a), memcpy(&bits_b, &b, sizeof bits_b);
+  bits_a ^= bits_b;
+  memcpy(&a, &bits_a, sizeof a);
   return a;
 }
 
@@ -42,7 +42,8 @@ static inline float result_of(int32_t operation, float a, float b) {
   }
 }
 
-/* A step is 0 where one value goes with all channels. */
+/* Computes one pixel. step_a, step_b: floats from channel to channel of an operand, 0 if a single value
+ * applies to all. */
 static void compute(const tflite_fuse_call* call, int32_t i, const float* a, int32_t step_a, const float* b,
                     int32_t step_b) {
   const float_operation* table = call->table;
@@ -71,9 +72,9 @@ static void by_channel(const tflite_fuse_call* call) {
 }
 
 static TFLITE_FUSE_RARE bool operation_is_sound(const void* table, int64_t room, int64_t constants) {
-  const float_operation* found = table;
+  const float_operation* parameters = table;
   return room >= (int64_t)offsetof(float_operation, constants) + 4 * constants &&
-         within(found->operation, ADD, OPERATIONS - 1) && within(found->constant_first, 0, constants > 0);
+         within(parameters->operation, ADD, OPERATIONS - 1) && within(parameters->constant_first, 0, constants > 0);
 }
 
 static TFLITE_FUSE_RARE bool pair_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,

@@ -1,14 +1,15 @@
-/* What must hold before a stage on float32 runs. */
+/* Checks the conditions of stages on float32: aligned operands, and a library that rounds products. */
 #include "tflite_fuse_floats.h"
 
-/* Whether the library was compiled so that products are rounded before they are added. */
+/* Returns whether the library was compiled so that products are rounded before they are added. */
 static TFLITE_FUSE_RARE bool rounds_products(void) {
-  volatile float a = 1.000244140625F; /* 1 + 2^-12: its square, 1 + 2^-11 + 2^-24, is no float */
+  volatile float a = 1.000244140625F; /* 1 + 2^-12: its square, 1 + 2^-11 + 2^-24, is not a float32 */
   volatile float sum = -1.00048828125F;
   return tflite_fuse_add_product(sum, a, a) == 0.0F;
 }
 
-/* Rings always are: the planner of a hostile file may lay whole tensors anywhere. */
+/* Returns whether a tensor's memory is aligned to float32. Rings always are; whole tensors lie where the file says,
+ * which may be hostile. */
 static TFLITE_FUSE_RARE bool is_aligned(const tflite_fuse_io* io, const tflite_fuse_tensor* tensor) {
   return tensor->storage == TFLITE_FUSE_STORAGE_SCRATCH ||
          (uintptr_t)tflite_fuse_memory_of(io, tensor) % sizeof(float) == 0;

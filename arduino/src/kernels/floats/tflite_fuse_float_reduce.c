@@ -1,6 +1,5 @@
-/* A sum, an average or an extreme of float32 values: of each channel over a whole tensor, as its pixels arrive, and of each
- * pixel over its channels. Each starts from the number TFLM starts from and takes one value after the other, so that zeros
- * and what is no number end as they do there. */
+/* Computes a sum, average or extreme of float32 values: of each channel over a whole tensor, as its pixels arrive, or
+ * of each pixel over its channels. Start value and order are TFLM's, so signed zeros and NaN give the same results. */
 #include <float.h>
 
 #include "tflite_fuse_floats.h"
@@ -40,7 +39,7 @@ static void sum(const tflite_fuse_call* call, int32_t position, void* sums) {
 
 static TFLITE_FUSE_RARE void finish(const tflite_fuse_call* call, const void* sums) {
   const float* channel = sums;
-  const float pixels = (float)tflite_fuse_pixels(call->inputs[0]); /* exactly: there are not so many */
+  const float pixels = (float)tflite_fuse_pixels(call->inputs[0]); /* exact: at most 2^23 pixels */
   float* output = (float*)(void*)call->outputs[0];
   for (int32_t c = 0; c < call->output->channels; ++c) {
     output[c] = reduction_of(call) == MEAN ? channel[c] / pixels : channel[c];

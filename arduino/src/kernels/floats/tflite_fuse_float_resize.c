@@ -1,7 +1,8 @@
-/* An image of another size, float32: every output value is interpolated between four input values, or is one of them. */
+/* Resizes a float32 image: every output value is interpolated between four input values, or copied from one of them. */
 #include "tflite_fuse_floats.h"
 
-/* Where an output row or column lies: at or behind an input's, at or before another, so far from the first. */
+/* Position of an output row or column: between input rows or columns `from` and `to`, at distance `part` (0...1)
+ * from `from`. */
 typedef struct {
   int32_t from, to;
   float part;
@@ -9,10 +10,10 @@ typedef struct {
 
 typedef struct {
   int32_t interpolates;
-  place places[1]; /* of output rows, then of output columns */
+  place places[1]; /* one per output row, then one per output column */
 } float_places;
 
-/* In TFLM's order, whatever the parts are: with infinite values it matters. */
+/* Interpolates between four corners in TFLM's order, also where parts are 0: with infinite values the order matters. */
 static float between(const float* values, float down, float right) {
   float sum = values[0] * (1 - down) * (1 - right);
   sum = tflite_fuse_add_product(sum, values[1] * down, 1 - right);
@@ -38,7 +39,7 @@ static void resize(const tflite_fuse_call* call) {
   }
 }
 
-/* Whether what is interpolated lies under the windows. */
+/* Returns whether all rows or columns that are interpolated lie under the windows. */
 static TFLITE_FUSE_RARE bool axis_is_sound(tflite_fuse_axis axis, const place* places, int32_t count) {
   for (int32_t i = 0; i < count; ++i) {
     const int32_t first = tflite_fuse_first(&axis, i), last = tflite_fuse_end(&axis, i) - 1;
@@ -51,11 +52,11 @@ static TFLITE_FUSE_RARE bool axis_is_sound(tflite_fuse_axis axis, const place* p
 
 static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
                                             const void* table, int64_t room) {
-  const float_places* found = table;
+  const float_places* positions = table;
   const int64_t places = (int64_t)output->height + output->width;
   return room >= (int64_t)offsetof(float_places, places) + places * (int64_t)sizeof(place) &&
-         axis_is_sound(tflite_fuse_rows_of(stage), found->places, output->height) &&
-         axis_is_sound(tflite_fuse_columns_of(stage), found->places + output->height, output->width);
+         axis_is_sound(tflite_fuse_rows_of(stage), positions->places, output->height) &&
+         axis_is_sound(tflite_fuse_columns_of(stage), positions->places + output->height, output->width);
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_resize = {

@@ -1,6 +1,9 @@
-/* Transposed convolution of float32: windows lie on the input's pixels spread out, and see some of them. TFLM adds each
- * input pixel into the outputs its filter reaches, so an output's products come in the order of the input's pixels.
- * Weights: [output channel][tap row][tap column][input channel], the last tap being that of the window's first unit. */
+/* Computes float32 transposed convolutions: the input's pixels lie dilation rows and columns apart, and a window reads
+ * those that it covers. TFLM adds each input pixel to the outputs that its filter reaches, so products are added in the
+ * order of the input's pixels.
+ *
+ * Weights: [output channel][tap row][tap column][input channel], in reverse order: the last tap is at the start
+ * of the window. */
 #include "tflite_fuse_floats.h"
 
 static float add_pixel(float sum, const float* pixel, const float* weights, int32_t depth) {
@@ -18,7 +21,7 @@ static void transpose_conv_pixel(const tflite_fuse_call* call, int32_t index) {
   const size_t filter = (size_t)taps_height * (size_t)taps_width * (size_t)depth;
   const int32_t x = call->x + index;
   const int32_t column = tflite_fuse_position(x - stage->pad_left, stage->dilation_width);
-  /* The taps that lie on the first row and column. */
+  /* Taps at the first row and column of input pixels under the window. */
   const int32_t below = taps_height - 1 - (call->first_row * stage->dilation_height - call->y + stage->pad_top);
   const int32_t beside = taps_width - 1 - (column * stage->dilation_width - x + stage->pad_left);
   const int8_t* const* first = call->windows[0] + (column - call->first_column);

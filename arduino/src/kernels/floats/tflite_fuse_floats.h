@@ -1,7 +1,7 @@
-/* What kernels on float32 share: bounds of outputs, products that are rounded, and sizes of constants.
+/* Declares functions of the float32 kernels: clamping, rounded products, and checks of constants.
  *
- * Every sum is computed in the order of TFLM's reference kernels, in single precision, each product rounded before it is
- * added. Kernels compute several outputs side by side, never several parts of one sum. */
+ * Every sum is computed in the order of TFLM's reference kernels, in single precision, each product rounded before it
+ * is added. Kernels compute several outputs side by side, never several parts of one sum. */
 #ifndef TFLITE_FUSE_FLOATS_H_
 #define TFLITE_FUSE_FLOATS_H_
 
@@ -16,26 +16,26 @@ typedef struct {
 /* The table of kinds with weights. */
 typedef struct {
   tflite_fuse_bounds bounds;
-  float bias[1]; /* one for each output channel */
+  float bias[1]; /* one per output channel */
 } tflite_fuse_float_table;
 
-/* What is no number stays what it is, as with TFLM's bounds. */
+/* Clamps a value; NaN stays NaN, as in TFLM. */
 static inline float tflite_fuse_bounded(float value, tflite_fuse_bounds bounds) {
   const float raised = value < bounds.low ? bounds.low : value;
   return bounds.high < raised ? bounds.high : raised;
 }
 
-/* sum + a * b, the product rounded: compilers that may join the two operations to one (-ffp-contract=fast, the default of
- * GCC) do not see them side by side. */
+/* Returns sum + a * b, with the product rounded: hidden from compilers that may fuse the two operations
+ * (-ffp-contract=fast, the default of GCC). */
 static inline float tflite_fuse_add_product(float sum, float a, float b) {
   float product = a * b;
   TFLITE_FUSE_HIDE_FLOAT(product);
   return sum + product;
 }
 
-enum { TFLITE_FUSE_TOGETHER = 4 /* output channels: five loads feed four products */ };
+enum { TFLITE_FUSE_TOGETHER = 4 /* output channels computed together: five loads feed four products */ };
 
-/* Adds the products of `count` values with those of each of four filters to four sums; filters move on. */
+/* Adds the products of `count` values and each of four filters to four sums; advances the filters. */
 static inline void tflite_fuse_add_products(const float* values, int32_t count, const float** filters, float* sums) {
   const float *w0 = filters[0], *w1 = filters[1], *w2 = filters[2], *w3 = filters[3];
   float a0 = sums[0], a1 = sums[1], a2 = sums[2], a3 = sums[3];
@@ -49,16 +49,16 @@ static inline void tflite_fuse_add_products(const float* values, int32_t count, 
   filters[0] = w0, filters[1] = w1, filters[2] = w2, filters[3] = w3;
 }
 
-/* Elements of a pixel, whose address is a multiple of 4. */
+/* Returns the elements of a pixel, whose address is a multiple of 4. */
 static inline const float* tflite_fuse_floats_at(const int8_t* pixel) { return (const float*)(const void*)pixel; }
 
-/* Bytes of a * b * c float32, at most INT32_MAX + 1. */
+/* Returns the bytes of a * b * c float32, at most INT32_MAX + 1. */
 static inline int64_t tflite_fuse_float_bytes(int32_t a, int32_t b, int32_t c) {
   const int64_t bytes = 4 * (int64_t)tflite_fuse_volume(a, b, c);
   return bytes > INT32_MAX ? (int64_t)INT32_MAX + 1 : bytes;
 }
 
-/* The table_is_sound of kinds with bounds and a bias for each output channel, and of those with bounds alone. */
+/* `table_is_sound` of kinds with bounds and a bias per output channel; and of kinds with bounds alone. */
 static inline bool tflite_fuse_float_table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
                                                     const void* table, int64_t room) {
   (void)table;
@@ -70,11 +70,11 @@ static inline bool tflite_fuse_bounds_are_sound(const tflite_fuse_stage* stage, 
   return room >= (int64_t)sizeof(tflite_fuse_bounds);
 }
 
-/* The keep of all kinds on float32: whether their operands lie at multiples of 4, and the library rounds products. */
+/* `keep` of all kinds on float32: checks that operands are aligned to 4 and that the library rounds products. */
 tflite_fuse_status tflite_fuse_floats_are_ready(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
                                                 const tflite_fuse_io* io, bool is_done);
 
-/* Kernels that others call. */
+/* Kernels called by other files. */
 void tflite_fuse_float_conv(const tflite_fuse_call* call);
 
 TFLITE_FUSE_HIDDEN_END

@@ -14,7 +14,7 @@ typedef struct {
 static TFLITE_FUSE_RARE void one_pixel(const tflite_fuse_call* call, const int8_t* pixel, const int8_t* matrix,
                                        int8_t* output) {
   const matrix_table* table = call->table;
-  const tflite_fuse_steps step = tflite_fuse_steps_of(call, table->by_column != 0);
+  const tflite_fuse_matrix_steps step = tflite_fuse_matrix_steps_of(call, table->by_column != 0);
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const int32_t zero = call->inputs[0]->zero_point, columns = call->output->channels;
   const int8_t* const end = pixel + call->inputs[0]->channels;

@@ -1,11 +1,13 @@
-/* Functions of one float32 value as the C library has them: the same bits as TFLM's with the same library. */
+/* Computes functions of each float32 value with the C library: the bits are those of TFLM linked with the
+ * same library. */
 #include <math.h>
 
 #include "../tflite_fuse_floats.h"
 
 enum { LOGISTIC, TANH, ELU, EXP, LOG, SQRT, RSQRT, SIN, COS, CURVES };
 
-/* As TFLM has it: beyond these numbers the sum would not change, or overflow on some cores. */
+/* TFLM's limits: above the first the sum would round to 1; below the second the exponential alone is exact enough, and
+ * some cores would overflow. */
 static float logistic(float value) {
   if (value > 16.619047164916992188F) {
     return 1;
@@ -37,12 +39,12 @@ static float result_of(int32_t curve, float value) {
 }
 
 static void curve(const tflite_fuse_call* call) {
-  const int32_t number = *(const int32_t*)call->table;
+  const int32_t function = *(const int32_t*)call->table;
   for (int32_t i = 0; i < call->count; ++i) {
     const float* value = tflite_fuse_floats_at(call->windows[0][i]);
     float* output = (float*)(void*)call->outputs[i];
     for (const float* end = output + call->output->channels; output != end; ++output) {
-      *output = result_of(number, *value++);
+      *output = result_of(function, *value++);
     }
   }
 }

@@ -1,4 +1,4 @@
-/* What share each channel's exponential has of the sum of a pixel's, in float32, by the C library's expf. */
+/* Computes float32 softmax over the channels of each pixel with the C library's expf. */
 #include <float.h>
 #include <math.h>
 
