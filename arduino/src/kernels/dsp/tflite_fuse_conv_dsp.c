@@ -1,10 +1,10 @@
-/* The inner loops of the packed convolution with DSP instructions: four pixels, two or one by two channels. They take all
- * registers: they are functions in assembler. */
+/* Computes the inner loops of the packed convolution from int8 weights with DSP instructions: four, two or one pixel by
+ * two channels. The loops are assembler functions, because they use all registers. */
 #include "tflite_fuse_conv_loops_dsp.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
-/* Turns: quads, and bytes of code for each. Of one pixel two quads count as one. */
+/* Turns: quads per turn, and bytes of code per quad. Loops of one pixel count two quads as one. */
 #define TFLITE_FUSE_INT8_TURN_1 2, 72
 #define TFLITE_FUSE_INT8_TURN_2 4, 56
 #define TFLITE_FUSE_INT8_TURN_4 2, 104
@@ -19,7 +19,7 @@ void tflite_fuse_int8_all_1(tflite_fuse_conv_run* run);
 void tflite_fuse_int8_part_2(tflite_fuse_conv_run* run);
 void tflite_fuse_int8_part_1(tflite_fuse_conv_run* run);
 
-/* `count` values of four pixels, `to_next` pointers apart, a multiple of 4; returns the word behind. */
+/* Widens `count` values, a multiple of 4, of four pixels, `to_next` pointers apart; returns the end of the words. */
 uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
 TFLITE_FUSE_HIDDEN_END
 #endif
@@ -39,7 +39,7 @@ const tflite_fuse_conv_loops tflite_fuse_int8_loops = {
 
 /* ---- Pixels ---- */
 
-/* The word at `from`, of which 1...3 bytes are values; zeros behind. */
+/* Returns a word of 1...3 values from `from` on, padded with zeros. */
 static uint32_t load_rest(const int8_t* from, int32_t count) {
   uint32_t word = (uint8_t)from[0];
   if (count > 1) {
@@ -48,14 +48,14 @@ static uint32_t load_rest(const int8_t* from, int32_t count) {
   return count > 2 ? word | (uint32_t)(uint8_t)from[2] << 16 : word;
 }
 
-/* The last values of a pixel, the second pair `apart` words behind the first. */
+/* Widens the last 1...3 values of a pixel; their second pair is `apart` words behind the first. */
 static void widen_rest(uint32_t* wide, const int8_t* from, int32_t count, int32_t apart) {
   const uint32_t word = load_rest(from, count % 4);
   wide[0] = tflite_fuse_even(word);
   wide[apart] = tflite_fuse_odd(word);
 }
 
-/* Per quad: pixel 0's values (0, 2), (1, 3), then pixel 1's. */
+/* Order of words per quad: values (0, 2) and (1, 3) of pixel p, then of pixel q. */
 uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, int32_t count) {
   for (const int8_t* end = p + (count & ~3); p != end;) {
     TFLITE_FUSE_WIDEN_2(wide, p, q);
@@ -68,7 +68,7 @@ uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, 
   return wide;
 }
 
-/* Per quad: all pixels' values (0, 2), then their values (1, 3). */
+/* Order of words per quad: values (0, 2) of all pixels, then values (1, 3). */
 uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count) {
   const int32_t whole = count & ~3;
   if (whole > 0) {
@@ -101,8 +101,8 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
 
 #if !defined(TFLITE_FUSE_DSP_EMULATION)
 
-/* r0: the next pairs, r1: the next weights, r2, r3: sums of the first channel, r4, r5: of the second, r9: the pairs' end;
- * r6, r7: weights. */
+/* r0: next pairs of values, r1: next weights, r2, r3: sums of the first channel, r4, r5: of the second, r6, r7:
+ * weights, r9: end of the pairs. */
 #define TFLITE_FUSE_INT8_QUAD_2                                                \
   "ldmia.w r0!, {r10, r11, r12, lr}\n\tldrd r6, r7, [r1], #8\n\t"              \
   "sxtb16 r8, r6\n\tsmlad r2, r10, r8, r2\n\tsmlad r3, r12, r8, r3\n\t"        \
@@ -110,7 +110,7 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   "sxtb16 r8, r7\n\tsmlad r4, r10, r8, r4\n\tsmlad r5, r12, r8, r5\n\t"        \
   "sxtb16 r7, r7, ror #8\n\tsmlad r4, r11, r7, r4\n\tsmlad r5, lr, r7, r5\n\t"
 
-/* The loop that functions share; goes where the second word on the stack says. r10: where it is entered. */
+/* The loop shared by all_2 and part_2; returns to the address in the second word on the stack. r10: entry point. */
 #define TFLITE_FUSE_INT8_QUADS_2                                                                     \
   ".Ltflite_fuse_quads_2:\tadd pc, r10\n\tnop\n1:\t" TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2 \
   TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2                                                    \
@@ -118,7 +118,7 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   "cmp r0, r9\n\tbne 1b\n\tldr r0, [sp]\n\tldr.w pc, [sp, #4]\n"
 #define TFLITE_FUSE_INT8_BACK_TO(label) "adr.w r7, " label "\n\tadds r7, #1\n\tstr r7, [sp, #4]\n"
 
-/* r2, r3: sums. */
+/* r2, r3: sums of the two channels. */
 #define TFLITE_FUSE_INT8_HALF_QUAD_1(sum, even, odd, weights)          \
   "sxtb16 r8, " weights "\n\tsmlad " sum ", " even ", r8, " sum "\n\t" \
   "sxtb16 " weights ", " weights ", ror #8\n\tsmlad " sum ", " odd ", " weights ", " sum "\n\t"
@@ -128,7 +128,7 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   TFLITE_FUSE_INT8_HALF_QUAD_1("r2", "r10", "r11", "r4") TFLITE_FUSE_INT8_HALF_QUAD_1("r3", "r10", "r11", "r5") \
   TFLITE_FUSE_INT8_HALF_QUAD_1("r2", "r12", "lr", "r6") TFLITE_FUSE_INT8_HALF_QUAD_1("r3", "r12", "lr", "r7")
 
-/* lr: where it is entered. */
+/* lr: entry point of the loop. */
 #define TFLITE_FUSE_INT8_QUADS_1                                                                                \
   ".Ltflite_fuse_quads_1:\tlsrs.w lr, lr, #1\n\tbcc 2f\n\tldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t" \
   TFLITE_FUSE_INT8_HALF_QUAD_1("r2", "r10", "r11", "r4") TFLITE_FUSE_INT8_HALF_QUAD_1("r3", "r10", "r11", "r5") \
@@ -179,8 +179,8 @@ __asm__(".syntax unified\n\t" ".section .text.tflite_fuse_int8_widen_4,\"ax\",%p
         "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t"
         ".size tflite_fuse_int8_widen_4, .-tflite_fuse_int8_widen_4\n\t.text");
 
-/* Four pixels. r2...r5: sums of the first channel, r6...r9: of the second; r10, r11: weights, which are loaded twice;
- * r12, lr: pairs of two pixels. */
+/* Four pixels. r2...r5: sums of the first channel, r6...r9: of the second; r10, r11: weights, loaded twice; r12, lr:
+ * pairs of two pixels. */
 #define TFLITE_FUSE_INT8_PAIRS_4(first, second, third, fourth)                                                  \
   "ldrd r12, lr, [r0], #8\n\tsmlad " first ", r12, r10, " first "\n\tsmlad " second ", lr, r10, " second "\n\t" \
   "smlad " third ", r12, r11, " third "\n\tsmlad " fourth ", lr, r11, " fourth "\n\t"

@@ -1,12 +1,13 @@
-/* The inner loops of the convolution with weights of 16 bits: two channels of two pixels or of one. Weights are pairs as
- * they are multiplied, so that nothing is unpacked, and twice as large, so that sums are as they are scaled.
+/* Computes the inner loops of the convolution from int16 weights with DSP instructions: two pixels or one by two
+ * channels. Weights are stored as the pairs that are multiplied, so nothing is unpacked, and doubled, so sums need no
+ * doubling before they are scaled.
  *
- * The loops take all registers: they are functions in assembler. */
+ * The loops are assembler functions, because they use all registers. */
 #include "tflite_fuse_conv_loops_dsp.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
-/* Turns: quads, and bytes of code for each. */
+/* Turns: quads per turn, and bytes of code per quad. */
 #define TFLITE_FUSE_INT16_TURN_1 4, 24
 #define TFLITE_FUSE_INT16_TURN_2 4, 40
 
@@ -36,13 +37,13 @@ void tflite_fuse_conv_int16(const tflite_fuse_call* call) { tflite_fuse_conv_wit
 
 #if !defined(TFLITE_FUSE_DSP_EMULATION)
 
-/* r0: the next pairs; r1: the next weights; r2, r3: sums of the first channel; r4, r5: of the second. */
+/* r0: next pairs of values; r1: next weights; r2, r3: sums of the first channel; r4, r5: of the second. */
 #define TFLITE_FUSE_INT16_QUAD_2                                                                        \
   "ldmia.w r1!, {r6, r7, r8, r9}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"                               \
   "smlad r2, r10, r6, r2\n\tsmlad r3, r12, r6, r3\n\tsmlad r2, r11, r7, r2\n\tsmlad r3, lr, r7, r3\n\t" \
   "smlad r4, r10, r8, r4\n\tsmlad r5, r12, r8, r5\n\tsmlad r4, r11, r9, r4\n\tsmlad r5, lr, r9, r5\n\t"
 
-/* r2, r3: sums. */
+/* r2, r3: sums of the two channels. */
 #define TFLITE_FUSE_INT16_QUAD_1                                 \
   "ldmia.w r1!, {r6, r7, r8, r9}\n\tldrd r10, r11, [r0], #8\n\t" \
   "smlad r2, r10, r6, r2\n\tsmlad r3, r10, r8, r3\n\tsmlad r2, r11, r7, r2\n\tsmlad r3, r11, r9, r3\n\t"

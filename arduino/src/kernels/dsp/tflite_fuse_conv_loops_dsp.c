@@ -1,40 +1,42 @@
-/* Around the loops of the packed convolution that are written in assembler: what tflite_fuse_conv_packed.h asks for, from
- * the set of loops a job names. */
+/* Calls the assembler loops of the packed convolution: implements tflite_fuse_conv_packed.h with the set of loops that
+ * a job names. */
 #include "tflite_fuse_conv_loops_dsp.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
-/* Bytes of code that a first turn skips for so many quads: those that are too many. */
-static uint32_t skipped(const tflite_fuse_conv_loops* loops, tflite_fuse_conv_turn turn, uint32_t quads) {
+/* Returns the bytes of code that the first turn skips so that `quads` quads are left for it and whole turns. */
+static uint32_t bytes_to_skip(const tflite_fuse_conv_loops* loops, tflite_fuse_conv_turn turn, uint32_t quads) {
 #if defined(TFLITE_FUSE_DSP_EMULATION)
   (void)loops, (void)turn;
-  return quads; /* there is nothing to skip; loops check that this is how many quads there are */
+  return quads; /* nothing is skipped; the emulated loops compare this with their number of quads */
 #else
-  const uint32_t others = turn.quads - 1U;
-  return (loops->peels ? turn.quads - ((quads - 1U) & others) : (0U - quads) & others) * turn.code_bytes;
+  const uint32_t mask = turn.quads - 1U;
+  return (loops->peels ? turn.quads - ((quads - 1U) & mask) : (0U - quads) & mask) * turn.code_bytes;
 #endif
 }
 
-/* As `skipped`; where quads go in twos, twice the bytes, and the lowest bit says that an odd quad comes before. */
-static uint32_t skipped_1(const tflite_fuse_conv_loops* loops, uint32_t quads) {
+/* Returns the same for loops of one pixel. If they take two quads at a time: twice the bytes, plus 1 if a single quad
+ * comes first. */
+static uint32_t bytes_to_skip_1(const tflite_fuse_conv_loops* loops, uint32_t quads) {
 #if !defined(TFLITE_FUSE_DSP_EMULATION)
   const tflite_fuse_conv_turn turn = loops->turn_1;
   if (loops->pairs_quads) {
     const uint32_t twos = quads / 2;
-    return (twos == 0 ? (uint32_t)turn.quads * turn.code_bytes : skipped(loops, turn, twos)) * 2 + quads % 2;
+    return (twos == 0 ? (uint32_t)turn.quads * turn.code_bytes : bytes_to_skip(loops, turn, twos)) * 2 + quads % 2;
   }
 #endif
-  return skipped(loops, loops->turn_1, quads);
+  return bytes_to_skip(loops, loops->turn_1, quads);
 }
 
 void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels) {
   const uint32_t quads = (uint32_t)values / 4;
-  j->run.start = pixels == 2 ? skipped(j->loops, j->loops->turn_2, quads) : skipped_1(j->loops, quads);
+  j->run.start = pixels == 2 ? bytes_to_skip(j->loops, j->loops->turn_2, quads) : bytes_to_skip_1(j->loops, quads);
 }
 
 /* ---- Parts of windows ---- */
 
-/* Adds a part to the sums of some channels; `skip` bytes of weights lie between it and that of the next two. */
+/* Adds a part of the windows to the sums of `channels` channels; skip: bytes of weights from its end to the same part
+ * of the next two channels. */
 static void add_to_sums(tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels, int32_t skip) {
   j->run.sums = sums;
   j->run.sums_end = sums + ((channels + 1) & ~1) * pixels;
@@ -47,7 +49,7 @@ void tflite_fuse_conv_part(tflite_fuse_conv_job* j, int32_t* sums, int32_t chann
   add_to_sums(j, sums, channels, pixels, (j->values - values) * 2 * j->weight_bytes);
 }
 
-/* Brings sums of two channels together to those of each. */
+/* Converts sums of paired channels to the sums of each channel. */
 static TFLITE_FUSE_NOINLINE void split(const tflite_fuse_conv_job* j, int32_t* sums, int32_t channels, int32_t pixels) {
   if (j->loops->splits) {
     tflite_fuse_split_pairs(sums, channels, pixels);
@@ -72,7 +74,8 @@ void tflite_fuse_conv_finish_parts(tflite_fuse_conv_job* j, int32_t* sums, int32
 
 /* ---- Whole windows ---- */
 
-/* All channels: pairs that may be finished the fast way, then the last one of an odd number, or all if none may be. */
+/* Computes pairs that the loop can scale, then the last channel of an odd number; all channels if the loop
+ * scales none. */
 void tflite_fuse_conv_all(tflite_fuse_conv_job* j, int32_t pixels) {
   tflite_fuse_conv_run* run = &j->run;
   if (run->entry != run->entry_end) {
@@ -97,11 +100,11 @@ void tflite_fuse_conv_four(tflite_fuse_conv_job* j, const uint32_t* wide, int8_t
   run->weights = j->call->weights;
   run->outputs[0] = output, run->outputs[1] = output + to_next;
   run->wide = wide, run->wide_end = wide + 2 * j->values;
-  run->start = skipped(j->loops, j->loops->turn_4, (uint32_t)j->values / 4);
+  run->start = bytes_to_skip(j->loops, j->loops->turn_4, (uint32_t)j->values / 4);
   if (run->entry != run->entry_end) {
     j->loops->all_4(run);
   }
-  if (run->entry_end != j->end) { /* the last one of an odd number, and one of zeros */
+  if (run->entry_end != j->end) { /* the last channel of an odd number, paired with a channel of zeros */
     int8_t last[8];
     run->entry = run->entry_end, run->entry_end += 2;
     run->weights += (to_next - 1) * j->values;

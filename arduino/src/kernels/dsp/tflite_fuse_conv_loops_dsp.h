@@ -1,8 +1,8 @@
-/* The loops of the packed convolution with DSP instructions, which are functions in assembler: what they are called with,
- * and the pieces they are made of.
+/* Declares the assembler loops of the packed convolution with DSP instructions, and the pieces of code they consist of.
  *
- * There is one set of loops for each form of weights: bytes (tflite_fuse_conv_dsp.c), int16 (tflite_fuse_conv_int16_dsp.c)
- * and pairs (tflite_fuse_conv_paired_dsp.c). tflite_fuse_conv_loops_dsp.c calls whichever set a job names. */
+ * There is one set of loops for each form of weights: int8 (tflite_fuse_conv_dsp.c), int16
+ * (tflite_fuse_conv_int16_dsp.c) and pairs (tflite_fuse_conv_paired_dsp.c). tflite_fuse_conv_loops_dsp.c calls the set
+ * that a job names. */
 #ifndef TFLITE_FUSE_CONV_LOOPS_DSP_H_
 #define TFLITE_FUSE_CONV_LOOPS_DSP_H_
 
@@ -10,38 +10,37 @@
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
-/* A loop works on pairs of channels, described by the run. `all` loops read values and weights from the start, finish what
- * they sum, and leave entry, outputs and weights of the run behind the last pair; all_4 leaves the run as it is. `part`
- * loops add to sums. */
+/* A loop over pairs of channels. `all` loops read values and weights from the start, write outputs, and advance the
+ * run's entry, outputs and weights past the last pair; all_4 leaves the run unchanged. `part` loops add to sums. */
 typedef void (*tflite_fuse_conv_loop)(tflite_fuse_conv_run* run);
 
-/* A loop that is unrolled: each turn takes `quads` quads, a power of two, `code_bytes` of code each. The first turn is
- * entered in the middle, so that all others are whole. */
+/* An unrolled loop: each turn processes `quads` quads, a power of two, with `code_bytes` of code per quad. The first
+ * turn is entered in its middle, so that all further turns are whole. */
 typedef struct {
   uint8_t quads;
   uint8_t code_bytes;
 } tflite_fuse_conv_turn;
 
 struct tflite_fuse_conv_loops {
-  tflite_fuse_conv_loop all_1, all_2; /* of one pixel, of two */
-  tflite_fuse_conv_loop all_4;        /* NULL for int16: four pixels are computed as two and two */
+  tflite_fuse_conv_loop all_1, all_2; /* whole windows of one pixel, of two */
+  tflite_fuse_conv_loop all_4;        /* whole windows of four pixels; NULL for int16, which computes them two by two */
   tflite_fuse_conv_loop part_1, part_2;
   tflite_fuse_conv_turn turn_1, turn_2, turn_4;
-  bool peels;       /* the last quad stands behind the loop, which loads what the next one needs */
-  bool pairs_quads; /* loops of one pixel take two quads at a time, and before them one of an odd number */
-  bool doubles;     /* sums are half of what is scaled */
-  bool splits;      /* sums are those of two channels, see tflite_fuse_split_pairs */
+  bool peels;       /* the last quad follows the loop, because each quad loads operands of the next */
+  bool pairs_quads; /* loops of one pixel process two quads at a time, after a single one if their number is odd */
+  bool doubles;     /* sums must be doubled before they are scaled */
+  bool splits;      /* sums are of paired channels, see tflite_fuse_split_pairs */
 };
 
 #if !defined(TFLITE_FUSE_DSP_EMULATION)
 
-/* ---- What the code below counts on ---- */
+/* ---- Offsets that the code below assumes ---- */
 
 #define TFLITE_FUSE_TEXT_OF(value) #value
 #define TFLITE_FUSE_TEXT(value) TFLITE_FUSE_TEXT_OF(value)
 
-/* Offsets in a run, in bytes, as operands: TFLITE_FUSE_RUN(WIDE) is "#16". The first nine are also those on the stack of a
- * loop of four pixels, which copies them there. */
+/* Byte offsets in a run, as operands: TFLITE_FUSE_RUN(WIDE) is "#16". Loops of four pixels copy the first nine words to
+ * the stack, at the same offsets. */
 #define TFLITE_FUSE_RUN_ENTRY 0
 #define TFLITE_FUSE_RUN_OUTPUTS 4
 #define TFLITE_FUSE_RUN_ZERO_POINT_HALF 12
@@ -68,7 +67,7 @@ _Static_assert(offsetof(tflite_fuse_conv_run, sums) == TFLITE_FUSE_RUN_SUMS, "su
 _Static_assert(offsetof(tflite_fuse_conv_run, sums_end) == TFLITE_FUSE_RUN_SUMS_END, "sums_end has moved");
 _Static_assert(offsetof(tflite_fuse_conv_run, skip) == TFLITE_FUSE_RUN_SKIP, "skip has moved");
 
-/* The same in an entry of the table of channels, in the next one, and of two entries. */
+/* Byte offsets in an entry of the table of channels and in the next one, and the size of two entries. */
 #define TFLITE_FUSE_CHANNEL_MULTIPLIER 4
 #define TFLITE_FUSE_CHANNEL_NEXT_BIAS 12
 #define TFLITE_FUSE_CHANNEL_NEXT_MULTIPLIER 16
@@ -84,7 +83,7 @@ _Static_assert(TFLITE_FUSE_CHANNEL_NEXT_MULTIPLIER == TFLITE_FUSE_CHANNEL_NEXT_B
                "the next multiplier has moved");
 _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entries have grown");
 
-/* Behind the code of a turn, which begins at label 1: assembling fails unless it is as long as the turn says. */
+/* Checks that the code of a turn, which begins at label 1, has the declared length: assembling fails otherwise. */
 #define TFLITE_FUSE_TURN_IS(...) TFLITE_FUSE_TURN_OF(__VA_ARGS__)
 #define TFLITE_FUSE_TURN_OF(quads, code_bytes)                                      \
   ".if . - 1b - " TFLITE_FUSE_TEXT(quads) " * " TFLITE_FUSE_TEXT(code_bytes) "\n\t" \
@@ -100,8 +99,8 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
   "\n\tadd sp, sp, " stack "\n\tpop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t" \
   ".size " name ", .-" name "\n\t.text"
 
-/* A loop of so many pixels. r0: the run, r6: what the run has at `before`, r1: the next weights. On the stack: the run, the
- * end of the values, what the run has at `end`. Loops of as many pixels share a section, and may share code. */
+/* A loop for `pixels` pixels. r0: the run, r6: the run's field `before`, r1: next weights. Stack: the run, the end of
+ * the values, the run's field `end`. Loops for the same number of pixels share a section, and may share code. */
 #define TFLITE_FUSE_FUNCTION(name, pixels, before, end, body)                   \
   __asm__(TFLITE_FUSE_BEGIN("tflite_fuse_conv_" pixels, name)                   \
           "sub sp, sp, #12\n\tstr r0, [sp]\n\t"                                 \
@@ -111,11 +110,11 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
           "ldr r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]\n" body                   \
           TFLITE_FUSE_END(name, "#12"))
 
-/* Behind the loop, r0 being the run: r6 is the next entry, r7 and r8 the outputs, r9 half of the zero point. */
+/* After the loop; r0: the run. Loads r6: next entry, r7, r8: outputs, r9: half of the zero point. */
 #define TFLITE_FUSE_RELOAD "ldmia.w r0, {r6, r7, r8, r9}\n\t"
 #define TFLITE_FUSE_ENTRY "ldmia.w r6!, {r10, r11, r12}\n\tlsl lr, r9, r12\n\t"
 
-/* From a sum to a byte: r11: multiplier, r12: shift, lr: half; `twice` makes twice the sum of it. */
+/* Scales a sum to int8. r11: multiplier, r12: shift, lr: half; `twice` is code that doubles the sum. */
 #define TFLITE_FUSE_PRODUCT(sum, twice) \
   "add r10, lr, " sum ", asr #31\n\t" twice "smmlar " sum ", " sum ", r11, r10\n\t"
 #define TFLITE_FUSE_SHIFT(sum) "asr " sum ", " sum ", r12\n\t"
@@ -124,37 +123,37 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
 #define TFLITE_FUSE_FINISH(sum, output, twice) \
   TFLITE_FUSE_PRODUCT(sum, twice) TFLITE_FUSE_SHIFT(sum) TFLITE_FUSE_CLAMP(sum) TFLITE_FUSE_STORE(sum, output)
 
-/* Two pixels of a channel, to r7 and r8: what one waits for is done while the other goes on. */
+/* Scales one channel of two pixels, written to r7 and r8, interleaved to hide latencies. */
 #define TFLITE_FUSE_FINISH_2(first, second, twice_first, twice_second)                                              \
   TFLITE_FUSE_PRODUCT(first, twice_first) TFLITE_FUSE_PRODUCT(second, twice_second) TFLITE_FUSE_SHIFT(first)        \
   TFLITE_FUSE_CLAMP(first) TFLITE_FUSE_SHIFT(second) TFLITE_FUSE_STORE(first, "r7") TFLITE_FUSE_CLAMP(second)       \
   TFLITE_FUSE_STORE(second, "r8")
 
-/* The end of `all`: r6 is the next entry, and r0 the run, where the next pair of channels begins. */
+/* End of `all`: r6: next entry, r0: the run; the next pair of channels follows. */
 #define TFLITE_FUSE_ALL_END                                                    \
   "ldr r10, [sp, #8]\n\tstmia.w r0, {r6, r7, r8}\n\tcmp r6, r10\n\tbne 0b\n\t" \
   "str r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]"
 
-/* Of `part`: r6 is the next sums. */
+/* End of `part`: r6: next sums. */
 #define TFLITE_FUSE_TO_NEXT_SUMS                                        \
   "ldr r7, [sp, #8]\n\tldr r8, [r0, " TFLITE_FUSE_RUN(SKIP) "]\n\t" \
   "ldr r6, [r0, " TFLITE_FUSE_RUN(SUMS) "]\n\tadd r1, r1, r8\n\t"
 #define TFLITE_FUSE_PART_END "cmp r6, r7\n\tbne 0b"
 
-/* How a pair of channels begins. `all`: sums are the biases; `part`: r6 is kept in the run, and sums are loaded from it.
- * `start` is the register for the run's, behind r0 for the values. */
+/* Start of a pair of channels. `all`: sums start with the biases; `part`: r6 is stored in the run, and sums are loaded.
+ * r0: values; `start`: register for the run's field start. */
 #define TFLITE_FUSE_VALUES(run, start) "ldrd r0, " start ", [" run ", " TFLITE_FUSE_RUN(WIDE) "]\n\t"
 #define TFLITE_FUSE_VALUES_END(run) "ldr.w r9, [" run ", " TFLITE_FUSE_RUN(WIDE_END) "]\n\t"
 #define TFLITE_FUSE_BIASES(first, second) \
   "0:\tldr " first ", [r6]\n\tldr " second ", [r6, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\t"
 #define TFLITE_FUSE_KEEP_SUMS "0:\tldr r10, [sp]\n\tstr r6, [r10, " TFLITE_FUSE_RUN(SUMS) "]\n\t"
 
-/* Four pixels. r12: multiplier, lr: shift, r11: half, r0: free; `twice` by so many bits makes twice the sum. */
+/* Four pixels. r12: multiplier, lr: shift, r11: half, r0: free; `twice` by `bits` doubles the sum. */
 #define TFLITE_FUSE_PRODUCT_4(sum, twice, bits) \
   "add r0, r11, " sum ", asr #31\n\t" twice " " sum ", " sum ", " bits "\n\tsmmlar " sum ", " sum ", r12, r0\n\t"
 #define TFLITE_FUSE_SHIFT_4(sum) "asr " sum ", " sum ", lr\n\t"
 
-/* One channel to the outputs from r1 on, r10 bytes apart. */
+/* Scales one channel of four pixels to the outputs from r1 on, r10 bytes apart. */
 #define TFLITE_FUSE_FINISH_4(first, second, third, fourth, twice, bits)                                             \
   "lsl r11, r11, lr\n\t" TFLITE_FUSE_PRODUCT_4(first, twice, bits) TFLITE_FUSE_PRODUCT_4(second, twice, bits)       \
   TFLITE_FUSE_SHIFT_4(first) TFLITE_FUSE_PRODUCT_4(third, twice, bits) TFLITE_FUSE_CLAMP(first)                     \
@@ -163,10 +162,10 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
   TFLITE_FUSE_SHIFT_4(fourth) "strb " third ", [r1, r10, lsl #1]\n\tadd r0, r10, r10, lsl #1\n\t"                   \
   TFLITE_FUSE_CLAMP(fourth) "strb " fourth ", [r1, r0]\n\t"
 
-/* All channels of four pixels: `quads` at r0 and weights at r1 are added to r2...r5, sums of the first channel of two, and
- * r6...r9; behind them `split` does what is to be done before sums of the first are made twice as large with `twice` and
- * `bits`. Before them, `first` loads what they count on; they end `ahead` bytes before the end of the values. The run is on
- * the stack, with the distance between outputs for the second pixel's. */
+/* A loop over all channels of four pixels. `quads` adds the products of values at r0 and weights at r1 to r2...r5, sums
+ * of the first channel of two, and r6...r9, of the second. `first` loads operands before them; they end `ahead` bytes
+ * before the end of the values. `split` follows them; then `twice` and `bits` double the sums of the first channel. A
+ * copy of the run is on the stack, with the distance between outputs in place of the second output. */
 #define TFLITE_FUSE_FUNCTION_4(name, ahead, first, quads, split, twice, bits)                    \
   __asm__(TFLITE_FUSE_BEGIN(name, name) "sub sp, sp, #36\n\t"                                    \
           "ldmia.w r0, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n\tsubs r4, r4, r3\n\t"             \

@@ -1,15 +1,16 @@
-/* The inner loops of the convolution with weights in pairs: four pixels, two or one by two channels. A halfword holds the
- * weights of two channels, 256 a + b. It is multiplied as it is, which adds 256 a + b times the value to the one sum, and
- * its lower byte by itself, which adds b times the value to the other: one instruction less for every word of weights
- * than where each is taken out. Their difference is 256 times the sum of the first channel, which the encoder knows to
- * lie in 24 bits.
+/* Computes the inner loops of the convolution from paired weights with DSP instructions: four, two or one pixel by
+ * two channels.
  *
- * The loops take all registers: they are functions in assembler. */
+ * A halfword holds the weights of two channels, 256 a + b. Its product with a value is added to one sum, and the
+ * product of its lower byte, b, to another: one instruction less per word of weights than extracting both. The
+ * difference of the sums is 256 times the sum of the first channel, which the encoder guarantees to fit 24 bits.
+ *
+ * The loops are assembler functions, because they use all registers. */
 #include "tflite_fuse_conv_loops_dsp.h"
 
 #if TFLITE_FUSE_DSP && !TFLITE_FUSE_MVE
 
-/* Turns: quads, and bytes of code for each. Of one pixel two quads count as one. */
+/* Turns: quads per turn, and bytes of code per quad. Loops of one pixel count two quads as one. */
 #if TFLITE_FUSE_DUAL_ISSUE
 #define TFLITE_FUSE_PAIRED_TURN_1 4, 64
 #define TFLITE_FUSE_PAIRED_TURN_2 4, 56
@@ -55,18 +56,18 @@ void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_wi
 #define TFLITE_FUSE_PAIRED_LOWER(weights) "sxtb16 " weights ", " weights "\n\t"
 #define TFLITE_FUSE_PAIRED_ADD(sum, values, weights) "smlad " sum ", " values ", " weights ", " sum "\n\t"
 
-/* One pixel: an odd quad comes first. r2: sum of both channels, r3: of the second. */
+/* One pixel; the single quad of an odd number comes first. r2: sum of both channels, r3: of the second. */
 #define TFLITE_FUSE_PAIRED_ODD_QUAD_1                                                 \
   "ldrd r4, r5, [r1], #8\n\tldrd r10, r11, [r0], #8\n\t"                              \
   TFLITE_FUSE_PAIRED_ADD("r2", "r10", "r4") TFLITE_FUSE_PAIRED_LOWER("r4")            \
   TFLITE_FUSE_PAIRED_ADD("r2", "r11", "r5") TFLITE_FUSE_PAIRED_LOWER("r5")            \
   TFLITE_FUSE_PAIRED_ADD("r3", "r10", "r4") TFLITE_FUSE_PAIRED_ADD("r3", "r11", "r5")
 
-/* All loops: r0: the next pairs of values, r1: the next weights, r8: where they are entered, r9: the values' end. */
+/* All loops: r0: next pairs of values, r1: next weights, r8: entry point, r9: end of the values. */
 #if TFLITE_FUSE_DUAL_ISSUE
 
-/* Every product has a load beside it, or what takes bytes out of weights, and nothing is used before it is there. Loads are
- * those of the next quad; the last quad, behind the loop, has none of them, but for r0, which becomes the run. */
+/* Every product is paired with a load or with the extraction of bytes, and no operand is used before its latency has
+ * passed. Loads are for the next quad; the last quad, after the loop, has none, but sets r0 to the run. */
 #define TFLITE_FUSE_PAIRED_QUAD_2(weights, first, second)                                            \
   TFLITE_FUSE_PAIRED_ADD("r2", "r10", "r6") "ldr r7, [r1], #4\n\t"                                   \
   TFLITE_FUSE_PAIRED_ADD("r3", "r12", "r6") TFLITE_FUSE_PAIRED_LOWER("r6")                           \
@@ -158,7 +159,7 @@ TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", SUMS, SUMS_END,
          TFLITE_FUSE_VALUES("r10", "r8") TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
          "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
-/* Four pixels. r2...r5: sums of both channels, r6...r9: of the second; r10: weights as they are, r11: their lower bytes;
+/* Four pixels. r2...r5: sums of both channels, r6...r9: of the second; r10: paired weights, r11: their lower bytes;
  * r12, lr: values of two pixels. */
 #if TFLITE_FUSE_DUAL_ISSUE
 #define TFLITE_FUSE_PAIRED_WORD_4(weights, first, second)                                               \

@@ -1,9 +1,11 @@
-/* Depthwise windows of 3 x 3 one pixel apart, for cores that issue two instructions a cycle: two channels of two pixels at a time, whose values are loaded together. A word
- * holds a value of each channel and those below them; products of two rows are added at once, and of the last row those of
- * columns 0 and 2, 1 and 3.
+/* Computes depthwise windows of 3 x 3 with stride 1 on cores that issue two instructions per cycle: two channels of two
+ * pixels at a time.
  *
- * The loop takes all registers: it is a function in assembler. Between what is loaded and its use it works on what was loaded
- * before. */
+ * A loaded halfword holds the values of both channels; a word adds the row below. Products of two rows are added by one
+ * instruction, and so are those of columns 0 and 2, or 1 and 3, of the last row.
+ *
+ * The loop is an assembler function, because it uses all registers. Each load is issued well before its use, behind
+ * products of earlier loads. */
 #include "tflite_fuse_depthwise_dsp.h"
 
 #if TFLITE_FUSE_DSP && TFLITE_FUSE_DUAL_ISSUE && !TFLITE_FUSE_MVE && !defined(TFLITE_FUSE_DSP_EMULATION)
@@ -11,11 +13,11 @@
 #define TFLITE_FUSE_TEXT_OF(value) #value
 #define TFLITE_FUSE_TEXT(value) TFLITE_FUSE_TEXT_OF(value)
 
-/* Offsets of what the loop keeps on the stack: pointers to pixels, the next entry, half of the zero point, outputs, the end. */
+/* Byte offsets on the stack, behind 12 pointers to pixels; half of the zero point is at 52. */
 #define TFLITE_FUSE_ON_STACK_ENTRY 48
 #define TFLITE_FUSE_ON_STACK_OUTPUTS 56
 #define TFLITE_FUSE_ON_STACK_END 64
-#define TFLITE_FUSE_ON_STACK(what) "[sp, #" TFLITE_FUSE_TEXT(TFLITE_FUSE_ON_STACK_##what) "]\n\t"
+#define TFLITE_FUSE_ON_STACK(field) "[sp, #" TFLITE_FUSE_TEXT(TFLITE_FUSE_ON_STACK_##field) "]\n\t"
 
 _Static_assert(offsetof(tflite_fuse_depthwise_run, channel) == TFLITE_FUSE_ON_STACK_ENTRY, "pointers come first");
 _Static_assert(sizeof(tflite_fuse_depthwise_run) == 76, "seven words follow");
@@ -31,16 +33,16 @@ _Static_assert(offsetof(tflite_fuse_channel, multiplier) == 4 && offsetof(tflite
 #define TFLITE_FUSE_HALVES(p, q, r, s)                                                                       \
   "ldrh " p ", [" p ", r0]\n\tldrh " q ", [" q ", r0]\n\tldrh " r ", [" r ", r0]\n\tldrh " s ", [" s ", r0]\n\t"
 
-/* Columns 0 and 1 of two rows are behind these pointers. */
+/* Loads the pointers to columns 0 and 1 of the first two rows. */
 #define TFLITE_FUSE_FIRST_POINTERS "ldrd r10, r11, [sp]\n\tldrd r12, lr, [sp, #8]\n\t"
 
-/* lr: half; r8 is free. */
+/* lr: half of the divisor; r8: free. */
 #define TFLITE_FUSE_PRODUCT(sum, multiplier) \
   "add r8, lr, " sum ", asr #31\n\tlsls " sum ", " sum ", #1\n\tsmmlar " sum ", " sum ", " multiplier ", r8\n\t"
 #define TFLITE_FUSE_SHIFT(sum, shift) "asr " sum ", " sum ", " shift "\n\t"
 #define TFLITE_FUSE_STORE(first, second)                                                     \
   "ssat " first ", #8, " first ", asr #1\n\tssat " second ", #8, " second ", asr #1\n\t"     \
-  "strb " second ", [r9], #1\n\tstrb " first ", [r6], #1\n\t" /* what is in vain comes first */
+  "strb " second ", [r9], #1\n\tstrb " first ", [r6], #1\n\t" /* an absent pixel comes first */
 
 /* r0: channel, r1: weights; r2, r3: sums of the first channel, r4, r5: of the second. */
 __asm__(
@@ -62,7 +64,7 @@ __asm__(
     "ldrd r6, r11, [sp, #16]\n\t" TFLITE_FUSE_EVEN("r7", "r9")
     TFLITE_FUSE_ADD("r4", "r12", "r7", "r5") TFLITE_FUSE_ODD("r9", "r9") TFLITE_FUSE_ADD("r4", "r10", "r7", "r4")
     "ldrd r7, lr, [sp, #24]\n\t" TFLITE_FUSE_ADD("r4", "r12", "r9", "r4")
-    /* columns 2 and 3; r8, r9: weights of columns 1 */
+    /* columns 2 and 3; r8, r9: weights of column 1 */
     "ldr r10, [r1, #4]\n\tldr r12, [r1, #16]\n\t" TFLITE_FUSE_HALVES("r6", "r11", "r7", "lr")
     TFLITE_FUSE_EVEN("r10", "r10") TFLITE_FUSE_TOGETHER("r6", "r11") TFLITE_FUSE_TOGETHER("r7", "lr")
     TFLITE_FUSE_EVEN("r11", "r6") TFLITE_FUSE_EVEN("lr", "r7")

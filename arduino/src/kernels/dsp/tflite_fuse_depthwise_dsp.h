@@ -1,4 +1,5 @@
-/* Rows of a depthwise window with DSP instructions: two rows at once, one channel; and a loop for two pixels. */
+/* Multiplies rows of depthwise windows with DSP instructions: two rows of one channel at once, or two
+ * channels in a loop. */
 #ifndef TFLITE_FUSE_DEPTHWISE_DSP_H_
 #define TFLITE_FUSE_DEPTHWISE_DSP_H_
 
@@ -9,14 +10,14 @@
 
 #if TFLITE_FUSE_DUAL_ISSUE
 
-/* An even number of channels of two neighbouring pixels under windows of 3 x 3. */
+/* A run of tflite_fuse_depthwise_3_1: an even number of channels of two neighbouring pixels under windows of 3 x 3. */
 typedef struct {
-  const int8_t* pixels[12]; /* columns 0...3 of two rows, upper and lower; of the last row columns 0 and 2, 1 and 3 */
-  int32_t channel;          /* the first one */
-  const int8_t* weights;    /* of it, 12 bytes a channel */
+  const int8_t* pixels[12]; /* columns 0...3 of two rows, upper and lower; columns 0, 2, 1, 3 of the last row */
+  int32_t channel;          /* number of the first channel */
+  const int8_t* weights;    /* weights of the first channel, 12 bytes per channel */
   const tflite_fuse_channel* entry;
   int32_t zero_point_half;
-  int8_t* outputs[2]; /* if they are the same pixel it gets the first one's values */
+  int8_t* outputs[2]; /* if both are the same pixel, it receives the values of the first */
   const tflite_fuse_channel* entry_end;
 } tflite_fuse_depthwise_run;
 
@@ -30,7 +31,7 @@ TFLITE_FUSE_HIDDEN_END
 
 #endif
 
-/* k[i]: weights of column i, upper row low, lower row high. */
+/* k[i]: weights of column i, of the upper row in the low half, of the lower row in the high half. */
 #define TFLITE_FUSE_MAC_BOTH(sum, i) tflite_fuse_mac_pair(sum, x, k[i])
 
 #define TFLITE_FUSE_BOTH_ROWS(add, column, width, stride)              \
@@ -59,7 +60,7 @@ TFLITE_FUSE_HIDDEN_END
     k[2 * (i) + 1] = tflite_fuse_odd(word);                      \
   }
 
-/* The words that hold two rows, and the last row. */
+/* Loads the words of two rows, and those of the last row. */
 #define TFLITE_FUSE_BOTH_WORDS_3() TFLITE_FUSE_LOAD_WORD(0) TFLITE_FUSE_LOAD_WORD(1)
 #define TFLITE_FUSE_BOTH_WORDS_5() TFLITE_FUSE_BOTH_WORDS_3() TFLITE_FUSE_LOAD_WORD(2)
 #define TFLITE_FUSE_BOTH_WORDS_7() TFLITE_FUSE_BOTH_WORDS_5() TFLITE_FUSE_LOAD_WORD(3)

@@ -1,8 +1,8 @@
-/* The instructions of Arm's DSP extension (Cortex-M4, M7, M33, M55 and others) that the fast kernels are built from.
+/* Wraps the instructions of Arm's DSP extension (Cortex-M4, M7, M33, M55 and others) that the packed kernels use.
  *
- * Statements that load are volatile: a compiler that moves loads up to hide latency runs out of the core's 14 registers
- * and spends more on spilling than it gains. Pixels are loaded from any address: a build with -mno-unaligned-access, for
- * memory or cores that do not allow it, has the portable kernels instead.
+ * Loads are volatile: compilers that move loads up to hide latency run out of the core's 14 registers and spend more on
+ * spilling than they gain. Pixels are loaded from any address: builds with -mno-unaligned-access, for memory or cores
+ * that require alignment, use the portable kernels.
  *
  * For tests TFLITE_FUSE_DSP_EMULATION names a header that defines the same functions in portable C. */
 #ifndef TFLITE_FUSE_DSP_H_
@@ -17,79 +17,80 @@
 #define TFLITE_FUSE_DSP 1
 #include TFLITE_FUSE_DSP_EMULATION
 #elif defined(__ARM_FEATURE_DSP) && defined(__ARM_FEATURE_UNALIGNED) && defined(__thumb2__) && defined(__OPTIMIZE__)
-/* Without optimization, GCC and Clang keep registers for themselves that the loops below need. */
+/* Without optimization GCC and Clang reserve registers that the loops below need. */
 #define TFLITE_FUSE_DSP 1
 
 /* A 32-bit word is a pair of int16 (low, high) or four int8 (0...3, from low to high). */
 
-/* (int8 0, int8 2) as int16. */
+/* Returns the pair (int8 0, int8 2) as int16. */
 static inline uint32_t tflite_fuse_even(uint32_t word) {
   uint32_t pair;
   __asm__("sxtb16 %0, %1" : "=r"(pair) : "r"(word));
   return pair;
 }
 
-/* (int8 1, int8 3) as int16. */
+/* Returns the pair (int8 1, int8 3) as int16. */
 static inline uint32_t tflite_fuse_odd(uint32_t word) {
   uint32_t pair;
   __asm__("sxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(word));
   return pair;
 }
 
-/* (low of a, low of b) */
+/* Returns the pair (low of a, low of b). */
 static inline uint32_t tflite_fuse_pair(int32_t a, int32_t b) {
   uint32_t pair;
   __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(pair) : "r"(a), "r"(b));
   return pair;
 }
 
-/* sum + low a * low b + high a * high b */
+/* Returns sum + low a * low b + high a * high b. */
 static inline int32_t tflite_fuse_mac_pair(int32_t sum, uint32_t a, uint32_t b) {
   int32_t result;
   __asm__("smlad %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
   return result;
 }
 
-/* sum + low a * low b */
+/* Returns sum + low a * low b. */
 static inline int32_t tflite_fuse_mac_low(int32_t sum, uint32_t a, uint32_t b) {
   int32_t result;
   __asm__("smlabb %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
   return result;
 }
 
-/* sum + low a * high b */
+/* Returns sum + low a * high b. */
 static inline int32_t tflite_fuse_mac_high(int32_t sum, uint32_t a, uint32_t b) {
   int32_t result;
   __asm__("smlabt %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
   return result;
 }
 
-/* sum + a * b / 2^32 to the nearest integer, halves up */
+/* Returns sum + a * b / 2^32, rounded to the nearest integer, halves up. */
 static inline int32_t tflite_fuse_mac_top(int32_t sum, int32_t a, int32_t b) {
   int32_t result;
   __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
   return result;
 }
 
-/* value / 2, rounded down, clamped to int8 */
+/* Returns value / 2, rounded down and clamped to int8. */
 static inline int8_t tflite_fuse_halve_to_int8(int32_t value) {
   int32_t result;
   __asm__("ssat %0, #8, %1, asr #1" : "=r"(result) : "r"(value));
   return (int8_t)result;
 }
 
-/* value >> TFLITE_FUSE_ADD_BITS, clamped to int8 */
+/* Returns value >> TFLITE_FUSE_ADD_BITS, clamped to int8. */
 static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
   int32_t result;
   __asm__("ssat %0, #8, %1, asr %2" : "=r"(result) : "r"(value), "i"(TFLITE_FUSE_ADD_BITS));
   return (int8_t)result;
 }
 
-/* The word at *from, any address, which moves on by `step` bytes, a constant. */
+/* Loads the word at *from, any address, and advances `from` by `step` bytes, a constant. */
 #define TFLITE_FUSE_LOAD_1(word, from, step) \
   __asm__ volatile("ldr %0, [%1], %2" : "=r"(word), "+r"(from) : "i"(step) : "memory")
 
-/* Four values of each of two pixels as pairs (0, 2), (1, 3), the first pixel's, then the other's; all move on. */
+/* Widens four values of each of two pixels to pairs (0, 2), (1, 3), of the first pixel, then of the second; advances
+ * all pointers. */
 #define TFLITE_FUSE_WIDEN_2(wide, p, q)                                                    \
   __asm__ volatile(                                                                        \
       "ldr r5, [%1], #4\n\tldr r8, [%2], #4\n\tsxtb16 r4, r5\n\tsxtb16 r5, r5, ror #8\n\t" \
@@ -98,7 +99,7 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
       :                                                                                    \
       : "r4", "r5", "r6", "r8", "memory")
 
-/* pair = (pixels[index][channel], pixels[index + 1][channel]); index: a constant. */
+/* Loads pair = (pixels[index][channel], pixels[index + 1][channel]); index: a constant. */
 #define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel)                 \
   do {                                                                          \
     uint32_t below_;                                                            \
@@ -110,7 +111,8 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
         : "memory");                                                            \
   } while (0)
 
-/* bytes = pixels[index][channel], the next channel's value, and the same of pixels[index + 1]; index: a constant. */
+/* Loads bytes = pixels[index][channel], the next channel's value, and the same of pixels[index + 1];
+ * index: a constant. */
 #define TFLITE_FUSE_LOAD_HALVES_2(bytes, pixels, index, channel)              \
   do {                                                                        \
     uint32_t below_;                                                          \
@@ -122,14 +124,14 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
         : "memory");                                                          \
   } while (0)
 
-/* bytes = pixels[index][channel], the next channel's value, two zeros; index: a constant. */
+/* Loads bytes = pixels[index][channel], the next channel's value, two zeros; index: a constant. */
 #define TFLITE_FUSE_LOAD_HALVES_1(bytes, pixels, index, channel) \
   __asm__ volatile("ldr %0, [%1, %2]\n\tldrh %0, [%0, %3]"       \
                    : "=&r"(bytes)                                \
                    : "r"(pixels), "i"((index) * 4), "r"(channel) \
                    : "memory")
 
-/* value = pixels[index][channel]; index: a constant. */
+/* Loads value = pixels[index][channel]; index: a constant. */
 #define TFLITE_FUSE_LOAD_COLUMN_1(value, pixels, index, channel) \
   __asm__ volatile("ldr %0, [%1, %2]\n\tldrsb %0, [%0, %3]"      \
                    : "=&r"(value)                                \
@@ -140,9 +142,9 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
 #define TFLITE_FUSE_DSP 0
 #endif
 
-/* Whether loops are made for cores that issue two instructions a cycle, as Cortex-M7 does: loads stand alone between
- * products. Other cores load fastest what they load in one go. A build may say so itself; else a core with floats of double
- * precision is taken for a Cortex-M7. */
+/* 1 if loops are scheduled for cores that issue two instructions per cycle, such as Cortex-M7: single loads between
+ * products. Other cores load several registers at once fastest. A build may define it; else a core with
+ * double-precision floats is taken for a Cortex-M7. */
 #if !defined(TFLITE_FUSE_DUAL_ISSUE)
 #if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && (__ARM_FP & 8)
 #define TFLITE_FUSE_DUAL_ISSUE 1
