@@ -1,5 +1,6 @@
-/* Rows of a depthwise window in plain C: one after the other, and where there are registers for it of two channels at
- * once, whose values are neighbours: a pixel is looked up once for both. k: weights of a row, l: of the next channel. */
+/* Multiplies rows of depthwise windows in plain C, one row at a time; on cores with enough registers of two
+ * channels at once, whose values are neighbours, so a pixel's pointer is loaded once for both. k: weights of a row,
+ * l: of the next channel. */
 #ifndef TFLITE_FUSE_DEPTHWISE_PORTABLE_H_
 #define TFLITE_FUSE_DEPTHWISE_PORTABLE_H_
 
