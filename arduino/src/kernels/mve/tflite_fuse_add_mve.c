@@ -1,9 +1,9 @@
-/* ADD of multiples with Helium, four channels at a time. */
+/* Computes ADD by factors (elementwise/tflite_fuse_add.c) with Helium, four channels at a time. */
 #include "tflite_fuse_mve.h"
 
 #if TFLITE_FUSE_MVE
 
-/* Sums of multiples, scaled. */
+/* Returns the scaled sums of four channels. */
 TFLITE_FUSE_INLINE int32x4_t add(int32x4_t start, int32x4_t a, int32_t first, int32x4_t b, int32_t second) {
   return vshrq_n_s32(vmlaq_n_s32(vmlaq_n_s32(start, a, first), b, second), TFLITE_FUSE_ADD_BITS);
 }
@@ -15,14 +15,14 @@ void tflite_fuse_add_vectors(const tflite_fuse_call* call, const int32_t* factor
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t *a = call->windows[0][i], *b = call->windows[1][i];
     int8_t* output = call->outputs[i];
-    int32_t left = call->output->channels;
-    for (; left >= 4; left -= 4, a += 4, b += 4, output += 4) {
+    int32_t remaining = call->output->channels;
+    for (; remaining >= 4; remaining -= 4, a += 4, b += 4, output += 4) {
       tflite_fuse_store_4(output, add(start, vldrbq_s32(a), first, vldrbq_s32(b), second), range, 4);
     }
-    if (left > 0) {
-      const mve_pred16_t some = vctp32q((uint32_t)left);
-      const int32x4_t sum = add(start, vldrbq_z_s32(a, some), first, vldrbq_z_s32(b, some), second);
-      tflite_fuse_store_4(output, sum, range, left);
+    if (remaining > 0) {
+      const mve_pred16_t lanes = vctp32q((uint32_t)remaining);
+      const int32x4_t sum = add(start, vldrbq_z_s32(a, lanes), first, vldrbq_z_s32(b, lanes), second);
+      tflite_fuse_store_4(output, sum, range, remaining);
     }
   }
 }

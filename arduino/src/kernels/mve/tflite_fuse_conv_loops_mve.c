@@ -1,7 +1,9 @@
-/* The loops of the packed convolution with Helium: all quads of channels of two pixels, or of one.
+/* Computes the loops of the packed convolution with Helium: all groups of four channels (quads) of two
+ * pixels, or of one.
  *
- * Sums stand in even registers, which is where VMLADAVA adds: those of two pixels take all eight, so that their loop counts
- * by itself. Compilers keep second copies of pointers and run out of registers: the loops are functions in assembler. */
+ * Sums are in even registers, as VMLADAVA requires; those of two pixels take all eight, including lr, so their loop
+ * counts with an ordinary register. The loops are assembler functions, because compilers keep second copies of pointers
+ * and run out of registers. */
 #include "tflite_fuse_conv_mve.h"
 
 #if TFLITE_FUSE_MVE_LOOPS
@@ -9,7 +11,7 @@
 #define TFLITE_FUSE_TEXT_OF(value) #value
 #define TFLITE_FUSE_TEXT(value) TFLITE_FUSE_TEXT_OF(value)
 
-/* Offsets in a run, in bytes; the first nine words are also those on the stack, with what stands behind them there. */
+/* Byte offsets in a run; the first ten words are copied to the stack at the same offsets, followed by rest offsets. */
 #define TFLITE_FUSE_RUN_LIST 0
 #define TFLITE_FUSE_RUN_APART 4
 #define TFLITE_FUSE_RUN_LIST_END 8
@@ -34,9 +36,9 @@ _Static_assert(offsetof(tflite_fuse_mve_run, entry_end) == TFLITE_FUSE_RUN_ENTRY
 _Static_assert(offsetof(tflite_fuse_mve_run, weights) == 40 && sizeof(tflite_fuse_mve_run) == 60, "five words follow");
 _Static_assert(sizeof(tflite_fuse_channel) == 12, "entries have changed");
 
-/* q4, q5, q6: zero point, least and largest output; q7: where the entries of four channels lie; r7: weights. p0: values of
- * what is left of a piece; on the stack: where the weights of these lie, the last ones in place of those that are not there:
- * they meet zeros. */
+/* q4, q5, q6: zero point, least and largest output; q7: byte offsets of the entries of four channels; r7: weights. p0:
+ * lanes of a piece's remaining values. On the stack: byte offsets of the weights of these values; absent weights repeat
+ * the last ones, and their values are zero. */
 #define TFLITE_FUSE_BEGIN(name)                                                                                     \
   ".syntax unified\n\t.section .text." name ",\"ax\",%progbits\n\t.balign 4\n\t.thumb\n\t.thumb_func\n\t.global " name \
   "\n\t.hidden " name "\n\t.type " name ", %function\n" name ":\n\t"                                                 \
@@ -51,18 +53,19 @@ _Static_assert(sizeof(tflite_fuse_channel) == 12, "entries have changed");
   "add sp, sp, #68\n\tvpop {d8-d15}\n\tpop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t.size " name ", .-" name \
   "\n\t.text"
 
-/* r5: weights of two channels, r7: of the next two; r11: the first piece of the first pixel. */
+/* r5: weights of two channels, r7: of the next two; r11: first piece of the first pixel. */
 #define TFLITE_FUSE_TO_WEIGHTS                                                                          \
   "ldr.w r11, " TFLITE_FUSE_ON_STACK(LIST) "ldr.w r9, " TFLITE_FUSE_ON_STACK(PAIR_BYTES) "mov r5, r7\n\t" \
   "add.w r7, r7, r9\n"
 #define TFLITE_FUSE_PIECE_END "ldr.w r9, " TFLITE_FUSE_ON_STACK(LIST_END) "cmp r11, r9\n\tbne 1b\n\t"
 
-/* What is left of a piece: four bytes of weights of one channel, then of the other. */
+/* Loads the offsets of weights for a piece's remaining values: four bytes of one channel alternate with four
+ * of the other. */
 #define TFLITE_FUSE_OFFSETS                                                                               \
   "add r9, sp, #" TFLITE_FUSE_TEXT(TFLITE_FUSE_RUN_REST_OFFSETS) "\n\tvldrw.u32 q3, [r9]\n\tldr.w r9, " \
   TFLITE_FUSE_ON_STACK(REST_BYTES)
 
-/* r0: entry; sums become outputs but for the zero point. */
+/* Scales sums to outputs without zero point. r0: entry. */
 #define TFLITE_FUSE_BIAS "ldr r0, " TFLITE_FUSE_ON_STACK(ENTRY) "vldrw.u32 q2, [r0, q7]\n\t"
 #define TFLITE_FUSE_MULTIPLIER "adds r2, r0, #4\n\tvldrw.u32 q3, [r2, q7]\n\t"
 #define TFLITE_FUSE_SHIFT "adds r2, #4\n\tvldrw.u32 q2, [r2, q7]\n\tvmvn q2, q2\n\t"
@@ -82,13 +85,13 @@ _Static_assert(sizeof(tflite_fuse_channel) == 12, "entries have changed");
   "vmladava.s8 r2, q0, q2\n\tvldrw.u32 q1, [r7, q3]\n\tadds r7, #4\n\tvmladava.s8 r4, q0, q1\n\t"                     \
   "vldrw.u32 q2, [r7, q3]\n\tadd r7, r9\n\tvmladava.s8 r6, q0, q2\n\t"
 
-/* A piece, r1: values, r9: vectors, and one vector of it. */
+/* Loads a piece, r1: values, r9: number of vectors; and processes one vector of it. */
 #define TFLITE_FUSE_PIECE_1 "ldr.w r9, " TFLITE_FUSE_ON_STACK(VECTORS) "ldr.w r1, [r11], #4\n\t"
 #define TFLITE_FUSE_VECTOR_1(sum)                                                                                    \
   "vldrb.8 q0, [r1], #16\n\tvld20.32 {q1, q2}, [r5]\n\tvld21.32 {q1, q2}, [r5]!\n\t" sum " r0, q0, q1\n\t" sum       \
   " r2, q0, q2\n\tvld20.32 {q1, q2}, [r7]\n\tvld21.32 {q1, q2}, [r7]!\n\t" sum " r4, q0, q1\n\t" sum " r6, q0, q2\n\t"
 
-/* How a quad of channels begins: with the first vector of a piece, or where pieces may have none with zeros. */
+/* Start of a quad of channels: with the first vector of a piece, or with zeros if pieces may have no whole vector. */
 #define TFLITE_FUSE_FIRST_VECTOR_1                                                                                   \
   "b 0f\n1:\t" TFLITE_FUSE_PIECE_1 "b 4f\n0:\t" TFLITE_FUSE_TO_WEIGHTS TFLITE_FUSE_PIECE_1                           \
   TFLITE_FUSE_VECTOR_1("vmladav.s8") "sub.w r9, r9, #1\n4:\t"
@@ -105,12 +108,13 @@ _Static_assert(sizeof(tflite_fuse_channel) == 12, "entries have changed");
 
 /* ---- Two pixels: r0, r2, r4, r6 and r8, r10, r12, lr ---- */
 
-/* Products of one channel: added, or the first ones of all. */
+/* Computes products of one channel: added to its sums, or as first ones. */
 #define TFLITE_FUSE_SUM_2(sum, weights, first, second) \
   sum " " first ", q0, " weights "\n\t" sum " " second ", q1, " weights "\n\t"
 #define TFLITE_FUSE_ADD_2(weights, first, second) TFLITE_FUSE_SUM_2("vmladava.s8", weights, first, second)
 
-/* A piece: r1, r3: values, r9: vectors; and one vector of it, with the flags that say whether another one follows. */
+/* Loads a piece, r1, r3: values, r9: number of vectors; and processes one vector of it. The flags show whether another
+ * vector follows. */
 #define TFLITE_FUSE_PIECE_2                                                                                     \
   "ldr.w r9, " TFLITE_FUSE_ON_STACK(APART) "ldr.w r3, [r11, r9]\n\tldr.w r1, [r11], #4\n\t"                     \
   "ldr.w r9, " TFLITE_FUSE_ON_STACK(VECTORS)
@@ -120,7 +124,7 @@ _Static_assert(sizeof(tflite_fuse_channel) == 12, "entries have changed");
   "vld20.32 {q2, q3}, [r7]\n\tvld21.32 {q2, q3}, [r7]!\n\tsubs.w r9, r9, #1\n\t"                               \
   TFLITE_FUSE_SUM_2(sum, "q2", "r4", "r12") TFLITE_FUSE_SUM_2(sum, "q3", "r6", "lr")
 
-/* How a quad of channels begins: with the first vector of a piece, or where pieces may have none with zeros. */
+/* Start of a quad of channels: with the first vector of a piece, or with zeros if pieces may have no whole vector. */
 #define TFLITE_FUSE_FIRST_VECTOR_2 \
   TFLITE_FUSE_TO_WEIGHTS TFLITE_FUSE_PIECE_2 TFLITE_FUSE_VECTOR_2("vmladav.s8") "bne 2f\n\tb 3f\n"
 #define TFLITE_FUSE_ZEROS_2                                      \

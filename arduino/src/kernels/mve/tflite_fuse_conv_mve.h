@@ -1,4 +1,4 @@
-/* What the loops of the packed convolution with Helium are called with. */
+/* Declares the assembler loops of the packed convolution with Helium and their argument. */
 #ifndef TFLITE_FUSE_CONV_MVE_H_
 #define TFLITE_FUSE_CONV_MVE_H_
 
@@ -6,20 +6,21 @@
 
 #if TFLITE_FUSE_MVE_LOOPS
 
-/* Quads of channels of a pixel, or of two, scaled down. A window is read in pieces of so many vectors and a rest. */
+/* A run: quads of channels of one or two pixels, in a layout DOWN. A window is read in pieces of whole
+ * vectors and a rest. */
 typedef struct {
-  const int8_t* const* list; /* pieces of the first pixel */
-  int32_t apart;             /* bytes from there to those of the second */
-  const int8_t* const* list_end; /* of the first pixel's */
+  const int8_t* const* list; /* pointers to the pieces of the first pixel */
+  int32_t apart;             /* bytes from a pointer to the same one of the second pixel */
+  const int8_t* const* list_end; /* end of the first pixel's pointers */
   int32_t vectors;
-  int32_t pair_bytes; /* of the weights of two channels */
-  int32_t rest_bytes; /* of those of a rest, less 4; of no meaning without one */
+  int32_t pair_bytes; /* bytes of weights of two channels */
+  int32_t rest_bytes; /* bytes of weights of a rest of two channels, minus 4; unused without a rest */
   const tflite_fuse_channel* entry;
   int8_t* outputs[2];
   const tflite_fuse_channel* entry_end;
   const int8_t* weights;
   int32_t zero_point, low, high;
-  uint32_t there; /* the values that a rest has, as a predicate */
+  uint32_t rest_lanes; /* lanes of the rest's values */
 } tflite_fuse_mve_run;
 
 TFLITE_FUSE_HIDDEN_BEGIN

@@ -1,18 +1,18 @@
-/* Depthwise windows of 3 x 3 with Helium: eight channels of two pixels one column apart at a time, or of one, all that there
- * are.
+/* Computes depthwise windows of 3 x 3 with Helium: all groups of eight channels, of two pixels one column
+ * apart or of one.
  *
- * Weights are read where they lie, channel by channel. Products of even and of odd lanes are int32, and stay apart until they
- * are outputs. Sums, a value, a weight and their product take all vector registers, and compilers load ahead until they run
- * out of them: the loops are functions in assembler. */
+ * Weights are read in place, channel by channel. Products of even and odd lanes are int32 and stay separate until they
+ * are outputs. Sums, a value, a weight and their product take all vector registers, and compilers load ahead until they
+ * spill: the loops are assembler functions. */
 #include "tflite_fuse_depthwise_mve.h"
 
 #if TFLITE_FUSE_MVE_LOOPS
 
 _Static_assert(sizeof(tflite_fuse_depthwise_mve_run) == 36 && sizeof(tflite_fuse_channel) == 12, "the code below counts on it");
 
-/* r0: channel, r1: window, r2: weights, r3: entry, r4, r5: outputs, r6: the end of the channels, r8, r9, r10: zero point,
- * least and largest output, r7: free. q0, q1: even and odd sums of one pixel, q2, q3: of the other; q7: where the weights of
- * eight channels lie; on the stack: where the entries of every other one lie. */
+/* r0: channel, r1: window, r2: weights, r3: entry, r4, r5: outputs, r6: end of the channels, r7: free, r8, r9, r10:
+ * zero point, least and largest output. q0, q1: even and odd sums of the first pixel, q2, q3: of the second; q7: byte
+ * offsets of the weights of eight channels; on the stack: byte offsets of every other channel's entry. */
 #define TFLITE_FUSE_BEGIN(name)                                                                                      \
   ".syntax unified\n\t.section .text." name ",\"ax\",%progbits\n\t.balign 4\n\t.thumb\n\t.thumb_func\n\t.global " name \
   "\n\t.hidden " name "\n\t.type " name ", %function\n" name ":\n\t"                                                  \
@@ -27,14 +27,14 @@ _Static_assert(sizeof(tflite_fuse_depthwise_mve_run) == 36 && sizeof(tflite_fuse
 #define TFLITE_FUSE_BIASES \
   "vldrw.u32 q4, [sp]\n\tvldrw.u32 q0, [r3, q4]\n\tadd.w r7, r3, #12\n\tvldrw.u32 q1, [r7, q4]\n\t"
 
-/* A weight by its place in a filter, and a value by its place in the window. */
-#define TFLITE_FUSE_WEIGHT(place) "add.w r7, r2, #" place "\n\tvldrb.s16 q5, [r7, q7]\n\t"
-#define TFLITE_FUSE_VALUE(place) "ldr r7, [r1, #4 * " place "]\n\tadd r7, r0\n\tvldrb.s16 q4, [r7]\n\t"
+/* Loads a weight by its byte in a filter, and a value by its number in the window. */
+#define TFLITE_FUSE_WEIGHT(index) "add.w r7, r2, #" index "\n\tvldrb.s16 q5, [r7, q7]\n\t"
+#define TFLITE_FUSE_VALUE(index) "ldr r7, [r1, #4 * " index "]\n\tadd r7, r0\n\tvldrb.s16 q4, [r7]\n\t"
 #define TFLITE_FUSE_ADD(even, odd)                                                              \
   "vmullb.s16 q6, q4, q5\n\tvadd.i32 " even ", " even ", q6\n\tvmullt.s16 q6, q4, q5\n\tvadd.i32 " odd ", " odd \
   ", q6\n\t"
 
-/* A row: places of its weights, and of the values of its columns. */
+/* Adds a row: bytes of its weights, and numbers of the values of its columns. */
 #define TFLITE_FUSE_ROW_1(a, b, c, v0, v1, v2)                                                                    \
   TFLITE_FUSE_WEIGHT(a) TFLITE_FUSE_VALUE(v0) TFLITE_FUSE_ADD("q0", "q1")                                         \
   TFLITE_FUSE_WEIGHT(b) TFLITE_FUSE_VALUE(v1) TFLITE_FUSE_ADD("q0", "q1")                                         \
@@ -45,7 +45,7 @@ _Static_assert(sizeof(tflite_fuse_depthwise_mve_run) == 36 && sizeof(tflite_fuse
   TFLITE_FUSE_VALUE(v2) TFLITE_FUSE_ADD("q2", "q3") TFLITE_FUSE_WEIGHT(c) TFLITE_FUSE_ADD("q0", "q1")              \
   TFLITE_FUSE_VALUE(v3) TFLITE_FUSE_ADD("q2", "q3")
 
-/* q4: the multipliers of every other channel from the one that r7 is the entry of, then their shifts. */
+/* q4: byte offsets of every other entry from r7 on. Loads multipliers, then shifts. */
 #define TFLITE_FUSE_MULTIPLIER "adds r7, #4\n\tvldrw.u32 q5, [r7, q4]\n\t"
 #define TFLITE_FUSE_SHIFT "adds r7, #4\n\tvldrw.u32 q5, [r7, q4]\n\tvmvn q5, q5\n\t"
 #define TFLITE_FUSE_PRODUCT(sums) "vqrdmulh.s32 " sums ", " sums ", q5\n\t"

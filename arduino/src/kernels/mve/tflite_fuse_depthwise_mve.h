@@ -1,4 +1,4 @@
-/* Depthwise convolution with Helium: plain weights, and what the loops of windows of 3 x 3 are called with. */
+/* Declares depthwise convolutions with Helium: of plain weights, and assembler loops for windows of 3 x 3. */
 #ifndef TFLITE_FUSE_DEPTHWISE_MVE_H_
 #define TFLITE_FUSE_DEPTHWISE_MVE_H_
 
@@ -7,7 +7,7 @@
 #if TFLITE_FUSE_MVE
 
 TFLITE_FUSE_HIDDEN_BEGIN
-/* Whole eights of channels of plain weights, where each sees the input channel of its number; returns how many channels. */
+/* Computes all groups of eight channels from plain weights and depth multiplier 1; returns the number of channels. */
 int32_t tflite_fuse_depthwise_eights(const tflite_fuse_call* call);
 TFLITE_FUSE_HIDDEN_END
 
@@ -15,7 +15,7 @@ TFLITE_FUSE_HIDDEN_END
 
 #if TFLITE_FUSE_MVE_LOOPS
 
-/* Whole eights of channels of a pixel, or of two whose windows lie one column apart, scaled down. */
+/* A run: groups of eight channels of one pixel, or of two whose windows are one column apart, in a layout DOWN. */
 typedef struct {
   const int8_t* const* window;
   const int8_t* weights;

@@ -1,9 +1,10 @@
-/* Depthwise convolution of plain weights with Helium, eight channels of a pixel at a time, each from its own input channel. */
+/* Computes depthwise convolutions from plain weights with Helium, eight channels of a pixel at a time, depth
+ * multiplier 1. */
 #include "tflite_fuse_depthwise_mve.h"
 
 #if TFLITE_FUSE_MVE
 
-/* A scaled sum as the stage's output. */
+/* Adds the zero point to scaled sums and clamps them. */
 static int32x4_t fit(int32x4_t scaled, tflite_fuse_range range) {
   const int32x4_t low = vmaxq_s32(vaddq_n_s32(scaled, range.zero_point), vdupq_n_s32(range.low));
   return vminq_s32(low, vdupq_n_s32(range.high));
@@ -12,7 +13,7 @@ static int32x4_t fit(int32x4_t scaled, tflite_fuse_range range) {
 int32_t tflite_fuse_depthwise_eights(const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
-  /* A column of taps, as convolutions along time have it, is one loop like a row of them. */
+  /* Convolutions along time have a single column of taps, which one loop reads like a row. */
   const bool is_column = stage->kernel_width == 1;
   const int32_t to_next = is_column ? call->columns : stage->dilation_width;
   const int32_t taps = is_column ? stage->kernel_height : stage->kernel_width;
@@ -27,7 +28,7 @@ int32_t tflite_fuse_depthwise_eights(const tflite_fuse_call* call) {
       const int8_t* const* window = call->windows[0] + i * stage->stride_width;
       const int8_t* weights = call->weights + channel;
       int32x4_t a = even.bias, b = odd.bias;
-      for (int32_t left = rows; left > 0; --left, window += call->columns) {
+      for (int32_t remaining = rows; remaining > 0; --remaining, window += call->columns) {
         const int8_t* const* tap = window;
         for (int32_t kx = taps; kx > 0; --kx, tap += to_next, weights += all) {
           const int16x8_t value = vldrbq_s16(*tap + channel), weight = vldrbq_s16(weights);
