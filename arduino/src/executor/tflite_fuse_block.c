@@ -1,13 +1,11 @@
-/* The executor: pulls pixels through the stages of a block.
+/* Runs a block: pulls pixels through its stages, tile by tile.
  *
- * The block's driven tensor is computed tile by tile, a run of up to `chunk` neighbouring pixels at a time, other
- * tensors in runs of their stages' lengths. Before a stage computes a run, every pixel under the run's windows must
- * exist: if an input lacks some, control passes to the stage that writes it, which does the same, and so on upwards. A
- * stage that has computed a run returns control to the stage that waits for it. So there is no recursion and no queue:
- * the chain of waiting stages is kept in their cursors, and a stage waits at most once because the graph has no cycles.
- * A source reads all awaited pixels of a row at once: the waiting stage needs them all in the ring anyway, so this
- * takes no more memory.
- */
+ * The driven tensor is computed in runs of up to `chunk` neighbouring pixels, other tensors in runs of their stages'
+ * lengths. Before a stage computes a run, every pixel under the run's windows must exist: if an input lacks some,
+ * control passes to the stage that writes it, which does the same, and so on upwards. A stage that has computed a run
+ * returns control to the stage that waits for it. So there is no recursion and no queue: the chain of waiting stages is
+ * kept in their cursors, and a stage waits at most once because the graph has no cycles. A source reads all awaited
+ * pixels of a row at once: the waiting stage needs them all in the ring anyway, so this takes no more memory. */
 #include "tflite_fuse_machine.h"
 
 /* ---- Regions ---- */
@@ -21,12 +19,12 @@ static bool is_empty(span s) { return s.from >= s.to; }
 
 /* Returns the part of an input axis under the windows of `outputs`, padding included. */
 static span under(span outputs, tflite_fuse_axis axis) {
-  span seen = {0, 0};
+  span inputs = {0, 0};
   if (!is_empty(outputs)) {
-    seen.from = tflite_fuse_first(&axis, outputs.from);
-    seen.to = tflite_fuse_end(&axis, outputs.to - 1);
+    inputs.from = tflite_fuse_first(&axis, outputs.from);
+    inputs.to = tflite_fuse_end(&axis, outputs.to - 1);
   }
-  return seen;
+  return inputs;
 }
 
 /* Until a tile starts, `y` of a cursor is the first row of its region. */
@@ -71,9 +69,9 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
 
   for (int32_t s = 0; s < header->spatial_stages; ++s) {
     const tflite_fuse_tensor* output = &block->tensors[block->stages[s].output];
-    const tflite_fuse_cursor nothing = {.x0 = UINT16_MAX, .y = UINT16_MAX};
+    const tflite_fuse_cursor empty = {.x0 = UINT16_MAX, .y = UINT16_MAX};
     const span all_rows = {0, output->height}, all_columns = {0, output->width};
-    m->cursors[s] = nothing;
+    m->cursors[s] = empty;
     if (output == driven) {
       widen(&m->cursors[s], output, rows, columns);
     } else if (only_tile && output->storage != TFLITE_FUSE_STORAGE_SCRATCH) {
@@ -86,7 +84,7 @@ static void start_tile(const tflite_fuse_machine* m, span rows, span columns) {
     const span seen_rows = under(rows_of(cursor), tflite_fuse_rows_of(stage));
     const span seen_columns = under(columns_of(cursor), tflite_fuse_columns_of(stage));
     const int32_t* index = &block->stage_inputs[stage->first_input];
-    for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
+    for (const int32_t* inputs_end = index + stage->input_count; index != inputs_end; ++index) {
       const tflite_fuse_tensor* input = &block->tensors[*index];
       if (input->producer != TFLITE_FUSE_NONE) {
         const span all_rows = {0, cursor->y1 == 0 ? 0 : input->height}; /* empty for an empty region */
@@ -116,45 +114,45 @@ static int32_t longest_run(const tflite_fuse_block* block, const tflite_fuse_sta
   return stage->longest_run != 0 ? stage->longest_run : block->header->chunk;
 }
 
-/* Returns whether the writer of a tensor must run until all pixels before column `end` of row `last_row` are there, with
+/* Returns whether the writer of a tensor must run until all pixels before column `end` of row `last_row` exist, with
  * its cursor set to the next run. Sets whether that run is the last one. */
-static bool requests(const tflite_fuse_machine* m, int32_t producer, int32_t last_row, int32_t end, bool* is_last) {
-  const tflite_fuse_stage* made_by = &m->block->stages[producer];
-  tflite_fuse_cursor* maker = &m->cursors[producer];
-  if (maker->y > last_row || (maker->y == last_row && maker->x >= end)) {
+static bool must_run(const tflite_fuse_machine* m, int32_t producer, int32_t last_row, int32_t end, bool* is_last) {
+  const tflite_fuse_stage* writer_stage = &m->block->stages[producer];
+  tflite_fuse_cursor* writer = &m->cursors[producer];
+  if (writer->y > last_row || (writer->y == last_row && writer->x >= end)) {
     return false;
   }
-  const int32_t until = maker->y < last_row || made_by->runs_ahead ? maker->x1 : end;
-  maker->count = (uint8_t)tflite_fuse_min(longest_run(m->block, made_by), until - maker->x);
-  *is_last = maker->y == last_row && maker->x + maker->count >= end;
+  const int32_t until = writer->y < last_row || writer_stage->runs_ahead ? writer->x1 : end;
+  writer->count = (uint8_t)tflite_fuse_min(longest_run(m->block, writer_stage), until - writer->x);
+  *is_last = writer->y == last_row && writer->x + writer->count >= end;
   return true;
 }
 
-/* Returns the stage that must run before stage s can compute its run, with its cursor set to the run to do; NONE if
- * all pixels are there. Sets whether that run is the last one that stage s waits for. */
-static int32_t lacking(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
+/* Returns the stage that must run before stage s can compute its run, with its cursor set to the run to do; NONE if all
+ * pixels exist. Sets whether that run is the last one that stage s waits for. */
+static int32_t stage_to_run_first(const tflite_fuse_machine* m, int32_t s, bool* is_last) {
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_stage* stage = &block->stages[s];
   const tflite_fuse_cursor* cursor = &m->cursors[s];
   const tflite_fuse_view view = tflite_fuse_view_of(stage, cursor->y, cursor->x, cursor->count);
   const int32_t* index = &block->stage_inputs[stage->first_input];
-  for (const int32_t* behind = index + stage->input_count; index != behind; ++index) {
+  for (const int32_t* inputs_end = index + stage->input_count; index != inputs_end; ++index) {
     const tflite_fuse_tensor* input = &block->tensors[*index];
     const bool needs_all = needs_all_of(m, stage, index);
     const int32_t last_row = (needs_all ? input->height : tflite_fuse_min(view.bottom, input->height)) - 1;
     const int32_t end = needs_all ? input->width : tflite_fuse_min(view.right, input->width);
     const bool sees_padding_alone = !needs_all && (view.right <= 0 || view.top > last_row || view.left >= end);
     if (input->producer != TFLITE_FUSE_NONE && !sees_padding_alone &&
-        requests(m, input->producer, last_row, end, is_last)) {
-      *is_last &= index + 1 == behind && stage->waits_for == 0;
+        must_run(m, input->producer, last_row, end, is_last)) {
+      *is_last &= index + 1 == inputs_end && stage->waits_for == 0;
       return input->producer;
     }
   }
   if (stage->waits_for != 0) {
     const int32_t awaited = block->tensors[stage->waits_for - 1].producer;
-    const tflite_fuse_cursor* maker = &m->cursors[awaited];
-    const int32_t last_row = tflite_fuse_min(cursor->y, maker->y1 - 1);
-    if (requests(m, awaited, last_row, tflite_fuse_min(cursor->x + cursor->count, maker->x1), is_last)) {
+    const tflite_fuse_cursor* writer = &m->cursors[awaited];
+    const int32_t last_row = tflite_fuse_min(cursor->y, writer->y1 - 1);
+    if (must_run(m, awaited, last_row, tflite_fuse_min(cursor->x + cursor->count, writer->x1), is_last)) {
       return awaited;
     }
   }
@@ -170,26 +168,26 @@ static void advance(tflite_fuse_cursor* cursor) {
 }
 
 /* Computes the next run of a stage, up to `count` pixels, after all pixels that it needs. */
-static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t wanted,
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN tflite_fuse_status pull(const tflite_fuse_machine* m, int32_t target,
                                                                       int32_t count) {
-  int32_t s = wanted;
+  int32_t s = target;
   uint32_t waits_no_more = 0; /* a bit per stage that waits for its last run, the lowest for the one that waits for s */
   bool has_all = false, is_last = false;
   m->cursors[s].count = (uint8_t)count;
   for (;;) {
     tflite_fuse_cursor* cursor = &m->cursors[s];
-    const int32_t maker = has_all ? TFLITE_FUSE_NONE : lacking(m, s, &is_last);
-    if (maker != TFLITE_FUSE_NONE) {
-      m->cursors[maker].caller = (uint8_t)s;
+    const int32_t writer = has_all ? TFLITE_FUSE_NONE : stage_to_run_first(m, s, &is_last);
+    if (writer != TFLITE_FUSE_NONE) {
+      m->cursors[writer].caller = (uint8_t)s;
       waits_no_more = waits_no_more << 1 | is_last; /* a stage whose bit is shifted out only checks once more */
-      has_all = is_source(&m->block->stages[maker]);
-      s = maker;
+      has_all = is_source(&m->block->stages[writer]);
+      s = writer;
       continue;
     }
     const tflite_fuse_status status =
         tflite_fuse_compute(m, &m->block->stages[s], cursor->y, cursor->x, cursor->count);
     advance(cursor);
-    if (status != TFLITE_FUSE_OK || s == wanted) {
+    if (status != TFLITE_FUSE_OK || s == target) {
       return status;
     }
     has_all = waits_no_more & 1U;
@@ -247,17 +245,17 @@ static tflite_fuse_status run_tile(const tflite_fuse_machine* m, span rows, span
   const tflite_fuse_block* block = m->block;
   const tflite_fuse_header* header = block->header;
   const tflite_fuse_tensor* driven = &block->tensors[header->driven];
-  const tflite_fuse_cursor* made = driven->producer == TFLITE_FUSE_NONE ? NULL : &m->cursors[driven->producer];
+  const tflite_fuse_cursor* writer = driven->producer == TFLITE_FUSE_NONE ? NULL : &m->cursors[driven->producer];
   const int32_t width = columns.to - columns.from;
   start_tile(m, rows, columns);
   for (int32_t y = rows.from, x = columns.from; y < rows.to;) {
-    const int32_t there = made == NULL ? rows.to : tflite_fuse_min(made->y, rows.to);
+    const int32_t complete_rows = writer == NULL ? rows.to : tflite_fuse_min(writer->y, rows.to);
     int32_t count = tflite_fuse_min(header->chunk, columns.to - x);
-    if (there > y && width == driven->width) {
-      /* All whole rows at once: of an input, and the earlier steps of a state, often of a single pixel. */
-      count = (there - y) * width - x;
-    } else if (there == y && made->x < x + count) {
-      const tflite_fuse_status status = pull(m, driven->producer, x + count - made->x);
+    if (complete_rows > y && width == driven->width) {
+      /* All complete rows at once: of an input, or the earlier steps of a state, often of a single pixel. */
+      count = (complete_rows - y) * width - x;
+    } else if (complete_rows == y && writer->x < x + count) {
+      const tflite_fuse_status status = pull(m, driven->producer, x + count - writer->x);
       if (status != TFLITE_FUSE_OK) {
         return status;
       }

@@ -1,10 +1,9 @@
-/* Functions shared by the checks of a block's shape, of its constants, and of kinds. Private to the library.
+/* Declares checks of a block's shape, of its constants and of kinds. Private to the library.
  *
  * Options and constants come from a file and are treated as hostile: every offset, index and extent is checked before
  * it is used, in 64-bit arithmetic, so a run touches only the memory of its caller. Not checked is whether the rings
  * are long enough for the schedule: positions are taken modulo the capacity, so a ring that is too short gives wrong
- * values but no wild access.
- */
+ * values but no wild access. */
 #ifndef TFLITE_FUSE_CHECKS_H_
 #define TFLITE_FUSE_CHECKS_H_
 

@@ -1,4 +1,4 @@
-/* Attributes and hints for compilers. All of them may be empty. Private to the library. */
+/* Defines attributes and hints for compilers. All of them may be empty. Private to the library. */
 #ifndef TFLITE_FUSE_COMPILER_H_
 #define TFLITE_FUSE_COMPILER_H_
 

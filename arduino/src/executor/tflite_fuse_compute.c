@@ -1,9 +1,8 @@
-/* One run of one stage: computes the addresses of its pixels and calls the kernel.
+/* Computes one run of one stage: finds the addresses of its pixels and calls the kernel.
  *
  * Every tensor is a ring of pixels: pixel (y, x) of the region a tile needs lies at slot (y * width + x - x0) modulo
  * capacity. A tensor that is stored whole is a ring that never wraps. Kernels receive a table of pointers, one per
- * pixel; pointers to pixels outside the image all point to one pixel of padding in the constants.
- */
+ * pixel; pointers to pixels outside the image all point to one pixel of padding in the constants. */
 #include <string.h>
 
 #include "tflite_fuse_machine.h"
@@ -13,9 +12,9 @@
 typedef struct {
   int8_t* pixels;
   int32_t pixel_bytes;
-  int32_t x0, width; /* of the region whose rows lie one behind the other */
+  int32_t x0, width; /* first column and width of the region whose rows are stored contiguously */
   uint32_t capacity; /* pixels */
-  uint32_t start;    /* slot of the first one */
+  uint32_t start;    /* slot of pixel (0, 0) */
 } ring;
 
 static ring ring_of(const tflite_fuse_machine* m, const tflite_fuse_tensor* tensor) {
@@ -38,7 +37,7 @@ static ring ring_of(const tflite_fuse_machine* m, const tflite_fuse_tensor* tens
   return r;
 }
 
-/* Some cores lack a division; it is mostly not needed for tensors stored whole, and for distances. */
+/* Avoids a division, which some cores lack: tensors stored whole and distances between rows rarely need it. */
 static uint32_t modulo_capacity(const ring* r, uint32_t position) {
   return position < r->capacity ? position : position % r->capacity;
 }
@@ -99,22 +98,22 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
   if (inside != columns || row < 0 || row + (rows - 1) * dilation >= input->height) {
     point_on(pointers, 1, call->pad, 0, rows * columns); /* pixels inside the image follow */
   }
-  int32_t left = inside > 0 ? rows : 0;
-  for (; row < 0 && left > 0; --left, row += dilation) {
+  int32_t remaining = inside > 0 ? rows : 0;
+  for (; row < 0 && remaining > 0; --remaining, row += dilation) {
     next += to_next_row;
   }
-  if (left > 0 && row < input->height) {
-    /* Rows lie equally far apart: one division for all. */
+  if (remaining > 0 && row < input->height) {
+    /* Rows are equidistant: one division for all. */
     const uint32_t to_next_slot = modulo_capacity(&r, (uint32_t)dilation * (uint32_t)r.width);
     uint32_t slot = slot_of(&r, row, first + from);
     if (to_next_row == inside && dilation * r.width == inside) { /* contiguous rows, as of steps of one pixel */
-      inside *= tflite_fuse_min(left, input->height - row);
-      left = spacing = 1;
+      inside *= tflite_fuse_min(remaining, input->height - row);
+      remaining = spacing = 1;
     }
     for (;;) {
       point_to_slots(next, spacing, &r, slot, inside);
       row += dilation;
-      if (--left == 0 || row >= input->height) {
+      if (--remaining == 0 || row >= input->height) {
         break;
       }
       slot += to_next_slot;
@@ -129,7 +128,7 @@ static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m
 
 static tflite_fuse_call call_of(const tflite_fuse_machine* m, const tflite_fuse_stage* stage) {
   const tflite_fuse_block* block = m->block;
-  tflite_fuse_call call; /* field by field: clearing it first takes longer than all of this on some targets */
+  tflite_fuse_call call; /* an initializer would clear all of it, which takes longer than all of this on some targets */
   call.stage = stage;
   call.output = &block->tensors[stage->output];
   call.inputs[0] = tflite_fuse_input_of(block, stage, 0);
@@ -141,7 +140,7 @@ static tflite_fuse_call call_of(const tflite_fuse_machine* m, const tflite_fuse_
   return call;
 }
 
-/* Calls a kernel for each input, and puts the results side by side into the output pixels; advances `outputs`. */
+/* Calls a kernel for each input, which writes the next channels of the output pixels; advances `outputs`. */
 static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, int8_t** outputs, int8_t** window) {
   for (int32_t i = 0; i < call->stage->input_count; ++i) {
     call->inputs[0] = tflite_fuse_input_of(m->block, call->stage, i);
@@ -155,8 +154,9 @@ static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, i
 
 /* ---- Kernels of the application ---- */
 
-/* Returns whether the application has a kernel, which then has computed the call. */
-static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE bool computed_by(const tflite_fuse_rows* rows, tflite_fuse_call* call) {
+/* Computes a call with the application's kernel; returns whether there is one. */
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE bool compute_by_application(const tflite_fuse_rows* rows,
+                                                                         tflite_fuse_call* call) {
   const tflite_fuse_kernel kernel = tflite_fuse_row_kernel(rows, call->stage->kind);
   call->user = rows->user;
   if (kernel != NULL) {
@@ -169,7 +169,7 @@ static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE bool computed_by(const tflite_fuse_
 
 /* Computes call->count pixels from (call->y, call->x) on with call->columns under their windows; the pointers must fit
  * into `table`. */
-static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* entry, tflite_fuse_call* call,
+static void compute_call(const tflite_fuse_machine* m, const tflite_fuse_entry* entry, tflite_fuse_call* call,
                          int8_t** table) {
   const ring output = ring_of(m, call->output);
   int8_t** first = point_to_slots(table, 1, &output, slot_of(&output, call->y, call->x), call->count);
@@ -184,7 +184,7 @@ static void compute_some(const tflite_fuse_machine* m, const tflite_fuse_entry* 
     call->windows[1] = (const int8_t* const*)second;
     point_to_windows(second, m, call, 1);
   }
-  if (m->block->rows == NULL || !computed_by(m->block->rows, call)) {
+  if (m->block->rows == NULL || !compute_by_application(m->block->rows, call)) {
     entry->compute(call);
   }
 }
@@ -244,12 +244,12 @@ tflite_fuse_status tflite_fuse_compute(const tflite_fuse_machine* m, const tflit
       table = (int8_t**)(void*)((uint8_t*)m->io->scratch + behind_cursors);
       break;
     }
-    const int32_t fours = (call.count - 1) & ~3; /* kernels compute four pixels together, or two */
+    const int32_t fours = (call.count - 1) & ~3; /* kernels compute four or two pixels together */
     call.count = fours > 0 ? fours : call.count > 2 ? 2 : 1;
     call.columns = tflite_fuse_columns(stage, call.at_once, call.count);
   }
   for (const int32_t end = x + count;;) {
-    compute_some(m, entry, &call, table);
+    compute_call(m, entry, &call, table);
     call.x += call.count;
     if (call.x == end) {
       return TFLITE_FUSE_OK;

@@ -1,4 +1,4 @@
-/* Checks the constants of a stage: weights, tables of multipliers and shifts, the pixel that pads. */
+/* Checks the constants of a stage: weights, tables of multipliers and shifts, the padding pixel. */
 #include "tflite_fuse_checks.h"
 
 TFLITE_FUSE_RARE uint32_t tflite_fuse_volume(int32_t a, int32_t b, int32_t c) {
@@ -74,13 +74,13 @@ static bool leaves_image(const tflite_fuse_stage* stage, const tflite_fuse_tenso
 static bool table_is_sound(const tflite_fuse_block* block, const tflite_fuse_stage* stage, int32_t end) {
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
   const tflite_fuse_tensor* output = &block->tensors[stage->output];
-  const bool is_there = fits_aligned(stage->table_offset, 0, 0, end);
-  const void* table = is_there ? block->constants + stage->table_offset : NULL;
+  const bool has_table = fits_aligned(stage->table_offset, 0, 0, end);
+  const void* table = has_table ? block->constants + stage->table_offset : NULL;
   return entry->table_is_sound == NULL ||
-         entry->table_is_sound(stage, output, table, is_there ? end - stage->table_offset : -1);
+         entry->table_is_sound(stage, output, table, has_table ? end - stage->table_offset : -1);
 }
 
-/* Pointers are formed from all three offsets, used or not: far behind the constants 32-bit pointers would wrap. */
+/* Pointers are formed from all three offsets, even unused ones: far behind the constants 32-bit pointers would wrap. */
 static bool offsets_lie_within(const tflite_fuse_stage* stage, int32_t end) {
   return stage->weights_offset <= end && stage->table_offset <= end && stage->pad_offset <= end;
 }

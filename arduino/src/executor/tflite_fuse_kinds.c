@@ -1,4 +1,5 @@
-/* The table of kinds: a row for each, its number in the schema and the entry that its kernel's file defines. */
+/* Lists all kinds of stages: a row for each, with its number in the schema and the entry that its kernel's
+ * file defines. */
 #include "tflite_fuse_kinds.h"
 
 #define TFLITE_FUSE_KINDS(row)                \

@@ -1,7 +1,8 @@
-/* Properties of a kind of stage. Private to the library; the signature of kernels is in tflite_fuse_rows.h.
+/* Declares the properties of a kind of stage. Private to the library; the signature of kernels is in
+ * tflite_fuse_rows.h.
  *
  * The file of a kernel defines its kind's entry, tflite_fuse_kind_..., and a row of tflite_fuse_kinds.c names it. The
- * executor does all that is the same for all kinds (graph, rings, windows, padding, tiles). */
+ * executor does everything that is the same for all kinds (graph, rings, windows, padding, tiles). */
 #ifndef TFLITE_FUSE_KINDS_H_
 #define TFLITE_FUSE_KINDS_H_
 

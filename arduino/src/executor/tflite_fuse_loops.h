@@ -1,5 +1,5 @@
-/* The loops of convolutions in a library: all, or in an exported project those of its model, so the linker leaves the
- * others out. A block that needs another one is refused. Private to the library. */
+/* Selects the loops of convolutions in this build: all, or in an exported project those of its model, so the linker
+ * omits the others. A block that needs another loop is refused. Private to the library. */
 #ifndef TFLITE_FUSE_LOOPS_H_
 #define TFLITE_FUSE_LOOPS_H_
 

@@ -1,4 +1,4 @@
-/* A stage's geometry, shared by the validator, the executor and the kernels. */
+/* Computes a stage's geometry, for the validator, the executor and the kernels. */
 #ifndef TFLITE_FUSE_MACHINE_H_
 #define TFLITE_FUSE_MACHINE_H_
 
@@ -13,10 +13,10 @@ TFLITE_FUSE_HIDDEN_BEGIN
 /* Progress of one spatial stage through the region of its output that the current tile needs. */
 typedef struct {
   uint16_t x0, x1; /* columns of the region: x0 <= x < x1 */
-  uint16_t y1;     /* its end row */
+  uint16_t y1;     /* end row of the region */
   uint16_t y, x;   /* next pixel to produce */
   uint8_t count;   /* pixels of the current run */
-  uint8_t caller;  /* the stage that waits for it */
+  uint8_t caller;  /* stage that waits for the run */
 } tflite_fuse_cursor;
 
 _Static_assert(sizeof(tflite_fuse_cursor) == TFLITE_FUSE_CURSOR_BYTES, "the encoder reserves as many");
@@ -143,7 +143,7 @@ static inline int8_t* tflite_fuse_memory_of(const tflite_fuse_io* io, const tfli
 
 enum { TFLITE_FUSE_NEVER_USED = 0 };
 #define TFLITE_FUSE_WAS_RESET UINT32_MAX
-#define TFLITE_FUSE_FILLED (UINT32_MAX - 1) /* with the values of a first step, and no step has succeeded */
+#define TFLITE_FUSE_FILLED (UINT32_MAX - 1) /* filled with the values of a first step; no step has succeeded */
 
 static inline uint32_t* tflite_fuse_mark_of(void* state, const tflite_fuse_tensor* tensor) {
   return (uint32_t*)(void*)((uint8_t*)state + tensor->offset);
@@ -189,10 +189,10 @@ static inline int64_t tflite_fuse_accumulator_bytes(const tflite_fuse_stage* sta
 
 /* Returns the application's kernel for stages of a kind, NULL if it has none. */
 static inline tflite_fuse_kernel tflite_fuse_row_kernel(const tflite_fuse_rows* rows, int32_t kind) {
-  const tflite_fuse_kernel own = kind == TFLITE_FUSE_KIND_CONV        ? rows->convolution
+  const tflite_fuse_kernel kernel = kind == TFLITE_FUSE_KIND_CONV        ? rows->convolution
                                  : kind == TFLITE_FUSE_KIND_DEPTHWISE ? rows->depthwise
                                                                       : NULL;
-  return own == NULL ? rows->others : own;
+  return kernel == NULL ? rows->others : kernel;
 }
 
 /* ---- Packed layouts ---- */
@@ -248,7 +248,7 @@ static inline int32_t tflite_fuse_reserved(const tflite_fuse_block* block) {
   return block->reserved_words * TFLITE_FUSE_POINTER_BYTES;
 }
 
-/* Checks a block whose parts have been found; sets reserved_words. */
+/* Checks a block whose parts are set; sets reserved_words. */
 tflite_fuse_status tflite_fuse_validate(tflite_fuse_block* block, uint32_t stage_input_count, size_t constants_bytes);
 
 /* The current run of a block. */

@@ -80,9 +80,9 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_load(const tflite_fuse_model* mo
   return status == TFLITE_FUSE_OK && !sources_differ(model, blocks) ? TFLITE_FUSE_BAD_MEMORY : status;
 }
 
-/* The address of an operand: in the arena, or in a second memory; NULL if that is missing. */
-static int8_t* find(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number,
-                    const tflite_fuse_place* places, uint8_t* arena, const tflite_fuse_outside* outside) {
+/* Returns the address of an operand: in the arena, or in a second memory; NULL if that is missing. */
+static int8_t* address_of(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number,
+                          const tflite_fuse_place* places, uint8_t* arena, const tflite_fuse_outside* outside) {
   return tflite_fuse_operand_place(block, operand, number) < 0
              ? (int8_t*)(arena + places[number].offset)
              : (int8_t*)tflite_fuse_second_memory(outside, block, operand, number);
@@ -105,11 +105,11 @@ static TFLITE_FUSE_NOINLINE tflite_fuse_status run_block(const tflite_fuse_step*
   }
   bool is_complete = true;
   for (int32_t i = 0; i < step->input_count; ++i) {
-    inputs[i] = find(block, TFLITE_FUSE_INPUT, i, step->inputs, arena, outside);
+    inputs[i] = address_of(block, TFLITE_FUSE_INPUT, i, step->inputs, arena, outside);
     is_complete = is_complete && inputs[i] != NULL;
   }
   for (int32_t i = 0; i < step->output_count; ++i) {
-    outputs[i] = find(block, TFLITE_FUSE_OUTPUT, i, step->outputs, arena, outside);
+    outputs[i] = address_of(block, TFLITE_FUSE_OUTPUT, i, step->outputs, arena, outside);
     is_complete = is_complete && outputs[i] != NULL;
   }
   return is_complete ? tflite_fuse_attempt(block, &io) : TFLITE_FUSE_BAD_MEMORY;

@@ -46,7 +46,7 @@ static const uint8_t* find_field(const buffer* b, uint32_t id, size_t bytes) {
 }
 
 /* Returns whether the root table has a field that is reserved, unknown, or not in `version`. */
-static bool holds_more(const buffer* b, uint32_t version) {
+static bool has_unknown_field(const buffer* b, uint32_t version) {
   const uint8_t* vtable = b->data + load_u32(b->data) - (int32_t)load_u32(b->data + load_u32(b->data));
   for (uint32_t id = TFLITE_FUSE_FIELD_STAGE_INPUTS + 1; 4 + 2 * id + 2 <= load_u16(vtable); ++id) {
     const bool checksum = id == TFLITE_FUSE_FIELD_CHECKSUM && version >= TFLITE_FUSE_CHECKED_VERSION;
@@ -84,7 +84,7 @@ static tflite_fuse_status find_checksum(const buffer* b, const uint8_t** checksu
     return TFLITE_FUSE_BAD_BUFFER;
   }
   const uint32_t version = load_u32(field);
-  if (version < TFLITE_FUSE_OLDEST_VERSION || version > TFLITE_FUSE_VERSION || holds_more(b, version)) {
+  if (version < TFLITE_FUSE_OLDEST_VERSION || version > TFLITE_FUSE_VERSION || has_unknown_field(b, version)) {
     return TFLITE_FUSE_BAD_VERSION;
   }
   if (version >= TFLITE_FUSE_CHECKED_VERSION) {

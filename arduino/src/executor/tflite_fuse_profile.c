@@ -1,4 +1,4 @@
-/* Profiles of blocks: kernels between two readings of the application's clock. */
+/* Measures a block's kernels by two readings of the application's clock per call. */
 #include "../tflite_fuse_profile.h"
 
 #include "tflite_fuse_machine.h"
@@ -6,11 +6,11 @@
 static void measure(const tflite_fuse_call* call) {
   const tflite_fuse_profile* profile = call->user;
   const int32_t kind = call->stage->kind;
-  const tflite_fuse_kernel own = profile->rows == NULL ? NULL : tflite_fuse_row_kernel(profile->rows, kind);
+  const tflite_fuse_kernel row_kernel = profile->rows == NULL ? NULL : tflite_fuse_row_kernel(profile->rows, kind);
   tflite_fuse_call inner = *call;
   inner.user = profile->rows == NULL ? NULL : profile->rows->user;
   const uint32_t start = profile->clock(profile->user);
-  (own == NULL ? tflite_fuse_entry_of(call->stage)->compute : own)(&inner);
+  (row_kernel == NULL ? tflite_fuse_entry_of(call->stage)->compute : row_kernel)(&inner);
   const uint32_t ticks = profile->clock(profile->user) - start;
   profile->took(profile->user, (int32_t)(call->stage - profile->block->stages), kind, ticks);
 }

@@ -1,4 +1,4 @@
-/* Tries kernels of the application on a block before they are used. */
+/* Compares kernels of the application with the library's on a block before they are used. */
 #include "tflite_fuse_machine.h"
 
 enum { TRIES = 4 };
@@ -33,24 +33,24 @@ static uint32_t sum_of(const tflite_fuse_call* call) {
 
 /* Computes a call with both kernels and compares the hashes. */
 static void compare(const tflite_fuse_call* call) {
-  trial* tried = call->user;
-  tflite_fuse_call theirs = *call;
-  theirs.user = tried->rows->user;
-  tflite_fuse_row_kernel(tried->rows, call->stage->kind)(&theirs);
+  trial* test = call->user;
+  tflite_fuse_call application_call = *call;
+  application_call.user = test->rows->user;
+  tflite_fuse_row_kernel(test->rows, call->stage->kind)(&application_call);
   const uint32_t sum = sum_of(call);
   tflite_fuse_entry_of(call->stage)->compute(call);
-  tried->differences += sum != sum_of(call);
+  test->differences += sum != sum_of(call);
 }
 
 static tflite_fuse_kernel compared(tflite_fuse_kernel kernel) { return kernel == NULL ? NULL : compare; }
 
 TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_use_rows(tflite_fuse_block* block, const tflite_fuse_rows* rows,
                                                          const tflite_fuse_io* io) {
-  trial tried = {rows, 0};
+  trial test = {rows, 0};
   uint32_t state = 1;
   tflite_fuse_status status = TFLITE_FUSE_OK;
   if (rows != NULL) {
-    const tflite_fuse_rows both = {compared(rows->convolution), compared(rows->depthwise), &tried,
+    const tflite_fuse_rows both = {compared(rows->convolution), compared(rows->depthwise), &test,
                                    compared(rows->others)};
     block->rows = &both;
     for (int i = 0; i < TRIES && status == TFLITE_FUSE_OK; ++i) {
@@ -58,7 +58,7 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_use_rows(tflite_fuse_block* bloc
       status = tflite_fuse_invoke(block, io);
     }
   }
-  if (status == TFLITE_FUSE_OK && tried.differences != 0) {
+  if (status == TFLITE_FUSE_OK && test.differences != 0) {
     status = TFLITE_FUSE_WRONG_ROWS;
   }
   block->rows = status == TFLITE_FUSE_OK ? rows : NULL;

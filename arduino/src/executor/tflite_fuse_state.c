@@ -1,4 +1,4 @@
-/* States of a block, rings and memories: prepared before a run, committed after a successful one. */
+/* Prepares the states of a block, rings and memories, before a run and commits them after a successful one. */
 #include "tflite_fuse_machine.h"
 
 TFLITE_FUSE_RARE int32_t tflite_fuse_state_bytes(const tflite_fuse_block* block) {

@@ -1,7 +1,7 @@
 /* Checks the shape of a block: tensors, stages, how they fit together, scratch and the work to expect. */
 #include "tflite_fuse_checks.h"
 
-enum { STEPS_PER_PIXEL = 64 /* work of the executor itself */ };
+enum { STEPS_PER_PIXEL = 64 /* executor's own work */ };
 
 /* ---- Tensors ---- */
 
@@ -12,7 +12,7 @@ static bool storage_is_sound(const tflite_fuse_block* block, const tflite_fuse_t
   if (!is_made) {
     return tensor->producer == TFLITE_FUSE_NONE;
   }
-  if (is_state && tensor->producer == TFLITE_FUSE_NONE) { /* a memory */
+  if (is_state && tensor->producer == TFLITE_FUSE_NONE) { /* the memory of an LSTM */
     return tflite_fuse_pixels(tensor) == 1 && tensor->element_type == TFLITE_FUSE_ELEMENT_INT8;
   }
   return within(tensor->producer, 0, block->stage_count - 1) && block->stages[tensor->producer].output == index &&
@@ -29,7 +29,7 @@ static bool type_is_sound(const tflite_fuse_block* block, const tflite_fuse_tens
          (tensor->element_type != TFLITE_FUSE_ELEMENT_UINT8 || !is_inside);
 }
 
-/* Second memory is written and read as it is: uint8 would be converted where it lies. */
+/* Tensors in second memory cannot be uint8, which would be converted in place. */
 static bool region_is_sound(const tflite_fuse_tensor* tensor) {
   const int64_t bytes = (int64_t)tflite_fuse_pixels(tensor) * tflite_fuse_pixel_bytes(tensor);
   const bool is_whole =
@@ -274,7 +274,7 @@ static tflite_fuse_status check_scratch(tflite_fuse_block* block) {
     if (tensor->storage == TFLITE_FUSE_STORAGE_PERSISTENT &&
         (tensor->capacity != tflite_fuse_pixels(tensor) ||
          !fits_aligned(tensor->offset, (uint32_t)sizeof(uint32_t) + (uint32_t)(tensor->capacity * tensor->channels), 0,
-                       INT32_MAX - 8))) { /* a number may follow, which starts at a multiple of 4 */
+                       INT32_MAX - 8))) { /* a step number may follow, aligned to 4 */
       return TFLITE_FUSE_BAD_SCRATCH;
     }
   }

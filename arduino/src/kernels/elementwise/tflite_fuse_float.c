@@ -149,7 +149,7 @@ static void dequantize(const tflite_fuse_call* call) {
 }
 
 static bool table_fits(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                              int64_t room) {
+                       int64_t room) {
   (void)stage, (void)output, (void)table;
   return room >= (int64_t)(RESULTS * sizeof(int32_t));
 }
