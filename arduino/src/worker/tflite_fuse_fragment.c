@@ -85,15 +85,15 @@ static bool places_fit(const tflite_fuse_worker* worker) {
 static tflite_fuse_status check_blocks(const tflite_fuse_worker* worker) {
   const tflite_fuse_fragment_header* header = tflite_fuse_fragment_of(worker);
   for (uint32_t b = 0; b < header->block_count; ++b) {
-    const tflite_fuse_fragment_block* found = &tflite_fuse_blocks_of(worker)[b];
-    if (!section_fits(header, found->options, found->options_bytes, 1) ||
-        !section_fits(header, found->constants, found->constants_bytes, 1)) {
+    const tflite_fuse_fragment_block* record = &tflite_fuse_blocks_of(worker)[b];
+    if (!section_fits(header, record->options, record->options_bytes, 1) ||
+        !section_fits(header, record->constants, record->constants_bytes, 1)) {
       return TFLITE_FUSE_BAD_FRAGMENT;
     }
     tflite_fuse_block block;
     const tflite_fuse_status status =
-        tflite_fuse_prepare(&block, worker->fragment + found->options, found->options_bytes,
-                            worker->fragment + found->constants, found->constants_bytes);
+        tflite_fuse_prepare(&block, worker->fragment + record->options, record->options_bytes,
+                            worker->fragment + record->constants, record->constants_bytes);
     if (status != TFLITE_FUSE_OK) {
       return status;
     }

@@ -1,4 +1,4 @@
-/* A fragment's parts, found in place. Private to the library. */
+/* Locates the parts of a fragment in place. Private to the library. */
 #ifndef TFLITE_FUSE_FRAGMENT_H_
 #define TFLITE_FUSE_FRAGMENT_H_
 
@@ -36,11 +36,11 @@ static inline uint64_t tflite_fuse_view_bytes(const tflite_fuse_fragment_view* v
   return (uint64_t)view->rows * view->columns * view->run;
 }
 
-/* Finds a checked block again. */
+/* Prepares a block that was checked before. */
 static inline void tflite_fuse_find_block(const tflite_fuse_worker* worker, uint32_t number, tflite_fuse_block* block) {
-  const tflite_fuse_fragment_block* found = &tflite_fuse_blocks_of(worker)[number];
-  tflite_fuse_find_again(block, worker->fragment + found->options, found->options_bytes,
-                         worker->fragment + found->constants);
+  const tflite_fuse_fragment_block* record = &tflite_fuse_blocks_of(worker)[number];
+  tflite_fuse_find_again(block, worker->fragment + record->options, record->options_bytes,
+                         worker->fragment + record->constants);
 }
 
 #endif

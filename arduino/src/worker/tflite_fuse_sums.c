@@ -1,5 +1,5 @@
-/* Partial sums of a convolution over some input channels, int32 as four int8 channels, little-endian; and the addition
- * of two such parts, with a table to int8 values. Sums wrap, so their order does not matter. */
+/* Computes partial sums of a convolution over some input channels, int32 as four int8 channels, little-endian; and adds
+ * two of them, with a table to int8 values. Sums wrap, so their order does not matter. */
 #include "../executor/tflite_fuse_checks.h"
 #include "../kernels/tflite_fuse_packed.h"
 #include "tflite_fuse_fragment.h"
@@ -17,9 +17,9 @@ static void store(int8_t* to, int32_t sum) {
   }
 }
 
-/* ---- A part ---- */
+/* ---- Partial sums ---- */
 
-/* One output channel of one pixel. */
+/* Sums one output channel of one pixel. */
 static TFLITE_FUSE_NOINLINE int32_t sum_of(const tflite_fuse_call* call, const int8_t* const* window, const int8_t* weights) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t depth = call->inputs[0]->channels;
@@ -65,7 +65,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_conv_sums = {
     .compute = conv_sums,
 };
 
-/* ---- Two parts ---- */
+/* ---- Addition ---- */
 
 static TFLITE_FUSE_RARE void add_sums(const tflite_fuse_call* call) {
   const tflite_fuse_range range = tflite_fuse_range_of(call);
@@ -84,13 +84,13 @@ static TFLITE_FUSE_RARE void add_sums(const tflite_fuse_call* call) {
   }
 }
 
-/* Without a table the output holds sums. */
+/* Returns whether inputs hold one sum per output channel; without a table the output holds sums, too. */
 static TFLITE_FUSE_RARE bool parts_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
   const int32_t channels = block->tensors[stage->output].channels;
-  const int32_t wanted = stage->table_offset < 0 ? channels : channels * BYTES;
+  const int32_t expected = stage->table_offset < 0 ? channels : channels * BYTES;
   for (int32_t i = 0; i < 2; ++i) {
-    const int32_t found = tflite_fuse_input_of(block, stage, i)->channels;
-    if (found != wanted || found % BYTES != 0) {
+    const int32_t input_channels = tflite_fuse_input_of(block, stage, i)->channels;
+    if (input_channels != expected || input_channels % BYTES != 0) {
       return false;
     }
   }

@@ -1,4 +1,4 @@
-/* Runs a checked fragment, from one message or block to the next. */
+/* Runs a checked fragment from event to event: messages, copies and blocks. */
 #include "../tflite_fuse_worker.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static bool is_over(const tflite_fuse_worker* worker) {
   return worker->step == tflite_fuse_fragment_of(worker)->step_count;
 }
 
-static bool comes_next(const tflite_fuse_worker* worker, tflite_fuse_event_kind kind) {
+static bool is_next(const tflite_fuse_worker* worker, tflite_fuse_event_kind kind) {
   return tflite_fuse_worker_next(worker).kind == kind;
 }
 
@@ -41,10 +41,10 @@ tflite_fuse_event tflite_fuse_worker_next(const tflite_fuse_worker* worker) {
     event.kind = TFLITE_FUSE_COMPUTE;
     return event;
   }
-  const uint32_t left = step->bytes - worker->done;
+  const uint32_t remaining = step->bytes - worker->done;
   event.kind = step->kind == TFLITE_FUSE_STEP_SEND ? TFLITE_FUSE_SEND : TFLITE_FUSE_RECEIVE;
   event.peer = step->peer;
-  event.bytes = (uint16_t)(left < TFLITE_FUSE_PAYLOAD_BYTES ? left : TFLITE_FUSE_PAYLOAD_BYTES);
+  event.bytes = (uint16_t)(remaining < TFLITE_FUSE_PAYLOAD_BYTES ? remaining : TFLITE_FUSE_PAYLOAD_BYTES);
   event.sequence = step->number + worker->done / TFLITE_FUSE_PAYLOAD_BYTES;
   return event;
 }
@@ -54,15 +54,15 @@ tflite_fuse_event tflite_fuse_worker_next(const tflite_fuse_worker* worker) {
 /* Copies the next message out of the buffer to `to`, or from `from` into the buffer. */
 static void move_payload(const tflite_fuse_worker* worker, uint8_t* to, const uint8_t* from) {
   const tflite_fuse_fragment_view* view = &tflite_fuse_views_of(worker)[step_of(worker)->first];
-  uint32_t left = tflite_fuse_worker_next(worker).bytes;
+  uint32_t remaining = tflite_fuse_worker_next(worker).bytes;
   uint32_t skip = worker->done;
-  for (; left > 0; ++view) {
+  for (; remaining > 0; ++view) {
     const uint32_t bytes = (uint32_t)tflite_fuse_view_bytes(view);
-    while (left > 0 && skip < bytes) {
-      const uint32_t run = skip / view->run, behind = skip % view->run;
-      const uint32_t count = view->run - behind < left ? view->run - behind : left;
+    while (remaining > 0 && skip < bytes) {
+      const uint32_t run = skip / view->run, offset = skip % view->run;
+      const uint32_t count = view->run - offset < remaining ? view->run - offset : remaining;
       uint8_t* place = worker->buffer + view->offset + (size_t)(run / view->columns) * view->row_stride +
-                       (size_t)(run % view->columns) * view->column_stride + behind;
+                       (size_t)(run % view->columns) * view->column_stride + offset;
       if (to != NULL) {
         memcpy(to, place, count);
         to += count;
@@ -71,7 +71,7 @@ static void move_payload(const tflite_fuse_worker* worker, uint8_t* to, const ui
         from += count;
       }
       skip += count;
-      left -= count;
+      remaining -= count;
     }
     skip -= skip < bytes ? skip : bytes;
   }
@@ -86,7 +86,7 @@ static void pass_message(tflite_fuse_worker* worker) {
 }
 
 tflite_fuse_status tflite_fuse_worker_payload(const tflite_fuse_worker* worker, void* payload) {
-  if (!comes_next(worker, TFLITE_FUSE_SEND)) {
+  if (!is_next(worker, TFLITE_FUSE_SEND)) {
     return TFLITE_FUSE_WRONG_CALL;
   }
   move_payload(worker, payload, NULL);
@@ -94,7 +94,7 @@ tflite_fuse_status tflite_fuse_worker_payload(const tflite_fuse_worker* worker, 
 }
 
 tflite_fuse_status tflite_fuse_worker_sent(tflite_fuse_worker* worker) {
-  if (!comes_next(worker, TFLITE_FUSE_SEND)) {
+  if (!is_next(worker, TFLITE_FUSE_SEND)) {
     return TFLITE_FUSE_WRONG_CALL;
   }
   pass_message(worker);
@@ -102,7 +102,7 @@ tflite_fuse_status tflite_fuse_worker_sent(tflite_fuse_worker* worker) {
 }
 
 tflite_fuse_status tflite_fuse_worker_received(tflite_fuse_worker* worker, const void* payload, size_t bytes) {
-  if (!comes_next(worker, TFLITE_FUSE_RECEIVE)) {
+  if (!is_next(worker, TFLITE_FUSE_RECEIVE)) {
     return TFLITE_FUSE_WRONG_CALL;
   }
   if (bytes != tflite_fuse_worker_next(worker).bytes) {
@@ -152,7 +152,7 @@ static tflite_fuse_status run_block(const tflite_fuse_worker* worker, const tfli
 }
 
 tflite_fuse_status tflite_fuse_worker_compute(tflite_fuse_worker* worker) {
-  if (!comes_next(worker, TFLITE_FUSE_COMPUTE)) {
+  if (!is_next(worker, TFLITE_FUSE_COMPUTE)) {
     return TFLITE_FUSE_WRONG_CALL;
   }
   copy_on(worker);
