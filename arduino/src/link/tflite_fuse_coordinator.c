@@ -1,17 +1,18 @@
-/* The coordinator's part of an inference: connections to all workers, then its own steps, one message at a time. */
+/* Runs the coordinator's part of an inference: connects to all workers, then executes its own steps and
+ * messages in order. */
 #include "../tflite_fuse_coordinator.h"
 
 #include <string.h>
 
 #include "tflite_fuse_session.h"
 
-enum { LATER_MS = 500 }; /* a worker waits longer than the coordinator, which so reports first */
+enum { LATER_MS = 500 }; /* a worker waits longer than the coordinator, so the coordinator reports first */
 
 static tflite_fuse_verdict verdict(tflite_fuse_fault fault, int16_t worker) {
   return (tflite_fuse_verdict){fault, worker};
 }
 
-static tflite_fuse_verdict good(void) { return verdict(TFLITE_FUSE_LINK_OK, TFLITE_FUSE_COORDINATOR); }
+static tflite_fuse_verdict no_fault(void) { return verdict(TFLITE_FUSE_LINK_OK, TFLITE_FUSE_COORDINATOR); }
 
 static void put_u32(uint8_t* at, uint32_t value) {
   for (int i = 0; i < 4; ++i) {
@@ -49,8 +50,8 @@ void tflite_fuse_coordinator_open(tflite_fuse_coordinator* coordinator, tflite_f
 
 /* ---- Messages ---- */
 
-static tflite_fuse_verdict tell(tflite_fuse_coordinator* coordinator, tflite_fuse_session* session, uint8_t kind,
-                                uint32_t item, uint16_t bytes, uint32_t milliseconds) {
+static tflite_fuse_verdict send_message(tflite_fuse_coordinator* coordinator, tflite_fuse_session* session,
+                                        uint8_t kind, uint32_t item, uint16_t bytes, uint32_t milliseconds) {
   const uint32_t inference = kind == TFLITE_FUSE_START || kind == TFLITE_FUSE_DATA ? coordinator->node.inference : 0;
   const tflite_fuse_fault fault =
       tflite_fuse_session_send(&coordinator->node, session, kind, inference, item, bytes, milliseconds);
@@ -58,7 +59,7 @@ static tflite_fuse_verdict tell(tflite_fuse_coordinator* coordinator, tflite_fus
 }
 
 /* Returns the fault and the device at fault that a worker reports. */
-static tflite_fuse_verdict reported(const tflite_fuse_session* session, const tflite_fuse_message_head* head) {
+static tflite_fuse_verdict reported_fault(const tflite_fuse_session* session, const tflite_fuse_message_head* head) {
   const uint32_t fault = head->item & 0xFFFF, device = head->item >> 16;
   if (fault < TFLITE_FUSE_LINK_LOST || fault > TFLITE_FUSE_LINK_COMPUTE) {
     return verdict(TFLITE_FUSE_LINK_DAMAGED, session->peer);
@@ -67,18 +68,18 @@ static tflite_fuse_verdict reported(const tflite_fuse_session* session, const tf
 }
 
 /* Receives the next message of a worker, which must be of this kind. */
-static tflite_fuse_verdict hear(tflite_fuse_coordinator* coordinator, tflite_fuse_session* session, uint8_t kind,
-                                tflite_fuse_message_head* head, uint32_t milliseconds) {
+static tflite_fuse_verdict receive_kind(tflite_fuse_coordinator* coordinator, tflite_fuse_session* session,
+                                        uint8_t kind, tflite_fuse_message_head* head, uint32_t milliseconds) {
   const tflite_fuse_fault fault = tflite_fuse_session_receive(&coordinator->node, session, head, milliseconds);
   if (fault == TFLITE_FUSE_LINK_OK && head->kind == TFLITE_FUSE_ERROR) {
-    return reported(session, head);
+    return reported_fault(session, head);
   }
   return verdict(fault == TFLITE_FUSE_LINK_OK && head->kind != kind ? TFLITE_FUSE_LINK_ORDER : fault, session->peer);
 }
 
 /* ---- Connections ---- */
 
-static tflite_fuse_verdict call(tflite_fuse_coordinator* coordinator, uint16_t number, uint32_t milliseconds) {
+static tflite_fuse_verdict open_session(tflite_fuse_coordinator* coordinator, uint16_t number, uint32_t milliseconds) {
   tflite_fuse_node* node = &coordinator->node;
   const tflite_fuse_contact* contact = &coordinator->contacts[number];
   tflite_fuse_session* session = &node->sessions[number];
@@ -94,7 +95,7 @@ static tflite_fuse_verdict call(tflite_fuse_coordinator* coordinator, uint16_t n
 }
 
 /* Returns the number of connections of a worker with others. */
-static uint32_t dials_of(const tflite_fuse_coordinator* coordinator, int16_t worker) {
+static uint32_t connections_of(const tflite_fuse_coordinator* coordinator, int16_t worker) {
   uint32_t count = 0;
   for (uint16_t i = 0; i < coordinator->dial_count; ++i) {
     count += coordinator->dials[i].from == worker || coordinator->dials[i].to == worker;
@@ -111,8 +112,8 @@ static const char* address_of(const tflite_fuse_coordinator* coordinator, int16_
   return NULL;
 }
 
-static tflite_fuse_verdict introduce(tflite_fuse_coordinator* coordinator, const tflite_fuse_dial* dial,
-                                     uint32_t milliseconds) {
+static tflite_fuse_verdict send_peer_address(tflite_fuse_coordinator* coordinator, const tflite_fuse_dial* dial,
+                                             uint32_t milliseconds) {
   tflite_fuse_session* session = session_with(coordinator, dial->from);
   const char* address = address_of(coordinator, dial->to);
   const size_t bytes = address == NULL ? 0 : strlen(address);
@@ -120,91 +121,93 @@ static tflite_fuse_verdict introduce(tflite_fuse_coordinator* coordinator, const
     return verdict(TFLITE_FUSE_LINK_STRANGER, dial->from);
   }
   memcpy(payload_of(&coordinator->node), address, bytes);
-  return tell(coordinator, session, TFLITE_FUSE_PEERS, (uint32_t)dial->to, (uint16_t)bytes, milliseconds);
+  return send_message(coordinator, session, TFLITE_FUSE_PEERS, (uint32_t)dial->to, (uint16_t)bytes, milliseconds);
 }
 
-/* Waits until each worker has all its connections with others, or, if `own_only`, its complete one with this device. */
+/* Waits until each worker has all its connections to other workers, or, if `own_only`, its completed connection to
+ * this device. */
 static tflite_fuse_verdict wait_for_workers(tflite_fuse_coordinator* coordinator, bool own_only, uint32_t milliseconds) {
   tflite_fuse_node* node = &coordinator->node;
-  tflite_fuse_verdict found = good();
+  tflite_fuse_verdict result = no_fault();
   tflite_fuse_message_head head;
   for (int is_answer = 0; is_answer < 2; ++is_answer) {
-    for (uint16_t i = 0; i < node->session_count && found.fault == TFLITE_FUSE_LINK_OK; ++i) {
+    for (uint16_t i = 0; i < node->session_count && result.fault == TFLITE_FUSE_LINK_OK; ++i) {
       tflite_fuse_session* session = &node->sessions[i];
-      const uint32_t count = dials_of(coordinator, session->peer);
+      const uint32_t count = connections_of(coordinator, session->peer);
       if (count != 0) {
-        found = is_answer ? hear(coordinator, session, TFLITE_FUSE_READY, &head, milliseconds)
-                          : tell(coordinator, session, TFLITE_FUSE_READY, own_only ? 0 : count, 0, milliseconds);
+        result = is_answer
+                     ? receive_kind(coordinator, session, TFLITE_FUSE_READY, &head, milliseconds)
+                     : send_message(coordinator, session, TFLITE_FUSE_READY, own_only ? 0 : count, 0, milliseconds);
       }
     }
   }
-  return found;
+  return result;
 }
 
 /* Connects to all workers, then lets them connect to each other. */
 static tflite_fuse_verdict connect_all(tflite_fuse_coordinator* coordinator, uint32_t milliseconds) {
   tflite_fuse_node* node = &coordinator->node;
-  tflite_fuse_verdict found = good();
-  for (uint16_t i = 0; i < node->session_count && found.fault == TFLITE_FUSE_LINK_OK; ++i) {
-    found = call(coordinator, i, milliseconds);
+  tflite_fuse_verdict result = no_fault();
+  for (uint16_t i = 0; i < node->session_count && result.fault == TFLITE_FUSE_LINK_OK; ++i) {
+    result = open_session(coordinator, i, milliseconds);
   }
-  if (found.fault == TFLITE_FUSE_LINK_OK) {
+  if (result.fault == TFLITE_FUSE_LINK_OK) {
     /* A worker refuses others before its handshake with the coordinator is complete. */
-    found = wait_for_workers(coordinator, true, milliseconds);
+    result = wait_for_workers(coordinator, true, milliseconds);
   }
-  for (uint16_t i = 0; i < coordinator->dial_count && found.fault == TFLITE_FUSE_LINK_OK; ++i) {
-    found = introduce(coordinator, &coordinator->dials[i], milliseconds);
+  for (uint16_t i = 0; i < coordinator->dial_count && result.fault == TFLITE_FUSE_LINK_OK; ++i) {
+    result = send_peer_address(coordinator, &coordinator->dials[i], milliseconds);
   }
-  if (found.fault == TFLITE_FUSE_LINK_OK) {
-    found = wait_for_workers(coordinator, false, milliseconds);
+  if (result.fault == TFLITE_FUSE_LINK_OK) {
+    result = wait_for_workers(coordinator, false, milliseconds);
   }
-  coordinator->is_connected = found.fault == TFLITE_FUSE_LINK_OK;
+  coordinator->is_connected = result.fault == TFLITE_FUSE_LINK_OK;
   node->inference = 0;
-  return found;
+  return result;
 }
 
 /* ---- An inference ---- */
 
-static tflite_fuse_verdict move(tflite_fuse_coordinator* coordinator, const tflite_fuse_event* event,
-                                uint32_t milliseconds) {
+static tflite_fuse_verdict transfer(tflite_fuse_coordinator* coordinator, const tflite_fuse_event* event,
+                                    uint32_t milliseconds) {
   tflite_fuse_node* node = &coordinator->node;
   tflite_fuse_session* session = session_with(coordinator, event->peer);
   tflite_fuse_message_head head;
   tflite_fuse_status status = TFLITE_FUSE_OK;
-  tflite_fuse_verdict found;
+  tflite_fuse_verdict result;
   if (session == NULL) {
     return verdict(TFLITE_FUSE_LINK_STRANGER, event->peer);
   }
   if (event->kind == TFLITE_FUSE_SEND) {
     status = tflite_fuse_worker_payload(node->worker, payload_of(node));
-    found = tell(coordinator, session, TFLITE_FUSE_DATA, event->sequence, event->bytes, milliseconds);
-    if (found.fault == TFLITE_FUSE_LINK_OK && status == TFLITE_FUSE_OK) {
+    result = send_message(coordinator, session, TFLITE_FUSE_DATA, event->sequence, event->bytes, milliseconds);
+    if (result.fault == TFLITE_FUSE_LINK_OK && status == TFLITE_FUSE_OK) {
       status = tflite_fuse_worker_sent(node->worker);
     }
   } else {
-    found = hear(coordinator, session, TFLITE_FUSE_DATA, &head, milliseconds);
-    if (found.fault == TFLITE_FUSE_LINK_OK && (head.inference != node->inference || head.item != event->sequence ||
-                                                head.bytes != event->bytes)) {
-      found.fault = TFLITE_FUSE_LINK_ORDER;
+    result = receive_kind(coordinator, session, TFLITE_FUSE_DATA, &head, milliseconds);
+    if (result.fault == TFLITE_FUSE_LINK_OK && (head.inference != node->inference || head.item != event->sequence ||
+                                                 head.bytes != event->bytes)) {
+      result.fault = TFLITE_FUSE_LINK_ORDER;
     }
-    if (found.fault == TFLITE_FUSE_LINK_OK) {
+    if (result.fault == TFLITE_FUSE_LINK_OK) {
       status = tflite_fuse_worker_received(node->worker, payload_of(node), head.bytes);
     }
   }
-  return status == TFLITE_FUSE_OK ? found : verdict(TFLITE_FUSE_LINK_COMPUTE, TFLITE_FUSE_COORDINATOR);
+  return status == TFLITE_FUSE_OK ? result : verdict(TFLITE_FUSE_LINK_COMPUTE, TFLITE_FUSE_COORDINATOR);
 }
 
-static tflite_fuse_verdict go_on(tflite_fuse_coordinator* coordinator, uint32_t patience) {
+static tflite_fuse_verdict run_inference(tflite_fuse_coordinator* coordinator, uint32_t limit) {
   tflite_fuse_node* node = &coordinator->node;
   const uint32_t start = now(node);
-  tflite_fuse_verdict found = good();
+  tflite_fuse_verdict result = no_fault();
   ++node->inference;
-  for (uint16_t i = 0; i < node->session_count && found.fault == TFLITE_FUSE_LINK_OK; ++i) {
-    put_u32(payload_of(node), patience < UINT32_MAX - LATER_MS ? patience + LATER_MS : UINT32_MAX);
-    found = tell(coordinator, &node->sessions[i], TFLITE_FUSE_START, TFLITE_FUSE_QUIET, 4, patience);
+  for (uint16_t i = 0; i < node->session_count && result.fault == TFLITE_FUSE_LINK_OK; ++i) {
+    put_u32(payload_of(node), limit < UINT32_MAX - LATER_MS ? limit + LATER_MS : UINT32_MAX);
+    result = send_message(coordinator, &node->sessions[i], TFLITE_FUSE_START, TFLITE_FUSE_QUIET, 4, limit);
   }
   tflite_fuse_worker_begin(node->worker);
-  while (found.fault == TFLITE_FUSE_LINK_OK) {
+  while (result.fault == TFLITE_FUSE_LINK_OK) {
     const tflite_fuse_event event = tflite_fuse_worker_next(node->worker);
     const uint32_t passed = milliseconds_since(node, start);
     if (event.kind == TFLITE_FUSE_FINISHED) {
@@ -212,30 +215,30 @@ static tflite_fuse_verdict go_on(tflite_fuse_coordinator* coordinator, uint32_t 
     }
     if (event.kind == TFLITE_FUSE_COMPUTE) {
       const bool is_done = tflite_fuse_worker_compute(node->worker) == TFLITE_FUSE_OK;
-      found.fault = is_done ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_COMPUTE;
-      found.worker = TFLITE_FUSE_COORDINATOR;
-    } else if (passed > patience) {
-      found = verdict(TFLITE_FUSE_LINK_LATE, event.peer);
+      result.fault = is_done ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_COMPUTE;
+      result.worker = TFLITE_FUSE_COORDINATOR;
+    } else if (passed > limit) {
+      result = verdict(TFLITE_FUSE_LINK_LATE, event.peer);
     } else {
-      found = move(coordinator, &event, patience - passed);
+      result = transfer(coordinator, &event, limit - passed);
     }
   }
-  return found;
+  return result;
 }
 
 tflite_fuse_verdict tflite_fuse_coordinator_infer(tflite_fuse_coordinator* coordinator, uint32_t milliseconds) {
-  tflite_fuse_verdict found = good();
+  tflite_fuse_verdict result = no_fault();
   if (!coordinator->is_connected) {
-    found = connect_all(coordinator, milliseconds);
+    result = connect_all(coordinator, milliseconds);
   }
-  if (found.fault == TFLITE_FUSE_LINK_OK) {
-    found = go_on(coordinator, milliseconds);
+  if (result.fault == TFLITE_FUSE_LINK_OK) {
+    result = run_inference(coordinator, milliseconds);
   }
-  if (found.fault != TFLITE_FUSE_LINK_OK) {
+  if (result.fault != TFLITE_FUSE_LINK_OK) {
     tflite_fuse_coordinator_close(coordinator);
-    return found;
+    return result;
   }
-  return good();
+  return no_fault();
 }
 
 const char* tflite_fuse_link_message(tflite_fuse_fault fault) {

@@ -1,4 +1,4 @@
-/* Signs messages, and checks the signatures of others. */
+/* Signs messages and checks the signatures of received ones, by HMAC-SHA256 under a secret per connection. */
 #include "../tflite_fuse_key.h"
 
 #include <string.h>
@@ -49,10 +49,10 @@ static bool is_sound(tflite_fuse_node* node, const tflite_fuse_session* session,
   if (!signature_of(node, session, bytes, signature)) {
     return false;
   }
-  const uint8_t* found = payload_of(node) + bytes;
+  const uint8_t* received = payload_of(node) + bytes;
   uint8_t differs = 0;
   for (int i = 0; i < TFLITE_FUSE_SIGNATURE_BYTES; ++i) { /* in constant time */
-    differs |= (uint8_t)(found[i] ^ signature[i]);
+    differs |= (uint8_t)(received[i] ^ signature[i]);
   }
   return differs == 0;
 }

@@ -1,4 +1,4 @@
-/* HMAC-SHA256 of mbed TLS. Empty without that library. */
+/* Computes HMAC-SHA256 with mbed TLS. Empty without that library. */
 #if defined(ESP_PLATFORM) || defined(TFLITE_FUSE_WITH_MBEDTLS)
 #include "tflite_fuse_mbedtls.h"
 

@@ -1,4 +1,4 @@
-/* HMAC-SHA256 of mbed TLS (2.x and 3.x) for tflite_fuse_key.h. Available with ESP-IDF and Arduino-ESP32, or if
+/* Declares HMAC-SHA256 of mbed TLS (2.x and 3.x) for tflite_fuse_key.h. Available with ESP-IDF and Arduino-ESP32, or if
  * TFLITE_FUSE_WITH_MBEDTLS is defined and the library is linked (Debian: libmbedtls-dev, -lmbedcrypto). mbed TLS uses
  * some hundred bytes of the heap while it signs. */
 #ifndef TFLITE_FUSE_LINK_MBEDTLS_H_

@@ -1,4 +1,4 @@
-/* Writes messages as bytes, and finds them in a stream. */
+/* Writes messages as bytes and finds messages in a stream of bytes. */
 #include <string.h>
 
 #include "../executor/tflite_fuse_checks.h"
@@ -49,7 +49,7 @@ static void read_head(const uint8_t* frame, tflite_fuse_message_head* head) {
   head->item = (uint32_t)get(frame + 24, 4);
 }
 
-/* Returns the fault of the first bytes of a header. */
+/* Returns the fault of the first bytes of a header: mark, version, kind and length. */
 static tflite_fuse_fault start_fault(const uint8_t* frame) {
   if (get(frame, 2) != MAGIC) {
     return TFLITE_FUSE_LINK_DAMAGED;

@@ -1,4 +1,4 @@
-/* A worker's connections: handshakes, the coordinator, the other workers, and the inference with them. */
+/* Serves a worker's connections: handshakes, the coordinator, other workers, and inferences with them. */
 #include <string.h>
 
 #include "tflite_fuse_session.h"
@@ -44,30 +44,30 @@ static tflite_fuse_session* session_with(tflite_fuse_node* node, int16_t peer) {
   return NULL;
 }
 
-/* Returns a session for a worker: its present one, or a free one. */
-static tflite_fuse_session* room_for(tflite_fuse_node* node, int16_t peer) {
-  tflite_fuse_session* found = session_with(node, peer);
-  for (uint16_t i = 1; i < node->session_count && found == NULL; ++i) {
+/* Returns a session for a worker: its open one, or a free one. */
+static tflite_fuse_session* session_for(tflite_fuse_node* node, int16_t peer) {
+  tflite_fuse_session* session = session_with(node, peer);
+  for (uint16_t i = 1; i < node->session_count && session == NULL; ++i) {
     if (!node->sessions[i].open) {
-      found = &node->sessions[i];
+      session = &node->sessions[i];
     }
   }
-  return found;
+  return session;
 }
 
 /* ---- Guests: connections whose handshake is incomplete ---- */
 
-/* Returns whether a device's wish is allowed now. Other workers connect only before the first inference. */
+/* Returns whether a device's connection is allowed now. Other workers connect only before the first inference. */
 static bool is_awaited(tflite_fuse_node* node, int16_t peer, uint32_t wish) {
   if (wish != TFLITE_FUSE_PEER) {
     return peer == TFLITE_FUSE_COORDINATOR;
   }
   return node->sessions[0].open && node->inference == 0 && peer != TFLITE_FUSE_COORDINATOR &&
-         room_for(node, peer) != NULL;
+         session_for(node, peer) != NULL;
 }
 
-/* Returns the fault of a guest's first message. */
-static tflite_fuse_fault objection(const tflite_fuse_node* node, const tflite_fuse_message_head* hello) {
+/* Returns the fault of a guest's HELLO. */
+static tflite_fuse_fault hello_fault(const tflite_fuse_node* node, const tflite_fuse_message_head* hello) {
   const uint32_t wish = hello->item & ~(uint32_t)TFLITE_FUSE_KEYED;
   if (hello->kind != TFLITE_FUSE_HELLO || hello->bytes != TFLITE_FUSE_NONCE_BYTES) {
     return TFLITE_FUSE_LINK_ORDER;
@@ -78,8 +78,8 @@ static tflite_fuse_fault objection(const tflite_fuse_node* node, const tflite_fu
   return wish >= TFLITE_FUSE_RUN && wish <= TFLITE_FUSE_STATUS ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_STRANGER;
 }
 
-/* Reads a guest's handshake, and replies to HELLO. LINK_OK: it is complete. LINK_MORE: bytes are missing. */
-static tflite_fuse_fault hear(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t milliseconds) {
+/* Reads a guest's handshake and replies to HELLO. Returns LINK_OK if it is complete, LINK_MORE if bytes are missing. */
+static tflite_fuse_fault read_handshake(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t milliseconds) {
   tflite_fuse_session* session = &guest->session;
   tflite_fuse_message_head head;
   tflite_fuse_fault fault = tflite_fuse_session_read(node, session, &head, milliseconds);
@@ -96,7 +96,7 @@ static tflite_fuse_fault hear(tflite_fuse_node* node, tflite_fuse_guest* guest, 
     const bool is_same = head.kind == TFLITE_FUSE_HELLO && head.item == guest->wish && head.bytes == 0;
     return is_same ? TFLITE_FUSE_LINK_OK : TFLITE_FUSE_LINK_ORDER;
   }
-  fault = objection(node, &head);
+  fault = hello_fault(node, &head);
   if (fault == TFLITE_FUSE_LINK_OK) {
     guest->wish = (uint16_t)(head.item & ~(uint32_t)TFLITE_FUSE_KEYED);
     fault = is_awaited(node, session->peer, guest->wish) ? tflite_fuse_session_welcome(node, session)
@@ -105,7 +105,7 @@ static tflite_fuse_fault hear(tflite_fuse_node* node, tflite_fuse_guest* guest, 
   return fault == TFLITE_FUSE_LINK_OK && session->is_signed ? TFLITE_FUSE_LINK_MORE : fault;
 }
 
-/* Makes a guest whose handshake is complete one of the node's sessions. */
+/* Moves a guest with a complete handshake to a session of the node. */
 static void admit(tflite_fuse_node* node, tflite_fuse_guest* guest) {
   tflite_fuse_session* place = &node->sessions[0];
   if (guest->wish == TFLITE_FUSE_STATUS) {
@@ -114,11 +114,11 @@ static void admit(tflite_fuse_node* node, tflite_fuse_guest* guest) {
   }
   if (guest->wish == TFLITE_FUSE_RUN) {
     /* The coordinator was restarted, or another one takes over. */
-    tflite_fuse_session_refuse(node, place, own(TFLITE_FUSE_LINK_BUSY));
+    tflite_fuse_session_refuse(node, place, own_fault(TFLITE_FUSE_LINK_BUSY));
     close_all(node);
     node->inference = 0;
   } else {
-    place = room_for(node, guest->session.peer);
+    place = session_for(node, guest->session.peer);
     tflite_fuse_session_close(node, place);
   }
   tflite_fuse_session_move(node, &guest->session, place);
@@ -128,20 +128,20 @@ static void admit(tflite_fuse_node* node, tflite_fuse_guest* guest) {
 /* Processes received bytes of a guest's handshake. Sessions are not affected before it is complete, which requires the
  * key if there is one. A guest receives at most two messages of 64 bytes, which a buffering transport sends without
  * waiting. */
-static void greet(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t milliseconds) {
+static void serve_guest(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t milliseconds) {
   _Alignas(4) uint8_t frame[TFLITE_FUSE_GREETING_BYTES + TFLITE_FUSE_SIGNATURE_BYTES];
-  const tflite_fuse_parser parser = node->parser; /* may hold part of a session's message */
+  const tflite_fuse_parser parser = node->parser; /* may contain a part of a session's message */
   node->parser = (tflite_fuse_parser){frame, guest->held, 0, TFLITE_FUSE_GREETING_BYTES};
   memcpy(frame, guest->bytes, guest->held);
-  tflite_fuse_fault fault = hear(node, guest, milliseconds);
+  tflite_fuse_fault fault = read_handshake(node, guest, milliseconds);
   if (fault == TFLITE_FUSE_LINK_OK && !is_awaited(node, guest->session.peer, guest->wish)) {
-    fault = TFLITE_FUSE_LINK_STRANGER; /* by now */
+    fault = TFLITE_FUSE_LINK_STRANGER; /* the state may have changed since HELLO */
   }
   if (fault == TFLITE_FUSE_LINK_MORE && milliseconds_since(node, guest->start) > TFLITE_FUSE_HANDSHAKE_MS) {
     fault = TFLITE_FUSE_LINK_LATE;
   }
   if (fault != TFLITE_FUSE_LINK_OK && fault != TFLITE_FUSE_LINK_MORE) {
-    tflite_fuse_session_refuse(node, &guest->session, own(fault));
+    tflite_fuse_session_refuse(node, &guest->session, own_fault(fault));
   }
   guest->held = node->parser.used == 0 ? node->parser.held : 0;
   memcpy(guest->bytes, frame, guest->held);
@@ -151,21 +151,21 @@ static void greet(tflite_fuse_node* node, tflite_fuse_guest* guest, uint32_t mil
   }
 }
 
-/* Returns the place of the next guest: a free one, or the oldest guest's, which is closed. */
+/* Returns a place for a new guest: a free one, or the oldest guest's, which is closed. */
 static tflite_fuse_guest* place_for_guest(tflite_fuse_node* node) {
-  tflite_fuse_guest* found = &node->guests[0];
-  for (uint16_t i = 1; i < TFLITE_FUSE_GUESTS && found->session.open; ++i) {
-    tflite_fuse_guest* each = &node->guests[i];
-    if (!each->session.open || now(node) - each->start > now(node) - found->start) {
-      found = each;
+  tflite_fuse_guest* oldest = &node->guests[0];
+  for (uint16_t i = 1; i < TFLITE_FUSE_GUESTS && oldest->session.open; ++i) {
+    tflite_fuse_guest* guest = &node->guests[i];
+    if (!guest->session.open || now(node) - guest->start > now(node) - oldest->start) {
+      oldest = guest;
     }
   }
-  tflite_fuse_session_close(node, &found->session);
-  return found;
+  tflite_fuse_session_close(node, &oldest->session);
+  return oldest;
 }
 
-/* Continues all handshakes, and begins that of a newly opened stream. `milliseconds` is the limit for all together. */
-static void let_in(tflite_fuse_node* node, uint32_t milliseconds) {
+/* Continues all handshakes and begins that of a newly opened stream. milliseconds: limit for all together. */
+static void serve_guests(tflite_fuse_node* node, uint32_t milliseconds) {
   uint32_t waiting = 1;
   for (uint16_t i = 0; i < TFLITE_FUSE_GUESTS; ++i) {
     waiting += node->guests[i].session.open;
@@ -173,14 +173,14 @@ static void let_in(tflite_fuse_node* node, uint32_t milliseconds) {
   const uint32_t share = milliseconds / waiting;
   for (uint16_t i = 0; i < TFLITE_FUSE_GUESTS; ++i) {
     if (node->guests[i].session.open) {
-      greet(node, &node->guests[i], share);
+      serve_guest(node, &node->guests[i], share);
     }
   }
   const int stream = node->transport->open(node->transport->user, NULL, 0, share);
-  if (stream >= 0) { /* one per call, so earlier guests were read since they came */
+  if (stream >= 0) { /* one per call, so earlier guests were read since they connected */
     tflite_fuse_guest* guest = place_for_guest(node);
     *guest = (tflite_fuse_guest){.session = {stream, 0, 0, 0, true, false}, .start = now(node)};
-    greet(node, guest, 0);
+    serve_guest(node, guest, 0);
   }
 }
 
@@ -189,9 +189,9 @@ static void let_in(tflite_fuse_node* node, uint32_t milliseconds) {
 /* Connects to a worker whose address is the payload in the frame. */
 static outcome dial(tflite_fuse_node* node, const tflite_fuse_message_head* order) {
   const int16_t peer = (int16_t)order->item;
-  tflite_fuse_session* place = room_for(node, peer);
+  tflite_fuse_session* place = session_for(node, peer);
   if (place == NULL || peer < 0 || order->item > INT16_MAX) {
-    return own(TFLITE_FUSE_LINK_ORDER);
+    return own_fault(TFLITE_FUSE_LINK_ORDER);
   }
   tflite_fuse_session_close(node, place);
   const char* address = (const char*)payload_of(node);
@@ -212,11 +212,11 @@ static outcome wait_for_peers(tflite_fuse_node* node, uint32_t count) {
   start_reading(node);
   while (peers_open(node) < count) {
     if (milliseconds_since(node, start) > TFLITE_FUSE_HANDSHAKE_MS) {
-      return own(TFLITE_FUSE_LINK_LATE);
+      return own_fault(TFLITE_FUSE_LINK_LATE);
     }
-    let_in(node, SLICE_MS);
+    serve_guests(node, SLICE_MS);
     if (coordinator->stream != stream) {
-      return own(TFLITE_FUSE_LINK_BUSY);
+      return own_fault(TFLITE_FUSE_LINK_BUSY);
     }
   }
   const tflite_fuse_fault fault =
@@ -227,7 +227,7 @@ static outcome wait_for_peers(tflite_fuse_node* node, uint32_t count) {
 /* ---- An inference ---- */
 
 /* Receives the message that the worker waits for. Guests are admitted meanwhile; a new coordinator ends the wait. */
-static outcome receive_data(tflite_fuse_node* node, const tflite_fuse_event* event, uint32_t start, uint32_t patience) {
+static outcome receive_data(tflite_fuse_node* node, const tflite_fuse_event* event, uint32_t start, uint32_t limit) {
   tflite_fuse_session* session = session_with(node, event->peer);
   tflite_fuse_message_head head;
   tflite_fuse_fault fault = TFLITE_FUSE_LINK_MORE;
@@ -238,12 +238,12 @@ static outcome receive_data(tflite_fuse_node* node, const tflite_fuse_event* eve
   while (fault == TFLITE_FUSE_LINK_MORE) {
     fault = tflite_fuse_session_read(node, session, &head, SLICE_MS);
     if (fault == TFLITE_FUSE_LINK_MORE) {
-      if (milliseconds_since(node, start) > patience) {
+      if (milliseconds_since(node, start) > limit) {
         return of_session(session, TFLITE_FUSE_LINK_LATE);
       }
-      let_in(node, 0);
+      serve_guests(node, 0);
       if (!session->open || session->stream != stream || node->inference == 0) {
-        return own(TFLITE_FUSE_LINK_BUSY);
+        return own_fault(TFLITE_FUSE_LINK_BUSY);
       }
     }
   }
@@ -256,67 +256,67 @@ static outcome receive_data(tflite_fuse_node* node, const tflite_fuse_event* eve
   }
   if (fault == TFLITE_FUSE_LINK_OK &&
       tflite_fuse_worker_received(node->worker, payload_of(node), head.bytes) != TFLITE_FUSE_OK) {
-    return own(TFLITE_FUSE_LINK_COMPUTE);
+    return own_fault(TFLITE_FUSE_LINK_COMPUTE);
   }
   return of_session(session, fault);
 }
 
-static outcome send_data(tflite_fuse_node* node, const tflite_fuse_event* event, uint32_t patience) {
+static outcome send_data(tflite_fuse_node* node, const tflite_fuse_event* event, uint32_t limit) {
   tflite_fuse_session* session = session_with(node, event->peer);
   if (session == NULL) {
     return (outcome){TFLITE_FUSE_LINK_LOST, (uint16_t)event->peer};
   }
   if (tflite_fuse_worker_payload(node->worker, payload_of(node)) != TFLITE_FUSE_OK) {
-    return own(TFLITE_FUSE_LINK_COMPUTE);
+    return own_fault(TFLITE_FUSE_LINK_COMPUTE);
   }
   const tflite_fuse_fault fault = tflite_fuse_session_send(node, session, TFLITE_FUSE_DATA, node->inference,
-                                                           event->sequence, event->bytes, patience);
+                                                           event->sequence, event->bytes, limit);
   (void)tflite_fuse_worker_sent(node->worker);
   return of_session(session, fault);
 }
 
-static outcome compute(tflite_fuse_node* node, const tflite_fuse_event* event, uint32_t patience) {
+static outcome compute(tflite_fuse_node* node, const tflite_fuse_event* event, uint32_t limit) {
   const uint32_t start = now(node);
   if (tflite_fuse_worker_compute(node->worker) != TFLITE_FUSE_OK) {
-    return own(TFLITE_FUSE_LINK_COMPUTE);
+    return own_fault(TFLITE_FUSE_LINK_COMPUTE);
   }
   if (node->is_quiet) {
-    return own(TFLITE_FUSE_LINK_OK);
+    return own_fault(TFLITE_FUSE_LINK_OK);
   }
-  const uint32_t took = now(node) - start;
+  const uint32_t elapsed = now(node) - start;
   for (int i = 0; i < 4; ++i) {
-    payload_of(node)[i] = (uint8_t)(took >> 8 * i);
+    payload_of(node)[i] = (uint8_t)(elapsed >> 8 * i);
   }
   tflite_fuse_session* coordinator = &node->sessions[0];
   const tflite_fuse_fault fault =
-      tflite_fuse_session_send(node, coordinator, TFLITE_FUSE_STEP, node->inference, event->step, 4, patience);
+      tflite_fuse_session_send(node, coordinator, TFLITE_FUSE_STEP, node->inference, event->step, 4, limit);
   return of_session(coordinator, fault);
 }
 
-static outcome infer(tflite_fuse_node* node, uint32_t patience) {
+static outcome infer(tflite_fuse_node* node, uint32_t limit) {
   const uint32_t start = now(node);
   tflite_fuse_worker_begin(node->worker);
   start_reading(node);
   for (;;) {
     const tflite_fuse_event event = tflite_fuse_worker_next(node->worker);
     const uint32_t passed = milliseconds_since(node, start);
-    outcome found = own(TFLITE_FUSE_LINK_LATE);
+    outcome result = own_fault(TFLITE_FUSE_LINK_LATE);
     if (event.kind == TFLITE_FUSE_FINISHED) {
       ++node->inferences;
-      return own(TFLITE_FUSE_LINK_OK);
+      return own_fault(TFLITE_FUSE_LINK_OK);
     }
-    if (passed <= patience) {
-      found = event.kind == TFLITE_FUSE_SEND      ? send_data(node, &event, patience - passed)
-              : event.kind == TFLITE_FUSE_RECEIVE ? receive_data(node, &event, start, patience)
-                                                  : compute(node, &event, patience - passed);
+    if (passed <= limit) {
+      result = event.kind == TFLITE_FUSE_SEND      ? send_data(node, &event, limit - passed)
+               : event.kind == TFLITE_FUSE_RECEIVE ? receive_data(node, &event, start, limit)
+                                                   : compute(node, &event, limit - passed);
     }
-    if (found.fault != TFLITE_FUSE_LINK_OK) {
-      return found;
+    if (result.fault != TFLITE_FUSE_LINK_OK) {
+      return result;
     }
   }
 }
 
-static outcome obey(tflite_fuse_node* node, const tflite_fuse_message_head* head) {
+static outcome handle_order(tflite_fuse_node* node, const tflite_fuse_message_head* head) {
   const uint8_t* payload = payload_of(node);
   if (head->kind == TFLITE_FUSE_PEERS && node->inference == 0) {
     return dial(node, head);
@@ -330,7 +330,7 @@ static outcome obey(tflite_fuse_node* node, const tflite_fuse_message_head* head
     const uint32_t high = (uint32_t)payload[2] | (uint32_t)payload[3] << 8;
     return infer(node, (uint32_t)payload[0] | (uint32_t)payload[1] << 8 | high << 16);
   }
-  return own(TFLITE_FUSE_LINK_ORDER);
+  return own_fault(TFLITE_FUSE_LINK_ORDER);
 }
 
 tflite_fuse_fault tflite_fuse_node_serve(tflite_fuse_node* node, uint32_t milliseconds) {
@@ -338,30 +338,30 @@ tflite_fuse_fault tflite_fuse_node_serve(tflite_fuse_node* node, uint32_t millis
   tflite_fuse_session* coordinator = &node->sessions[0];
   do {
     if (!coordinator->open) {
-      let_in(node, milliseconds < SLICE_MS ? milliseconds : SLICE_MS);
+      serve_guests(node, milliseconds < SLICE_MS ? milliseconds : SLICE_MS);
       continue;
     }
     tflite_fuse_message_head head;
     const int stream = coordinator->stream;
-    outcome found = of_session(coordinator, tflite_fuse_session_read(node, coordinator, &head, SLICE_MS));
-    if (found.fault == TFLITE_FUSE_LINK_MORE) {
-      let_in(node, 0);
+    outcome result = of_session(coordinator, tflite_fuse_session_read(node, coordinator, &head, SLICE_MS));
+    if (result.fault == TFLITE_FUSE_LINK_MORE) {
+      serve_guests(node, 0);
       continue;
     }
-    if (found.fault == TFLITE_FUSE_LINK_OK) {
-      found = of_session(coordinator, tflite_fuse_session_check(node, coordinator, &head));
+    if (result.fault == TFLITE_FUSE_LINK_OK) {
+      result = of_session(coordinator, tflite_fuse_session_check(node, coordinator, &head));
     }
-    if (found.fault == TFLITE_FUSE_LINK_OK) {
-      found = obey(node, &head);
+    if (result.fault == TFLITE_FUSE_LINK_OK) {
+      result = handle_order(node, &head);
     }
-    if (found.fault == TFLITE_FUSE_LINK_BUSY || (coordinator->open && coordinator->stream != stream)) {
+    if (result.fault == TFLITE_FUSE_LINK_BUSY || (coordinator->open && coordinator->stream != stream)) {
       return TFLITE_FUSE_LINK_BUSY; /* another coordinator has taken over */
     }
-    if (found.fault != TFLITE_FUSE_LINK_OK) {
-      tflite_fuse_session_refuse(node, coordinator, found);
+    if (result.fault != TFLITE_FUSE_LINK_OK) {
+      tflite_fuse_session_refuse(node, coordinator, result);
       close_all(node);
     }
-    return found.fault;
+    return result.fault;
   } while (milliseconds_since(node, start) < milliseconds);
   return TFLITE_FUSE_LINK_OK;
 }

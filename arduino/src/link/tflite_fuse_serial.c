@@ -1,4 +1,4 @@
-/* A connection over a serial line: packets, each repeated until it is confirmed. */
+/* Carries a connection over a serial line: packets, each repeated until it is confirmed. */
 #include "tflite_fuse_serial.h"
 
 #include <string.h>
@@ -9,12 +9,12 @@ enum { MARK = 0xA0, HEAD_BYTES = 8, CHECKSUM_AT = 4, MOST_BYTES = 252, LEAST_BYT
 enum { OPEN = 1, DATA = 2, TAKEN = 3, AGAIN = 4, CLOSE = 5 };
 enum { NONE = 0, DIALLED = 1, CALLED = 2, ACCEPTED = 3 }; /* origin of the connection */
 
-/* At 9,600 bits a second a byte takes one millisecond. */
+/* At 9,600 bits per second a byte takes one millisecond. */
 enum { ANSWER_MS = 100, BYTE_MS = 2, LONGEST_MS = 1600, GAP_MS = 50, STALLED_MS = 1000 };
 
 static uint32_t now(const tflite_fuse_serial* serial) { return serial->uart->microseconds(serial->uart->user); }
 
-static uint32_t passed(const tflite_fuse_serial* serial, uint32_t start) { return (now(serial) - start) / 1000; }
+static uint32_t elapsed_ms(const tflite_fuse_serial* serial, uint32_t start) { return (now(serial) - start) / 1000; }
 
 static void wait(const tflite_fuse_serial* serial) {
   if (serial->uart->idle != NULL) {
@@ -42,7 +42,7 @@ static void write_packet(tflite_fuse_serial* serial, uint8_t kind, uint8_t conne
   }
   const size_t size = HEAD_BYTES + (size_t)bytes;
   uint32_t start = now(serial);
-  for (size_t done = 0; done < size && passed(serial, start) < STALLED_MS;) {
+  for (size_t done = 0; done < size && elapsed_ms(serial, start) < STALLED_MS;) {
     const int count = serial->uart->write(serial->uart->user, packet + done, size - done);
     if (count < 0) {
       serial->state = NONE;
@@ -63,7 +63,7 @@ static void take_open(tflite_fuse_serial* serial, const uint8_t* packet) {
   const bool is_same =
       serial->state >= CALLED && packet[2] == serial->connection && serial->received == 0 && serial->sent == 0;
   if (packet[1] != 1 || packet[HEAD_BYTES] < LEAST_BYTES || serial->state == DIALLED) {
-    return; /* a dialling end can only receive its echo */
+    return; /* an end that dials can only receive its own echo */
   }
   if (!is_same) {
     serial->stream = (serial->stream + 1) & INT16_MAX;
@@ -106,7 +106,7 @@ static void take(tflite_fuse_serial* serial) {
   if (kind == OPEN) {
     take_open(serial, packet);
   } else if (serial->state == NONE || packet[2] != serial->connection) {
-    if (kind == DATA) { /* the sender has not noticed our restart */
+    if (kind == DATA) { /* the sender does not know that this end was restarted */
       write_packet(serial, CLOSE, packet[2], packet[3], NULL, 0);
     }
   } else if (kind == DATA) {
@@ -147,21 +147,21 @@ static void skip(tflite_fuse_serial* serial) {
 
 /* Processes complete packets. Returns whether a damaged one was found. */
 static bool take_whole(tflite_fuse_serial* serial) {
-  bool was_harmed = false;
+  bool was_damaged = false;
   if (serial->held > 0 && !is_head(serial)) {
     skip(serial);
   }
   while (serial->held >= HEAD_BYTES && serial->held >= HEAD_BYTES + (size_t)serial->incoming[1]) {
     if (is_sound(serial->incoming)) {
-      const size_t others = HEAD_BYTES + (size_t)serial->incoming[1] - 1;
+      const size_t tail_bytes = HEAD_BYTES + (size_t)serial->incoming[1] - 1;
       take(serial);
-      drop(serial, others);
+      drop(serial, tail_bytes);
     } else {
-      was_harmed = true;
+      was_damaged = true;
     }
     skip(serial); /* a packet may begin inside a damaged one */
   }
-  return was_harmed;
+  return was_damaged;
 }
 
 /* Reads available bytes, up to the end of a packet. Returns false if there are no more. */
@@ -172,22 +172,22 @@ static bool read_on(tflite_fuse_serial* serial) {
     serial->state = NONE;
     return false;
   }
-  bool was_harmed = false;
+  bool was_damaged = false;
   if (count > 0) {
     serial->held = (uint16_t)(serial->held + count);
     serial->last = now(serial);
-  } else if (serial->held > 0 && passed(serial, serial->last) >= GAP_MS) {
-    skip(serial); /* its end did not arrive */
-    was_harmed = true;
+  } else if (serial->held > 0 && elapsed_ms(serial, serial->last) >= GAP_MS) {
+    skip(serial); /* the end of the packet did not arrive */
+    was_damaged = true;
   }
-  was_harmed |= take_whole(serial);
-  if (was_harmed && serial->state != NONE) {
+  was_damaged |= take_whole(serial);
+  if (was_damaged && serial->state != NONE) {
     write_packet(serial, AGAIN, serial->connection, serial->received, NULL, 0);
   }
   return count > 0;
 }
 
-static bool is_there(const tflite_fuse_serial* serial, int stream) {
+static bool is_connected(const tflite_fuse_serial* serial, int stream) {
   return stream == serial->stream && serial->state != NONE && serial->state != CALLED;
 }
 
@@ -197,26 +197,26 @@ static bool is_there(const tflite_fuse_serial* serial, int stream) {
 static bool deliver(tflite_fuse_serial* serial, uint8_t kind, const void* data, uint8_t bytes, uint32_t start,
                     uint32_t milliseconds) {
   const int stream = serial->stream;
-  uint32_t patience = ANSWER_MS + BYTE_MS * (uint32_t)bytes;
+  uint32_t limit = ANSWER_MS + BYTE_MS * (uint32_t)bytes;
   serial->answered = false;
-  while (passed(serial, start) <= milliseconds) {
-    const uint32_t began = now(serial);
+  while (elapsed_ms(serial, start) <= milliseconds) {
+    const uint32_t sent_at = now(serial);
     serial->again = false;
     write_packet(serial, kind, serial->connection, serial->sent, data, bytes);
-    while (!serial->again && passed(serial, began) < patience && passed(serial, start) <= milliseconds) {
-      const bool came = read_on(serial);
-      if (!is_there(serial, stream)) {
+    while (!serial->again && elapsed_ms(serial, sent_at) < limit && elapsed_ms(serial, start) <= milliseconds) {
+      const bool has_read = read_on(serial);
+      if (!is_connected(serial, stream)) {
         return false;
       }
       if (serial->answered) {
         return true;
       }
-      if (!came) {
+      if (!has_read) {
         wait(serial);
       }
     }
     if (!serial->again) {
-      patience = 2 * patience < LONGEST_MS ? 2 * patience : LONGEST_MS;
+      limit = 2 * limit < LONGEST_MS ? 2 * limit : LONGEST_MS;
     }
   }
   return false;
@@ -232,7 +232,8 @@ static int open_line(void* user, const char* address, size_t address_bytes, uint
   if (address != NULL) {
     serial->stream = (serial->stream + 1) & INT16_MAX;
     serial->state = DIALLED;
-    serial->connection = (uint8_t)(serial->connection + 1 + (start >> 4) % UINT8_MAX); /* a new number */
+    /* A new number, so that packets of earlier connections are ignored. */
+    serial->connection = (uint8_t)(serial->connection + 1 + (start >> 4) % UINT8_MAX);
     serial->sent = serial->received = serial->from = serial->to = serial->peer_room = 0;
     serial->dropped = false;
     if (deliver(serial, OPEN, &serial->room, 1, start, milliseconds)) {
@@ -242,15 +243,15 @@ static int open_line(void* user, const char* address, size_t address_bytes, uint
     return TFLITE_FUSE_NO_STREAM;
   }
   for (;;) {
-    const bool came = read_on(serial);
+    const bool has_read = read_on(serial);
     if (serial->state == CALLED) {
       serial->state = ACCEPTED;
       return serial->stream;
     }
-    if (passed(serial, start) >= milliseconds) {
+    if (elapsed_ms(serial, start) >= milliseconds) {
       return TFLITE_FUSE_NO_STREAM;
     }
-    if (!came) {
+    if (!has_read) {
       wait(serial);
     }
   }
@@ -263,7 +264,7 @@ static int send_all(void* user, int stream, const void* data, size_t bytes, uint
   while (bytes > 0) {
     const uint8_t most = serial->peer_room < serial->room ? serial->peer_room : serial->room;
     const uint8_t count = (uint8_t)(bytes < most ? bytes : most);
-    if (!is_there(serial, stream)) {
+    if (!is_connected(serial, stream)) {
       return -1;
     }
     ++serial->sent;
@@ -280,24 +281,24 @@ static int receive_some(void* user, int stream, void* data, size_t bytes, uint32
   tflite_fuse_serial* serial = user;
   const uint32_t start = now(serial);
   while (stream == serial->stream && serial->from == serial->to) {
-    const bool came = read_on(serial);
+    const bool has_read = read_on(serial);
     if (stream != serial->stream || serial->from != serial->to) {
       break;
     }
-    if (!is_there(serial, stream)) {
+    if (!is_connected(serial, stream)) {
       return -1;
     }
-    if (passed(serial, start) >= milliseconds) {
+    if (elapsed_ms(serial, start) >= milliseconds) {
       return 0;
     }
-    if (!came) {
+    if (!has_read) {
       wait(serial);
     }
   }
   if (stream != serial->stream) {
     return -1;
   }
-  const size_t left = (size_t)(serial->to - serial->from), count = left < bytes ? left : bytes;
+  const size_t available = (size_t)(serial->to - serial->from), count = available < bytes ? available : bytes;
   memcpy(data, serial->data + serial->from, count);
   serial->from = (uint8_t)(serial->from + count);
   if (serial->from == serial->to && serial->dropped) {
@@ -309,7 +310,7 @@ static int receive_some(void* user, int stream, void* data, size_t bytes, uint32
 
 static void close_line(void* user, int stream) {
   tflite_fuse_serial* serial = user;
-  if (is_there(serial, stream)) {
+  if (is_connected(serial, stream)) {
     write_packet(serial, CLOSE, serial->connection, serial->sent, NULL, 0);
     serial->state = NONE;
     serial->from = serial->to = 0;

@@ -1,14 +1,16 @@
-/* A transport over a serial line (a UART, USB's serial port), with a reliable connection.
+/* Declares a transport over a serial line (a UART, USB's serial port), with a reliable connection.
  *
- *     static uint8_t memory[TFLITE_FUSE_SERIAL_BYTES(48)];    // aligned to 4; packets of 48 bytes come in
+ *     static uint8_t memory[TFLITE_FUSE_SERIAL_BYTES(48)];    // aligned to 4; packets with up to 48 bytes of payload
  *     tflite_fuse_serial serial;
  *     tflite_fuse_serial_open(&serial, &uart, memory, sizeof(memory), &transport);
  *
  * Data is sent in packets, one at a time, each repeated until the other end confirms it. So garbage between packets is
  * skipped; lost, damaged or doubled bytes only cost time; the receiver limits the rate; and a restarted board is
- * noticed. A packet, little endian:
+ * detected. A packet, little endian:
+ *
  *     0 u8 0xA0 + kind     1 u8 bytes of payload, at most 252     2 u8 connection     3 u8 number in this direction
  *     4 u32 CRC-32 of all bytes, with 0 here                      8 payload
+ *
  * The next packet begins at the next eight bytes that are a header with a matching checksum.
  *
  *     1 OPEN    number 0; payload: a byte, the most payload of packets to the sender. The opener picks the number.
@@ -17,8 +19,8 @@
  *     4 AGAIN   a packet was damaged, or there was no room for it before
  *     5 CLOSE   the connection is over, or unknown
  *
- * A whole packet, eight bytes more than its payload, must fit the receive buffer of the board's driver, because a worker
- * that computes reads nothing. */
+ * A whole packet, eight bytes more than its payload, must fit the receive buffer of the board's driver, because a
+ * worker reads nothing while it computes. */
 #ifndef TFLITE_FUSE_LINK_SERIAL_H_
 #define TFLITE_FUSE_LINK_SERIAL_H_
 
@@ -28,7 +30,7 @@
 extern "C" {
 #endif
 
-/* The line itself. None of these waits; a negative number means that the line is gone. */
+/* The line itself. No function waits; a negative number means that the line is lost. */
 typedef struct {
   void* user;
   /* Returns the number of bytes received, at most `bytes`. */
@@ -53,7 +55,7 @@ typedef struct {
   uint32_t last; /* time of the last received byte */
   int stream;
   uint16_t held;     /* bytes of the packet being read */
-  uint8_t from, to;  /* received data that was not read yet */
+  uint8_t from, to;  /* range of received data that was not read yet */
   uint8_t room, peer_room;
   uint8_t connection, sent, received;
   uint8_t state;

@@ -1,4 +1,4 @@
-/* One connection: sends and receives messages, each checked for its number. */
+/* Runs one connection: sends and receives messages, each checked for its number. */
 #include "tflite_fuse_session.h"
 
 #include <string.h>
@@ -92,8 +92,8 @@ void tflite_fuse_session_refuse(tflite_fuse_node* node, tflite_fuse_session* ses
 
 /* ---- Handshake ---- */
 
-/* Draws 16 bytes that were never used before. Without a key nothing depends on them. */
-static bool draw(const tflite_fuse_node* node, uint8_t* nonce) {
+/* Draws 16 bytes that were never used before. Without a key the protocol does not depend on them. */
+static bool draw_nonce(const tflite_fuse_node* node, uint8_t* nonce) {
   const tflite_fuse_transport* from = node->transport;
   memset(nonce, 0, TFLITE_FUSE_NONCE_BYTES);
   const bool drawn = from->random != NULL && from->random(from->user, nonce, TFLITE_FUSE_NONCE_BYTES) == 0;
@@ -121,7 +121,7 @@ tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_
                                             tflite_fuse_message_head* answer) {
   uint8_t nonces[2 * TFLITE_FUSE_NONCE_BYTES];
   const uint32_t item = node->guard == NULL ? wish : wish | TFLITE_FUSE_KEYED;
-  if (!draw(node, nonces)) {
+  if (!draw_nonce(node, nonces)) {
     return TFLITE_FUSE_LINK_KEY;
   }
   tflite_fuse_fault fault = send_nonce(node, session, TFLITE_FUSE_HELLO, item, nonces);
@@ -139,7 +139,7 @@ tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_
     fault = tflite_fuse_session_check(node, session, answer);
   }
   if (fault == TFLITE_FUSE_LINK_OK && answer->bytes != TFLITE_FUSE_NONCE_BYTES) {
-    fault = TFLITE_FUSE_LINK_KEY; /* signed, but there is no key here */
+    fault = TFLITE_FUSE_LINK_KEY; /* signed, but this device has no key */
   }
   if (fault == TFLITE_FUSE_LINK_OK && session->is_signed) {
     fault = tflite_fuse_session_send(node, session, TFLITE_FUSE_HELLO, 0, wish, 0, TFLITE_FUSE_HANDSHAKE_MS);
@@ -150,7 +150,7 @@ tflite_fuse_fault tflite_fuse_session_hello(tflite_fuse_node* node, tflite_fuse_
 tflite_fuse_fault tflite_fuse_session_welcome(tflite_fuse_node* node, tflite_fuse_session* session) {
   uint8_t nonces[2 * TFLITE_FUSE_NONCE_BYTES];
   memcpy(nonces, payload_of(node), TFLITE_FUSE_NONCE_BYTES);
-  if (!draw(node, nonces + TFLITE_FUSE_NONCE_BYTES) ||
+  if (!draw_nonce(node, nonces + TFLITE_FUSE_NONCE_BYTES) ||
       (node->guard != NULL && !node->guard->agree(node, session, nonces, false))) {
     return TFLITE_FUSE_LINK_KEY;
   }

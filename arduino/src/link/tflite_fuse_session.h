@@ -1,4 +1,4 @@
-/* One connection of a node: sends, receives and checks messages. Private to the library. */
+/* Declares one connection of a node: sending, receiving and checking messages. Private to the library. */
 #ifndef TFLITE_FUSE_LINK_SESSION_H_
 #define TFLITE_FUSE_LINK_SESSION_H_
 
@@ -12,7 +12,7 @@ typedef struct {
   uint16_t device;
 } outcome;
 
-static inline outcome own(tflite_fuse_fault fault) { return (outcome){fault, TFLITE_FUSE_OWN_FAULT}; }
+static inline outcome own_fault(tflite_fuse_fault fault) { return (outcome){fault, TFLITE_FUSE_OWN_FAULT}; }
 
 static inline outcome of_session(const tflite_fuse_session* session, tflite_fuse_fault fault) {
   return (outcome){fault, fault == TFLITE_FUSE_LINK_OK ? (uint16_t)TFLITE_FUSE_OWN_FAULT : (uint16_t)session->peer};
@@ -61,6 +61,6 @@ tflite_fuse_fault tflite_fuse_session_receive(tflite_fuse_node* node, tflite_fus
                                               tflite_fuse_message_head* head, uint32_t milliseconds);
 
 /* Sends the reason and closes. */
-void tflite_fuse_session_refuse(tflite_fuse_node* node, tflite_fuse_session* session, outcome why);
+void tflite_fuse_session_refuse(tflite_fuse_node* node, tflite_fuse_session* session, outcome reason);
 
 #endif

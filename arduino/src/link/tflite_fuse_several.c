@@ -1,7 +1,7 @@
-/* Several transports as one: a stream's number determines its transport. */
+/* Joins several transports to one: a stream's number determines its transport. */
 #include "tflite_fuse_several.h"
 
-enum { STREAMS = 1 << 20 }; /* of each transport */
+enum { STREAMS = 1 << 20 }; /* streams per transport */
 
 static const tflite_fuse_transport* part_of(void* user, int stream) {
   const tflite_fuse_several* several = user;

@@ -1,5 +1,5 @@
-/* Several transports as one, for a coordinator whose workers are joined in different ways: "1/192.168.1.5:7000" is the
- * address "192.168.1.5:7000" of the second transport, "0/" the serial line of the first. */
+/* Declares a transport that joins several, for a coordinator whose workers are connected in different ways:
+ * "1/192.168.1.5:7000" is the address "192.168.1.5:7000" of the second transport, "0/" the serial line of the first. */
 #ifndef TFLITE_FUSE_LINK_SEVERAL_H_
 #define TFLITE_FUSE_LINK_SEVERAL_H_
 

@@ -1,4 +1,4 @@
-/* TCP over POSIX sockets. On systems without them this file is empty. */
+/* Carries connections over TCP with POSIX sockets. Empty on systems without them. */
 #if defined(__linux__) || defined(__APPLE__)
 #define _POSIX_C_SOURCE 200809L
 #define _DARWIN_C_SOURCE
@@ -31,8 +31,8 @@ static uint32_t microseconds(void* user) {
 
 /* Returns whether a socket becomes ready in time. */
 static bool wait_for(int stream, short what, uint32_t ms) {
-  struct pollfd each = {stream, what, 0};
-  return poll(&each, 1, ms > INT32_MAX ? INT32_MAX : (int)ms) > 0;
+  struct pollfd descriptor = {stream, what, 0};
+  return poll(&descriptor, 1, ms > INT32_MAX ? INT32_MAX : (int)ms) > 0;
 }
 
 static void prepare(int stream) {
@@ -41,7 +41,7 @@ static void prepare(int stream) {
   (void)fcntl(stream, F_SETFL, fcntl(stream, F_GETFL) | O_NONBLOCK);
 }
 
-/* Splits "host:port", not terminated, into two texts. */
+/* Splits "host:port", not terminated, into two strings. */
 static bool split_address(const char* address, size_t bytes, char* host, char* port) {
   size_t colon = bytes;
   while (colon > 0 && address[colon - 1] != ':') {
@@ -59,36 +59,36 @@ static bool split_address(const char* address, size_t bytes, char* host, char* p
   return true;
 }
 
-static struct addrinfo* find(const char* address, size_t bytes, int flags) {
+static struct addrinfo* resolve(const char* address, size_t bytes, int flags) {
   const struct addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   char host[HOST_BYTES], port[PORT_BYTES];
-  struct addrinfo* found = NULL;
-  if (!split_address(address, bytes, host, port) || getaddrinfo(host, port, &hints, &found) != 0) {
+  struct addrinfo* addresses = NULL;
+  if (!split_address(address, bytes, host, port) || getaddrinfo(host, port, &hints, &addresses) != 0) {
     return NULL;
   }
-  return found;
+  return addresses;
 }
 
 static int dial(const char* address, size_t bytes, uint32_t ms) {
-  struct addrinfo* found = find(address, bytes, 0);
+  struct addrinfo* addresses = resolve(address, bytes, 0);
   int stream = TFLITE_FUSE_NO_STREAM;
-  for (const struct addrinfo* each = found; each != NULL && stream < 0; each = each->ai_next) {
-    stream = socket(each->ai_family, each->ai_socktype, each->ai_protocol);
+  for (const struct addrinfo* candidate = addresses; candidate != NULL && stream < 0; candidate = candidate->ai_next) {
+    stream = socket(candidate->ai_family, candidate->ai_socktype, candidate->ai_protocol);
     if (stream < 0) {
       continue;
     }
     int error = 0;
     socklen_t size = sizeof(error);
     prepare(stream);
-    if (connect(stream, each->ai_addr, each->ai_addrlen) != 0 &&
+    if (connect(stream, candidate->ai_addr, candidate->ai_addrlen) != 0 &&
         (errno != EINPROGRESS || !wait_for(stream, POLLOUT, ms) ||
          getsockopt(stream, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)) {
       close(stream);
       stream = TFLITE_FUSE_NO_STREAM;
     }
   }
-  if (found != NULL) {
-    freeaddrinfo(found);
+  if (addresses != NULL) {
+    freeaddrinfo(addresses);
   }
   return stream;
 }
@@ -119,9 +119,9 @@ static int send_all(void* user, int stream, const void* data, size_t bytes, uint
       bytes -= (size_t)sent;
       continue;
     }
-    const uint32_t passed = (microseconds(user) - start) / 1000;
+    const uint32_t elapsed = (microseconds(user) - start) / 1000;
     const bool may_wait = sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-    if (!may_wait || passed > ms || !wait_for(stream, POLLOUT, ms - passed)) {
+    if (!may_wait || elapsed > ms || !wait_for(stream, POLLOUT, ms - elapsed)) {
       return -1;
     }
   }
@@ -156,19 +156,19 @@ static int random_bytes(void* user, void* data, size_t bytes) {
 }
 
 int tflite_fuse_tcp_listen(tflite_fuse_tcp* tcp, tflite_fuse_transport* transport, const char* address) {
-  struct addrinfo* found = find(address, strlen(address), AI_PASSIVE);
+  struct addrinfo* addresses = resolve(address, strlen(address), AI_PASSIVE);
   const int yes = 1;
-  tcp->listener = found == NULL ? -1 : socket(found->ai_family, found->ai_socktype, found->ai_protocol);
+  tcp->listener = addresses == NULL ? -1 : socket(addresses->ai_family, addresses->ai_socktype, addresses->ai_protocol);
   *transport = (tflite_fuse_transport){tcp,          open_stream,  send_all,    receive_some,
                                        close_stream, microseconds, random_bytes};
   if (tcp->listener >= 0 &&
       (setsockopt(tcp->listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
-       bind(tcp->listener, found->ai_addr, found->ai_addrlen) != 0 || listen(tcp->listener, 16) != 0)) {
+       bind(tcp->listener, addresses->ai_addr, addresses->ai_addrlen) != 0 || listen(tcp->listener, 16) != 0)) {
     close(tcp->listener);
     tcp->listener = -1;
   }
-  if (found != NULL) {
-    freeaddrinfo(found);
+  if (addresses != NULL) {
+    freeaddrinfo(addresses);
   }
   return tcp->listener < 0 ? -1 : 0;
 }
