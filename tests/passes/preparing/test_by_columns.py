@@ -174,6 +174,15 @@ def test_maps_that_do_not_turn_are_turned_back_at_the_input() -> None:
     assert columns.after.arena_bytes <= 1.1 * resident.after.arena_bytes
 
 
+def test_a_map_of_open_batch_is_turned_back() -> None:
+    builder = ModelBuilder(seed=3)
+    model = builder.build([builder.logistic(builder.conv(builder.input((1, 6, 60, 1)), 8, kernel=(3, 5)))])
+    opened = [replace(each, shape_signature=(-1, *each.dims[1:])) for each in model.main.tensors]
+    model = replace_main(model, replace(model.main, tensors=tuple(opened)))
+    turned = by_columns(model)
+    assert turned.changed and validate(model, turned.witnessed).proven
+
+
 def test_a_file_that_claims_other_columns_is_not_proven() -> None:
     model = load_model(serialize_model(spotter()))
     after = load_model(rewrite(serialize_model(model), input_mode="columns", verify=False).model)

@@ -62,7 +62,8 @@ def add_by_columns(original: Original) -> dict[int, int]:
             read = original.readers(tensor) and original.encoding(tensor) is not None
             if not read or len(dims) != 4:
                 continue
-            exchanged = _exchanged(original, tensor, tensor)
+            one, height, width, channels = dims
+            exchanged = _exchanged(original, tensor, original.add_like(tensor, (one, width, height, channels)))
             if tensor in plain_of:
                 original.unite(plain_of[tensor][0], exchanged)
             else:
@@ -72,14 +73,12 @@ def add_by_columns(original: Original) -> dict[int, int]:
         like = original.value(tensor), original.tensors[tensor].dims
         original.unite(by_value.setdefault(like, plain), plain)
         if plain >= len(original.model.main.tensors):
-            original.unite(tensor, _exchanged(original, plain, tensor))
+            original.unite(tensor, _exchanged(original, plain, original.add_tensor(original.tensors[tensor])))
     return {tensor: plain for tensor, (plain, _) in plain_of.items()}
 
 
-def _exchanged(original: Original, source: int, like: int) -> int:
-    """Add the TRANSPOSE of a map's rows and columns; return its output, which has another tensor's quantization."""
-    one, height, width, channels = original.tensors[source].dims
-    output = original.add_like(like, (one, width, height, channels))
+def _exchanged(original: Original, source: int, output: int) -> int:
+    """Add the TRANSPOSE of a map's rows and columns; return its output."""
     writer = original.written_by(source) or original.readers(source)[0]
     order = original.add_numbers(_COLUMNS_FIRST)
     original.add_operator(writer, "TRANSPOSE", (source, order), output, make_options("TransposeOptions"))
