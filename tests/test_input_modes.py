@@ -23,14 +23,16 @@ from tests.input_mode_models import MODELS, int16_input, two_towers
 from tests.test_cli import validate
 from tests.told import told
 from tflite_fuse import BlockError, Goal, LimitError, ModelError, UsageError, VerificationError
+from tflite_fuse.check import Certificate
 from tflite_fuse.cli import app
 from tflite_fuse.emit.insert_blocks import insert_blocks
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.ir.program import program_of
-from tflite_fuse.model import load_model, save_model, serialize_model
+from tflite_fuse.model import Model, load_model, save_model, serialize_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import OUTSIDE_METADATA, InputMode, outside_inputs, set_outside_inputs
+from tflite_fuse.rewriting.proving import Unproven, UnprovenError
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 
@@ -48,6 +50,19 @@ def original(name: str) -> bytes:
 @cache
 def rewritten(name: str, mode: str, goal: str = "no recompute") -> tflite_fuse.Result:
     return tflite_fuse.rewrite(original(name), input_mode=mode, goal=GOALS[goal], inputs=10)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("mode", OUTSIDE)
+def test_a_refusal_for_want_of_a_proof_says_so(mode: str, named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unproven(model: Model, *_: object) -> Certificate:
+        reader = model.main.operators[0]
+        written = model.main.tensors[(reader.outputs or (-1,))[0]].name or ""
+        raise UnprovenError("the weights differ", [Unproven(written, "CONV_2D_0", "weights")] if named else [])
+
+    monkeypatch.setattr("tflite_fuse.rewriting.rewrite.prove", unproven)
+    with pytest.raises(LimitError, match=r"could not be proven.*the weights differ"):
+        tflite_fuse.rewrite(original("two towers"), input_mode=mode, verify=False)
 
 
 @pytest.mark.parametrize("goal", GOALS)

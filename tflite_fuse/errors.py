@@ -48,6 +48,10 @@ class LimitError(TfliteFuseError):
         super().__init__(message)
         self.limit, self.reached, self.operator = limit, reached, operator
 
+    def followed_by(self, words: str) -> LimitError:
+        """Return the same error with words behind its message."""
+        return LimitError(f"{self}{words}", limit=self.limit, reached=self.reached, operator=self.operator)
+
 
 class BudgetError(LimitError):
     """A model is too large to be searched."""

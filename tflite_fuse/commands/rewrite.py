@@ -106,10 +106,8 @@ def rewrite(
     if no_fuse:
         options["passes"] = [name for name in options["passes"] if name != "fuse"]
     if folder is not None:
-        _refuse_for_several(
-            board=board, reserve=reserve, metrics=metrics, calibrate=calibrate, converted=keep, json=as_json or None
-        )
-        _rewrite_all((source, out, *(more or ())), folder, _limited(options), force=force)
+        _refuse_for_several(board=board, reserve=reserve, metrics=metrics, calibrate=calibrate, converted=keep)
+        _rewrite_all((source, out, *(more or ())), folder, _limited(options), force=force, as_json=as_json)
         return
     if more:
         raise UsageError(f"{more[0]}: is a third path; give IN and OUT, or several models and -o DIR")
@@ -138,8 +136,7 @@ def rewrite(
         except LimitError as error:
             if chosen is None or chosen.second is not None or "memory" in options:
                 raise
-            words = f"{error}; {chosen.name} has no second memory"
-            raise LimitError(words, limit=error.limit, reached=error.reached, operator=error.operator) from error
+            raise error.followed_by(f"; {chosen.name} has no second memory") from error
         if chosen is not None and len(result.model) > chosen.flash_bytes:
             raise LimitError(
                 f"the model takes {len(result.model):,} bytes, {board} has {chosen.flash_bytes:,} of flash",
@@ -173,7 +170,9 @@ def _refuse_for_several(**options: object) -> None:
             raise UsageError(f"--{name} is for one model: leave it out, or rewrite each model by itself")
 
 
-def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any], *, force: bool) -> None:
+def _rewrite_all(
+    sources: Sequence[Path], folder: Path, options: dict[str, Any], *, force: bool, as_json: bool
+) -> None:
     """Rewrite models into a folder under their own names, and print the arena they can share."""
     targets = [folder / source.name for source in sources]
     if len(set(targets)) < len(targets):
@@ -188,7 +187,7 @@ def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any],
     for target in targets if folder.exists() else ():
         require_writable(target)
     reports, models = list[Report](), list[Model]()
-    with Status("rewriting", False) as progress:
+    with Status("rewriting", as_json) as progress:
         results = [tflite_fuse.rewrite(source, **options, progress=progress) for source in sources]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -200,6 +199,10 @@ def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any],
         models.append(tflite_fuse.load(result.model))
     shared = shared_arena(models, runtime_named(reports[0].runtime).build)
     separate = sum(report.after.arena_bytes for report in reports)
+    if as_json:
+        each = [{"file": str(target)} | report.to_json() for report, target in zip(reports, targets, strict=True)]
+        print_json({"schema": "tflite-fuse/reports/1", "shared_arena_bytes": shared, "models": each})
+        return
     for report, target in zip(reports, targets, strict=True):
         before, after = report.before.arena_bytes, report.after.arena_bytes
         say(f"{target}: arena {before:,} -> {after:,} bytes ({change(before, after)}); {report.claim()}")

@@ -60,8 +60,7 @@ def rewrite_with_advice(
     try:
         output, report = rewrite_model(model, data, options, verify, inputs, seed, progress)
     except LimitError as error:
-        words = f"{error}{clause_of_option(model, options)}"
-        raise LimitError(words, limit=error.limit, reached=error.reached, operator=error.operator) from error
+        raise error.followed_by(clause_of_option(model, options)) from error
     return output, replace(report, advice=advice(model, load_model(output), options, report))
 
 

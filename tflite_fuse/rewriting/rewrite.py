@@ -192,8 +192,15 @@ def _proven_rewrite(model: Model, options: FuseOptions, budget: Budget) -> _Rewr
                 if more.keys() <= outside.keys():
                     break
                 outside |= more
+        except LimitError as error:
+            if refused is None:
+                raise
+            raise error.followed_by(f" ({refused})") from error
     if options.input_mode is not InputMode.RESIDENT or options.stream is not None:
-        raise LimitError(f"no block can read the input from outside the arena or as a stream: {refused}")
+        raise LimitError(
+            f"only blocks read inputs outside the arena and streams, and these blocks could not be proven ({refused}): "
+            "please report this sentence together with the model"
+        )
     result = _attempt(model, options.without_fusion, budget, accepts, {})
     return replace(result, unproven=(note("limited", "no proof of blocks", why=str(refused)),))
 

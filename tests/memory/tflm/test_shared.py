@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -103,6 +104,10 @@ def test_models_are_rewritten_into_a_folder_with_one_arena(models: list[Path], t
     written = [load_model(tmp_path / "out" / path.name) for path in models]
     assert f"one arena for 3 models that run one after the other: {shared_arena(written):,} bytes" in done.stdout
     assert shared_arena(written) < sum(shared_arena([model]) for model in written)
+    done = CliRunner().invoke(app, ["rewrite", *sources, "-o", str(tmp_path / "out"), "--no-verify", "--json"])
+    printed = json.loads(done.stdout)
+    assert printed["shared_arena_bytes"] == shared_arena(written)
+    assert [each["file"] for each in printed["models"]] == [str(tmp_path / "out" / path.name) for path in models]
     for arguments, message in (
         ([*sources], "is a third path"),
         ([sources[0], sources[0], "-o", str(tmp_path / "again")], "two models have the same name"),
