@@ -101,7 +101,7 @@ def structs_file(schema: Schema) -> str:
     parts += [
         f"    {name}: {_python_tuple([f.name for f in schema.structs[name].fields if f.later])}," for name in _STRUCTS
     ]
-    parts.append('}\n"""Fields that nothing fills yet: 0, anything else is refused."""\n')
+    parts.append('}\n"""Fields without a use yet: 0; readers refuse other values."""\n')
     imports = "from struct import Struct\nfrom typing import NamedTuple\n"
     return _python_file(schema, "The structs in the options of a fused block, and in its constants", imports, parts)
 
@@ -118,7 +118,7 @@ def _python_structs(schema: Schema, names: Iterable[str]) -> list[str]:
     parts = [_python_struct(schema.structs[name]) for name in names]
     parts.append("\nLAYOUTS: dict[type, Struct] = {")
     parts += [f'    {name}: Struct("<{_letters(schema.structs[name])}"),' for name in names]
-    return [*parts, '}\n"""Bytes of each; reserved bytes are no fields, and 0."""\n']
+    return [*parts, '}\n"""Bytes of each struct; reserved bytes are 0 and have no field."""\n']
 
 
 def _python_tuple(names: list[str]) -> str:
@@ -208,7 +208,7 @@ def _c_struct(group: Group, name: str) -> str:
     unused = [f"value->{field.name}" for field in group.fields if field.later or field.reserved]
     if unused:
         test = textwrap.fill(f"return ({' | '.join(unused)}) == 0;", WIDTH - 2, subsequent_indent="          ")
-        text += "\n/* Whether what nothing fills yet is 0. */\n"
+        text += "\n/* Returns whether all fields without a use yet are 0. */\n"
         text += f"static inline bool {name}_is_known(const {name}* value) {{\n  {test}\n}}\n"
     return text
 

@@ -123,7 +123,7 @@ LAYOUTS: dict[type, Struct] = {
     AddTable: Struct("<iiiiiii"),
     OffsetTable: Struct("<iiiiii"),
 }
-"""Bytes of each; reserved bytes are no fields, and 0."""
+"""Bytes of each struct; reserved bytes are 0 and have no field."""
 
 LATER: dict[type, tuple[str, ...]] = {
     BlockHeader: (),
@@ -133,4 +133,4 @@ LATER: dict[type, tuple[str, ...]] = {
     AddTable: (),
     OffsetTable: (),
 }
-"""Fields that nothing fills yet: 0, anything else is refused."""
+"""Fields without a use yet: 0; readers refuse other values."""

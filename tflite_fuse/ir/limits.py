@@ -27,7 +27,7 @@ MAX_ADD_SHIFT = 20
 ADD_BITS = 21
 """Right shift of the sum of ADD's scaled operands."""
 MAX_DOWN_SHIFT = 22
-"""Largest right shift of a PACKED_DOWN table, less one."""
+"""Largest right shift of a PACKED_DOWN table, minus 1."""
 MAX_LISTED_TAPS = 32
 """Most taps of a window that the packed convolution reads in place."""
 MAX_PATCH_VALUES = 160
@@ -39,8 +39,8 @@ DEPTHWISE_PIXELS = 4
 STACK_POINTERS = 96
 """Most pixel pointers of a window that are kept on the C stack, 384 bytes on a 32-bit core; more lie in scratch."""
 TABLE_POINTERS = 104
-"""Most pixel pointers of one call of a kernel on the C stack: longer runs are computed in several calls. Two pixels of
-a 10 x 8 window with stride 2 fit, four of a 10 x 4 window.
+"""Most pixel pointers of one call of a kernel on the C stack: longer runs are computed in several calls. Two pixels
+of a 10 x 8 window with stride 2 fit, four of a 10 x 4 window.
 """
 POINTER_BYTES = 8
 """Bytes per pointer in scratch, the same on every target: the scratch size is part of the model."""

@@ -53,7 +53,7 @@ enum {
   TFLITE_FUSE_MAX_ADD_SHIFT = 20,
   /* Right shift of the sum of ADD's scaled operands. */
   TFLITE_FUSE_ADD_BITS = 21,
-  /* Largest right shift of a PACKED_DOWN table, less one. */
+  /* Largest right shift of a PACKED_DOWN table, minus 1. */
   TFLITE_FUSE_MAX_DOWN_SHIFT = 22,
   /* Most taps of a window that the packed convolution reads in place. */
   TFLITE_FUSE_MAX_LISTED_TAPS = 32,
@@ -65,8 +65,8 @@ enum {
   TFLITE_FUSE_DEPTHWISE_PIXELS = 4,
   /* Most pixel pointers of a window that are kept on the C stack, 384 bytes on a 32-bit core; more lie in scratch. */
   TFLITE_FUSE_STACK_POINTERS = 96,
-  /* Most pixel pointers of one call of a kernel on the C stack: longer runs are computed in several calls. Two pixels of
-   * a 10 x 8 window with stride 2 fit, four of a 10 x 4 window. */
+  /* Most pixel pointers of one call of a kernel on the C stack: longer runs are computed in several calls. Two pixels
+   * of a 10 x 8 window with stride 2 fit, four of a 10 x 4 window. */
   TFLITE_FUSE_TABLE_POINTERS = 104,
   /* Bytes per pointer in scratch, the same on every target: the scratch size is part of the model. */
   TFLITE_FUSE_POINTER_BYTES = 8,
@@ -266,7 +266,7 @@ typedef struct tflite_fuse_tensor {
 
 TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_tensor) == 36, "read in place");
 
-/* Whether what nothing fills yet is 0. */
+/* Returns whether all fields without a use yet are 0. */
 static inline bool tflite_fuse_tensor_is_known(const tflite_fuse_tensor* value) {
   return (value->element_order | value->reserved_0 | value->first_row) == 0;
 }
@@ -305,7 +305,7 @@ typedef struct tflite_fuse_stage {
 
 TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_stage) == 80, "read in place");
 
-/* Whether what nothing fills yet is 0. */
+/* Returns whether all fields without a use yet are 0. */
 static inline bool tflite_fuse_stage_is_known(const tflite_fuse_stage* value) {
   return (value->flags | value->first_channel | value->first_row | value->reserved_3 | value->phase) == 0;
 }

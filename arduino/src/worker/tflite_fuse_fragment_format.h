@@ -79,7 +79,7 @@ typedef struct tflite_fuse_fragment_step {
 
 TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_fragment_step) == 24, "read in place");
 
-/* Whether what nothing fills yet is 0. */
+/* Returns whether all fields without a use yet are 0. */
 static inline bool tflite_fuse_fragment_step_is_known(const tflite_fuse_fragment_step* value) {
   return (value->reserved_0) == 0;
 }

@@ -104,4 +104,4 @@ LAYOUTS: dict[type, Struct] = {
     FragmentBlock: Struct("<IIII"),
     FragmentEnd: Struct("<II"),
 }
-"""Bytes of each; reserved bytes are no fields, and 0."""
+"""Bytes of each struct; reserved bytes are 0 and have no field."""
