@@ -12,7 +12,7 @@ extern "C" {
 
 extern const int8_t picture[PICTURE_BYTES];
 
-/* What TensorFlow Lite Micro makes of it with the original model: one number for each class. */
+/* Outputs of TensorFlow Lite Micro with the original model: one number for each class. */
 extern const int8_t expected[6];
 
 /* The classes, in that order. */

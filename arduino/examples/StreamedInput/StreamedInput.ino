@@ -47,7 +47,7 @@ bool next_row(Picture& picture) {
 }
 #endif
 
-// The model calls this: copies `count` pixels of row y from column x on. Rows come from top to bottom, each pixel once.
+// Called by the model: copies `count` pixels of row y from column x on. Rows come from top to bottom, each pixel once.
 int read_rows(void* user, int y, int x, int count, void* destination, size_t capacity) {
   Picture& picture = *static_cast<Picture*>(user);
   if (y >= SIZE || x + count > SIZE || static_cast<size_t>(count) > capacity) {

@@ -1,7 +1,8 @@
-// An OV2640 on an ESP32-CAM of AI-Thinker, by the driver esp_camera of the ESP32 core: the middle of 96 x 96 gray pixels.
+// An OV2640 on an ESP32-CAM of AI-Thinker, by the driver esp_camera of the ESP32 core: the middle of 96 x 96 gray
+// pixels.
 //
-// The driver brings a whole picture by DMA, here into PSRAM. No copy of it is in the model's arena: next_row() turns a row
-// to int8 when the model asks for it.
+// The driver writes a whole picture by DMA, here into PSRAM. No copy of it is in the model's arena: next_row() converts
+// a row to int8 when the model reads it.
 #include <esp_camera.h>
 
 const int FRAME_SIZE = 96;

@@ -1,7 +1,7 @@
 // An OV7670 on an Arduino Nano 33 BLE, wired as the library Arduino_OV767X says: the middle of 160 x 120 gray pixels.
 //
-// No picture is in memory. The library sets the sensor up; rows are read here, pin by pin, at one picture a second. A row
-// that passes while the model computes is taken from the next picture: lines are counted by interrupts.
+// No picture is in memory. The library configures the sensor; this file reads rows, pin by pin, at one picture per
+// second. A row that passes while the model computes is read from the next picture: interrupts count the lines.
 #include <Arduino_OV767X.h>
 
 const int FRAME_WIDTH = 160, FRAME_HEIGHT = 120, BYTES_PER_PIXEL = 2;  // the second byte is color

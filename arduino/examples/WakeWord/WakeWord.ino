@@ -1,14 +1,15 @@
 // Feature steps in, probability out: a model that remembers the last steps and is called for each new one.
 //
-// A step is the loudness of eight bands, every 20 ms. Without hardware next_step() makes it up; MICROPHONE_PDM (Arduino
-// Nano 33 BLE Sense) and MICROPHONE_I2S (ESP32) choose a microphone, whose sound bands.h takes apart. The model was made for windows of 16 steps and answers whether a tone rises through the bands; as a stream it
-// takes one step a call, keeps what it needs of the earlier ones in its arena, and computes a seventh. It needs no other
-// library: all its operators are in one fused block. model.h and model.c were made by scripts/build_wake_word.py; models
-// of your own:
+// A step is the loudness of eight bands, every 20 ms. Without hardware next_step() generates it; MICROPHONE_PDM
+// (Arduino Nano 33 BLE Sense) and MICROPHONE_I2S (ESP32) select a microphone, whose sound bands.h analyses. The model
+// was made for windows of 16 steps and returns the probability that a tone rises through the bands. As a stream it
+// takes one step per call, keeps the earlier steps that it needs in its arena, and computes a seventh of the work. It
+// needs no other library: all its operators are in one fused block. scripts/build_wake_word.py wrote model.h and
+// model.c; for models of your own:
 //
-//     tflite-fuse rewrite model.tflite small.tflite                    (a model that keeps variables, as wake words do)
-//     tflite-fuse rewrite window.tflite small.tflite --stream-time 1   (a model over a window of steps)
-//     tflite-fuse export small.tflite folder --format c                (or: --format arduino, with TensorFlow Lite Micro)
+//     tflite-fuse rewrite model.tflite small.tflite                  (a model that keeps variables, as wake words do)
+//     tflite-fuse rewrite window.tflite small.tflite --stream-time 1 (a model over a window of steps)
+//     tflite-fuse export small.tflite folder --format c              (or: --format arduino, with TensorFlow Lite Micro)
 #include <tflite_fuse_model.h>
 
 #include "model.h"
@@ -56,7 +57,7 @@ bool next_step(int number, int8_t* loudness) {
 
 // ---- The model ----
 
-// What the model remembers lies in the arena, too: zeros before the first step, then left alone.
+// The state of the model lies in the arena, too: zeros before the first step, then unchanged between steps.
 alignas(16) uint8_t arena[MODEL_ARENA_BYTES];
 tflite_fuse_block blocks[MODEL_STEPS];
 tflite_fuse_status loaded;
@@ -74,7 +75,7 @@ void loop() {
     status = heard ? tflite_fuse_run(&model, blocks, arena, sizeof(arena), nullptr) : TFLITE_FUSE_SOURCE_FAILED;
   }
   if (status != TFLITE_FUSE_OK) {
-    Serial.println(tflite_fuse_message(status));  // after an error in a step nothing of it is remembered
+    Serial.println(tflite_fuse_message(status));  // after an error the state is that of the step before
     delay(1000);
     return;
   }

@@ -1,8 +1,9 @@
-// The loudness of eight bands in a step of sound: Goertzel's filter at the middle of each, as a share of all of them.
+// Computes the loudness of eight bands in a step of sound: Goertzel's filter at the middle of each, relative to their
+// sum.
 #include <math.h>
 
 const float MIDDLES[BANDS] = {500, 700, 1000, 1400, 2000, 2800, 4000, 5600};  // Hz
-const float SILENCE = 1.0e9f;  // energy that counts as nothing to hear
+const float SILENCE = 1.0e9f;  // energy below which a step is silent
 
 void measure_bands(const int16_t* samples, int8_t* loudness) {
   float energy[BANDS], total = SILENCE;
