@@ -54,7 +54,7 @@ typedef enum {
   TFLITE_FUSE_NO_OPERATOR,    /* a fragment has an operator that no block holds: only the Python coordinator runs it */
   TFLITE_FUSE_WRONG_CALL,     /* another event is next, or there is no such input or output */
   TFLITE_FUSE_BAD_MESSAGE,    /* a message's payload has not the plan's size */
-  TFLITE_FUSE_CONTRACTED      /* a block computes with float32, and the library was not compiled with -ffp-contract=off */
+  TFLITE_FUSE_CONTRACTED      /* a block on float32 needs the library compiled with -ffp-contract=off */
 } tflite_fuse_status;
 
 /* Kinds of memory that a caller provides for a run. */
@@ -109,7 +109,7 @@ typedef struct {
   const void* const* externals;
   const tflite_fuse_source* sources;
   void* scratch; /* tflite_fuse_scratch_bytes(), aligned as a pointer and to 4 bytes; contents do not matter */
-  void* state;   /* tflite_fuse_state_bytes(), aligned to 4; zeros before the first run, the library's own between runs */
+  void* state;   /* tflite_fuse_state_bytes(), aligned to 4; zeros before the first run, unchanged between runs */
 } tflite_fuse_io;
 
 /* Checks a block once, before all runs.
@@ -149,8 +149,8 @@ int32_t tflite_fuse_operand_bytes(const tflite_fuse_block* block, tflite_fuse_op
 /* Returns the type of the elements of one operand, 0 if there is none with that number. */
 int tflite_fuse_operand_type(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number);
 
-/* Returns where an input or output lies in the application's second memory, in bytes from its start, a multiple of 16; -1
- * if it lies in the arena. */
+/* Returns the place of an input or output in the application's second memory, in bytes from its start, a multiple of
+ * 16; -1 if it lies in the arena. */
 int32_t tflite_fuse_operand_place(const tflite_fuse_block* block, tflite_fuse_operand operand, int32_t number);
 
 /* Returns whether a source has the image that a block reads from this number; also if the block does not read it. */

@@ -1,4 +1,5 @@
-// Transports of splits for boards with the Arduino API: networks by their server and client, serial lines by their Stream.
+// Declares transports of splits for boards with the Arduino API: networks by their server and client, serial lines by
+// their Stream.
 //
 //     EthernetServer server(7000);
 //     // Three sessions, greetings, and a connection that is opened while all of these are taken.
@@ -19,8 +20,8 @@
 #include "link/tflite_fuse_serial.h"
 #include "tflite_fuse_link.h"
 
-// TCP by classes like EthernetServer (or WiFiServer) and EthernetClient (or WiFiClient): a server with accept(), clients with
-// connect, write, available, read, connected and stop.
+// TCP by classes like EthernetServer (or WiFiServer) and EthernetClient (or WiFiClient): a server with accept(),
+// clients with connect, write, available, read, connected and stop.
 template <class Server, class Client, int STREAMS>
 class tflite_fuse_network {
  public:
@@ -35,7 +36,7 @@ class tflite_fuse_network {
   };
 
   // listener: begun before the first use; NULL for a device that only dials.
-  explicit tflite_fuse_network(Server* listener, const Hooks& given = Hooks()) : server_(listener), hooks_(given) {
+  explicit tflite_fuse_network(Server* listener, const Hooks& hooks = Hooks()) : server_(listener), hooks_(hooks) {
     for (int i = 0; i < STREAMS; ++i) {
       used_[i] = false;
     }
@@ -45,7 +46,7 @@ class tflite_fuse_network {
     transport_.receive = Receive;
     transport_.close = Close;
     transport_.microseconds = Microseconds;
-    transport_.random = given.random;
+    transport_.random = hooks.random;
   }
 
   const tflite_fuse_transport* transport() const { return &transport_; }
@@ -147,10 +148,10 @@ class tflite_fuse_network {
     Client* client = Find(user, stream);
     const uint32_t start = static_cast<uint32_t>(millis());
     while (client != NULL) {
-      const int there = client->available();
-      if (there > 0) {
-        const size_t wanted = static_cast<size_t>(there) < bytes ? static_cast<size_t>(there) : bytes;
-        const int count = client->read(static_cast<uint8_t*>(data), wanted);
+      const int available = client->available();
+      if (available > 0) {
+        const size_t most = static_cast<size_t>(available) < bytes ? static_cast<size_t>(available) : bytes;
+        const int count = client->read(static_cast<uint8_t*>(data), most);
         return count < 0 ? 0 : count;
       }
       if (!client->connected()) {
@@ -184,7 +185,8 @@ class tflite_fuse_network {
 template <int PACKET = 48>
 class tflite_fuse_line {
  public:
-  explicit tflite_fuse_line(Stream& begun, int (*entropy)(void* user, void* data, size_t bytes) = NULL) : stream_(begun) {
+  explicit tflite_fuse_line(Stream& begun, int (*entropy)(void* user, void* data, size_t bytes) = NULL)
+      : stream_(begun) {
     uart_.user = this;
     uart_.read = Read;
     uart_.write = Write;
@@ -210,7 +212,8 @@ class tflite_fuse_line {
   }
 
   static int Write(void* user, const void* data, size_t bytes) {
-    return static_cast<int>(static_cast<tflite_fuse_line*>(user)->stream_.write(static_cast<const uint8_t*>(data), bytes));
+    Stream& to = static_cast<tflite_fuse_line*>(user)->stream_;
+    return static_cast<int>(to.write(static_cast<const uint8_t*>(data), bytes));
   }
 
   static uint32_t Microseconds(void*) { return static_cast<uint32_t>(micros()); }

@@ -49,8 +49,8 @@ typedef struct {
   bool is_connected;
 } tflite_fuse_coordinator;
 
-/* machine: open, of the coordinator's fragment. frame: TFLITE_FUSE_FRAME_BYTES, aligned to 4. sessions: one for each contact.
- * All must outlive the coordinator. */
+/* machine: open, of the coordinator's fragment. frame: TFLITE_FUSE_FRAME_BYTES, aligned to 4. sessions: one for each
+ * contact. All must outlive the coordinator. */
 void tflite_fuse_coordinator_open(tflite_fuse_coordinator* coordinator, tflite_fuse_worker* machine,
                                   const tflite_fuse_transport* transport, uint8_t* frame, tflite_fuse_session* sessions,
                                   const tflite_fuse_contact* contacts, uint16_t contact_count,

@@ -1,9 +1,10 @@
-/* A key for the connections of tflite_fuse_link.h: devices without it are refused.
+/* Declares a key for the connections of tflite_fuse_link.h: devices without it are refused.
  *
  *     static const uint8_t key[] = {...};                      // 16 bytes or more, the same on all devices
  *     static uint8_t secrets[3][TFLITE_FUSE_SECRET_BYTES];     // one for each session
  *     tflite_fuse_key lock;
- *     if (tflite_fuse_key_open(&lock, &node, tflite_fuse_mbedtls_mac, NULL, key, sizeof(key), secrets) != TFLITE_FUSE_LINK_OK) {
+ *     if (tflite_fuse_key_open(&lock, &node, tflite_fuse_mbedtls_mac, NULL, key, sizeof(key), secrets) !=
+ *         TFLITE_FUSE_LINK_OK) {
  *       // without random bytes there can be no key: do not start
  *     }
  *

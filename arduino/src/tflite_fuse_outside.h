@@ -1,4 +1,4 @@
-/* What lies outside the tensor arena: whole tensors in the application's memory, sources of pixels, a second memory.
+/* Declares memory outside the tensor arena: whole tensors of the application, sources of pixels, a second memory.
  *
  * A model rewritten for an external or a streamed input has no input tensor. It reads one of these instead:
  *
@@ -6,13 +6,12 @@
  *     static const tflite_fuse_source sources[] = {{read_camera, &camera, 96, 96, 3, TFLITE_FUSE_INT8}};
  *     static const tflite_fuse_outside outside = {TFLITE_FUSE_OUTSIDE_MARK_2, 0, 0, 0, 1, sources, 0, 0};
  *
- * A model that was rewritten with --memory keeps tensors between its blocks in a second, slower memory of `memory_bytes`
- * bytes (MODEL_MEMORY_BYTES in exports). In TensorFlow Lite Micro it must be given before AllocateTensors; without it these
- * tensors lie in the arena, which must be larger then.
+ * A model that was rewritten with --memory keeps tensors between its blocks in a second, slower memory of
+ * `memory_bytes` bytes (MODEL_MEMORY_BYTES in exports). TensorFlow Lite Micro needs it before AllocateTensors; without
+ * it these tensors lie in the arena, which must be larger then.
  *
  * Pass it in C to tflite_fuse_run, in TensorFlow Lite Micro to interpreter.SetMicroExternalContext or
- * tflite_fuse_set_outside.
- */
+ * tflite_fuse_set_outside. */
 #ifndef TFLITE_FUSE_OUTSIDE_H_
 #define TFLITE_FUSE_OUTSIDE_H_
 
@@ -44,15 +43,15 @@ typedef struct {
   size_t memory_bytes;
 } tflite_fuse_outside;
 
-/* Returns where an input or output of a block lies in the second memory; NULL if in the arena, because the model places it there or
- * no second memory was given. */
+/* Returns the address of an input or output of a block in the second memory; NULL if it lies in the arena, because the
+ * model places it there or the application has no second memory. */
 static inline void* tflite_fuse_second_memory(const tflite_fuse_outside* outside, const tflite_fuse_block* block,
                                               tflite_fuse_operand operand, int32_t number) {
   const int32_t place = tflite_fuse_operand_place(block, operand, number);
   return place < 0 || outside == NULL || outside->memory == NULL ? NULL : (uint8_t*)outside->memory + place;
 }
 
-/* Returns whether a second memory, if one was given, holds all that a block has there. */
+/* Returns whether a second memory, if there is one, holds all tensors that a block has there. */
 static inline int tflite_fuse_memory_holds(const tflite_fuse_outside* outside, const tflite_fuse_block* block) {
   int32_t kind, number;
   if (outside == NULL || outside->memory == NULL) {
@@ -63,7 +62,8 @@ static inline int tflite_fuse_memory_holds(const tflite_fuse_outside* outside, c
     for (number = 0; number < count; ++number) {
       const int32_t place = tflite_fuse_operand_place(block, (tflite_fuse_operand)kind, number);
       const int32_t bytes = tflite_fuse_operand_bytes(block, (tflite_fuse_operand)kind, number);
-      if (place >= 0 && ((uintptr_t)outside->memory % 16 != 0 || (size_t)place + (size_t)bytes > outside->memory_bytes)) {
+      if (place >= 0 &&
+          ((uintptr_t)outside->memory % 16 != 0 || (size_t)place + (size_t)bytes > outside->memory_bytes)) {
         return 0;
       }
     }

@@ -14,7 +14,7 @@
  *     }
  *     static const tflite_fuse_rows rows = {convolve, NULL, NULL, NULL};
  *     ...
- *     status = tflite_fuse_use_rows(&block, &rows, &io);  // TFLITE_FUSE_WRONG_ROWS: the block keeps the library's kernels
+ *     status = tflite_fuse_use_rows(&block, &rows, &io);  // TFLITE_FUSE_WRONG_ROWS: the library's kernels stay
  *
  * The library has no such kernels itself and does not predict their speed. */
 #ifndef TFLITE_FUSE_ROWS_H_
@@ -80,7 +80,8 @@ typedef struct tflite_fuse_rows {
  * tensors and sources are only read. rows: must outlive all runs; NULL restores the library's kernels. Returns
  * TFLITE_FUSE_OK; TFLITE_FUSE_WRONG_ROWS if any byte differed, and the block keeps the library's kernels; or the error
  * of a run. */
-tflite_fuse_status tflite_fuse_use_rows(tflite_fuse_block* block, const tflite_fuse_rows* rows, const tflite_fuse_io* io);
+tflite_fuse_status tflite_fuse_use_rows(tflite_fuse_block* block, const tflite_fuse_rows* rows,
+                                        const tflite_fuse_io* io);
 
 #ifdef __cplusplus
 }

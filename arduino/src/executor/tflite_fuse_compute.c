@@ -67,8 +67,8 @@ static int8_t** point_to_slots(int8_t** pointers, int32_t spacing, const ring* r
   return point_on(pointers, spacing, pixel, r->pixel_bytes, count);
 }
 
-/* Writes pointers to the pixels of input `number` under the windows of call->count output pixels from (call->y, call->x) on,
- * call->columns in each row: row by row, or column by column if several pixels are computed together. */
+/* Writes pointers to the pixels of input `number` under the windows of call->count output pixels from (call->y,
+ * call->x) on, call->columns per row: row by row, or column by column if several pixels are computed together. */
 static int8_t** point_to_windows(int8_t** pointers, const tflite_fuse_machine* m, tflite_fuse_call* call,
                                  int32_t number) {
   const tflite_fuse_stage* stage = call->stage;

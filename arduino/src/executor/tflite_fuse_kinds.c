@@ -69,7 +69,8 @@
   row(ADD_SUMS, add_sums)
 
 #define TFLITE_FUSE_DECLARE(NAME, name) extern TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_##name;
-#define TFLITE_FUSE_DECLARE_WEAK(NAME, name) extern TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_##name __attribute__((weak));
+#define TFLITE_FUSE_DECLARE_WEAK(NAME, name) \
+  extern TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_##name __attribute__((weak));
 #define TFLITE_FUSE_ROW(NAME, name) [TFLITE_FUSE_KIND_##NAME] = &tflite_fuse_kind_##name,
 
 TFLITE_FUSE_KINDS(TFLITE_FUSE_DECLARE)

@@ -30,7 +30,7 @@ enum tflite_fuse_sums {
   TFLITE_FUSE_SUMS_REALS     /* float32 */
 };
 
-/* One kind of stage. Fields left out are 0: they do not apply. Checks may rely on numbers in range and fitting shapes. */
+/* A kind of stage. Fields left out are 0: they do not apply. Checks may rely on numbers in range and fitting shapes. */
 typedef struct {
   uint8_t min_inputs, max_inputs; /* no inputs: pixels come from a callback */
   uint8_t operands;               /* inputs per call of the kernel; with more inputs it is called for each */

@@ -29,7 +29,8 @@ TFLITE_FUSE_INLINE uint32_t tflite_fuse_load_4(const void* from) {
 }
 
 /* Returns total + the sum of the products of `count` values and weights. */
-static inline int32_t tflite_fuse_add_products(int32_t total, const int8_t* value, const int8_t* weight, int32_t count) {
+static inline int32_t tflite_fuse_add_products(int32_t total, const int8_t* value, const int8_t* weight,
+                                               int32_t count) {
 #if TFLITE_FUSE_DSP
   for (; count >= 4; count -= 4, value += 4, weight += 4) {
     const uint32_t values = tflite_fuse_load_4(value), weights = tflite_fuse_load_4(weight);

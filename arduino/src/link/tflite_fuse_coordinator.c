@@ -126,7 +126,8 @@ static tflite_fuse_verdict send_peer_address(tflite_fuse_coordinator* coordinato
 
 /* Waits until each worker has all its connections to other workers, or, if `own_only`, its completed connection to
  * this device. */
-static tflite_fuse_verdict wait_for_workers(tflite_fuse_coordinator* coordinator, bool own_only, uint32_t milliseconds) {
+static tflite_fuse_verdict wait_for_workers(tflite_fuse_coordinator* coordinator, bool own_only,
+                                            uint32_t milliseconds) {
   tflite_fuse_node* node = &coordinator->node;
   tflite_fuse_verdict result = no_fault();
   tflite_fuse_message_head head;

@@ -28,8 +28,8 @@ static uint32_t checksum_of(const uint8_t* packet) {
 
 /* ---- Out ---- */
 
-static void write_packet(tflite_fuse_serial* serial, uint8_t kind, uint8_t connection, uint8_t number, const void* payload,
-                         uint8_t bytes) {
+static void write_packet(tflite_fuse_serial* serial, uint8_t kind, uint8_t connection, uint8_t number,
+                         const void* payload, uint8_t bytes) {
   uint8_t* packet = serial->outgoing;
   const uint8_t head[CHECKSUM_AT] = {(uint8_t)(MARK + kind), bytes, connection, number};
   memcpy(packet, head, sizeof(head));
@@ -338,6 +338,7 @@ int tflite_fuse_serial_open(tflite_fuse_serial* serial, const tflite_fuse_uart* 
   serial->outgoing = serial->incoming + HEAD_BYTES + room;
   serial->data = serial->outgoing + HEAD_BYTES + room;
   *transport = (tflite_fuse_transport){serial,     open_line,    send_all,
-                                       receive_some, close_line, microseconds, uart->random == NULL ? NULL : random_bytes};
+                                       receive_some, close_line, microseconds,
+                                       uart->random == NULL ? NULL : random_bytes};
   return 0;
 }

@@ -59,8 +59,8 @@ tflite_fuse_fault tflite_fuse_session_read(tflite_fuse_node* node, tflite_fuse_s
     if (wants > (size_t)(parser->room - parser->held)) {
       return TFLITE_FUSE_LINK_ORDER; /* longer than any message allowed now */
     }
-    const int size = node->transport->receive(node->transport->user, session->stream, parser->frame + parser->held, wants,
-                                              milliseconds - passed);
+    const int size = node->transport->receive(node->transport->user, session->stream, parser->frame + parser->held,
+                                              wants, milliseconds - passed);
     if (size < 0) {
       return TFLITE_FUSE_LINK_LOST;
     }

@@ -18,7 +18,9 @@ static inline outcome of_session(const tflite_fuse_session* session, tflite_fuse
   return (outcome){fault, fault == TFLITE_FUSE_LINK_OK ? (uint16_t)TFLITE_FUSE_OWN_FAULT : (uint16_t)session->peer};
 }
 
-static inline uint32_t now(const tflite_fuse_node* node) { return node->transport->microseconds(node->transport->user); }
+static inline uint32_t now(const tflite_fuse_node* node) {
+  return node->transport->microseconds(node->transport->user);
+}
 
 static inline uint32_t milliseconds_since(const tflite_fuse_node* node, uint32_t start) {
   return (now(node) - start) / 1000;

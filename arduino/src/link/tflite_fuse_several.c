@@ -10,7 +10,8 @@ static const tflite_fuse_transport* part_of(void* user, int stream) {
 
 static int open_any(void* user, const char* address, size_t address_bytes, uint32_t milliseconds) {
   const tflite_fuse_several* several = user;
-  if (address == NULL || address_bytes < 2 || address[0] < '0' || address[0] - '0' >= several->count || address[1] != '/') {
+  if (address == NULL || address_bytes < 2 || address[0] < '0' || address[0] - '0' >= several->count ||
+      address[1] != '/') {
     return TFLITE_FUSE_NO_STREAM;
   }
   const int number = address[0] - '0';
@@ -48,5 +49,6 @@ void tflite_fuse_several_open(tflite_fuse_several* several, const tflite_fuse_tr
                               tflite_fuse_transport* transport) {
   *several = (tflite_fuse_several){parts, count};
   *transport = (tflite_fuse_transport){several,     open_any,  send_any,
-                                       receive_any, close_any, microseconds, parts[0]->random == NULL ? NULL : random_bytes};
+                                       receive_any, close_any, microseconds,
+                                       parts[0]->random == NULL ? NULL : random_bytes};
 }

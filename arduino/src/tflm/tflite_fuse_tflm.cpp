@@ -4,7 +4,7 @@
 // int8 tensor without a reader, the block's scratch memory. A block that keeps a state has a uint8 variable before the
 // constant: every interpreter has its own, and Reset fills it with zeros. Before that may come the variable of the
 // model's last block with one: the others read in it whether a step succeeded, so a block without a state may have one
-// of four bytes. The file is not trusted: Prepare refuses what does not fit, with a message.
+// of four bytes. The file is not trusted: Prepare refuses tensors that do not fit, with a message.
 #if defined(__has_include)
 #if __has_include("tensorflow/lite/micro/micro_mutable_op_resolver.h")
 
@@ -129,10 +129,10 @@ void* Init(TfLiteContext* context, const char*, size_t) {
   return block;
 }
 
-TfLiteStatus CheckCount(TfLiteContext* context, const char* kind, int32_t expected, int found) {
-  if (expected != found) {
+TfLiteStatus CheckCount(TfLiteContext* context, const char* kind, int32_t expected, int actual) {
+  if (expected != actual) {
     TFLITE_FUSE_LOG(context, "the options list %d %s tensors, but the operator has %d", static_cast<int>(expected),
-                    kind, found);
+                    kind, actual);
     (void)context;
     return kTfLiteError;
   }
@@ -149,11 +149,11 @@ TfLiteStatus CheckOperand(TfLiteContext* context, const tflite_fuse_block* block
   const bool is_int32 = type == TFLITE_FUSE_INT8 && kind == TFLITE_FUSE_OUTPUT && tensor != nullptr &&
                         tensor->type == kTfLiteInt32;
   const int32_t size = is_float || is_int32 ? 4 : 1;
-  const TfLiteType wanted = is_int32      ? kTfLiteInt32
-                            : is_float    ? kTfLiteFloat32
-                            : is_unsigned ? kTfLiteUInt8
-                                          : kTfLiteInt8;
-  if (expected % size != 0 || ElementsOf(tensor, wanted) != expected / size) {
+  const TfLiteType expected_type = is_int32      ? kTfLiteInt32
+                                   : is_float    ? kTfLiteFloat32
+                                   : is_unsigned ? kTfLiteUInt8
+                                                 : kTfLiteInt8;
+  if (expected % size != 0 || ElementsOf(tensor, expected_type) != expected / size) {
     TFLITE_FUSE_LOG(context, "%s %d must be %s of %d bytes", kind == TFLITE_FUSE_INPUT ? "input" : "output", number,
                     is_float ? "float32" : is_unsigned ? "uint8" : "int8", static_cast<int>(expected));
     (void)context;
@@ -233,16 +233,16 @@ TfLiteStatus Prepare(TfLiteContext* context, TfLiteNode* node) {
     return Refuse(context, kWrongCount);
   }
   const bool is_counted = own == 3 || tflite_fuse_state_bytes(block) == 0;
-  const int32_t more = is_counted ? static_cast<int32_t>(sizeof(uint32_t)) : 0;
+  const int32_t counter_bytes = is_counted ? static_cast<int32_t>(sizeof(uint32_t)) : 0;
   if (own >= 2 && (node->inputs->size < 2 || !IsState(InputAt(context, node, node->inputs->size - 2),
-                                                      tflite_fuse_state_bytes(block) + more))) {
+                                                      tflite_fuse_state_bytes(block) + counter_bytes))) {
     const int32_t count = tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT);
     if (tflite_fuse_state_bytes(block) == 0) {
       return CheckCount(context, "input", count, count + 1);
     }
     return Refuse(context, "the input before the last must be a uint8 variable as large as the block's state");
   }
-  if (own == 3 && !IsState(InputAt(context, node, node->inputs->size - 3), more)) {
+  if (own == 3 && !IsState(InputAt(context, node, node->inputs->size - 3), counter_bytes)) {
     return Refuse(context, "the input before the block's state must be a uint8 variable, the state of the last block");
   }
   // Inputs outside the arena may be set after AllocateTensors: Invoke checks again.

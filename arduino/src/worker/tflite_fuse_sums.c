@@ -20,7 +20,8 @@ static void store(int8_t* to, int32_t sum) {
 /* ---- Partial sums ---- */
 
 /* Sums one output channel of one pixel. */
-static TFLITE_FUSE_NOINLINE int32_t sum_of(const tflite_fuse_call* call, const int8_t* const* window, const int8_t* weights) {
+static TFLITE_FUSE_NOINLINE int32_t sum_of(const tflite_fuse_call* call, const int8_t* const* window,
+                                           const int8_t* weights) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t depth = call->inputs[0]->channels;
   int32_t sum = 0;

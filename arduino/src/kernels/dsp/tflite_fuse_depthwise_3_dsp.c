@@ -46,7 +46,8 @@ _Static_assert(offsetof(tflite_fuse_channel, multiplier) == 4 && offsetof(tflite
 
 /* r0: channel, r1: weights; r2, r3: sums of the first channel, r4, r5: of the second. */
 __asm__(
-    ".syntax unified\n\t.section .text.tflite_fuse_depthwise_3_1,\"ax\",%progbits\n\t.balign 4\n\t.thumb\n\t.thumb_func\n\t"
+    ".syntax unified\n\t.section .text.tflite_fuse_depthwise_3_1,\"ax\",%progbits\n\t.balign 4\n\t"
+    ".thumb\n\t.thumb_func\n\t"
     ".global tflite_fuse_depthwise_3_1\n\t.hidden tflite_fuse_depthwise_3_1\n\t"
     ".type tflite_fuse_depthwise_3_1, %function\ntflite_fuse_depthwise_3_1:\n\t"
     "push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n\tsub sp, sp, #68\n\t"

@@ -24,7 +24,8 @@ static TFLITE_FUSE_RARE void resize(const tflite_fuse_call* call) {
   const int32_t row = rows[call->y];
   const int32_t start = (row / PARTS - call->first_row) * call->columns - call->first_column;
   for (int32_t i = 0; i < call->count; ++i) {
-    resize_pixel(call, call->windows[0] + (start + columns[i] / PARTS), row % PARTS, columns[i] % PARTS, call->outputs[i]);
+    resize_pixel(call, call->windows[0] + (start + columns[i] / PARTS), row % PARTS, columns[i] % PARTS,
+                 call->outputs[i]);
   }
 }
 

@@ -234,7 +234,8 @@ static int32x4_t sum_4(const job* j, const int8_t* const* list, const int8_t* v,
 }
 
 /* Computes channels from `channel` on, a multiple of 4, with any scale. Absent channels repeat the last one. */
-static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_any(const job* j, int8_t* const* outputs, int32_t channel, bool is_down) {
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_any(const job* j, int8_t* const* outputs, int32_t channel,
+                                                              bool is_down) {
   const tflite_fuse_call* call = j->call;
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const int32_t pair_bytes = pair_bytes_of(j);

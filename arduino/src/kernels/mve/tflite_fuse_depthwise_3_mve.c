@@ -8,7 +8,8 @@
 
 #if TFLITE_FUSE_MVE_LOOPS
 
-_Static_assert(sizeof(tflite_fuse_depthwise_mve_run) == 36 && sizeof(tflite_fuse_channel) == 12, "the code below counts on it");
+_Static_assert(sizeof(tflite_fuse_depthwise_mve_run) == 36 && sizeof(tflite_fuse_channel) == 12,
+               "the code below loads nine words and entries of three");
 
 /* r0: channel, r1: window, r2: weights, r3: entry, r4, r5: outputs, r6: end of the channels, r7: free, r8, r9, r10:
  * zero point, least and largest output. q0, q1: even and odd sums of the first pixel, q2, q3: of the second; q7: byte
@@ -68,7 +69,8 @@ __asm__(TFLITE_FUSE_BEGIN("tflite_fuse_depthwise_mve_1") TFLITE_FUSE_BIASES
 __asm__(TFLITE_FUSE_BEGIN("tflite_fuse_depthwise_mve_2") TFLITE_FUSE_BIASES "vmov q2, q0\n\tvmov q3, q1\n\t"
         TFLITE_FUSE_ROW_2("0", "1", "4", "0", "3", "6", "9") TFLITE_FUSE_ROW_2("2", "3", "6", "1", "4", "7", "10")
         TFLITE_FUSE_ROW_2("8", "9", "10", "2", "5", "8", "11")
-        "vldrw.u32 q4, [sp]\n\tmov r7, r3\n\t" TFLITE_FUSE_MULTIPLIER TFLITE_FUSE_PRODUCT("q0") TFLITE_FUSE_PRODUCT("q2")
+        "vldrw.u32 q4, [sp]\n\tmov r7, r3\n\t" TFLITE_FUSE_MULTIPLIER
+        TFLITE_FUSE_PRODUCT("q0") TFLITE_FUSE_PRODUCT("q2")
         TFLITE_FUSE_SHIFT TFLITE_FUSE_ROUND("q0") TFLITE_FUSE_ROUND("q2") "adds r7, #4\n\t"
         TFLITE_FUSE_MULTIPLIER TFLITE_FUSE_PRODUCT("q1") TFLITE_FUSE_PRODUCT("q3")
         TFLITE_FUSE_SHIFT TFLITE_FUSE_ROUND("q1") TFLITE_FUSE_ROUND("q3")

@@ -42,7 +42,9 @@ TFLITE_FUSE_INLINE int32x4_t tflite_fuse_multiply_4(int32x4_t value, int32x4_t m
 TFLITE_FUSE_INLINE int32x4_t tflite_fuse_join_4(int32_t a, int32_t b, int32_t c, int32_t d) {
 #if defined(__GNUC__) && !defined(TFLITE_FUSE_MVE_EMULATION)
   int32x4_t joined;
-  __asm__("vmov %q0[2], %q0[0], %1, %3\n\tvmov %q0[3], %q0[1], %2, %4" : "=&w"(joined) : "r"(a), "r"(b), "r"(c), "r"(d));
+  __asm__("vmov %q0[2], %q0[0], %1, %3\n\tvmov %q0[3], %q0[1], %2, %4"
+          : "=&w"(joined)
+          : "r"(a), "r"(b), "r"(c), "r"(d));
   return joined;
 #else
   return (int32x4_t){a, b, c, d};

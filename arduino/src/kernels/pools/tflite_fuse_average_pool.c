@@ -14,7 +14,8 @@ static int32_t count_inside(const tflite_fuse_call* call, const int8_t* const* w
   return tflite_fuse_max(inside, 1);
 }
 
-static TFLITE_FUSE_RARE int32_t sum_channel(const tflite_fuse_call* call, const int8_t* const* window, int32_t channel) {
+static TFLITE_FUSE_RARE int32_t sum_channel(const tflite_fuse_call* call, const int8_t* const* window,
+                                            int32_t channel) {
   int32_t sum = 0;
   for (int32_t ky = 0; ky < call->stage->kernel_height; ++ky, window += call->columns) {
     for (int32_t kx = 0; kx < call->stage->kernel_width; ++kx) {

@@ -46,13 +46,15 @@
 #define TFLITE_FUSE_EACH_5(L) TFLITE_FUSE_EACH_3(L) L(3) L(4)
 #define TFLITE_FUSE_EACH_7(L) TFLITE_FUSE_EACH_5(L) L(5) L(6)
 
-#define TFLITE_FUSE_TWO_ROWS(columns, add, width, stride) \
-  {                                                       \
-    TFLITE_FUSE_WEIGHTS(width)                            \
-    TFLITE_FUSE_EACH_##width(TFLITE_FUSE_LOAD_UPPER) TFLITE_FUSE_COLUMNS_##columns(TFLITE_FUSE_ROW, add, width, stride) \
-    ++window;                                             \
-    TFLITE_FUSE_EACH_##width(TFLITE_FUSE_LOAD_LOWER) TFLITE_FUSE_COLUMNS_##columns(TFLITE_FUSE_ROW, add, width, stride) \
-    --window;                                             \
+#define TFLITE_FUSE_TWO_ROWS(columns, add, width, stride)              \
+  {                                                                    \
+    TFLITE_FUSE_WEIGHTS(width)                                         \
+    TFLITE_FUSE_EACH_##width(TFLITE_FUSE_LOAD_UPPER)                   \
+    TFLITE_FUSE_COLUMNS_##columns(TFLITE_FUSE_ROW, add, width, stride) \
+    ++window;                                                          \
+    TFLITE_FUSE_EACH_##width(TFLITE_FUSE_LOAD_LOWER)                   \
+    TFLITE_FUSE_COLUMNS_##columns(TFLITE_FUSE_ROW, add, width, stride) \
+    --window;                                                          \
   }
 
 #define TFLITE_FUSE_ONE_ROW(columns, add, width, stride)                                                               \

@@ -10,7 +10,8 @@ TFLITE_FUSE_RARE int8_t tflite_fuse_finish(int32_t sum, const tflite_fuse_channe
   const int32_t zero_point = call->output->zero_point;
   if (tflite_fuse_is_down(stage)) {
     const tflite_fuse_scale scale = tflite_fuse_scale_of(channel, 2 * zero_point + 1);
-    return tflite_fuse_is_halfword(stage) ? tflite_fuse_scale_twice_down(sum, scale) : tflite_fuse_scale_down(sum, scale);
+    return tflite_fuse_is_halfword(stage) ? tflite_fuse_scale_twice_down(sum, scale)
+                                          : tflite_fuse_scale_down(sum, scale);
   }
   const int32_t scaled = tflite_fuse_multiply(sum, channel->multiplier, channel->shift);
   return tflite_fuse_clamp(tflite_fuse_wrapping_add(scaled, zero_point), stage->activation_min,

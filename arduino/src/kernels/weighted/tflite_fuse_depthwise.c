@@ -97,8 +97,8 @@ static int64_t row_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tenso
                          const tflite_fuse_tensor* output) {
   const int32_t rows = stage->kernel_height, columns = stage->kernel_width;
   const bool fits_kernel =
-      !tflite_fuse_is_halfword(stage) && stage->depth_multiplier == 1 && within(stage->kernel_width, 3, 7) && columns % 2 == 1 && rows == columns &&
-      stage->stride_width <= 2 && stage->dilation_width == 1 &&
+      !tflite_fuse_is_halfword(stage) && stage->depth_multiplier == 1 && within(stage->kernel_width, 3, 7) &&
+      columns % 2 == 1 && rows == columns && stage->stride_width <= 2 && stage->dilation_width == 1 &&
       TFLITE_FUSE_HAS_DEPTHWISE(stage->kernel_width, stage->stride_width) &&
       pointers_of_one(stage, input) + TFLITE_FUSE_DEPTHWISE_PIXELS <= TFLITE_FUSE_STACK_POINTERS;
   const int32_t pairs = rows / 2 * ((columns + 1) / 2 * 4), last = rows % 2 != 0 ? (columns + 3) / 4 * 4 : 0;

@@ -283,7 +283,8 @@ static kernel kernel_for(const tflite_fuse_stage* stage, int32_t remaining, int3
 static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_any(const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_channel* entry = call->table;
-  const int32_t width = stage->kernel_width, pair_bytes = (width + 1) / 2 * 4, channel_bytes = TFLITE_FUSE_WEIGHT_BYTES(width);
+  const int32_t width = stage->kernel_width;
+  const int32_t pair_bytes = (width + 1) / 2 * 4, channel_bytes = TFLITE_FUSE_WEIGHT_BYTES(width);
   for (int32_t c = 0; c < call->output->channels; ++c, ++entry) {
     for (int32_t i = 0; i < call->count; ++i) {
       const int8_t* const* window = call->windows[0] + i * stage->stride_width * width;

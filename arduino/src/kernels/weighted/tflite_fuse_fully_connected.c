@@ -8,7 +8,8 @@
 
 /* Returns total + the products of one channel's plain weights from w on. Not inlined: its caller would have too
  * few registers. */
-static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN int32_t add_plain(int32_t total, const tflite_fuse_call* call, const int8_t* w) {
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_OFTEN int32_t add_plain(int32_t total, const tflite_fuse_call* call,
+                                                                const int8_t* w) {
   const int32_t depth = call->inputs[0]->channels;
   for (int32_t i = 0; i < call->count; ++i, w += depth) {
     total = tflite_fuse_add_products(total, call->windows[0][i], w, depth);

@@ -47,8 +47,8 @@ static TFLITE_FUSE_RARE void matrix_product(const tflite_fuse_call* call) {
   }
 }
 
-static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
-                           int64_t room) {
+static TFLITE_FUSE_RARE bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                            const void* table, int64_t room) {
   (void)output;
   return room >= (int64_t)sizeof(matrix_table) && within(((const matrix_table*)table)->by_column, 0, 1) &&
          tflite_fuse_entries_are_sound(stage, table, 1, room);
