@@ -22,6 +22,9 @@ VAGUE = frozenset({"asked", "found", "given", "known", "made", "mine", "others",
 EXEMPT = ("check/", "split/", "runtime/", "export/", "passes/streaming/", "cost/instructions.py")
 """Rooms whose names are older than this rule."""
 
+C_SOURCES = ("arduino/**/*.[ch]", "arduino/**/*.cpp", "arduino/**/*.ino", "schemas/*.fbs")
+"""Files with comments of C: the library, its examples and the formats that it reads."""
+
 LONGEST_PAGE = 80
 """Lines of the page of rooms, with its picture."""
 
@@ -59,6 +62,19 @@ def prose(source: str) -> str:
     return "\n".join(lines)
 
 
+def c_prose(source: str) -> str:
+    """Return the comments of a C file, each on its own line of an otherwise empty text."""
+    token = re.compile(r'"(?:\\.|[^"\\\n])*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
+    parts = list[str]()
+    end = 0
+    for hit in token.finditer(source):
+        parts.append("\n" * source.count("\n", end, hit.start()))
+        is_comment = hit[0].startswith("/")
+        parts.append(re.sub(r"(?m)^\s*(?:\*|///?) ?|/\*|\*/|//", " ", hit[0]) if is_comment else "")
+        end = hit.end()
+    return "".join(parts)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_use_no_listed_word(page: str) -> None:
     assert not found((ROOT / page).read_text(encoding="utf-8"), word_list())
@@ -70,6 +86,15 @@ def test_docstrings_and_comments_use_no_listed_word() -> None:
     assert len(texts) > 100
     suspects = {name: text for name, text in texts.items() if found(text.replace("#", " "), words)}  # to parse is slow
     hits = {name: hits for name, text in suspects.items() if (hits := found(prose(text), words))}
+    assert not hits, hits
+
+
+def test_comments_of_c_use_no_listed_word() -> None:
+    words = word_list()
+    paths = [path for pattern in C_SOURCES for path in ROOT.glob(pattern)]
+    assert len(paths) > 100
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
+    hits = {name: hits for name, text in texts.items() if (hits := found(c_prose(text), words))}
     assert not hits, hits
 
 
@@ -110,6 +135,13 @@ def test_a_listed_word_is_found_wherever_it_stands() -> None:
     assert [hit.split(":")[0] for hit in found(prose(source), words)] == ["line 2", "line 4", "line 7"]
     assert found("Nobody", words) == ["line 1: 'Nobody': no reader"]
     assert not found("busybody, nobodys", words)
+
+
+def test_a_listed_word_is_found_in_comments_of_c_alone() -> None:
+    words = {"is told": "receives", "nobody": "no reader"}
+    source = '/* What it\n * is\n * told. */\nint nobody; // Nobody\nputs("/* nobody */ // nobody"); /* nobody */\n'
+    assert [hit.split(":")[0] for hit in found(c_prose(source), words)] == ["line 2", "line 4", "line 5"]
+    assert not found(c_prose('int nobody = "is told" /* busybody */;\n'), words)
 
 
 def test_the_glossary_has_few_terms_each_once() -> None:

@@ -28,7 +28,7 @@ from tflite_fuse.ops.table import KINDS, accumulates
 
 COUNTS = (*KINDS_COUNT, "columns", "rows", "runs", "pulls", "blocks")
 """Names of the counts of a block. ``four``: pixels computed four at a time, with DSP instructions or enough registers;
-``single``: pixels left over by kernels that compute groups; ``int16``: with 16-bit weights; ``part``: windows too large
+``single``: pixels that remain after a kernel's groups; ``int16``: with 16-bit weights; ``part``: windows too large
 to be widened at once; ``apart``: windows two pixels apart; ``slow``: outputs that are clamped once more; ``plain``:
 convolutions that the packed kernels do not support; ``dense``: FULLY_CONNECTED of several pixels, plain as well;
 ``other``: kinds without counts of their own, with the values that they read; ``columns``, ``rows``: pixels and rows of

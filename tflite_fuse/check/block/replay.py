@@ -408,7 +408,7 @@ def is_memory(options: Options, t: int) -> bool:
 def state_problems(program: BlockProgram) -> Iterator[str]:
     """Check a block's persistent tensors: each is a ring written by a STATE or the memory of an LSTM.
 
-    They lie one behind the other. The memory is one pixel of twice three bytes for each channel of the LSTM's output.
+    They are contiguous. The memory is one pixel of twice three bytes for each channel of the LSTM's output.
     """
     end = 0
     for t, tensor in enumerate(program.tensors):

@@ -53,7 +53,7 @@ def quotient_ratio(input_scale: float, output_scale: float) -> float:
 def mean_multiplier(input_scale: float, output_scale: float, count: int) -> tuple[int, int]:
     """Return (multiplier, shift) of a MEAN over ``count`` values; the multiplier is divided by the count, truncated.
 
-    Before the division it is shifted to the left by the count's bit length less one, as far as 32 bits and the shift
+    Before the division it is shifted to the left by the count's bit length minus 1, as far as 32 bits and the shift
     allow.
     """
     multipliers, shifts = split_scale([quotient_ratio(input_scale, output_scale)])

@@ -11,7 +11,7 @@ Runs. A stage computes requested pixels in runs of at most a chunk. Each run of 
 under its windows. The first run of a row covers more columns than the others, so runs become shorter with the distance
 of a tensor from the driven one.
 
-Overlap. Rings lie in scratch one behind the other. While a stage fills its ring for the first time, the readers of the
+Overlap. Rings follow each other in scratch. While a stage fills its ring for the first time, the readers of the
 block's input have advanced as far as the windows between determine, and rows without a later reader may be overwritten.
 The end of scratch, with the rings of the last stages, may therefore lie over the beginning of the input. The overlap is
 the least over all rings of the bytes behind its filled part plus the bytes of free rows at that time. ``spent_inputs``

@@ -80,7 +80,7 @@ def accumulator_bytes(stage: Stage, tensors: Sequence[BlockTensor]) -> int:
 
 
 def lay_out(block: Block, split: Split, capacities: Sequence[int]) -> ScratchLayout:
-    """Return the layout of scratch: rings and accumulators one behind the other.
+    """Return the layout of scratch: rings and accumulators follow each other.
 
     The tail runs after the rings of the spatial stages are done, so its outputs reuse their bytes, behind the sums that
     it reads.

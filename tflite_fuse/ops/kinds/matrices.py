@@ -1,7 +1,7 @@
 """MATRIX_PRODUCT and FLOAT_MATRIX_PRODUCT: each pixel of a tensor times a matrix that is another tensor, for attention.
 
 The second input is the matrix, needed whole for every pixel. Its pixels are the columns (queries times keys) or the
-rows (shares times values). Several matrices lie one behind the other in it, as heads of attention do, each for as many
+rows (shares times values). Several matrices follow each other in it, as heads of attention do, each for as many
 pixels of the first input.
 """
 

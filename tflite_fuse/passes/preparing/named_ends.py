@@ -2,7 +2,7 @@
 
     input ── QUANTIZE ── x     a signature names x     =     it names the input
 
-TensorFlow's converter, asked for uint8 or int8 inputs and outputs, adds a QUANTIZE at each end, and versions of 2020 to
+TensorFlow's converter with uint8 or int8 inputs and outputs adds a QUANTIZE at each end, and versions of 2020 to
 2022 leave the signature at the tensor inside. No block could hold such a tensor, often the largest one.
 """
 

@@ -214,7 +214,7 @@ def _refuse_state(model: Model) -> None:
 
 
 def _input_times(model: Model, named: str | None) -> Mapping[int, Time]:
-    """Return the steps of every input. Raises LimitError if they do not lie one behind the other."""
+    """Return the steps of every input. Raises LimitError if they are not contiguous."""
     times = {}
     for tensor in model.main.inputs:
         described = model.main.tensors[tensor]
