@@ -170,9 +170,7 @@ def _refuse_for_several(**options: object) -> None:
             raise UsageError(f"--{name} is for one model: leave it out, or rewrite each model by itself")
 
 
-def _rewrite_all(
-    sources: Sequence[Path], folder: Path, options: dict[str, Any], *, force: bool, as_json: bool
-) -> None:
+def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any], *, force: bool, as_json: bool) -> None:
     """Rewrite models into a folder under their own names, and print the arena they can share."""
     targets = [folder / source.name for source in sources]
     if len(set(targets)) < len(targets):
