@@ -160,6 +160,26 @@ def test_a_file_rewritten_from_other_float16_weights_is_not_proven() -> None:
     assert not validate(other, rewritten).proven
 
 
+@pytest.mark.parametrize(("axis", "constant"), [(0, True), (-1, True), (1, False)])
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_product_of_a_shape_is_a_constant(axis: int, constant: bool, keep: bool) -> None:
+    """Keras multiplies the dimensions that a Dense layer over a sequence makes its rows; TFLM lacks REDUCE_PROD."""
+    raw = RawModel()
+    x, result = raw.tensor(SHAPE, 0.1), raw.tensor((1, 72), 0.3, -7)
+    y = add_convolution(raw, x, SHAPE)
+    shape, count, wanted = whole(raw, (4,)), whole(raw, (1,) if keep else ()), whole(raw, (2,))
+    raw.operator("SHAPE", [y], [shape], make_options("ShapeOptions", out_type=int(TensorType.INT32)))
+    raw.operator("REDUCE_PROD", [shape, numbers(raw, axis)], [count], make_options("ReducerOptions", keep_dims=keep))
+    one = raw.constant(np.array([1] if keep else 1, np.int32))
+    join, options = ("CONCATENATION", {}) if keep else ("PACK", {"values_count": 2})
+    raw.operator(join, [one, count], [wanted], make_options(f"{join.title()}Options", **options))
+    raw.operator("RESHAPE", [y, wanted], [result], None)
+    model = raw.build([x], [result])
+    folded = FoldConstants().run(model).model
+    assert names(folded) == ["CONV_2D", *(() if constant else ("REDUCE_PROD", join)), "RESHAPE"]
+    assert validate(model, folded).proven
+
+
 def flattened(rest: int, *, gathers: bool = False) -> Model:
     """A convolution, flattened as PyTorch's exporters write it: the batch of its shape joined with the rest.
 

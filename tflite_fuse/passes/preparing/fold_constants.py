@@ -190,6 +190,15 @@ def _slice(options: Options, operands: Sequence[Integers]) -> Integers | None:
     return rest[: int(size.flat[0])] if -1 < size.flat[0] <= rest.size else rest if size.flat[0] == -1 else None
 
 
+def _product(options: Options, operands: Sequence[Integers]) -> Integers | None:
+    """Return the product of a list."""
+    values, axes = operands
+    product = prod(values.tolist())
+    if values.ndim != 1 or axes.size != 1 or axes.flat[0] not in (0, -1) or abs(product) >= 1 << 31:
+        return None
+    return np.array([product] if options.get("keep_dims") else product, np.int64)
+
+
 def _same(options: Options, operands: Sequence[Integers]) -> Integers | None:
     return operands[0]
 
@@ -216,6 +225,7 @@ _FOLDS: Mapping[str, Callable[[Options, Sequence[Integers]], Integers | None]] =
     "MINIMUM": _of_two(np.minimum),
     "MUL": _of_two(np.multiply),
     "PACK": _pack,
+    "REDUCE_PROD": _product,
     "RESHAPE": _same,
     "SHAPE": _same,
     "SLICE": _slice,

@@ -109,10 +109,20 @@ def _numbers(original: Original, step: Step) -> Numbers | None:
     if step.name in ("PACK", "CONCATENATION"):
         rank = 0 if step.name == "PACK" else 1
         return np.concatenate([each.ravel() for each in values]) if {each.ndim for each in values} == {rank} else None
+    if step.name == "REDUCE_PROD":
+        return _product(values)
     if step.name in _OF_TWO:
         return _arithmetic(step, values)
     parts = parts_of(original, step, values[0])
     return parts[0] if parts is not None and len(parts) == 1 else None
+
+
+def _product(values: list[Numbers]) -> Numbers | None:
+    """Return the product of the numbers of a list, which fits 32 bits."""
+    if len(values) != 2 or values[0].ndim != 1 or values[1].size != 1 or values[1].item() not in (0, -1):
+        return None
+    product = prod(values[0].tolist())
+    return np.array(product, np.int64) if abs(product) < 1 << 31 else None
 
 
 def _arithmetic(step: Step, values: list[Numbers]) -> Numbers | None:
