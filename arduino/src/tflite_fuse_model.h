@@ -1,4 +1,4 @@
-/* Whole models of fused blocks, run without any other runtime.
+/* Runs whole models of fused blocks without any other runtime.
  *
  * `tflite-fuse export --format c` writes a tflite_fuse_model into C source. The program provides the memory:
  *

@@ -1,4 +1,4 @@
-/* Time of the stages of a block, by a clock of the application.
+/* Measures the time of a block's stages by a clock of the application.
  *
  *     static uint32_t cycles(void* user) { return DWT->CYCCNT; }
  *     static void took(void* user, int32_t stage, int32_t kind, uint32_t ticks) { ((uint32_t*)user)[stage] += ticks; }

@@ -1,4 +1,4 @@
-/* Kernels: the signature of the library's own, and how an application adds its own.
+/* Declares the signature of kernels, and how an application adds its own.
  *
  * A kernel computes a run of neighbouring output pixels of one stage of a block. It receives pointers to pixels, not
  * tensors. All kernels have the same signature, so each can be called by itself, and an application's kernel can pass

@@ -1,4 +1,4 @@
-// The operator TFLITE_FUSE for TensorFlow Lite Micro (TFLM) on a device.
+// Declares the operator TFLITE_FUSE for TensorFlow Lite Micro (TFLM) on a device.
 //
 //     tflite::MicroMutableOpResolver<2> resolver;
 //     resolver.AddSoftmax();

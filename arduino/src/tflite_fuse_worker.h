@@ -1,4 +1,4 @@
-/* One of several microcontrollers that run a model together: executes its fragment of the plan.
+/* Executes the fragment of one of several microcontrollers that run a model together.
  *
  * `tflite-fuse split` writes a fragment for each worker (schemas/fragment.fbs): its computations and messages in order,
  * and their places in one buffer. A worker reads it in place, from flash, and uses no network itself. It returns the
