@@ -103,6 +103,15 @@ def counted(
     return {name: count for name, count in found.items() if count}
 
 
+def test_runs_count_in_calls_whose_pointers_fit_the_table() -> None:
+    """10 x 8 with a stride of 2: 102 pointers for two pixels, outputs included, and 123 for three."""
+    source, output = BlockTensor("x", 20, 49, 1, zero_point=0), BlockTensor("y", 10, 25, 8, zero_point=0)
+    stage = Stage(StageKind.CONV, (0,), 1, kernel_size=(10, 8), stride=(2, 2), padding=(4, 3))
+    found = counted(stage, source, output, {5: 2, 1: 3}, Kernels.PLAIN)
+    assert [found[name] for name in ("runs", "rows", "columns")] == [9, 90, 10 * (4 * 10 + 5 * 8)]
+    assert found == counted(stage, source, output, {2: 4, 1: 5}, Kernels.PLAIN)
+
+
 def test_a_convolution_by_hand() -> None:
     """3 x 3 x 8 -> 10 channels, a run of five and two of two: 9 pixels of 720 products."""
     source, output = BlockTensor("x", 9, 9, 8, zero_point=0), BlockTensor("y", 9, 9, 10, zero_point=0)

@@ -9,6 +9,7 @@ timing model, cycles per count are fitted to its results for the same runs (``Cy
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -20,7 +21,9 @@ from typing import Any
 from tflite_fuse.cost.estimate.rings import rows_cost
 from tflite_fuse.cost.priced_program import PricedProgram, PricedStep, WorkUnit
 from tflite_fuse.cost.schedule.schedule import Schedule
+from tflite_fuse.cost.schedule.tile_order import window_pointers
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Stage
+from tflite_fuse.ir.limits import TABLE_POINTERS
 from tflite_fuse.ops.entry import Kernels
 from tflite_fuse.ops.packing import packs_sums
 from tflite_fuse.ops.table import COUNTS as KINDS_COUNT
@@ -31,8 +34,8 @@ COUNTS = (*KINDS_COUNT, "columns", "rows", "runs", "pulls", "blocks")
 ``single``: pixels that remain after a kernel's groups; ``int16``: with 16-bit weights; ``part``: windows too large
 to be widened at once; ``apart``: windows two pixels apart; ``slow``: outputs that are clamped once more; ``plain``:
 convolutions that the packed kernels do not support; ``dense``: FULLY_CONNECTED of several pixels, plain as well;
-``other``: kinds without counts of their own, with the values that they read; ``columns``, ``rows``: pixels and rows of
-inputs that runs look up; ``pulls``: runs for which another stage waits.
+``other``: kinds without counts of their own, with the values that they read; ``runs``: calls of kernels; ``columns``,
+``rows``: pixels and rows of inputs that these look up; ``pulls``: runs for which another stage waits.
 """
 
 
@@ -83,9 +86,25 @@ def stage_counts(
     stage: Stage, tensors: Sequence[BlockTensor], runs: Mapping[int, int], kernels: Kernels
 ) -> dict[str, int]:
     """Return the counts of a stage; ``runs`` has the number of runs of each length in pixels."""
-    number = sum(runs.values())
-    counts = {"runs": number, "rows": number * _rows(stage), "columns": _columns(stage, runs)}
-    return counts | KINDS[stage.kind].work.of(stage, tensors, runs, kernels)
+    calls = _in_calls(stage, runs)
+    number = sum(calls.values())
+    counts = {"runs": number, "rows": number * _rows(stage), "columns": _columns(stage, calls)}
+    return counts | KINDS[stage.kind].work.of(stage, tensors, calls, kernels)
+
+
+def _in_calls(stage: Stage, runs: Mapping[int, int]) -> Mapping[int, int]:
+    """Return the kernel calls of each length in pixels: long runs are split until their pointers fit the C stack."""
+    if window_pointers(stage, max(runs, default=1)) <= TABLE_POINTERS:
+        return runs
+    calls: Counter[int] = Counter()
+    for length, number in runs.items():
+        at_once = length
+        while at_once > 1 and window_pointers(stage, at_once) > TABLE_POINTERS:
+            at_once = (at_once - 1) // 4 * 4 or min(2, at_once - 1)
+        calls[at_once] += length // at_once * number
+        calls[length % at_once] += number
+    del calls[0]
+    return calls
 
 
 def _rows(stage: Stage) -> int:

@@ -53,14 +53,15 @@ def ring_bytes(pixels: Count, pixel_bytes: int) -> Count:
     return round_up(pixels * pixel_bytes, SCRATCH_ALIGNMENT)
 
 
-def window_pointers(stage: Stage) -> int:
-    """Return the pointers to pixels that one output pixel of a stage needs: its window's and the output's.
+def window_pointers(stage: Stage, pixels: int = 1) -> int:
+    """Return the pointers that neighbouring output pixels of a stage need: to their windows' pixels and the outputs.
 
-    Kinds that read two tensors at once need one more.
+    Kinds that read two tensors at once need one more per pixel.
     """
     fewest, _ = KINDS[stage.kind].inputs
     rows, columns = stage_windows(stage)
-    return (stage.kernel_size[0] if rows.spread == 1 else rows.most(1)) * columns.most(1) + fewest
+    height = stage.kernel_size[0] if rows.spread == 1 else rows.most(1)
+    return height * columns.most(pixels) + fewest * pixels
 
 
 def reserved_bytes(spatial_stages: int, pointers: int) -> int:
