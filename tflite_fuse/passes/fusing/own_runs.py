@@ -9,11 +9,11 @@ that runs ahead computes the whole run, for a ring that is a few pixels longer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
-from operator import ge
 
 from tflite_fuse.cost.instructions import Core, block_instructions
 from tflite_fuse.cost.schedule.schedule import Orders, Schedule, schedule
@@ -58,83 +58,22 @@ class OwnRuns:
     def _better(self, chosen: Candidate, more: int) -> tuple[BlockChoice, ...]:
         """Return its blocks, each with the fewest instructions in at most ``more`` additional bytes of scratch."""
         choices = list(chosen.point.blocks)
-        plans = [block.plan for block in chosen.blocks]
-        needs = [self._needs(choice, plan, plan.config) for choice, plan in zip(choices, plans, strict=True)]
-        for at in sorted(range(len(choices)), key=lambda at: -needs[at].time):
-            least_gain = self.site.tuning.run_gain * chosen.time
-            if self._has_budget and self._can_save(choices[at], plans[at]) > least_gain:
-                choices[at] = replace(choices[at], config=self._best(choices[at], plans[at], needs[at], more))
+        blocks = [
+            _BlockSearch(self, choice, block.plan, block.plan.config)
+            for choice, block in zip(choices, chosen.blocks, strict=True)
+        ]
+        for at in sorted(range(len(choices)), key=lambda at: -blocks[at].least.time):
+            if self.has_budget and blocks[at].most_saved > self.site.tuning.run_gain * chosen.time:
+                choices[at] = replace(choices[at], config=blocks[at].improved(more))
         return tuple(choices)
 
     @property
-    def _has_budget(self) -> bool:
+    def has_budget(self) -> bool:
+        """Return whether more runs may be simulated."""
         return self.followed < self.site.tuning.runs_followed
 
-    def _can_save(self, choice: BlockChoice, plan: BlockPlan) -> int:
-        """Return the instructions that the longest runs would save, regardless of memory."""
-        most = self.site.tuning.longest_run
-        longest = _with_runs(plan.config, CHUNKS[-1], [most * (width > 0) for width in _widths(plan.block)])
-        return self._needs(choice, plan, plan.config).time - self._needs(choice, plan, longest).time
-
-    def _best(self, choice: BlockChoice, plan: BlockPlan, needs: _Needs, more: int) -> BlockConfig:
-        """Return the best result of climbs from a few starts; the block's own runs if that saves too little."""
-        most, start, least = round_up(needs.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT, plan.config, needs
-        longest = plan.config.chunk * (2 if more else 1), self.site.tuning.longest_run
-        for config in _starts(plan.block, plan.config, *longest):
-            trial = self._needs(choice, plan, config)
-            if trial.scratch <= most and trial.time < least.time:
-                start, least = config, trial
-        moves = _together(plan)
-        best = start
-        for ahead_first in (False, True):
-            end = self._ahead(choice, plan, start, most) if ahead_first else start
-            end = self._ahead(choice, plan, self._climb(choice, plan, end, most, moves), most)
-            trial = self._needs(choice, plan, end)
-            if trial.time < least.time:
-                best, least = end, trial
-        saves = least.time < needs.time * (1 - self.site.tuning.run_gain)
-        return best if saves else choice.config
-
-    def _ahead(self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int) -> BlockConfig:
-        """Let stages run ahead if that saves instructions within ``most`` bytes, in order of savings per byte."""
-        least, savings = self._needs(choice, plan, best), []
-        for stage in _able_to_run_ahead(plan.block):
-            if self._has_budget and stage not in best.ahead and least.is_ragged(best, stage):
-                needs = self._needs(choice, plan, _running_ahead(best, stage))
-                saved = least.time - needs.time if needs.scratch <= most else 0
-                savings += [(saved / max(needs.scratch - least.scratch, 1), stage)] if saved > 0 else []
-        for _, stage in sorted(savings, reverse=True):
-            needs = self._needs(choice, plan, _running_ahead(best, stage))
-            if needs.scratch <= most and needs.time < least.time:
-                best, least = _running_ahead(best, stage), needs
-        return best
-
-    def _climb(
-        self, choice: BlockChoice, plan: BlockPlan, best: BlockConfig, most: int, moves: Sequence[range]
-    ) -> BlockConfig:
-        """Double runs of the stages of each move while that saves instructions within ``most`` bytes of scratch.
-
-        Run lengths that exceeded the limit once are not tried again, nor are longer ones.
-        """
-        least, before = self._needs(choice, plan, best), None
-        widths, too_long = _widths(plan.block), list[list[int]]()
-        while before is not least:
-            before = least
-            for stages in moves:
-                while self._has_budget:
-                    cut = [s for s in stages if least.is_cut(best, s)]
-                    longer = _doubled(widths, best, cut, self.site.tuning.longest_run)
-                    runs = [longer.longest_run(stage) for stage in range(len(widths))]
-                    if longer == best or any(all(map(ge, runs, other)) for other in too_long):
-                        break
-                    trial = self._needs(choice, plan, longer)
-                    too_long += [runs] if trial.scratch > most else []
-                    if trial.scratch > most or trial.time >= least.time:
-                        break
-                    best, least = longer, trial
-        return best
-
-    def _needs(self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig) -> _Needs:
+    def needs(self, choice: BlockChoice, plan: BlockPlan, config: BlockConfig) -> _Needs:
+        """Return the needs of a block under a configuration, which are computed once."""
         key = choice.operators, config
         if key not in self._cache:
             run = plan.schedule if config == plan.config else schedule(plan.block, config, self._orders(plan))
@@ -148,6 +87,113 @@ class OwnRuns:
         if key not in self._in_tiles:
             self._in_tiles[key] = block, Orders(block, config)
         return self._in_tiles[key][1]
+
+
+@dataclass
+class _BlockSearch:
+    """Search of the run lengths of one block.
+
+    Attributes:
+        search: the search for all blocks.
+        choice, plan: the block.
+        best: the configuration of the least time so far.
+        most: largest scratch in bytes.
+    """
+
+    search: OwnRuns
+    choice: BlockChoice
+    plan: BlockPlan
+    best: BlockConfig
+    most: int = 0
+
+    @property
+    def least(self) -> _Needs:
+        """Return the needs under the best configuration."""
+        return self._needs(self.best)
+
+    @property
+    def most_saved(self) -> int:
+        """Return the instructions that the longest runs would save, regardless of memory."""
+        longest = [self._longest_run * (width > 0) for width in _widths(self.plan.block)]
+        return self.least.time - self._needs(_with_runs(self.best, CHUNKS[-1], longest)).time
+
+    def improved(self, more: int) -> BlockConfig:
+        """Return the better result of two ways from the best of some starts; the present one if that saves too little.
+
+        Args:
+            more: bytes by which the block's scratch may grow.
+        """
+        before, chunk = self.least, self.plan.config.chunk * (2 if more else 1)
+        self.most = round_up(before.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT
+        for config in _starts(self.plan.block, self.plan.config, chunk, self._longest_run):
+            self._improve(config)
+        other = replace(self)
+        self._lengthen()
+        self._run_ahead()
+        other._run_ahead()
+        other._lengthen()
+        other._run_ahead()
+        self._improve(other.best)
+        saves = self.least.time < before.time * (1 - self.search.site.tuning.run_gain)
+        return self.best if saves else self.choice.config
+
+    def _lengthen(self) -> None:
+        """Double the runs of as many first stages as fit, then of single ones, as long as that saves time.
+
+        The more of the first stages have longer runs, the more scratch the block needs: bisection finds how many fit.
+        """
+        before = None
+        while before != self.best:
+            before, count = self.best, len(self.plan.schedule.stage_runs)
+            while count and self.search.has_budget:
+                if not self._fits(self._doubled(range(count))):
+                    fewer = range(1, count)
+                    count = bisect(fewer, False, key=lambda first: not self._fits(self._doubled(range(first))))
+                elif not self._improve(self._doubled(range(count))):
+                    break
+            for stage in _frequent(self.plan):
+                while self.search.has_budget and self._improve(self._doubled([stage])):
+                    pass
+
+    def _run_ahead(self) -> None:
+        """Let stages run ahead if that saves time, in order of savings per byte."""
+        before, savings = self.least, list[tuple[float, int]]()
+        for stage in self._ragged(_able_to_run_ahead(self.plan.block)):
+            if self.search.has_budget:
+                needs = self._needs(_running_ahead(self.best, stage))
+                if needs.scratch <= self.most and needs.time < before.time:
+                    savings.append(((before.time - needs.time) / max(needs.scratch - before.scratch, 1), stage))
+        for stage in self._ragged(stage for _, stage in sorted(savings, reverse=True)):
+            self._improve(_running_ahead(self.best, stage))
+
+    def _ragged(self, stages: Iterable[int]) -> Iterator[int]:
+        """Yield the stages with more runs than needed that do not run ahead when their turn comes."""
+        yield from (s for s in stages if s not in self.best.ahead and self.least.is_ragged(self.best, s))
+
+    def _improve(self, config: BlockConfig) -> bool:
+        """Take a configuration that fits and saves time; return whether it does."""
+        if not self._fits(config) or self._needs(config).time >= self.least.time:
+            return False
+        self.best = config
+        return True
+
+    def _fits(self, config: BlockConfig) -> bool:
+        return self._needs(config).scratch <= self.most
+
+    def _doubled(self, stages: Iterable[int]) -> BlockConfig:
+        """Return the configuration with twice as long runs of those stages whose runs a limit cuts."""
+        runs = [self.best.longest_run(s) if width else 0 for s, width in enumerate(_widths(self.plan.block))]
+        for stage in stages:
+            if self.least.is_cut(self.best, stage):
+                runs[stage] = min(2 * runs[stage], self._longest_run)
+        return _with_runs(self.best, self.best.chunk, runs)
+
+    def _needs(self, config: BlockConfig) -> _Needs:
+        return self.search.needs(self.choice, self.plan, config)
+
+    @property
+    def _longest_run(self) -> int:
+        return self.search.site.tuning.longest_run
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,19 +259,10 @@ def _starts(block: Block, config: BlockConfig, chunk_to: int, run_to: int) -> It
         yield _with_runs(config, chunk, [min(chunk * width, run_to) for width in widths])
 
 
-def _together(plan: BlockPlan) -> list[range]:
-    """Return stages whose runs are lengthened together: a stage and all before it, or a single one with many runs."""
+def _frequent(plan: BlockPlan) -> list[int]:
+    """Return the stages with at least an eighth of a block's runs."""
     counts = [sum(lengths.values()) for lengths in plan.schedule.stage_runs]
-    alone = [range(at, at + 1) for at, count in enumerate(counts) if count * len(counts) >= sum(counts)]
-    return [range(stop) for stop in range(len(counts), 0, -1)] + alone
-
-
-def _doubled(widths: Sequence[int], config: BlockConfig, stages: Sequence[int], most: int) -> BlockConfig:
-    """Return the configuration with the runs of some stages twice as long, up to ``most`` pixels."""
-    runs = [config.longest_run(stage) if width else 0 for stage, width in enumerate(widths)]
-    for stage in stages:
-        runs[stage] = min(2 * runs[stage], most)
-    return _with_runs(config, config.chunk, runs)
+    return [stage for stage, count in enumerate(counts) if 8 * count >= sum(counts)]
 
 
 def _able_to_run_ahead(block: Block) -> list[int]:
