@@ -200,6 +200,9 @@ class BlockMaker:
         for index, operator in enumerate(model.main.operators):
             for tensor in dict.fromkeys(operator.inputs or ()):
                 self._readers.setdefault(tensor, []).append(index)
+        self._tiled: dict[
+            tuple[tuple[int, ...], tuple[int, int], frozenset[int]], tuple[OutsideExtraction, dict[int, int]]
+        ] = {}
         self._built: dict[tuple[tuple[int, ...], BlockConfig, frozenset[int]], tuple[OutsideExtraction, BlockPlan]] = {}
         file, self._code = add_operator_code(forget_in_signatures(model, self.moved), custom=CUSTOM_CODE)
         file, self._no_constants = add_buffer(file, _NO_CONSTANTS)
@@ -322,18 +325,31 @@ class BlockMaker:
     def _make(self, choice: BlockChoice, slow: frozenset[int] = frozenset()) -> tuple[OutsideExtraction, BlockPlan]:
         key = choice.operators, choice.config, slow
         if key not in self._built:
-            extracted = self._extracted(choice)
-            slow_operands = self._slow_operands(extracted.extraction, slow)
-            if slow_operands:
-                block = with_copies_out(extracted.extraction.block, slow_operands)
-                block = with_copies(block, slow_operands.keys() & set(block.inputs))
-                extracted = replace(extracted, extraction=replace(extracted.extraction, block=block))
+            extracted, slow_operands = self._in_tiles(choice, slow)
             numbers = {position: self._numbers[tensor] for position, tensor in extracted.outside.items()}
-            config = _with_tiles_inside(choice.config, extracted.extraction.block)
-            block = with_early_branches(extracted.extraction.block, config)
-            extracted = replace(extracted, extraction=replace(extracted.extraction, block=block))
+            block = extracted.extraction.block
+            config = _with_tiles_inside(choice.config, block)
             self._built[key] = extracted, BlockPlan(block, config, numbers, slow_operands)
         return self._built[key]
+
+    def _in_tiles(self, choice: BlockChoice, slow: frozenset[int]) -> tuple[OutsideExtraction, dict[int, int]]:
+        """Return a block for all run lengths in its tiles, and its operands in the slow memory.
+
+        It copies these operands. Branches run early where that takes less scratch in runs of one pixel.
+        """
+        tiles = choice.config.tile_height, choice.config.tile_width
+        key = choice.operators, tiles, slow
+        if key not in self._tiled:
+            extracted = self._extracted(choice)
+            slow_operands = self._slow_operands(extracted.extraction, slow)
+            block = extracted.extraction.block
+            if slow_operands:
+                block = with_copies_out(block, slow_operands)
+                block = with_copies(block, slow_operands.keys() & set(block.inputs))
+            block = with_early_branches(block, _with_tiles_inside(BlockConfig(*tiles, chunk=1), block))
+            extracted = replace(extracted, extraction=replace(extracted.extraction, block=block))
+            self._tiled[key] = extracted, slow_operands
+        return self._tiled[key]
 
     def _extracted(self, choice: BlockChoice) -> OutsideExtraction:
         extraction = extract(self.model, choice.operators, self.lowerings)
