@@ -88,11 +88,13 @@ def joined(site: Site, least: Candidate) -> Iterator[Candidate]:
 def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candidate]:
     """Yield the candidates of fewest predicted instructions within the objective's ceiling above the least arena.
 
-    Longer runs of pixels and other cuts take RAM and save instructions.
+    Longer runs of pixels, other cuts, and no blocks at all take RAM and save instructions.
     """
-    limit = objective.ceiling(least.arena)
+    limit, unfused = objective.ceiling(least.arena), site.front.unfused
     if site.options.scheme is not Scheme.AUTO or not least.blocks:
         return
+    if site.runs_unfused and unfused.ram_bytes <= limit * (1 + site.tuning.near):
+        yield site.realise(unfused)
     most_time, fewest = (1 + site.tuning.clear_gain) * sum(site.alone), least.time
     has_strips = any(block.choice.scheme != "line-buffers" for block in least.blocks)
     # Strips in bands if the least arena has strips, else whole tensors first, then strips.
