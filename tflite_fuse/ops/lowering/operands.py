@@ -196,8 +196,10 @@ def read_real(model: Model, index: int) -> Activation:
     if index < 0:
         raise BlockError("one of its inputs is left out")
     tensor, name = model.main.tensors[index], tensor_name(model, index)
-    if tensor.type != TensorType.FLOAT32 or tensor.is_variable or _is_dynamic(tensor):
-        raise BlockError(f"tensor {name} is no float32 tensor of known shape", name)
+    if _is_dynamic(tensor):
+        raise BlockError(f"tensor {name} has a dynamic shape", name)
+    if tensor.type != TensorType.FLOAT32 or tensor.is_variable:
+        raise BlockError(f"tensor {name} is no float32 tensor", name)
     stored = read_constant(model, index, TensorType.FLOAT32, "constant") if is_constant(model, index) else None
     return Activation(index, name, tensor.dims, 1.0, 0, TensorType.FLOAT32, stored)
 
