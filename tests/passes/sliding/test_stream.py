@@ -132,7 +132,7 @@ def dense() -> Model:
     ("model", "hop", "axis", "why"),
     [
         (keyword_network(25, 6, 4, 1, 2), 25, None, "a hop of 25 is not within 1...24"),
-        (keyword_network(25, 6, 4, 1, 2), 2, "width", "steps must lie one behind the other"),
+        (keyword_network(25, 6, 4, 1, 2), 2, "width", "steps must be contiguous"),
         (dense(), 1, None, "RESHAPE_0 and what follows it look at the whole window"),
     ],
 )

@@ -232,7 +232,7 @@ def _input_times(model: Model, named: str | None) -> Mapping[int, Time]:
         if prod(dims[:axis]) != 1:
             raise LimitError(
                 f"it is no stream: a step along {named or 'height'} is a column of {described.name}'s {dims[1]} rows; "
-                "steps must lie one behind the other"
+                "steps must be contiguous"
             )
         flat = len(described.dims) == 2
         times[tensor] = Time(1, dims[axis], prod(dims[axis + 1 :])) if flat else Time(axis, dims[axis])

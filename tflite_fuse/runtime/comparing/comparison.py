@@ -133,7 +133,7 @@ def not_compared(wanted: bool | None) -> Comparisons | None:
         wanted: whether models must be run; None: only if a runtime is installed.
     """
     if wanted is False:
-        return Comparisons(None, "not asked for (--no-verify)")
+        return Comparisons(None, "not requested (--no-verify)")
     if wanted is None and not tflm.available():
         return Comparisons(None, f"TensorFlow Lite Micro is not installed ({tflm.how_to_get()})")
     return None
