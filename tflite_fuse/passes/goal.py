@@ -42,7 +42,7 @@ class Goal:
 
     max_ram: int | None = option(
         None,
-        "Arena in bytes to stay within, like 64kB or 64KiB; RAM that remains is spent on speed. `rewrite` also takes the "
+        "Arena in bytes to stay within, like 64kB or 64KiB; the remaining RAM goes to speed. `rewrite` also takes the "
         "sizes of a fast and a slow memory, like fast=64kB,slow=2MB.",
         panel=PANEL,
         read=read_limit,
