@@ -265,16 +265,16 @@ def prediction_error(target: Core) -> PredictionError:
 
 
 def _fitted(target: Core) -> dict[str, Any]:
-    found: dict[str, Any] = (
+    costs: dict[str, Any] = (
         _file(CYCLES_FILE)[target.target.core] if isinstance(target, Cycles) else _file(COSTS_FILE)[target.core]
     )
-    return found
+    return costs
 
 
 @cache
 def _file(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    contents: dict[str, Any] = json.loads(path.read_text())
+    return contents
 
 
 def block_instructions(blocks: Iterable[tuple[Block, Schedule]], target: Core) -> int:
