@@ -132,9 +132,9 @@ def _is_state(moves: Moves, part: _Part) -> bool:
 
 
 def _alike(part: _Part, other: _Part) -> bool:
-    mine, theirs = get_options(part.operator), get_options(other.operator)
+    first, second = get_options(part.operator), get_options(other.operator)
     columns = part.weights.shape[1] == other.weights.shape[1]
-    return part.window == other.window and mine == theirs and columns
+    return part.window == other.window and first == second and columns
 
 
 def _part(moves: Moves, operator: Operator) -> _Part:

@@ -47,17 +47,17 @@ class Moves:
     model: Model
 
     @cached_property
-    def _found(self) -> dict[int, tuple[int, Indices]]:
-        found: dict[int, tuple[int, Indices]] = {}
+    def _origins(self) -> dict[int, tuple[int, Indices]]:
+        origins: dict[int, tuple[int, Indices]] = {}
         for source, parts in moves_in(self.model):
-            start, way = found.get(source.index, (source.index, None))
+            start, way = origins.get(source.index, (source.index, None))
             for tensor, indices in parts:
-                found[tensor] = start, indices if way is None else way.ravel()[indices]
-        return found
+                origins[tensor] = start, indices if way is None else way.ravel()[indices]
+        return origins
 
     def origin(self, tensor: int) -> tuple[int, Indices | None]:
         """Return the tensor furthest up, and the indices of its values in the tensor's shape; None for all of them."""
-        return self._found.get(tensor, (tensor, None))
+        return self._origins.get(tensor, (tensor, None))
 
 
 Key = tuple[object, ...]
@@ -89,21 +89,21 @@ class Variable:
 
 def find_variables(model: Model) -> dict[Key, Variable]:
     """Return the variables that the first subgraph names."""
-    found: dict[Key, Variable] = {}
+    variables: dict[Key, Variable] = {}
     for index, name, key in accesses(model, model.main):
-        variable = found.setdefault(key, Variable(key))
+        variable = variables.setdefault(key, Variable(key))
         {"VAR_HANDLE": variable.handles, "READ_VARIABLE": variable.reads}.get(name, variable.assigns).append(index)
     once = initializations(model)
     for number, graph in enumerate(model.subgraphs[1:], start=1):
         contents = initial_values(model, graph)
         for _, name, key in accesses(model, graph):
-            if key not in found or name == "VAR_HANDLE":
+            if key not in variables or name == "VAR_HANDLE":
                 continue
-            if contents is None or number not in once or found[key].once >= 0:
-                found[key].shared = f"subgraph {number} uses it, too"
+            if contents is None or number not in once or variables[key].once >= 0:
+                variables[key].shared = f"subgraph {number} uses it, too"
             else:
-                found[key].once, found[key].first = once[number], contents[key]
-    return found
+                variables[key].once, variables[key].first = once[number], contents[key]
+    return variables
 
 
 def initializations(model: Model) -> dict[int, int]:
@@ -121,7 +121,7 @@ def initializations(model: Model) -> dict[int, int]:
 
 def initial_values(model: Model, graph: SubGraph) -> Mapping[Key, bytes] | None:
     """Return the values that a subgraph assigns to its variables; None unless it only assigns constants, each once."""
-    found: dict[Key, bytes] = {}
+    contents: dict[Key, bytes] = {}
     names = {operator_name(model, operator) for operator in graph.operators}
     if graph.outputs or names - {"VAR_HANDLE", "ASSIGN_VARIABLE"}:
         return None
@@ -129,10 +129,10 @@ def initial_values(model: Model, graph: SubGraph) -> Mapping[Key, bytes] | None:
         if name == "ASSIGN_VARIABLE":
             value = graph.read_by(graph.operators[index], 1)
             data = b"" if value is None else model.buffers[value.buffer].data or b""
-            if key in found or not data:
+            if key in contents or not data:
                 return None
-            found[key] = data
-    return found
+            contents[key] = data
+    return contents
 
 
 def accesses(model: Model, graph: SubGraph) -> Iterator[tuple[int, str, Key]]:
@@ -141,8 +141,8 @@ def accesses(model: Model, graph: SubGraph) -> Iterator[tuple[int, str, Key]]:
     for index, operator in enumerate(graph.operators):
         name = operator_name(model, operator)
         if name == "VAR_HANDLE" and operator.outputs:
-            given = operator.builtin_options.vectors if operator.builtin_options is not None else ()
-            names[operator.outputs[0]] = tuple((field_, data.partition(b"\0")[0]) for field_, _, data in given)
+            vectors = operator.builtin_options.vectors if operator.builtin_options is not None else ()
+            names[operator.outputs[0]] = tuple((field_, data.partition(b"\0")[0]) for field_, _, data in vectors)
             yield index, name, names[operator.outputs[0]]
         elif name in _ACCESS and operator.inputs and operator.inputs[0] in names:
             yield index, name, names[operator.inputs[0]]
@@ -207,7 +207,7 @@ def find_windows(moves: Moves, variable: Variable) -> Windows:
 
 
 def _axes(a: Activation, b: Activation) -> int:
-    return sum(mine != theirs for mine, theirs in zip(a.dims, b.dims, strict=True))
+    return sum(size != other for size, other in zip(a.dims, b.dims, strict=True))
 
 
 def _new_steps(moves: Moves, held: Sequence[int]) -> int:
@@ -239,41 +239,41 @@ class _Positions:
     kept: int
     steps: int
     new: int = 0
-    _known: dict[int, Indices] = field(default_factory=dict)
+    _positions: dict[int, Indices] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         model = self.moves.model
         dims = model.main.tensors[self.held[0]].dims
-        self._known.update(dict.fromkeys(self.held, np.arange(self.kept, dtype=np.int32).reshape(dims)))
+        self._positions.update(dict.fromkeys(self.held, np.arange(self.kept, dtype=np.int32).reshape(dims)))
         self.new = read_activation(model, self.steps).elements
         behind = np.arange(self.kept, self.kept + self.new, dtype=np.int32)
         source, indices = self.moves.origin(self.steps)
         dims = model.main.tensors[source].dims
         places = np.full(int(np.prod(dims)), -1, np.int32)  # -1: a value of another tensor
         places[np.arange(self.new) if indices is None else indices.ravel()] = behind
-        self._known[source] = places.reshape(dims)
+        self._positions[source] = places.reshape(dims)
         for operator in model.main.operators:
             if (joined := self._joined(operator)) is not None:
-                self._known[(operator.outputs or (-1,))[0]] = joined
+                self._positions[(operator.outputs or (-1,))[0]] = joined
 
     def of(self, tensor: int) -> Indices | None:
         """Return the positions of a tensor's values, in its shape; None if it has other values."""
         source, indices = self.moves.origin(tensor)
-        known = self._known.get(source)
-        return known if known is None or indices is None else known.ravel()[indices]
+        positions = self._positions.get(source)
+        return positions if positions is None or indices is None else positions.ravel()[indices]
 
     def are(self, tensor: int, first: int, end: int) -> bool:
         """Return whether a tensor holds these positions, in order."""
-        found = self.of(tensor)
-        return found is not None and np.array_equal(found.ravel(), np.arange(first, end))
+        positions = self.of(tensor)
+        return positions is not None and np.array_equal(positions.ravel(), np.arange(first, end))
 
     def joins(self) -> Iterator[int]:
         """Yield the CONCATENATIONs that make windows with the newest step at their end."""
         for index, operator in enumerate(self.moves.model.main.operators):
             if operator_name(self.moves.model, operator) == "CONCATENATION":
                 output = (operator.outputs or (-1,))[0]
-                found, end = self._known.get(output), self.kept + self.new
-                if found is not None and found.size > self.new and self.are(output, end - found.size, end):
+                positions, end = self._positions.get(output), self.kept + self.new
+                if positions is not None and positions.size > self.new and self.are(output, end - positions.size, end):
                     yield index
 
     def _joined(self, operator: Operator) -> Indices | None:
@@ -306,18 +306,18 @@ def _read(moves: Moves, variable: Variable, held: Sequence[int], joins: Sequence
     if not joins:
         raise BlockError("the new steps are not joined to its end")
     model, gone = moves.model, {*variable.reads, *variable.assigns}
-    wanted, live = set(model.main.outputs), list[int]()
-    if any(moves.origin(tensor)[0] in held for tensor in wanted):
+    needed, live = set(model.main.outputs), list[int]()
+    if any(moves.origin(tensor)[0] in held for tensor in needed):
         raise BlockError(f"{operator_label(model, joins[0])} reads it, too")
     for index, operator in reversed(list(enumerate(model.main.operators))):
         outputs, inputs = operator.outputs or (), operator.inputs or ()
         moving = bool(outputs) and all(moves.origin(tensor)[0] != tensor for tensor in outputs)
-        if index in gone or ((moving or index in joins) and not wanted.intersection(outputs)):
+        if index in gone or ((moving or index in joins) and not needed.intersection(outputs)):
             continue
         if index in joins:
             live.append(index)
             continue
-        wanted.update(inputs)
+        needed.update(inputs)
         if not moving and any(tensor >= 0 and moves.origin(tensor)[0] in held for tensor in inputs):
             raise BlockError(f"{operator_label(model, index)} reads it, too")
     return live[::-1] or [joins[-1]]
@@ -357,15 +357,15 @@ class Rings:
             return PassResult(model, False)
         _check_assigned(model, variables)
         moves = Moves(model)
-        found: dict[int, _Ring] = {}
+        rings: dict[int, _Ring] = {}
         reasons: dict[int, str] = {}
         for number, variable in enumerate(variables):
             try:
-                found[number] = _find_ring(moves, variable)
+                rings[number] = _find_ring(moves, variable)
             except BlockError as error:
                 reasons[number] = str(error)
         reasons.update(_kept_by_others(model, variables, reasons))
-        chosen = [ring for number, ring in found.items() if number not in reasons]
+        chosen = [ring for number, ring in rings.items() if number not in reasons]
         notes = [
             note("kept", "variable", operator_label(model, variables[number].handles[0]), why=reason)
             for number, reason in sorted(reasons.items())
@@ -423,13 +423,13 @@ def _operators(model: Model, ring: _Ring) -> tuple[Model, list[Operator]]:
             described = Tensor((len(data),), TensorType.INT8, 0, f"{longest.name}/{what}")
             model, constant = add_constant(model, described, data)
             inputs.append(constant)
-    made = [Operator(code, tuple(inputs), (longest.index,))]
+    operators = [Operator(code, tuple(inputs), (longest.index,))]
     for index in ring.windows.joins:
         (output,) = model.main.operators[index].outputs or (-1,)
         if output != longest.index:
             model, end = _end(model, longest.index, output)
-            made.append(end)
-    return model, made
+            operators.append(end)
+    return model, operators
 
 
 def _end(model: Model, longest: int, window: int) -> tuple[Model, Operator]:
@@ -446,20 +446,20 @@ def _end(model: Model, longest: int, window: int) -> tuple[Model, Operator]:
 def _rewritten(model: Model, rings: Sequence[_Ring]) -> Model:
     called = {operator: graph for graph, operator in initializations(model).items()}
     states = {ring.variable.key for ring in rings}
-    others = {each.once for key, each in find_variables(model).items() if key not in states}
-    emptied = {ring.variable.once for ring in rings if ring.variable.once >= 0} - others
+    still_called = {each.once for key, each in find_variables(model).items() if key not in states}
+    emptied = {ring.variable.once for ring in rings if ring.variable.once >= 0} - still_called
     model = remove_plan(model)
     replaced: dict[int, list[Operator]] = {once: [] for once in emptied}
     for ring in rings:
-        model, made = _operators(model, ring)
+        model, inserted = _operators(model, ring)
         variable, windows = ring.variable, ring.windows
         gone = (*variable.handles, *variable.reads, *variable.assigns, *windows.unread, *windows.joins)
         replaced.update({index: [] for index in gone})
-        replaced[windows.joins[0]] = made  # here the new steps are computed, and no window is read yet
-    operators = [made for index, op in enumerate(model.main.operators) for made in replaced.get(index, [op])]
+        replaced[windows.joins[0]] = inserted  # here the new steps are computed, and no window is read yet
+    operators = [each for index, op in enumerate(model.main.operators) for each in replaced.get(index, [op])]
     model = replace_operators(model, drop_unread(model, operators, MOVES))
     graphs = {called[once] for once in emptied}
-    initializing = {called[once] for once in others if once >= 0}
+    initializing = {called[once] for once in still_called if once >= 0}
     kept = tuple(
         _without(model, graph, states) if number in initializing else graph
         for number, graph in enumerate(model.subgraphs)
