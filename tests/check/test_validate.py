@@ -162,7 +162,7 @@ def test_a_weight_is_named_with_operator_channel_and_element(pair: tuple[Model, 
 
     (finding,) = validate(before, with_constant(after, change)).findings
     assert (finding.what, finding.operator, finding.channel, finding.element) == ("weight", "CONV_2D_0", 0, (0, 0, 0))
-    assert isinstance(finding.expected, int) and finding.found == finding.expected + 1
+    assert isinstance(finding.expected, int) and finding.actual == finding.expected + 1
     assert "CONV_2D_0, channel 0, element [0, 0, 0]" in str(finding)
 
 

@@ -27,18 +27,18 @@ def match_inputs(matching: Correspondence) -> None:
         old = {entry.position: entry for entry in outside_inputs(matching.before)}
         new = {entry.position: entry for entry in outside_inputs(matching.after)}
     except ModelError as error:
-        matching.found("inputs", str(error))
+        matching.report("inputs", str(error))
         return
     if len(inside[0].inputs) != len(inside[1].inputs):
-        matching.found("inputs", "number", len(inside[0].inputs), len(inside[1].inputs))
+        matching.report("inputs", "number", len(inside[0].inputs), len(inside[1].inputs))
         return
     if _once_each(inside[0].inputs) != _once_each(inside[1].inputs):
-        matching.found("inputs", "which positions are one tensor differs")
+        matching.report("inputs", "which positions are one tensor differs")
     for position, (a, b) in enumerate(zip(inside[0].inputs, inside[1].inputs, strict=True)):
         entry = new.get(position)
         if position in old:
             if entry != old[position]:
-                matching.found("inputs", f"input {position}, which was outside the arena before, differs")
+                matching.report("inputs", f"input {position}, which was outside the arena before, differs")
             continue
         value = _behind_quantize(matching, a, inside[1].tensors[b])
         if entry is not None:
@@ -46,7 +46,7 @@ def match_inputs(matching: Correspondence) -> None:
             matching.gone.add(value)
             if entry.mode is InputMode.COLUMNS:
                 if value not in matching.exchanged:
-                    matching.found("inputs", f"input {position} arrives by columns, which the witness does not name")
+                    matching.report("inputs", f"input {position} arrives by columns, which the witness does not name")
                     continue
                 value = matching.exchanged[value]
             matching.outside[entry.mode.streams, entry.number] = value
@@ -57,11 +57,11 @@ def match_inputs(matching: Correspondence) -> None:
             _check_shape(matching, f"input {position}", inside[1].tensors[b], a)
 
 
-def _check_shape(matching: Correspondence, where: str, mine: Tensor, theirs: int) -> None:
+def _check_shape(matching: Correspondence, where: str, tensor: Tensor, theirs: int) -> None:
     """Report an input or output whose shape differs from the original's."""
-    wanted = matching.before.main.tensors[theirs]
-    if mine.dims != wanted.dims or mine.shape_signature != wanted.shape_signature:
-        matching.found(where, f"shape of tensor {mine.name}", wanted.dims, mine.dims)
+    original = matching.before.main.tensors[theirs]
+    if tensor.dims != original.dims or tensor.shape_signature != original.shape_signature:
+        matching.report(where, f"shape of tensor {tensor.name}", original.dims, tensor.dims)
 
 
 def _once_each(inputs: Sequence[int]) -> list[int]:
@@ -87,13 +87,13 @@ def _behind_quantize(matching: Correspondence, tensor: int, now: Tensor) -> int:
 
 def _check_outside(matching: Correspondence, entry: OutsideInput, value: int, named: Tensor) -> None:
     tensor = matching.original.tensors[value]
-    wanted = (named.name or "", tensor.dims, tensor.type, matching.original.activation(value))
+    expected = (named.name or "", tensor.dims, tensor.type, matching.original.activation(value))
     point = entry.zero_point - (128 if entry.type == TensorType.UINT8 else 0)
     if tensor.quantization is None or not tensor.quantization.scale:
-        wanted, point = (*wanted[:3], (1.0, 0)), entry.zero_point
-    found = (entry.name, tuple(entry.shape), entry.type, (entry.scale, point))
-    if wanted != found:
-        matching.found("inputs", f"metadata of input {entry.position}", wanted, found)
+        expected, point = (*expected[:3], (1.0, 0)), entry.zero_point
+    actual = (entry.name, tuple(entry.shape), entry.type, (entry.scale, point))
+    if expected != actual:
+        matching.report("inputs", f"metadata of input {entry.position}", expected, actual)
 
 
 def match_outer_outputs(matching: Correspondence) -> None:
@@ -116,7 +116,7 @@ def check_outputs(matching: Correspondence) -> None:
     """Report every output that does not hold the original's bytes in the original's shape and type."""
     before, after = matching.before.main.outputs, matching.after.main.outputs
     if len(before) != len(after):
-        matching.found("outputs", "number", len(before), len(after))
+        matching.report("outputs", "number", len(before), len(after))
         return
     for position, (a, b) in enumerate(zip(before, after, strict=True)):
         if matching.same(b, matching.replaced.get(a, a)):
@@ -125,4 +125,4 @@ def check_outputs(matching: Correspondence) -> None:
             _check_shape(matching, f"output {position}", matching.after.main.tensors[b], a)
         else:
             name = matching.before.main.tensors[a].name
-            matching.found("outputs", f"output {position} ({name}) is not known to hold the bytes of the original")
+            matching.report("outputs", f"output {position} ({name}) is not known to hold the bytes of the original")

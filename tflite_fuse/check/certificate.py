@@ -17,7 +17,7 @@ class Finding:
         operator: the original's operator it belongs to, ``CONV_2D_7``; empty if none.
         channel: output channel, None for no channel or all.
         element: index within the channel, (tap row, tap column, input channel) of a weight.
-        expected, found: the two values.
+        expected, actual: the two values.
         count: number of values of this kind that differ; only the first is listed.
         stage: number of the block's stage it belongs to, None if none.
     """
@@ -28,7 +28,7 @@ class Finding:
     channel: int | None = None
     element: tuple[int, ...] = ()
     expected: object = None
-    found: object = None
+    actual: object = None
     count: int = 1
     stage: int | None = None
 
@@ -39,7 +39,7 @@ class Finding:
             place += f", channel {self.channel}"
         if self.element:
             place += f", element [{', '.join(map(str, self.element))}]"
-        values = "" if self.expected is None and self.found is None else f": {self.found} instead of {self.expected}"
+        values = "" if self.expected is None and self.actual is None else f": {self.actual} instead of {self.expected}"
         more = f" ({self.count} such values differ)" if self.count > 1 else ""
         return f"{self.where}: {self.what}{place}{values}{more}"
 

@@ -51,11 +51,11 @@ def plan_findings(matching: Correspondence) -> Iterator[Finding]:
 
 def _strictest(overlaps: Sequence[Overlap]) -> tuple[Overlap, ...]:
     """Return one overlap per pair of tensors; where a tensor is several inputs of a block, the largest distance."""
-    found: dict[tuple[int, int], int] = {}
+    distances: dict[tuple[int, int], int] = {}
     for overlap in overlaps:
         pair = overlap.input, overlap.output
-        found[pair] = max(overlap.distance or 0, found.get(pair, overlap.distance or 0))
-    return tuple(Overlap(a, b, distance) for (a, b), distance in found.items())
+        distances[pair] = max(overlap.distance or 0, distances.get(pair, overlap.distance or 0))
+    return tuple(Overlap(a, b, distance) for (a, b), distance in distances.items())
 
 
 @dataclass
@@ -114,19 +114,19 @@ class Correspondence:
         self.exchanged = add_by_columns(self.original) if self.witness.columns else {}
         unite_types(self.original)
 
-    def found(self, where: str, what: str, expected: object = None, found: object = None) -> None:
+    def report(self, where: str, what: str, expected: object = None, actual: object = None) -> None:
         """Add a finding."""
-        self.findings.append(Finding(where, what, expected=expected, found=found))
+        self.findings.append(Finding(where, what, expected=expected, actual=actual))
 
-    def same(self, mine: int, theirs: int) -> bool:
+    def same(self, tensor: int, theirs: int) -> bool:
         """Return whether a tensor of the rewritten model is known to hold the bytes of one of the original."""
-        return mine in self.values and self.original.value(self.values[mine]) == self.original.value(theirs)
+        return tensor in self.values and self.original.value(self.values[tensor]) == self.original.value(theirs)
 
     def check_type(self, where: str, tensor: int, theirs: int) -> None:
         """Report a tensor whose type differs from that of the original's tensor with the same value."""
-        mine = self.after.main.tensors[tensor]
-        if mine.type != self.original.tensors[theirs].type:
-            self.found(where, f"type of tensor {mine.name}", self.original.tensors[theirs].type, mine.type)
+        rewritten = self.after.main.tensors[tensor]
+        if rewritten.type != self.original.tensors[theirs].type:
+            self.report(where, f"type of tensor {rewritten.name}", self.original.tensors[theirs].type, rewritten.type)
 
     def check_tensors(self, where: str, tensors: Iterable[int]) -> None:
         """Report tensors whose type, shape, quantization or name differ from the original's with the same bytes.
@@ -137,15 +137,15 @@ class Correspondence:
         for tensor in tensors:
             if not self._is_among_its_own(tensor):
                 name, theirs = self.after.main.tensors[tensor].name, self.original.tensors[self.values[tensor]].name
-                self.found(where, f"type, shape, quantization or name of tensor {name} differ from those of {theirs}")
+                self.report(where, f"type, shape, quantization or name of tensor {name} differ from those of {theirs}")
 
     def _is_among_its_own(self, tensor: int) -> bool:
-        mine = self.after.main.tensors[tensor]
+        rewritten = self.after.main.tensors[tensor]
         for member in self.original.members(self.values[tensor]):
             theirs = self.original.tensors[member]
             names = {theirs.name, *(self.before.main.tensors[f].name for f, i in self.replaced.items() if i == member)}
-            made = member >= len(self.before.main.tensors)
-            if (made or mine.name in names) and same_fields(mine, theirs):
+            is_added = member >= len(self.before.main.tensors)
+            if (is_added or rewritten.name in names) and same_fields(rewritten, theirs):
                 return True
         return False
 

@@ -17,23 +17,23 @@ from tflite_fuse.model.types import tensor_nbytes
 def memory_findings(matching: Correspondence) -> Iterator[Finding]:
     """Blocks place every tensor of the metadata alike, and no two lie over each other while both are needed."""
     try:
-        found = slow_tensors(matching.after)
+        slow = slow_tensors(matching.after)
     except ModelError as error:
         yield Finding("slow memory", str(error))
         return
-    offsets = {} if found is None else found.offsets
+    offsets = {} if slow is None else slow.offsets
     for tensor in sorted(offsets.keys() | matching.placed.keys()):
         expected = offsets.get(tensor)
         for place in matching.placed.get(tensor, {None}):
             if place != expected:
                 name = matching.after.main.tensors[tensor].name
-                yield Finding("slow memory", f"place of tensor {name}", expected=expected, found=place)
-    if found is None:
+                yield Finding("slow memory", f"place of tensor {name}", expected=expected, actual=place)
+    if slow is None:
         return
     graph, tensors = program_of(matching.after), matching.after.main.tensors
     sizes = tuple(tensor_nbytes(each) if index in offsets else 0 for index, each in enumerate(tensors))
     places = [offsets.get(index, -1) for index in range(len(tensors))]
     try:
-        check_plan(replace(graph, sizes=sizes), places, height=found.memories.slow.nbytes)
+        check_plan(replace(graph, sizes=sizes), places, height=slow.memories.slow.nbytes)
     except PlanError as error:
         yield Finding("slow memory", str(error))

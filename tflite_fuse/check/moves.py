@@ -80,32 +80,32 @@ def _add(original: Original, step: Step, tensor: int, held: dict[int, tuple[int,
         if channels == list(range(image[2])):
             original.unite(source, tensor)
             continue
-        made, natural = tensor, (*original.tensors[source].dims[:-1], len(channels))
+        result, natural = tensor, (*original.tensors[source].dims[:-1], len(channels))
         if original.tensors[tensor].dims != natural:  # such as a slice that drops the axis
-            made = original.add_like(tensor, natural)
-            original.unite(tensor, made)
+            result = original.add_like(tensor, natural)
+            original.unite(tensor, result)
         options = make_options("GatherOptions", axis=len(natural) - 1)
-        original.add_operator(step, "GATHER", (source, original.add_numbers(channels)), made, options)
+        original.add_operator(step, "GATHER", (source, original.add_numbers(channels)), result, options)
     return looked_up
 
 
 def _add_other(original: Original, step: Step, source: int, tensor: int, numbers: Numbers) -> None:
     """Add the SLICE that cuts a tensor from an earlier one, or the operator that repeats the earlier one's rows and
     columns."""
-    dims, wanted = original.tensors[source].dims, original.tensors[tensor].dims
-    if len(dims) != len(wanted) or not numbers.size or not 2 <= len(dims) <= 4 or min(*dims, *wanted) < 1:
+    dims, sizes = original.tensors[source].dims, original.tensors[tensor].dims
+    if len(dims) != len(sizes) or not numbers.size or not 2 <= len(dims) <= 4 or min(*dims, *sizes) < 1:
         return
-    values, held = np.arange(prod(dims)).reshape(dims), numbers.reshape(wanted)
+    values, held = np.arange(prod(dims)).reshape(dims), numbers.reshape(sizes)
     begin = [int(place) for place in np.unravel_index(int(held.flat[0]), dims)]
-    part = values[tuple(slice(start, start + size) for start, size in zip(begin, wanted, strict=True))]
+    part = values[tuple(slice(start, start + size) for start, size in zip(begin, sizes, strict=True))]
     if np.array_equal(part, held):
-        constants = [original.add_numbers(begin), original.add_numbers(wanted)]
+        constants = [original.add_numbers(begin), original.add_numbers(sizes)]
         original.add_operator(step, "SLICE", (source, *constants), tensor)
-    if len(dims) != 4 or dims[1] < 1 or dims[2] < 1 or wanted[1] % dims[1] or wanted[2] % dims[2]:
+    if len(dims) != 4 or dims[1] < 1 or dims[2] < 1 or sizes[1] % dims[1] or sizes[2] % dims[2]:
         return
-    if np.array_equal(values.repeat(wanted[1] // dims[1], 1).repeat(wanted[2] // dims[2], 2), held):
+    if np.array_equal(values.repeat(sizes[1] // dims[1], 1).repeat(sizes[2] // dims[2], 2), held):
         options = make_options("ResizeNearestNeighborOptions", half_pixel_centers=True)
-        operands = (source, original.add_numbers(wanted[1:3]))
+        operands = (source, original.add_numbers(sizes[1:3]))
         original.add_operator(step, "RESIZE_NEAREST_NEIGHBOR", operands, tensor, options)
 
 
@@ -191,9 +191,9 @@ def _gathered(original: Original, step: Step, values: Numbers) -> list[Numbers] 
         return None
     if values.size // values.shape[axis] * len(listed) > MOST_VALUES:
         return None
-    wanted, first = np.array(listed).reshape(original.tensors[step.operand(1)].dims), axis % values.ndim
-    taken = np.moveaxis(values, first, 0)[wanted]
-    return [np.moveaxis(taken, range(wanted.ndim), range(first, first + wanted.ndim))]
+    indices, first = np.array(listed).reshape(original.tensors[step.operand(1)].dims), axis % values.ndim
+    taken = np.moveaxis(values, first, 0)[indices]
+    return [np.moveaxis(taken, range(indices.ndim), range(first, first + indices.ndim))]
 
 
 def _split(original: Original, step: Step, values: Numbers) -> list[Numbers] | None:

@@ -64,7 +64,7 @@ class _Walk:
             matching.values[(operator.outputs or (-1,))[0]] = matching.values[(operator.inputs or (-1,))[0]]
             matching.check_tensors(label, operator.outputs or ())
         else:
-            matching.found(label, "no operator of the original does the same with the same operands")
+            matching.report(label, "no operator of the original does the same with the same operands")
 
     def _keeps_bytes(self, operator: Operator) -> bool:
         """Return whether a renaming operator reads known bytes of a tensor that is no variable, and keeps the type."""
@@ -80,7 +80,7 @@ class _Walk:
         matching.dissolved, wrong = dropped_graphs(matching.original, matching.states, missing)
         matching.uninitialized = uninitialized(matching.states, missing)
         if wrong:
-            matching.found("operators", f"{', '.join(wrong)}, which have effects, are missing or in another order")
+            matching.report("operators", f"{', '.join(wrong)}, which have effects, are missing or in another order")
 
     def _is_as_it_was(self, operator: Operator) -> bool:
         matching, after = self.matching, self.matching.after
@@ -124,39 +124,39 @@ class _Walk:
 
     def _bind(self, operator: Operator, step: Step) -> bool:
         """Match an operator with a step of the original; on success its outputs are known to hold the step's."""
-        mine, theirs = _operands(operator), _operands(step.operator)
-        counts = [[len(group) for group in operands] for operands in (mine, theirs)]
+        own, theirs = _operands(operator), _operands(step.operator)
+        counts = [[len(group) for group in operands] for operands in (own, theirs)]
         if _without_operands(operator) != _without_operands(step.operator) or counts[0] != counts[1]:
             return False
         fresh: dict[int, int] = {}
-        read = enumerate(zip((*mine[0], *mine[2]), (*theirs[0], *theirs[2]), strict=True))
+        read = enumerate(zip((*own[0], *own[2]), (*theirs[0], *theirs[2]), strict=True))
         one_row = 0 if step.name == "FULLY_CONNECTED" else -1  # the shape of its input does not matter
         if not all(self._same_operand(a, b, fresh, shaped=place != one_row) for place, (a, b) in read):
             return False
         tensors, originals = self.matching.after.main.tensors, self.matching.original.tensors
-        if not all(same_fields(tensors[a], originals[b]) for a, b in zip(mine[1], theirs[1], strict=True)):
+        if not all(same_fields(tensors[a], originals[b]) for a, b in zip(own[1], theirs[1], strict=True)):
             return False
         self.matching.values.update(fresh)
-        self.matching.values.update(zip(mine[1], theirs[1], strict=True))
+        self.matching.values.update(zip(own[1], theirs[1], strict=True))
         return True
 
-    def _same_operand(self, mine: int, theirs: int, fresh: dict[int, int], *, shaped: bool) -> bool:
+    def _same_operand(self, operand: int, theirs: int, fresh: dict[int, int], *, shaped: bool) -> bool:
         matching = self.matching
-        if mine < 0 or theirs < 0:
-            return mine == theirs
-        tensor, other = matching.after.main.tensors[mine], matching.original.tensors[theirs]
-        if mine in matching.values:
-            return matching.same(mine, theirs) and reads_alike(tensor, other, shaped=shaped)
+        if operand < 0 or theirs < 0:
+            return operand == theirs
+        tensor, other = matching.after.main.tensors[operand], matching.original.tensors[theirs]
+        if operand in matching.values:
+            return matching.same(operand, theirs) and reads_alike(tensor, other, shaped=shaped)
         content = matching.after.buffers[tensor.buffer].data or b""
         if content != matching.original.content(theirs) or not same_fields(tensor, other):
             return False
         if not content:
             # A variable, or a tensor without a writer in both models. It is identified by name; one variable never
             # matches two.
-            others = (*matching.values.values(), *(their for own, their in fresh.items() if own != mine))
-            fresh[mine] = theirs
-            found = tensor.name == other.name and not (tensor.is_variable and theirs in others)
-            return found and theirs not in matching.original.in_file
+            matched = (*matching.values.values(), *(their for own, their in fresh.items() if own != operand))
+            fresh[operand] = theirs
+            is_same = tensor.name == other.name and not (tensor.is_variable and theirs in matched)
+            return is_same and theirs not in matching.original.in_file
         return True
 
 
@@ -172,12 +172,12 @@ _Typed = tuple[int, int, int, int]
 """Rows, columns, channels and type of elements."""
 
 
-def _same_bytes(declared: _Typed | None, found: _Typed, *, in_rows: bool) -> bool:
+def _same_bytes(declared: _Typed | None, actual: _Typed, *, in_rows: bool) -> bool:
     """Return whether a block reads the bytes that the metadata names: a stream pixel by pixel, else in rows of any
     length."""
     if declared is None or in_rows:
-        return declared == found
-    return (prod(declared[:3]), declared[3]) == (prod(found[:3]), found[3])
+        return declared == actual
+    return (prod(declared[:3]), declared[3]) == (prod(actual[:3]), actual[3])
 
 
 class _Block:
@@ -187,23 +187,23 @@ class _Block:
         self.matching, self.label, self.operator = matching, label, operator
         self.inputs, self.outputs = operator.inputs or (), operator.outputs or ()
 
-    def found(self, what: str, expected: object = None, found: object = None) -> None:
-        self.matching.found(self.label, what, expected, found)
+    def report(self, what: str, expected: object = None, actual: object = None) -> None:
+        self.matching.report(self.label, what, expected, actual)
 
     def check(self) -> None:
         """Compare the block with the original's operators."""
         matching = self.matching
         if len(self.inputs) < 1 or len(self.outputs) < 2 or min(*self.inputs, *self.outputs) < 0:
-            self.found(f"the operator has {len(self.inputs)} inputs and {len(self.outputs)} outputs")
+            self.report(f"the operator has {len(self.inputs)} inputs and {len(self.outputs)} outputs")
             return
         try:
             options = read_options(self.operator.custom_options or b"")
         except DamagedError as error:
-            self.found(str(error))
+            self.report(str(error))
             return
         bare = replace(self.operator, custom_options=None, inputs=None, outputs=None)
         if bare != Operator(opcode_index=self.operator.opcode_index):
-            self.found("the operator has fields that no block uses")
+            self.report("the operator has fields that no block uses")
         constants = matching.after.buffers[matching.after.main.tensors[self.inputs[-1]].buffer].data or b""
         self._check_bytes(self.inputs[-1], len(constants), "constants")
         self._check_sum(options, constants)
@@ -227,7 +227,7 @@ class _Block:
             note = f"{self.label} has version {options.version} without a checksum: damage on the device goes unnoticed"
             self.matching.notes.append(note)
         elif options.checksum != checksum(options, constants):
-            self.found("the checksum", checksum(options, constants), options.checksum)
+            self.report("the checksum", checksum(options, constants), options.checksum)
 
     def keep(self) -> None:
         """Check a block that the original has, too: only how far its outputs may overlap its inputs, because the arena
@@ -235,12 +235,12 @@ class _Block:
         try:
             options = read_options(self.operator.custom_options or b"")
         except DamagedError as error:
-            self.found(str(error))
+            self.report(str(error))
             return
         arena, leaving = self._whole(options)
         schedule = schedule_alone(options)
         for problem in schedule.problems:
-            self.found(problem)
+            self.report(problem)
         self._permit(schedule, arena, leaving)
 
     def _permit(self, schedule: ScheduleProof, arena: Mapping[int, int], leaving: Mapping[int, int]) -> None:
@@ -254,30 +254,30 @@ class _Block:
     def _whole(self, options: Options) -> tuple[dict[int, int], dict[int, int]]:
         """Return the model's tensor of each of the block's input and output tensors; their operand numbers must count
         up."""
-        found: list[dict[int, int]] = []
+        mappings: list[dict[int, int]] = []
         kept = self._variables()
         own = 1 + min(kept, 2 if state_size(options) else 1)
         for place, operands in ((Storage.INPUT, self.inputs[:-own]), (Storage.OUTPUT, self.outputs[:-1])):
-            mine = [t for t, tensor in enumerate(options.tensors) if tensor.storage == place]
-            if len(mine) != len(operands):
-                self.found(f"{place.name.lower()}s beside constants and scratch", len(mine), len(operands))
-            for number, t in enumerate(mine):
+            tensors = [t for t, tensor in enumerate(options.tensors) if tensor.storage == place]
+            if len(tensors) != len(operands):
+                self.report(f"{place.name.lower()}s beside constants and scratch", len(tensors), len(operands))
+            for number, t in enumerate(tensors):
                 if options.tensors[t].operand != number:
-                    self.found(f"operand number of tensor {t}", number, options.tensors[t].operand)
-            found.append(dict(zip(mine, operands, strict=False)))
-            for t, operand in found[-1].items():
+                    self.report(f"operand number of tensor {t}", number, options.tensors[t].operand)
+            mappings.append(dict(zip(tensors, operands, strict=False)))
+            for t, operand in mappings[-1].items():
                 desc, tensor = options.tensors[t], self.matching.after.main.tensors[operand]
                 self.matching.placed.setdefault(operand, set()).add(desc.offset if desc.region else None)
                 wide = place == Storage.OUTPUT and tensor.type == TensorType.INT32  # of an ARG_MAX: four bytes each
                 if (ElementType.INT8 if wide else _ELEMENTS.get(tensor.type)) != desc.element_type:
-                    self.found(f"type of tensor {tensor.name}", tensor.type, f"{desc.element_type} in the options")
+                    self.report(f"type of tensor {tensor.name}", tensor.type, f"{desc.element_type} in the options")
                 if prod(tensor.dims) * (4 if wide else 1) != desc.height * desc.width * desc.channels:
-                    self.found(f"elements of tensor {tensor.name}", prod(tensor.dims), f"those of tensor {t}")
-        return found[0], found[1]
+                    self.report(f"elements of tensor {tensor.name}", prod(tensor.dims), f"those of tensor {t}")
+        return mappings[0], mappings[1]
 
     def _from_outside(self, options: Options) -> dict[int, int]:
         """Return the original's tensor of each external tensor and of each output of a SOURCE stage."""
-        found: dict[int, int] = {}
+        values: dict[int, int] = {}
         entries = {(e.mode.streams, e.number): e for e in outside_inputs(self.matching.after)}
         images = {key: (*entry.image, int(_ELEMENTS[entry.type])) for key, entry in entries.items()}
         for t, desc in enumerate(options.tensors):
@@ -287,27 +287,27 @@ class _Block:
                 value = self.matching.outside.get((sourced, desc.operand))
                 image = (desc.height, desc.width, desc.channels, desc.element_type)
                 if value is None:
-                    self.found(f"tensor {t} is input {desc.operand} outside the arena, which the metadata lacks")
+                    self.report(f"tensor {t} is input {desc.operand} outside the arena, which the metadata lacks")
                 elif not _same_bytes(images.get((sourced, desc.operand)), image, in_rows=sourced):
-                    self.found(f"image of tensor {t}", images.get((sourced, desc.operand)), image)
+                    self.report(f"image of tensor {t}", images.get((sourced, desc.operand)), image)
                 else:
-                    found[t] = value
+                    values[t] = value
             elif desc.storage == Storage.SCRATCH and desc.operand != 0:
-                self.found(f"operand number of tensor {t}", 0, desc.operand)
-        return found
+                self.report(f"operand number of tensor {t}", 0, desc.operand)
+        return values
 
     def _check_bytes(self, tensor: int, size: int, what: str) -> None:
         """Check that a block's constants or scratch are plain bytes that no other operator uses."""
-        wanted = Tensor(shape=(size,), type=TensorType.INT8)
-        self._check_own(tensor, wanted, f"its {what}, is not {size} plain bytes")
+        expected = Tensor(shape=(size,), type=TensorType.INT8)
+        self._check_own(tensor, expected, f"its {what}, is not {size} plain bytes")
 
     def _variables(self) -> int:
         """Return the number of variables before the constants: the block's state, and before it that of the model's
         last block."""
-        tensors, found = self.matching.after.main.tensors, 0
-        while found + 1 < len(self.inputs) and tensors[self.inputs[-2 - found]].is_variable:
-            found += 1
-        return found
+        tensors, count = self.matching.after.main.tensors, 0
+        while count + 1 < len(self.inputs) and tensors[self.inputs[-2 - count]].is_variable:
+            count += 1
+        return count
 
     def _check_state(self, options: Options) -> None:
         """Check the variable that holds the block's state.
@@ -323,14 +323,14 @@ class _Block:
             self._check_waited_for(options, bool(states))
         if len(self.inputs) < 2 or not (size or kept):
             return
-        last, mine = states[-1:], self.inputs[-2]
+        last, state = states[-1:], self.inputs[-2]
         size += 4 if len(states) > 1 or not size else 0
-        wanted = Tensor(shape=(size,), type=TensorType.UINT8, is_variable=True)
-        following = sum(i[-3:-2] == (last[0],) for i in blocks) if last == [mine] else 0
-        self._check_own(mine, wanted, f"its state, is not {size} bytes that the runtime keeps", following)
+        expected = Tensor(shape=(size,), type=TensorType.UINT8, is_variable=True)
+        following = sum(i[-3:-2] == (last[0],) for i in blocks) if last == [state] else 0
+        self._check_own(state, expected, f"its state, is not {size} bytes that the runtime keeps", following)
         follows = kept > 1
-        if follows != (last != [mine]) or (follows and list(self.inputs[-3:-2]) != last):
-            self.found("its step does not end with that of the model's last block with a state")
+        if follows != (last != [state]) or (follows and list(self.inputs[-3:-2]) != last):
+            self.report("its step does not end with that of the model's last block with a state")
 
     def _check_waited_for(self, options: Options, is_stateful: bool) -> None:
         """Report a stateless block that reads from outside the arena behind all blocks with a state."""
@@ -340,13 +340,13 @@ class _Block:
         is_last = not any(len(i) > 1 and i[-2] >= 0 and after.main.tensors[i[-2]].is_variable for i in inputs)
         sources = any(stage.kind == StageKind.SOURCE for stage in options.stages)
         if is_stateful and is_last and (sources or any(t.storage == Storage.EXTERNAL for t in options.tensors)):
-            self.found("it reads from outside the arena behind all blocks that keep a state, which do not wait for it")
+            self.report("it reads from outside the arena behind all blocks that keep a state, which do not wait for it")
 
-    def _check_own(self, tensor: int, wanted: Tensor, otherwise: str, others: int = 0) -> None:
+    def _check_own(self, tensor: int, expected: Tensor, otherwise: str, other_users: int = 0) -> None:
         graph = self.matching.after.main
-        found = graph.tensors[tensor]
-        if not same_fields(found, wanted):
-            self.found(f"tensor {found.name}, {otherwise}")
+        actual = graph.tensors[tensor]
+        if not same_fields(actual, expected):
+            self.report(f"tensor {actual.name}, {otherwise}")
         users = sum((*(op.inputs or ()), *(op.outputs or ())).count(tensor) for op in graph.operators)
-        if users != 1 + others or tensor in (*graph.inputs, *graph.outputs):
-            self.found(f"tensor {found.name}, {otherwise.split(',')[0]}, is used elsewhere")
+        if users != 1 + other_users or tensor in (*graph.inputs, *graph.outputs):
+            self.report(f"tensor {actual.name}, {otherwise.split(',')[0]}, is used elsewhere")

@@ -41,7 +41,7 @@ def structure_findings(matching: Correspondence) -> Iterator[Finding]:
             yield Finding("file", f"{what.replace('_', ' ')} differ")
     for what in ("name", "debug_metadata_index"):
         if getattr(before.main, what) != getattr(after.main, what):
-            yield Finding("first subgraph", what, expected=getattr(before.main, what), found=getattr(after.main, what))
+            yield Finding("first subgraph", what, expected=getattr(before.main, what), actual=getattr(after.main, what))
     if _metadata(before) != _metadata(after):
         yield Finding("metadata", "entries differ")
     for name in _OWN_METADATA:
@@ -67,7 +67,7 @@ def _subgraph_findings(matching: Correspondence) -> Iterator[Finding]:
     before, after = matching.before, matching.after
     number = len(before.subgraphs) - len(matching.dissolved)
     if number != len(after.subgraphs) or any(graph < number for graph in matching.dissolved):
-        yield Finding("subgraphs", "number", expected=number, found=len(after.subgraphs))
+        yield Finding("subgraphs", "number", expected=number, actual=len(after.subgraphs))
         return
     for number, (a, b) in enumerate(zip(before.subgraphs[1:], after.subgraphs[1:], strict=False), start=1):
         if replace(a, tensors=(), operators=()) != replace(b, tensors=(), operators=()):
@@ -91,7 +91,7 @@ def _operators(model: Model, graph: SubGraph, gone: Collection[int] = ()) -> lis
 def _signature_findings(matching: Correspondence) -> Iterator[Finding]:
     before, after = matching.before.signature_defs, matching.after.signature_defs
     if (before is None) != (after is None) or len(before or ()) != len(after or ()):
-        yield Finding("signatures", "number", expected=len(before or ()), found=len(after or ()))
+        yield Finding("signatures", "number", expected=len(before or ()), actual=len(after or ()))
         return
     for a, b in zip(before or (), after or (), strict=True):
         same = replace(a, inputs=None, outputs=None) == replace(b, inputs=None, outputs=None)
@@ -104,15 +104,15 @@ def _signature_findings(matching: Correspondence) -> Iterator[Finding]:
 def _entry_findings(matching: Correspondence, a: SignatureDef, b: SignatureDef) -> Iterator[Finding]:
     """Names stay at the values they named; an input outside the arena has no tensor any more to give a name to."""
     for what in ("inputs", "outputs"):
-        theirs, mine = _by_name(getattr(a, what)), _by_name(getattr(b, what))
-        ends = {tensor: _named_end(matching, tensor, what) for tensors in theirs.values() for tensor in tensors}
-        gone = {ends[tensor] for name in theirs.keys() - mine.keys() for tensor in theirs[name]}
-        if mine.keys() - theirs.keys() or not gone <= matching.gone:
-            yield Finding("signatures", f"{what} of {a.signature_key}", "", None, (), sorted(theirs), sorted(mine))
-        for name in mine.keys() & theirs.keys():
-            found = zip(mine[name], theirs[name], strict=False)
-            same = all(matching.same(own, their) or matching.same(own, ends[their]) for own, their in found)
-            if len(mine[name]) != len(theirs[name]) or not same:
+        old, new = _by_name(getattr(a, what)), _by_name(getattr(b, what))
+        ends = {tensor: _named_end(matching, tensor, what) for tensors in old.values() for tensor in tensors}
+        gone = {ends[tensor] for name in old.keys() - new.keys() for tensor in old[name]}
+        if new.keys() - old.keys() or not gone <= matching.gone:
+            yield Finding("signatures", f"{what} of {a.signature_key}", "", None, (), sorted(old), sorted(new))
+        for name in new.keys() & old.keys():
+            pairs = zip(new[name], old[name], strict=False)
+            same = all(matching.same(own, their) or matching.same(own, ends[their]) for own, their in pairs)
+            if len(new[name]) != len(old[name]) or not same:
                 yield Finding("signatures", f"{name} among the {what} of {a.signature_key} is another tensor")
 
 
@@ -132,10 +132,10 @@ def _named_end(matching: Correspondence, tensor: int, what: str) -> int:
 
 def _by_name(entries: Iterable[TensorMap] | None) -> dict[str, list[int]]:
     """The tensors of each name of a signature; a sound one has one for each."""
-    found: dict[str, list[int]] = {}
+    tensors: dict[str, list[int]] = {}
     for entry in entries or ():
-        found.setdefault(entry.name or "", []).append(entry.tensor_index)
-    return found
+        tensors.setdefault(entry.name or "", []).append(entry.tensor_index)
+    return tensors
 
 
 def buffer_findings(matching: Correspondence) -> Iterator[Finding]:

@@ -67,29 +67,29 @@ class Constants:
 
     def problems(self) -> list[str]:
         """Return sections that overlap, gaps that are too long or not zero, and padding that is not uniform."""
-        found: list[str] = []
+        problems: list[str] = []
         sections: dict[int, tuple[int, str]] = {}
         for offset, size, what in self._taken:
             if offset in sections:
-                found.append(f"{what} and {sections[offset][1]} lie at the same place, byte {offset}")
+                problems.append(f"{what} and {sections[offset][1]} lie at the same place, byte {offset}")
             sections[offset] = (size, what)
         longest = max(self._pads.values(), default=0)
         values: dict[int, int] = {}
         for offset in self._pads:
             pixel = self._data[offset : offset + longest]
             if offset in sections:
-                found.append(f"padding and {sections[offset][1]} lie at the same place, byte {offset}")
+                problems.append(f"padding and {sections[offset][1]} lie at the same place, byte {offset}")
             if len(pixel) < longest or (pixel != pixel[:1]).any():
-                found.append(f"the padding at byte {offset} is not {longest} equal bytes")
+                problems.append(f"the padding at byte {offset} is not {longest} equal bytes")
             elif values.setdefault(int(pixel[0]), offset) != offset:
-                found.append(f"the padding at byte {offset} is there twice")
+                problems.append(f"the padding at byte {offset} is there twice")
             sections[offset] = (longest, "padding")
         end = 0
         for offset, (size, what) in sorted(sections.items()):
-            found += self._gap(end, offset, what)
+            problems += self._gap(end, offset, what)
             end = max(end, offset + size)
         # TFLite has no empty tensors: a block without constants has 16 bytes of zeros.
-        return found + self._gap(end, max(ALIGNMENT, -(-end // ALIGNMENT) * ALIGNMENT), "the end", at_end=True)
+        return problems + self._gap(end, max(ALIGNMENT, -(-end // ALIGNMENT) * ALIGNMENT), "the end", at_end=True)
 
     def _gap(self, end: int, start: int, what: str, *, at_end: bool = False) -> list[str]:
         if at_end and start != len(self._data):

@@ -52,20 +52,20 @@ def read_options(data: bytes) -> Options:
         DamagedError: they are no FlatBuffer of this kind and a known version, or hold a byte without a meaning.
     """
     try:
-        found = _parse(data)
-        again = canonical(found)
+        options = _parse(data)
+        again = canonical(options)
     except struct.error as error:
         raise DamagedError("the options are cut short") from error
     if not data.startswith(again):
         raise DamagedError("the options hold bytes without a meaning, or another order than this version writes")
     if len(data) > len(again):
-        found = found._replace(words=data[len(again) :])
-        _require_true_words(found)
-    for part in (found.header, *found.tensors, *found.stages):
+        options = options._replace(words=data[len(again) :])
+        _require_true_words(options)
+    for part in (options.header, *options.tensors, *options.stages):
         for name in LATER[type(part)]:
             if getattr(part, name):
                 raise DamagedError(f"field {name} of a {type(part).__name__} is {getattr(part, name)} and must be 0")
-    return found
+    return options
 
 
 def _require_true_words(options: Options) -> None:
@@ -89,19 +89,19 @@ def _parse(data: bytes) -> Options:
     (version,) = struct.unpack_from("<i", data, _inside(places["version"], data))
     if not OLDEST_VERSION <= version <= VERSION:
         raise DamagedError(f"the options have version {version}; {OLDEST_VERSION} to {VERSION} can be validated")
-    found = None
+    checksum = None
     if version >= CHECKED_VERSION:
         if size != 4 + 2 * len(FIELDS):
             raise DamagedError("the options have no checksum")
         (slot,) = struct.unpack_from("<H", data, root - back + size - 2)
-        (found,) = struct.unpack_from("<I", data, _inside(root + slot, data))
+        (checksum,) = struct.unpack_from("<I", data, _inside(root + slot, data))
     header = BlockHeader(*LAYOUTS[BlockHeader].unpack_from(data, _inside(places["header"], data)))
     tensors = _structs(data, places["tensors"], TensorDesc)
     stages = _structs(data, places["stages"], StageDesc)
     inputs = _vector(data, places["stage_inputs"], 4)
     if not 1 <= len(tensors) <= MAX_TENSORS or not 1 <= len(stages) <= MAX_STAGES:
         raise DamagedError(f"the options hold {len(tensors)} tensors and {len(stages)} stages")
-    return Options(version, header, tensors, stages, struct.unpack(f"<{len(inputs) // 4}i", inputs), found)
+    return Options(version, header, tensors, stages, struct.unpack(f"<{len(inputs) // 4}i", inputs), checksum)
 
 
 def checksum(options: Options, constants: bytes) -> int:

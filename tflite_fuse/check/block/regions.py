@@ -223,18 +223,18 @@ _Kind = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]
 
 def _kinds(program: BlockProgram, axis: Axis, number: int) -> dict[_Kind, int]:
     """Return the number of bands (strips) for each combination of tensors' extents and windows' origins."""
-    found: dict[_Kind, int] = {}
+    counts: dict[_Kind, int] = {}
     for i in range(len(axis.low[0])):
         low, high = [int(span[i]) for span in axis.low], [int(span[i]) for span in axis.high]
         extents = tuple(max(0, b - a) for a, b in zip(low, high, strict=True))
         origins = []
         for s in program.spatial:
-            written, found_here = program.stages[s].output, []
+            written, starts = program.stages[s].output, []
             for place, t in enumerate(program.inputs[s]):
                 stride, pad, _, apart = looks(program, s, place, number)
                 seen = extents[written] and extents[t]
-                found_here.append(low[written] * stride - pad - low[t] * apart if seen else 0)
-            origins.append(tuple(found_here))
+                starts.append(low[written] * stride - pad - low[t] * apart if seen else 0)
+            origins.append(tuple(starts))
         kind = (extents, tuple(origins))
-        found[kind] = found.get(kind, 0) + 1
-    return found
+        counts[kind] = counts.get(kind, 0) + 1
+    return counts

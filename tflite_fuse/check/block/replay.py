@@ -139,14 +139,14 @@ def scratch_distances(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape)
         rows: spans of the bands.
         tile, tape: the last tile; if it is not the only one, scratch overlaps no input.
     """
-    found = {}
+    distances = {}
     for i, source in enumerate(program.tensors):
         if source.storage == Storage.INPUT:
             tail_reads = any(i in program.inputs[s] and not program.sums_driven(s) for s in program.tail)
             whole = tail_reads or not program.one_tile
             distance = program.header.scratch_bytes if whole else max(_ahead(program, rows, tile, tape, i))
-            found[i] = min(program.header.scratch_bytes, distance)
-    return found
+            distances[i] = min(program.header.scratch_bytes, distance)
+    return distances
 
 
 def _ahead(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape, i: int) -> Iterator[int]:
@@ -303,11 +303,11 @@ def _ring_problems(program: BlockProgram, needed: dict[int, int]) -> Iterator[st
     """Check that each ring holds exactly the pixels from the oldest one still to be read to the newest one."""
     for t, tensor in enumerate(program.tensors):
         in_scratch = tensor.storage == Storage.SCRATCH
-        wanted = max(1, needed.get(t, 0)) if in_scratch else 0
-        wanted = tensor.height * tensor.width if tensor.storage == Storage.PERSISTENT else wanted
-        if tensor.capacity != wanted:
-            end = "pixels are overwritten before their last reader" if tensor.capacity < wanted else "fewer are enough"
-            yield f"the ring of tensor {t} holds {tensor.capacity} pixels instead of {wanted}: {end}"
+        size = max(1, needed.get(t, 0)) if in_scratch else 0
+        size = tensor.height * tensor.width if tensor.storage == Storage.PERSISTENT else size
+        if tensor.capacity != size:
+            end = "pixels are overwritten before their last reader" if tensor.capacity < size else "fewer are enough"
+            yield f"the ring of tensor {t} holds {tensor.capacity} pixels instead of {size}: {end}"
 
 
 # ---- Output over input ----
@@ -316,7 +316,7 @@ def _ring_problems(program: BlockProgram, needed: dict[int, int]) -> Iterator[st
 def _distances(program: BlockProgram, rows: Axis, columns: Axis, tile: Tile, tape: Tape) -> dict[tuple[int, int], int]:
     """Return for each input and output the largest lead, in bytes, of the output over the part of the input still to be
     read."""
-    found = {}
+    distances = {}
     for i, source in enumerate(program.tensors):
         if source.storage != Storage.INPUT:
             continue
@@ -334,8 +334,8 @@ def _distances(program: BlockProgram, rows: Axis, columns: Axis, tile: Tile, tap
             if tail_reads:
                 ahead = max(output.height * output.width * pixel_bytes(output), ahead if ahead != NOWHERE else 0)
             nothing_read = -source.height * source.width * pixel_bytes(source)
-            found[i, o] = nothing_read if ahead == NOWHERE else max(nothing_read, ahead)
-    return found
+            distances[i, o] = nothing_read if ahead == NOWHERE else max(nothing_read, ahead)
+    return distances
 
 
 def _ahead_in_tile(program: BlockProgram, tile: Tile, tape: Tape, i: int, o: int) -> int:
@@ -418,9 +418,9 @@ def state_problems(program: BlockProgram) -> Iterator[str]:
         memory = kept and tensor.producer < 0 and reader >= 0 and program.stages[reader].kind == StageKind.LSTM
         if memory:
             half = -(-3 * program.tensors[program.stages[reader].output].channels // 2) * 2
-            wanted = (1, 1, 2 * half, 0)
-            if (tensor.height, tensor.width, tensor.channels, tensor.zero_point) != wanted:
-                yield f"tensor {t} is no memory of {wanted[2]} bytes"
+            expected = (1, 1, 2 * half, 0)
+            if (tensor.height, tensor.width, tensor.channels, tensor.zero_point) != expected:
+                yield f"tensor {t} is no memory of {expected[2]} bytes"
         elif kept != written:
             yield f"tensor {t} has storage {tensor.storage} and is {'' if written else 'not '}the output of a STATE"
         if not kept:

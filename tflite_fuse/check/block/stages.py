@@ -50,13 +50,13 @@ _LIBRARY_NOTE = (
 def _difference(
     what: str,
     expected: object = None,
-    found: object = None,
+    actual: object = None,
     channel: int | None = None,
     element: tuple[int, ...] = (),
     count: int = 1,
 ) -> Finding:
     """Return a difference of a stage; ``trace`` adds the names of block and operator."""
-    return Finding("", what, "", channel, element, expected, found, count)
+    return Finding("", what, "", channel, element, expected, actual, count)
 
 
 @dataclass
@@ -98,9 +98,9 @@ def geometry_differences(view: StageView, meaning: Meaning, original: Original) 
         "depth multiplier": (meaning.multiplier_of_depth, desc.depth_multiplier),
         "activation bounds": (meaning.clamp, (desc.activation_min, desc.activation_max)),
     }
-    for what, (expected, found) in pairs.items():
-        if expected != found:
-            yield _difference(what, expected, found)
+    for what, (expected, actual) in pairs.items():
+        if expected != actual:
+            yield _difference(what, expected, actual)
     for tensor, read in zip(meaning.sources, view.inputs, strict=False):
         yield from _zero_point(original, tensor, read, "input zero point")
     yield from _zero_point(original, meaning.result, view.output, "output zero point")
@@ -112,41 +112,41 @@ def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) ->
     checked."""
     quantization = original.activation(tensor)
     plain = -128 if original.is_unsigned(tensor) else 0
-    wanted = plain if quantization is None else quantization[1]
-    if wanted != desc.zero_point:
-        yield _difference(what, wanted, desc.zero_point)
+    expected = plain if quantization is None else quantization[1]
+    if expected != desc.zero_point:
+        yield _difference(what, expected, desc.zero_point)
 
 
 def _image_differences(view: StageView, meaning: Meaning) -> Iterator[Finding]:
     """Compare rows, columns and channels; a pointwise operator may arrange its pixels in any rows."""
-    found = [(tensor.height, tensor.width, tensor.channels) for tensor in view.inputs]
+    images = [(tensor.height, tensor.width, tensor.channels) for tensor in view.inputs]
     output = (view.output.height, view.output.width, view.output.channels)
     if meaning.images is None:
-        if prod(found[0]) != _depth(meaning):
-            yield _difference("values of the input", _depth(meaning), prod(found[0]))
-    elif view.kind in _OF_ONE_VALUE and found == [output]:
+        if prod(images[0]) != _depth(meaning):
+            yield _difference("values of the input", _depth(meaning), prod(images[0]))
+    elif view.kind in _OF_ONE_VALUE and images == [output]:
         if prod(meaning.images[0]) != prod(output):
             yield _difference("values of the input", prod(meaning.images[0]), prod(output))
         return
     elif meaning.pointwise:
-        for wanted, image in zip(meaning.images, found, strict=True):
-            if (wanted[0] * wanted[1], wanted[2]) != (image[0] * image[1], image[2]):
-                yield _difference("image of an input", wanted, image)
-    elif tuple(found) != meaning.images:
-        yield _difference("image of the input", meaning.images[0], found[0])
+        for expected, image in zip(meaning.images, images, strict=True):
+            if (expected[0] * expected[1], expected[2]) != (image[0] * image[1], image[2]):
+                yield _difference("image of an input", expected, image)
+    elif tuple(images) != meaning.images:
+        yield _difference("image of the input", meaning.images[0], images[0])
     wide = [
         image
-        for number, (image, read) in enumerate(zip(found, view.inputs, strict=True))
+        for number, (image, read) in enumerate(zip(images, view.inputs, strict=True))
         if not needs_all(view.kind, number, read, view.output)
     ]
     if not wide and meaning.pointwise:
-        yield _difference("image of an input", output, found)
+        yield _difference("image of an input", output, images)
         return
     if meaning.output is not None:
         keeps = meaning.pointwise and meaning.kind not in _OF_ALL_PIXELS
-        wanted = (*wide[0][:2], meaning.output[2]) if keeps else meaning.output
-        if output != wanted:
-            yield _difference("image of the output", wanted, output)
+        expected = (*wide[0][:2], meaning.output[2]) if keeps else meaning.output
+        if output != expected:
+            yield _difference("image of the output", expected, output)
     if any(image[:2] != wide[0][:2] for image in wide):
         yield _difference("image of an input", wide[0][:2], [image[:2] for image in wide])
 
@@ -186,9 +186,9 @@ def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Finding]
         yield _difference(f"constants: there is no {error}")
 
 
-def _none(what: str, found: int) -> Iterator[Finding]:
-    if found != NONE:
-        yield _difference(what, NONE, found)
+def _none(what: str, actual: int) -> Iterator[Finding]:
+    if actual != NONE:
+        yield _difference(what, NONE, actual)
 
 
 def _weighted(view: StageView, meaning: Meaning) -> Iterator[Finding]:
@@ -257,14 +257,14 @@ def _table_differences(view: StageView, expected: Int64s, layout: int) -> Iterat
 
 
 def _array_differences(
-    what: str, expected: npt.NDArray[np.generic], found: npt.NDArray[np.generic]
+    what: str, expected: npt.NDArray[np.generic], actual: npt.NDArray[np.generic]
 ) -> Iterator[Finding]:
     """Yield the first element that differs, with the count of all; the first axis counts output channels."""
-    if np.array_equal(expected, found):
+    if np.array_equal(expected, actual):
         return
-    differing = np.argwhere(expected != found)
+    differing = np.argwhere(expected != actual)
     place = tuple(int(n) for n in differing[0])
-    yield _difference(what, int(expected[place]), int(found[place]), place[0], place[1:], len(differing))
+    yield _difference(what, int(expected[place]), int(actual[place]), place[0], place[1:], len(differing))
 
 
 def _multiples(view: StageView, meaning: Meaning) -> Iterator[Finding]:
@@ -274,11 +274,11 @@ def _multiples(view: StageView, meaning: Meaning) -> Iterator[Finding]:
     points = view.inputs[0].zero_point, view.inputs[1].zero_point, view.output.zero_point
     expected = np.clip(added(meaning.addition, points, values[:, None], values), *meaning.clamp)
     products = first * values[:, None] + second * values
-    found = np.clip(((products + start + 2**31) % 2**32 - 2**31) >> _ADD_BITS, *meaning.clamp)
-    differing = np.argwhere(expected != found)
+    actual = np.clip(((products + start + 2**31) % 2**32 - 2**31) >> _ADD_BITS, *meaning.clamp)
+    differing = np.argwhere(expected != actual)
     for a, b in differing[:1].tolist():
         pair = values[a].item(), values[b].item()
-        yield _difference("sum by multiples", int(expected[a, b]), int(found[a, b]), None, pair, len(differing))
+        yield _difference("sum by multiples", int(expected[a, b]), int(actual[a, b]), None, pair, len(differing))
     least = ((expected << _ADD_BITS) - products).max(where=expected > meaning.clamp[0], initial=-(2**31))
     most = ((expected + 1 << _ADD_BITS) - products).min(where=expected < meaning.clamp[1], initial=2**31) - 1
     if not len(differing) and start != int(least + most) // 2:
@@ -287,12 +287,12 @@ def _multiples(view: StageView, meaning: Meaning) -> Iterator[Finding]:
 
 
 def _listed_differences(
-    what: str, expected: npt.NDArray[np.generic], found: npt.NDArray[np.generic], first: int = 0
+    what: str, expected: npt.NDArray[np.generic], actual: npt.NDArray[np.generic], first: int = 0
 ) -> Iterator[Finding]:
     """Yield the first element of a list that differs, with the count of all; elements count from ``first``."""
-    differing = np.flatnonzero(expected != found)
+    differing = np.flatnonzero(expected != actual)
     for at in differing[:1].tolist():
-        yield _difference(what, int(expected[at]), int(found[at]), None, (at + first,), len(differing))
+        yield _difference(what, int(expected[at]), int(actual[at]), None, (at + first,), len(differing))
 
 
 def _stored_differences(
@@ -311,9 +311,9 @@ def _unweighted(view: StageView, meaning: Meaning) -> Iterator[Finding]:
     constants, at = view.constants, view.desc.table_offset
     if meaning.addition:
         stored = constants.table(at, 7, "table")
-        for name, expected, found in zip(_ADDITION, meaning.addition, stored.tolist(), strict=True):
-            if expected != found:
-                yield _difference(name, expected, found)
+        for name, expected, actual in zip(_ADDITION, meaning.addition, stored.tolist(), strict=True):
+            if expected != actual:
+                yield _difference(name, expected, actual)
         view.count("biases, multipliers and shifts", 7)
     elif meaning.table:
         names = "byte of the table", "bytes of tables"

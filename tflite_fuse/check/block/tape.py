@@ -50,8 +50,8 @@ class Tape:
         comes_from_other[at] = True
         inserted = comes_from_other[source]
         columns = []
-        for mine, theirs in zip(self.columns(), other.columns(), strict=True):
-            column = mine[source]
+        for own, theirs in zip(self.columns(), other.columns(), strict=True):
+            column = own[source]
             column[inserted] = theirs
             columns.append(column)
         return Tape(*columns)
@@ -195,17 +195,17 @@ def seen(program: BlockProgram, tile: Tile, s: int, number: int, first: Ints, en
 
 def reads(program: BlockProgram, tile: Tile, tape: Tape, tensor: int) -> tuple[Ints, Ints, Ints]:
     """Return all reads of a tensor in a tile, in order: (event, oldest pixel, end)."""
-    found = []
+    spans = []
     for s in program.spatial:
         for number, source in enumerate(program.inputs[s]):
             if source == tensor:
                 at = np.flatnonzero((tape.what == _COMPUTE) & (tape.actor == s))
-                found.append((at, *seen(program, tile, s, number, tape.first[at], tape.end[at])))
+                spans.append((at, *seen(program, tile, s, number, tape.first[at], tape.end[at])))
     if tensor == program.header.driven:
         at = np.flatnonzero(tape.what == _SUM)
-        found.append((at, tape.first[at], tape.end[at]))
+        spans.append((at, tape.first[at], tape.end[at]))
     empty = np.zeros(0, np.int64)
-    at, oldest, end = (np.concatenate([empty, *parts]) for parts in zip(*found, strict=True)) if found else (empty,) * 3
+    at, oldest, end = (np.concatenate([empty, *parts]) for parts in zip(*spans, strict=True)) if spans else (empty,) * 3
     order = np.argsort(at, kind="stable")
     return at[order], oldest[order], end[order]
 

@@ -58,7 +58,7 @@ class BlockTrace:
     traced: int = 0
     schedule: ScheduleProof = field(default_factory=ScheduleProof)
 
-    def found(self, what: str, stage: int | None = None) -> None:
+    def report(self, what: str, stage: int | None = None) -> None:
         self.findings.append(Finding(self.label, what, stage=stage))
 
     def proof(self, options: Options) -> BlockProof:
@@ -87,24 +87,24 @@ def trace_block(
     """
     trace = BlockTrace(label, dict(entering))
     for problem in _form_problems(options):
-        trace.found(problem)
+        trace.report(problem)
     if trace.findings:
         return trace
     program = block_program(options)
     for kind_problem in _unused_problems(program):
-        trace.found(kind_problem)
+        trace.report(kind_problem)
     pool = Constants(constants)
     for s in range(len(program.stages)):
         _trace_stage(original, trace, program, s, pool)
     if trace.traced == sum(stage.kind != StageKind.SOURCE for stage in program.stages):
         # Extents equal those of the original's tensors, so the cost of the replay is bounded by the model's size.
         for problem in pool.problems():
-            trace.found(problem)
+            trace.report(problem)
         trace.schedule = replay(program)
         for problem in trace.schedule.problems:
-            trace.found(problem)
+            trace.report(problem)
     elif not trace.findings:
-        trace.found("it reads tensors that match none of the original")
+        trace.report("it reads tensors that match none of the original")
     return trace
 
 
@@ -243,7 +243,7 @@ def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s
         return
     outside = [program.tensors[t] for t in inputs if program.tensors[t].storage == Storage.EXTERNAL]
     if kind is not StageKind.LOOKUP and any(tensor.element_type == ElementType.UINT8 for tensor in outside):
-        trace.found(f"stage {s}, a {kind.name}, reads an external tensor of uint8", s)
+        trace.report(f"stage {s}, a {kind.name}, reads an external tensor of uint8", s)
     view = StageView(kind, desc, tuple(program.tensors[t] for t in inputs), program.tensors[desc.output], pool)
     if kind is StageKind.PAD and _copies(view):
         trace.values[desc.output] = trace.values[inputs[0]]
@@ -258,13 +258,13 @@ def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s
     else:
         meanings = _candidates(original, values)
     for meaning in chain.from_iterable(map(partial(_as_read, view), meanings)):
-        found = _compared(view, meaning, original)
-        if best is None or found.severity < best.severity:
-            best = found
-        elif not found.differences:
+        compared = _compared(view, meaning, original)
+        if best is None or compared.severity < best.severity:
+            best = compared
+        elif not compared.differences:
             original.unite(best.meaning.result, meaning.result)
     if best is None:
-        trace.found(f"stage {s}, a {kind.name}, matches no operator of the original with these inputs", s)
+        trace.report(f"stage {s}, a {kind.name}, matches no operator of the original with these inputs", s)
         return
     meaning, view = best.meaning, best.view
     pool.adopt(view.constants)

@@ -37,19 +37,21 @@ _POOLS = {"MEAN": StageKind.FLOAT_AVERAGE_POOL, "REDUCE_MAX": StageKind.FLOAT_MA
 
 
 def _reduction(original: Original, step: Step) -> Meaning | None:
-    found = reduced(original, step)
-    if found is None or not is_computed(original, step, step.operand(0)):
+    reduction = reduced(original, step)
+    if reduction is None or not is_computed(original, step, step.operand(0)):
         return None
     number, bounds = struct.pack("<i", REDUCTIONS.index(step.name)), struct.pack("<2f", -inf, inf)
-    if found.window is None:
-        return of_first(step, StageKind.FLOAT_CHANNEL_REDUCE, (found.image,), found.output, table=number)
-    if found.output[:2] != (1, 1):
+    if reduction.window is None:
+        return of_first(step, StageKind.FLOAT_CHANNEL_REDUCE, (reduction.image,), reduction.output, table=number)
+    if reduction.output[:2] != (1, 1):
         if step.name not in _POOLS:
             return None
-        return of_first(step, _POOLS[step.name], (found.image,), found.output, table=bounds, kernel=found.window)
+        return of_first(
+            step, _POOLS[step.name], (reduction.image,), reduction.output, table=bounds, kernel=reduction.window
+        )
     if step.name == "MEAN":
-        return of_first(step, StageKind.FLOAT_GLOBAL_AVERAGE, (found.image,), found.output, table=bounds)
-    return of_first(step, StageKind.FLOAT_GLOBAL_REDUCE, (found.image,), found.output, table=number)
+        return of_first(step, StageKind.FLOAT_GLOBAL_AVERAGE, (reduction.image,), reduction.output, table=bounds)
+    return of_first(step, StageKind.FLOAT_GLOBAL_REDUCE, (reduction.image,), reduction.output, table=number)
 
 
 # ---- Value by value ----

@@ -46,7 +46,7 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
     several tables where several tensors hold it: the tables agree on the bytes that occur, not on all 256. Where RELU
     after RELU changes nothing, both results are one value, and later steps may start from either.
     """
-    known: dict[int, list[tuple[int, npt.NDArray[Any]]]] = {}
+    by_value: dict[int, list[tuple[int, npt.NDArray[Any]]]] = {}
     waiting, yielded = list(original.readers(value)), set()
     while waiting:
         step = waiting.pop(0)
@@ -55,14 +55,14 @@ def answers_behind(original: Original, value: int) -> Iterator[tuple[Step, int, 
         tensors = [t for t in _operands(original, step) if t >= 0]
         for t in tensors:
             if _starts(original, step, t, value):
-                known.setdefault(original.value(t), [(t, VALUES)])
-        read = [t for t in dict.fromkeys(tensors) if original.value(t) in known]
-        for chosen in product(*(known[original.value(t)] for t in read)):
+                by_value.setdefault(original.value(t), [(t, VALUES)])
+        read = [t for t in dict.fromkeys(tensors) if original.value(t) in by_value]
+        for chosen in product(*(by_value[original.value(t)] for t in read)):
             answers = _answers(original, step, {t: table for t, (_, table) in zip(read, chosen, strict=True)})
-            if answers is None or (found := (id(step), answers.tobytes())) in yielded:
+            if answers is None or (result := (id(step), answers.tobytes())) in yielded:
                 continue
-            yielded.add(found)
-            tables = known.setdefault(original.value(step.outputs[0]), [])
+            yielded.add(result)
+            tables = by_value.setdefault(original.value(step.outputs[0]), [])
             if len(tables) < _MOST_TABLES and not any(np.array_equal(answers, table) for _, table in tables):
                 tables.append((chosen[0][0], answers))
                 waiting += original.readers(step.outputs[0])
@@ -90,30 +90,30 @@ def _operands(original: Original, step: Step) -> list[int]:
 
 def _starts(original: Original, step: Step, tensor: int, value: int) -> bool:
     """Return whether a step reads a tensor of the value; a CAST also reads bytes without quantization."""
-    known = original.is_computed_byte(tensor) if step.name == "CAST" else original.activation(tensor) is not None
-    return original.value(tensor) == original.value(value) and known
+    is_quantized = original.is_computed_byte(tensor) if step.name == "CAST" else original.activation(tensor) is not None
+    return original.value(tensor) == original.value(value) and is_quantized
 
 
-def _answers(original: Original, step: Step, known: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
+def _answers(original: Original, step: Step, tables: Mapping[int, npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
     """Return a step's results, given operands that are known for all 256 values or constants of one value."""
     tensors = _operands(original, step)
-    if not known or _shapes_differ(original, step, tensors, known):
+    if not tables or _shapes_differ(original, step, tensors, tables):
         return None
     if is_real(original, step):
-        return real_answers(original, step, [known.get(t) if t in known else t for t in tensors])
+        return real_answers(original, step, [tables.get(t) if t in tables else t for t in tensors])
     if step.name not in RULES or original.activation(step.outputs[0]) is None:
         return None
-    operands = [known[t] if t in known else _constant(original, t) for t in tensors]
+    operands = [tables[t] if t in tables else _constant(original, t) for t in tensors]
     if any(operand is None for operand in operands):
         return None
     answers = RULES[step.name].answers(original, step, *operands)
     return None if answers is None else np.clip(answers, -128, 127)
 
 
-def _shapes_differ(original: Original, step: Step, tensors: Sequence[int], known: Container[int]) -> bool:
+def _shapes_differ(original: Original, step: Step, tensors: Sequence[int], tables: Container[int]) -> bool:
     """Return whether an operand that is no constant has another image than the result, so pixels are not one to one."""
     image = original.rows(step.outputs[0])
-    return image is None or any(original.rows(t) != image for t in tensors if t in known)
+    return image is None or any(original.rows(t) != image for t in tensors if t in tables)
 
 
 def _constant(original: Original, tensor: int) -> Int64s | None:
@@ -292,10 +292,10 @@ def exp_below(a: Int64s, bits: int) -> Int64s:
 def _newton(x: Int64s) -> Int64s:
     """Return 2 / (1 + x) of x in 0...1, with two integer bits."""
     half = (x + _ONE + 1) >> 1
-    found = 1515870810 + _times(half, -1010580540)
+    quotient = 1515870810 + _times(half, -1010580540)
     for _ in range(3):
-        found = found + _saturated(_times(found, (1 << 29) - _times(half, found)) << 2)
-    return found
+        quotient = quotient + _saturated(_times(quotient, (1 << 29) - _times(half, quotient)) << 2)
+    return quotient
 
 
 def _logistic_curve(a: Int64s) -> Int64s:

@@ -22,7 +22,7 @@ from tflite_fuse.ir.enums import StageKind
 PIXEL = 1024
 """Resolution of positions for bilinear interpolation: parts of a pixel."""
 
-Found = tuple[list[int], Fraction]
+Places = tuple[list[int], Fraction]
 """Input position of each output position, in parts of a pixel; and input positions per output position, above 0."""
 
 
@@ -38,7 +38,7 @@ def resize_bilinear(original: Original, step: Step) -> Meaning | None:
     return _resize(original, step, _bilinear)
 
 
-def _nearest(before: int, after: int, corners: bool, centres: bool) -> Found:
+def _nearest(before: int, after: int, corners: bool, centres: bool) -> Places:
     steps, parts = (after - 1, before - 1) if corners and after > 1 else (after, before)
     scale = np.float32(parts) / np.float32(steps)
     whole = []
@@ -49,7 +49,7 @@ def _nearest(before: int, after: int, corners: bool, centres: bool) -> Found:
     return [PIXEL * position for position in whole], Fraction(max(parts, 1), steps)
 
 
-def _bilinear(before: int, after: int, corners: bool, centres: bool) -> Found:
+def _bilinear(before: int, after: int, corners: bool, centres: bool) -> Places:
     parts, steps = (before - 1, after - 1) if corners and after > 1 else (before, after)
     scale = (PIXEL * parts + steps // 2) // steps
     places = [max(0, scale * position + (scale // 2 - PIXEL // 2 if centres else 0)) for position in range(after)]
@@ -58,19 +58,19 @@ def _bilinear(before: int, after: int, corners: bool, centres: bool) -> Found:
     return [min(place, PIXEL * (before - 1)) for place in places], Fraction(max(scale, 1), PIXEL)
 
 
-def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool], Found]) -> Meaning | None:
+def _resize(original: Original, step: Step, find: Callable[[int, int, bool, bool], Places]) -> Meaning | None:
     images = images_of(original, step)
     if images is None or original.numbers(step.operand(1)) != images[1][:2] or images[0][2] != images[1][2]:
         return None
     source, output = images
     corners, centres = (bool(step.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
-    found = [find(source[axis], output[axis], corners, centres) for axis in (0, 1)]
-    if not all(places for places, _ in found):
+    axes = [find(source[axis], output[axis], corners, centres) for axis in (0, 1)]
+    if not all(places for places, _ in axes):
         return None
-    return _by_places(step, source, output, found)
+    return _by_places(step, source, output, axes)
 
 
-def _by_places(step: Step, source: Image, output: Image, axes: Sequence[Found]) -> Meaning:
+def _by_places(step: Step, source: Image, output: Image, axes: Sequence[Places]) -> Meaning:
     """Return the RESIZE that computes each output row and column at a position of the input."""
     stride, dilation, padding, kernel = zip(*(window_of(places, rate) for places, rate in axes), strict=True)
     return of_first(

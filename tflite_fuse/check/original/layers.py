@@ -317,11 +317,11 @@ def concatenation(original: Original, step: Step) -> Meaning | None:
     if not all(is_computed(original, step, t) and len(original.tensors[t].dims) == rank for t in step.inputs):
         return None
     images, output = [original.image(tensor) for tensor in step.inputs], original.image(step.outputs[0])
-    found = tuple(image for image in images if image is not None)
+    sources = tuple(image for image in images if image is not None)
     alike = len({original.encoding(tensor) for tensor in (*step.inputs, step.outputs[0])}) == 1
-    if output is None or len(found) != len(images) or not alike:
+    if output is None or len(sources) != len(images) or not alike:
         return None
-    return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], found, output)
+    return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], sources, output)
 
 
 RULES: dict[str, Callable[[Original, Step], Meaning | None]] = {

@@ -155,8 +155,8 @@ def of_first(step: Step, kind: StageKind, images: tuple[Image, ...], output: Ima
 
 def affine(original: Original, tensor: int) -> tuple[float, int]:
     """Return scale and zero point of an activation; (1.0, 0) if it has none."""
-    found = original.activation(tensor)
-    return found if found is not None else (1.0, 0)
+    quantization = original.activation(tensor)
+    return quantization if quantization is not None else (1.0, 0)
 
 
 def fused_clamp(original: Original, step: Step) -> Pair | None:

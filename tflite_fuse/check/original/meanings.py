@@ -58,10 +58,10 @@ def _between_types(original: Original, step: Step) -> Meaning | None:
 def real_pairs(original: Original) -> Iterator[Meaning]:
     """Return every operation on two float32 functions of one int8 value each, with the QUANTIZE behind it."""
     for step in original.steps:
-        found = pair_table(original, step) if step.name == "QUANTIZE" and is_real(original, step) else None
-        if found is None:
+        pair = pair_table(original, step) if step.name == "QUANTIZE" and is_real(original, step) else None
+        if pair is None:
             continue
-        starts, table = found
+        starts, table = pair
         output = original.rows(step.outputs[0])
         if output is not None and all(prod(original.tensors[t].dims) == prod(output) for t in starts):
             yield Meaning(step, StageKind.REAL_PAIR, starts, step.outputs[0], (output, output), output, table=table)

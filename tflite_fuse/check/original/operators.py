@@ -56,30 +56,30 @@ def reduced(original: Original, step: Step) -> Reduced | None:
 
 def mean(original: Original, step: Step) -> Meaning | None:
     """Return the stage of a MEAN: over rows or columns a DEPTHWISE of ones, over channels a CONV of ones."""
-    found = reduced(original, step)
-    if found is None:
+    reduction = reduced(original, step)
+    if reduction is None:
         return None
-    count = found.image[2] if found.window is None else prod(found.window)
+    count = reduction.image[2] if reduction.window is None else prod(reduction.window)
     source, output = affine(original, step.inputs[0])[0], affine(original, step.outputs[0])[0]
     multiplier, shift = (np.array([number], np.int64) for number in mean_multiplier(source, output, count))
-    if found.window is not None and found.output[:2] != (1, 1):
-        return sum_of_ones(step, found.window, (multiplier, shift), (found.image, found.output))
-    kind = StageKind.CONV if found.window is None else StageKind.GLOBAL_AVERAGE
-    meaning = of_first(step, kind, (found.image,), found.output, multiplier=multiplier, shift=shift)
+    if reduction.window is not None and reduction.output[:2] != (1, 1):
+        return sum_of_ones(step, reduction.window, (multiplier, shift), (reduction.image, reduction.output))
+    kind = StageKind.CONV if reduction.window is None else StageKind.GLOBAL_AVERAGE
+    meaning = of_first(step, kind, (reduction.image,), reduction.output, multiplier=multiplier, shift=shift)
     ones = np.ones((1, 1, 1, count), np.int8)
-    return replace(meaning, weights=ones, bias=np.zeros(1, np.int64)) if found.window is None else meaning
+    return replace(meaning, weights=ones, bias=np.zeros(1, np.int64)) if reduction.window is None else meaning
 
 
 def largest(original: Original, step: Step) -> Meaning | None:
     """Return the stage of a REDUCE_MAX over channels or the whole image; over rows or columns alone a MAX_POOL."""
-    found = reduced(original, step)
-    if found is None or affine(original, step.inputs[0]) != affine(original, step.outputs[0]):
+    reduction = reduced(original, step)
+    if reduction is None or affine(original, step.inputs[0]) != affine(original, step.outputs[0]):
         return None
-    kind = StageKind.CHANNEL_MAX if found.window is None else StageKind.GLOBAL_MAX
-    meaning = of_first(step, kind, (found.image,), found.output)
-    if found.window is None or found.output[:2] == (1, 1):
+    kind = StageKind.CHANNEL_MAX if reduction.window is None else StageKind.GLOBAL_MAX
+    meaning = of_first(step, kind, (reduction.image,), reduction.output)
+    if reduction.window is None or reduction.output[:2] == (1, 1):
         return meaning
-    return replace(meaning, kind=StageKind.MAX_POOL, kernel=found.window)
+    return replace(meaning, kind=StageKind.MAX_POOL, kernel=reduction.window)
 
 
 def first_largest(original: Original, step: Step) -> Meaning | None:
@@ -116,8 +116,8 @@ def _pair(
     if images is None:
         return None
     sources, output = images
-    others = [output, (1, 1, output[2]), *([(*output[:2], 1)] if thin else [])]
-    if output not in sources or any(source not in others for source in sources):
+    shapes = [output, (1, 1, output[2]), *([(*output[:2], 1)] if thin else [])]
+    if output not in sources or any(source not in shapes for source in sources):
         return None
     return Meaning(step, kind, step.inputs, step.outputs[0], sources, output, clamp=clamp)
 
@@ -135,19 +135,19 @@ def sum_of(sign: int) -> Callable[[Original, Step], Meaning | None]:
         constant = _constant_operand(original, step)
         if constant is not None:
             return _offset_by_channel(original, step, constant, sign)
-        found = _pair(original, step, StageKind.ADD, clamps=True, thin=True)
-        if found is None:
+        meaning = _pair(original, step, StageKind.ADD, clamps=True, thin=True)
+        if meaning is None:
             return None
         numbers = addition_numbers(*_scales(original, step))
-        return replace(found, addition=(*numbers[:3], sign * numbers[3], *numbers[4:]))
+        return replace(meaning, addition=(*numbers[:3], sign * numbers[3], *numbers[4:]))
 
     return add
 
 
 def squared_difference(original: Original, step: Step) -> Meaning | None:
     """Return the stage of a SQUARED_DIFFERENCE."""
-    found = _pair(original, step, StageKind.SQUARED_DIFFERENCE, thin=True)
-    return found and replace(found, addition=difference_numbers(*_scales(original, step)))
+    meaning = _pair(original, step, StageKind.SQUARED_DIFFERENCE, thin=True)
+    return meaning and replace(meaning, addition=difference_numbers(*_scales(original, step)))
 
 
 def extreme(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
@@ -160,12 +160,12 @@ def multiply(original: Original, step: Step) -> Meaning | None:
     constant = _constant_operand(original, step)
     if constant is not None:
         return _scale_by_channel(original, step, constant)
-    found = _pair(original, step, StageKind.MULTIPLY, clamps=True, thin=True)
-    if found is None:
+    meaning = _pair(original, step, StageKind.MULTIPLY, clamps=True, thin=True)
+    if meaning is None:
         return None
     first, second, output = _scales(original, step)
     multiplier, shift = split_scale([quotient_ratio(first * second, output)])
-    return replace(found, multiplier=multiplier, shift=shift)
+    return replace(meaning, multiplier=multiplier, shift=shift)
 
 
 def gather(original: Original, step: Step) -> Meaning | None:
@@ -218,8 +218,8 @@ _WIDEST = 511
 
 def _constant_operand(original: Original, step: Step) -> int | None:
     """Return the position of the only constant among two operands."""
-    found = [position for position in (0, 1) if original.content(step.operand(position))]
-    return found[0] if len(step.inputs) == 2 and len(found) == 1 else None
+    constants = [position for position in (0, 1) if original.content(step.operand(position))]
+    return constants[0] if len(step.inputs) == 2 and len(constants) == 1 else None
 
 
 def _by_channel(original: Original, step: Step, position: int) -> tuple[Int64s, Image] | None:
@@ -278,8 +278,8 @@ def _offset_by_channel(original: Original, step: Step, position: int, sign: int)
     of_operand = [(rest[0], rest[1], 1), (rest[2], rest[3], sign)]
     multiplier, shift, its_sign = of_operand[position]
     offsets = its_sign * scaled(numbers[0] << left, np.array([multiplier]), np.array([shift]))
-    mine = of_operand[1 - position]
-    table = struct.pack(f"<{6 + len(offsets)}i", left, *mine[:2], *rest[4:], mine[2], *offsets.tolist())
+    activation = of_operand[1 - position]
+    table = struct.pack(f"<{6 + len(offsets)}i", left, *activation[:2], *rest[4:], activation[2], *offsets.tolist())
     return _tabled(step, StageKind.OFFSET, position, numbers[1], table, clamp)
 
 

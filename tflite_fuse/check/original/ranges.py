@@ -29,10 +29,6 @@ class Extent:
     least: Int64s
     greatest: Int64s
 
-    def known(self) -> Int64s:
-        """Return the channels that have a single value, ascending."""
-        return np.flatnonzero(self.least == self.greatest)
-
 
 def whole(channels: int, clamp: tuple[int, int] = (-128, 127)) -> Extent:
     """Return the range that a clamp allows, for each channel."""
@@ -41,29 +37,29 @@ def whole(channels: int, clamp: tuple[int, int] = (-128, 127)) -> Extent:
 
 def extents(original: Original, meanings: Sequence[Meaning | None]) -> dict[int, Extent]:
     """Return tensor → range for the tensors that the file's operators write; ``meanings`` are the operators' stages."""
-    known: dict[int, Extent] = {}
+    ranges: dict[int, Extent] = {}
     for step, meaning in zip(original.steps, meanings, strict=False):
         if len(step.outputs) == 1 and original.activation(step.outputs[0]) is not None:
-            found = _of_step(original, step, meaning, known)
-            if found is not None:
-                known[step.outputs[0]] = found
-    return known
+            extent = _of_step(original, step, meaning, ranges)
+            if extent is not None:
+                ranges[step.outputs[0]] = extent
+    return ranges
 
 
-def _of_step(original: Original, step: Step, meaning: Meaning | None, known: Mapping[int, Extent]) -> Extent | None:
+def _of_step(original: Original, step: Step, meaning: Meaning | None, ranges: Mapping[int, Extent]) -> Extent | None:
     dims = original.tensors[step.outputs[0]].dims
     if keeps_bytes(original, step):
-        return _regrouped(known.get(step.inputs[0]), dims[-1] if dims else 1)
+        return _regrouped(ranges.get(step.inputs[0]), dims[-1] if dims else 1)
     answers = table_of(original, step)
     if answers is not None:
-        return _looked_up(answers, known.get(step.inputs[0]) or whole(dims[-1] if dims else 1))
+        return _looked_up(answers, ranges.get(step.inputs[0]) or whole(dims[-1] if dims else 1))
     if meaning is None or not dims:
         return None
-    read = [known.get(tensor) or whole((1, *original.tensors[tensor].dims)[-1]) for tensor in meaning.sources]
-    made = _made(original, meaning, read)
-    if made is None or len(made.least) != dims[-1]:
+    read = [ranges.get(tensor) or whole((1, *original.tensors[tensor].dims)[-1]) for tensor in meaning.sources]
+    extent = _unclamped(original, meaning, read)
+    if extent is None or len(extent.least) != dims[-1]:
         return whole(dims[-1], meaning.clamp)
-    return Extent(*(np.clip(end, *meaning.clamp) for end in (made.least, made.greatest)))
+    return Extent(*(np.clip(end, *meaning.clamp) for end in (extent.least, extent.greatest)))
 
 
 def keeps_bytes(original: Original, step: Step) -> bool:
@@ -88,7 +84,7 @@ def _looked_up(answers: Int64s, read: Extent) -> Extent:
     return Extent(np.array([each.min() for each in ends]), np.array([each.max() for each in ends]))
 
 
-def _made(original: Original, meaning: Meaning, read: list[Extent]) -> Extent | None:
+def _unclamped(original: Original, meaning: Meaning, read: list[Extent]) -> Extent | None:
     """Return the range before the clamp."""
     kind, first = meaning.kind, read[0]
     if kind in (StageKind.CONV, StageKind.DEPTHWISE, StageKind.FULLY_CONNECTED):

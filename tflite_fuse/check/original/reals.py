@@ -35,24 +35,24 @@ def real_answers(original: Original, step: Step, operands: Sequence[Operand]) ->
     """Return the 256 results, float32 numbers or int8 of a QUANTIZE; None if one is not defined or not known."""
     if any(t >= 0 and original.tensors[t].is_variable for t in (*step.inputs, *step.outputs)):
         return None
-    found = [_constant(original, operand) if isinstance(operand, int) else operand for operand in operands]
-    if any(operand is None for operand in found):
+    values = [_constant(original, operand) if isinstance(operand, int) else operand for operand in operands]
+    if any(operand is None for operand in values):
         return None
     if step.name == "DEQUANTIZE":
         affine = original.activation(step.inputs[0])
-        return None if affine is None else _single((np.asarray(found[0]) - affine[1]) * affine[0])
+        return None if affine is None else _single((np.asarray(values[0]) - affine[1]) * affine[0])
     if step.name == "CAST":
-        return _single(np.asarray(found[0]) + (128 if original.is_unsigned(step.inputs[0]) else 0))
+        return _single(np.asarray(values[0]) + (128 if original.is_unsigned(step.inputs[0]) else 0))
     if step.name == "QUANTIZE":
-        return _quantized(original, step, np.asarray(found[0]))
+        return _quantized(original, step, np.asarray(values[0]))
     rule = RULES.get(step.name)
-    if rule is None or len(found) != rule.operands:
+    if rule is None or len(values) != rule.operands:
         return None
     options, bounds = [_option(step, name) for name in rule.options], _bounds(step) if rule.activated else _UNBOUNDED
     if None in options or bounds is None:
         return None
     try:
-        columns = [np.asarray(each, np.float64).tolist() for each in found]
+        columns = [np.asarray(each, np.float64).tolist() for each in values]
         results = [rule.function(*numbers, *options) for numbers in zip(*columns, strict=True)]
     except (ArithmeticError, ValueError):  # undefined for some value
         return None
@@ -268,12 +268,12 @@ def _first_to_reach(scale: Fraction, quotient: float) -> int:
     largest = Fraction(2) ** 128 - Fraction(2) ** 104
     if bound > largest or (bound == largest and not is_even):
         return _in_order(np.float32(np.inf))
-    found = np.float32(float(max(bound, -largest)))
-    while _lies_there(found, bound, is_even) and (below := _after(found, -np.inf)) != -np.inf:
-        found = below
-    while not _lies_there(found, bound, is_even):
-        found = _after(found)
-    return _in_order(found if found else np.float32(-0.0))
+    least = np.float32(float(max(bound, -largest)))
+    while _lies_there(least, bound, is_even) and (below := _after(least, -np.inf)) != -np.inf:
+        least = below
+    while not _lies_there(least, bound, is_even):
+        least = _after(least)
+    return _in_order(least if least else np.float32(-0.0))
 
 
 def _lies_there(number: np.float32, bound: Fraction, is_even: bool) -> bool:

@@ -118,8 +118,8 @@ class Original:
 
     def readers(self, value: int) -> list[Step]:
         """Return the operators that read a value, each once."""
-        found = self._readers.get(self.value(value), [])
-        return [self.steps[index] for index in dict.fromkeys(found)]
+        indices = self._readers.get(self.value(value), [])
+        return [self.steps[index] for index in dict.fromkeys(indices)]
 
     def written_by(self, tensor: int) -> Step | None:
         """Return the operator that writes a tensor."""
@@ -250,8 +250,8 @@ class Original:
         """Return the representation of 0 in a computed tensor: 0 for float32; None if it is not quantized either."""
         if tensor >= 0 and self.tensors[tensor].type == TensorType.FLOAT32:
             return 0
-        found = self.activation(tensor)
-        return None if found is None else found[1]
+        quantization = self.activation(tensor)
+        return None if quantization is None else quantization[1]
 
     def affine(self, tensor: int) -> tuple[float, int] | None:
         """Return scale and zero point as ``activation`` does, of constants, too."""

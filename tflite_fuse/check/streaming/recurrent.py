@@ -37,9 +37,9 @@ def sigmoids() -> bytes:
 
 def _scale(original: Original, tensor: int, type_: int) -> tuple[float, int] | None:
     """Return scale and zero point of a variable that only one operator uses."""
-    found = original.tensors[tensor] if tensor >= 0 else None
-    quantization = None if found is None else found.quantization
-    if found is None or quantization is None or found.type != type_ or not found.is_variable:
+    variable = original.tensors[tensor] if tensor >= 0 else None
+    quantization = None if variable is None else variable.quantization
+    if variable is None or quantization is None or variable.type != type_ or not variable.is_variable:
         return None
     graph = original.model.main
     uses = sum((*(op.inputs or ()), *(op.outputs or ())).count(tensor) for op in graph.operators)
@@ -88,8 +88,8 @@ def lstm(original: Original, step: Step) -> Meaning | None:
     numbers: list[int] = []
     for g in _GATES:
         bias = bias_of(original, step, channels, 12 + g)
-        found = [_gate(original, step, place + g, scale, (channels, size)) for place, scale, size in sides]
-        parts = [each for each in found if each is not None]
+        gates = [_gate(original, step, place + g, scale, (channels, size)) for place, scale, size in sides]
+        parts = [each for each in gates if each is not None]
         if bias is None or len(parts) != len(sides):
             return None
         rows.append(np.concatenate([weights for weights, _ in parts], axis=1))

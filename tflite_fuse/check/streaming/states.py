@@ -60,13 +60,13 @@ def find_windows(original: Original, held: Sequence[int], value: int) -> list[Wi
     numbers = _numbered(original, held, new, kept, end)
     if not _holds(original, numbers, value, end - kept, end):
         return []
-    found = []
+    windows = []
     for step in _joinings(original):
         size = prod(original.tensors[step.outputs[0]].dims)
         alike = _alike(original, (*held, new, value, *step.inputs, step.outputs[0]))
         if alike and end - kept < size <= end and _holds(original, numbers, step.outputs[0], end - size, end):
-            found.append(Window(step, new, step.outputs[0], size - (end - kept)))
-    return found
+            windows.append(Window(step, new, step.outputs[0], size - (end - kept)))
+    return windows
 
 
 def _joinings(original: Original) -> Iterator[Step]:
@@ -81,14 +81,14 @@ def _numbered(original: Original, held: Sequence[int], new: int, kept: int, end:
     source, places = origin(original, new)
     numbers = np.full(prod(original.tensors[source].dims), -1, np.int64)
     numbers[places.ravel()] = np.arange(kept, end)
-    found = {source: numbers}
-    found.update((tensor, np.arange(kept)) for tensor in held)
+    by_tensor = {source: numbers}
+    by_tensor.update((tensor, np.arange(kept)) for tensor in held)
     for step in _joinings(original):
         dims, parts = original.tensors[step.outputs[0]].dims, []
         for tensor in step.inputs:
             further, which = origin(original, tensor)
-            if further in found:
-                parts.append(found[further][which])
+            if further in by_tensor:
+                parts.append(by_tensor[further][which])
         axis = step.number("axis")
         if len(parts) < len(step.inputs) or not -len(dims) <= axis < len(dims):
             continue
@@ -96,8 +96,8 @@ def _numbered(original: Original, held: Sequence[int], new: int, kept: int, end:
         if None not in sides and len(set(sides)) == 1:
             joined = np.concatenate(parts, axis)
             if joined.shape == dims:
-                found[step.outputs[0]] = joined.ravel()
-    return found
+                by_tensor[step.outputs[0]] = joined.ravel()
+    return by_tensor
 
 
 def _holds(original: Original, numbers: dict[int, Numbers], tensor: int, first: int, end: int) -> bool:
@@ -112,7 +112,7 @@ def _alike(original: Original, tensors: Sequence[int]) -> bool:
 
 def droppable(states: States) -> frozenset[int]:
     """Return the original's operators that blocks may replace."""
-    return frozenset().union(states.once, states.recurrent, *(state.steps for state in states.found))
+    return frozenset().union(states.once, states.recurrent, *(state.steps for state in states.windowed))
 
 
 def dropped_graphs(original: Original, states: States, dropped: Collection[int]) -> tuple[set[int], list[str]]:
@@ -129,12 +129,12 @@ def dropped_graphs(original: Original, states: States, dropped: Collection[int])
 
 def uninitialized(states: States, dropped: Collection[int]) -> frozenset[tuple[int, int]]:
     """Return (subgraph, operator) of dropped initializers in subgraphs that stay because they initialize others."""
-    gone = [state for state in states.found if state.steps <= set(dropped) and state.once not in dropped]
+    gone = [state for state in states.windowed if state.steps <= set(dropped) and state.once not in dropped]
     return frozenset().union(*(state.beside for state in gone))
 
 
 def _halves(states: States, dropped: set[int]) -> Iterator[int]:
-    for state in states.found:
+    for state in states.windowed:
         if state.steps & dropped and not state.steps <= dropped:
             yield from state.steps & dropped
         if state.once in dropped and not state.steps <= dropped:
@@ -192,12 +192,12 @@ class States:
     """All states of an original.
 
     Attributes:
-        found: the states.
+        windowed: those of which operators read a window of earlier and new time steps.
         recurrent: numbers of operators with states of their own, which a block may keep.
         once: CALL_ONCE → its subgraph, for those that may be dropped with all the states they initialize.
     """
 
-    found: tuple[State, ...] = ()
+    windowed: tuple[State, ...] = ()
     once: Mapping[int, int] = field(default_factory=dict)
     recurrent: frozenset[int] = frozenset()
 
@@ -218,7 +218,7 @@ def find_states(original: Original) -> States:
     places = _places(model, model.main)
     beside = [_places(model, graph) for graph in model.subgraphs[1:]]
     once = _initializers(model)
-    found: list[State] = []
+    of_variables: list[State] = []
     only = {place: set[Name]() for place in once}
     for place, graph in once.items():
         only[place] = {name for name, ops in beside[graph - 1].items() if ops["ASSIGN_VARIABLE"]}
@@ -236,11 +236,11 @@ def find_states(original: Original) -> States:
         for state in states:
             _add_step(original, state)
         if states:
-            found += states
+            of_variables += states
             add_ends(original, [state.window for state in states])
             for place in by:
                 only[place].discard(name)
-    return States((*native, *found), {place: graph for place, graph in once.items() if not only[place]}, lstms)
+    return States((*native, *of_variables), {place: graph for place, graph in once.items() if not only[place]}, lstms)
 
 
 def _add_step(original: Original, state: State) -> None:
@@ -289,7 +289,7 @@ _Uses = dict[str, list[int]]
 def _places(model: Model, graph: SubGraph) -> dict[Name, _Uses]:
     """Return for each variable the operators that name, read and assign it."""
     handles: dict[int, Name] = {}
-    found: dict[Name, _Uses] = {}
+    uses_of: dict[Name, _Uses] = {}
     for index, operator in enumerate(graph.operators):
         kind = operator_name(model, operator)
         if kind == "VAR_HANDLE":
@@ -297,14 +297,14 @@ def _places(model: Model, graph: SubGraph) -> dict[Name, _Uses]:
             vectors = () if options is None else options.vectors
             name = tuple((place, data.split(b"\0")[0]) for place, _, data in vectors)
             handles.update(dict.fromkeys(operator.outputs or (), name))
-            uses = found.setdefault(name, {"VAR_HANDLE": [], "READ_VARIABLE": [], "ASSIGN_VARIABLE": []})
+            uses = uses_of.setdefault(name, {"VAR_HANDLE": [], "READ_VARIABLE": [], "ASSIGN_VARIABLE": []})
             uses[kind].append(index)
             continue
         for position, tensor in enumerate(operator.inputs or ()):
             if tensor in handles:
-                known = kind in ("READ_VARIABLE", "ASSIGN_VARIABLE") and position == 0
-                found[handles[tensor]].setdefault(kind if known else "other", []).append(index)
-    return found
+                is_access = kind in ("READ_VARIABLE", "ASSIGN_VARIABLE") and position == 0
+                uses_of[handles[tensor]].setdefault(kind if is_access else "other", []).append(index)
+    return uses_of
 
 
 def _initializers(model: Model) -> dict[int, int]:
@@ -364,7 +364,7 @@ def _variable_states(original: Original, uses: _Uses, once: int, content: bytes)
 
 def mixes(original: Original, states: States) -> Iterator[MixStep]:
     """Return a single step for depthwise convolutions that each read a part of a state's window and are joined."""
-    windows = {state.window for state in states.found}
+    windows = {state.window for state in states.windowed}
     for step in tuple(original.steps[: len(original.model.main.operators)]):
         joined = (
             step.inputs if step.name == "CONCATENATION" else step.outputs if step.name == "DEPTHWISE_CONV_2D" else ()
@@ -375,8 +375,8 @@ def mixes(original: Original, states: States) -> Iterator[MixStep]:
         sources = {origin(original, original.steps[place].operand(0))[0] for place in writers}
         if len(sources) == 1 and sources <= windows:
             (window,) = sources
-            made = Operator(0, (window,), step.outputs)
-            yield MixStep(step.label, "MIX", made, _NOT_THE_RUNTIMES, joined)
+            operator = Operator(0, (window,), step.outputs)
+            yield MixStep(step.label, "MIX", operator, _NOT_THE_RUNTIMES, joined)
 
 
 def mix_meaning(original: Original, step: Step) -> Meaning | None:
@@ -391,13 +391,13 @@ def mix_meaning(original: Original, step: Step) -> Meaning | None:
     for tensor in step.joined:
         if original.activation(tensor) != original.activation(result):
             return None
-        found = depthwise(original, original.steps[original.in_file[tensor]])
-        if found is None or found.weights is None:
+        meaning = depthwise(original, original.steps[original.in_file[tensor]])
+        if meaning is None or meaning.weights is None:
             return None
-        row = _first_row(original, found, image, sum(_depth(part) for _, part in placed))
+        row = _first_row(original, meaning, image, sum(_depth(part) for _, part in placed))
         if row is None:
             return None
-        placed.append((row, found))
+        placed.append((row, meaning))
     first = placed[0][1]
     alike = [(p.stride, p.dilation, p.clamp, p.kernel[1], p.padding, p.multiplier_of_depth) for _, p in placed]
     if set(alike) != {alike[0]} or first.padding != (0, 0) or first.multiplier_of_depth != 1:

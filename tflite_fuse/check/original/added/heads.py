@@ -101,9 +101,9 @@ class _Heads:
             part = self.original.add_like(source, (*before[:-1], dims[3]))
             begin = self.original.add_numbers([*[0] * (len(before) - 1), head * dims[3]])
             self.original.add_operator(step, "SLICE", (source, begin, size), part, make_options("SliceOptions"), 2)
-            made = None if layer is None else self._of_layer(layer, head, dims[2])
-            if made is not None:
-                self.original.unite(part, made)
+            computed = None if layer is None else self._of_layer(layer, head, dims[2])
+            if computed is not None:
+                self.original.unite(part, computed)
             if prod(before[:-2]) > 1:  # a BATCH_MATMUL multiplies each row of an image alone
                 row = self.original.add_like(part, (1, dims[1], dims[3]))
                 self.original.unite(part, row)
@@ -145,14 +145,14 @@ class _Heads:
             return None
         return self._each(step, parts, [step.inputs[1:]] * len(parts.tensors))
 
-    def _each(self, step: Step, parts: _Parts, others: Sequence[tuple[int, ...]]) -> _Parts | None:
+    def _each(self, step: Step, parts: _Parts, operands: Sequence[tuple[int, ...]]) -> _Parts | None:
         """Return the outputs of a step on each part and its other operands; None if some parts have none."""
-        if len(others) != len(parts.tensors):
+        if len(operands) != len(parts.tensors):
             return None
-        made = [
-            self._add(step, (part, *other), self._dims(part)) for part, other in zip(parts.tensors, others, strict=True)
+        outputs = [
+            self._add(step, (part, *rest), self._dims(part)) for part, rest in zip(parts.tensors, operands, strict=True)
         ]
-        return replace(parts, tensors=tuple(made))
+        return replace(parts, tensors=tuple(outputs))
 
     def _of_transpose(self, step: Step) -> _Parts | None:
         """Return parts whose axis of heads moves, or whose rows and columns are exchanged."""
@@ -181,12 +181,12 @@ class _Heads:
         by_column = bool(step.options.get("adj_y")) is not second.turned
         if step.options.get("adj_x") or len(first.tensors) != len(second.tensors) or (exchanged and not by_column):
             return None
-        options, made = make_options("BatchMatMulOptions", adj_x=False, adj_y=by_column), []
+        options, products = make_options("BatchMatMulOptions", adj_x=False, adj_y=by_column), []
         for pair in zip(first.tensors, second.tensors, strict=True):
             inputs = pair[::-1] if exchanged else pair
             rows, columns = (self._dims(each) for each in inputs)
-            made.append(self._add(step, inputs, (*rows[:-1], columns[-2 if by_column else -1]), options))
-        return _Parts(1, tuple(made))
+            products.append(self._add(step, inputs, (*rows[:-1], columns[-2 if by_column else -1]), options))
+        return _Parts(1, tuple(products))
 
     def _join(self, step: Step, parts: _Parts) -> None:
         """Add the CONCATENATION of all heads, which has the bytes of [1, tokens, heads, channels]."""

@@ -51,25 +51,25 @@ def add_known_numbers(original: Original) -> None:
             original.tensors[step.outputs[0]] = output = replace(output, shape=dims, shape_signature=None)
         if step.name == "DEQUANTIZE" and (wide := _widened(original, step)):
             original.know(step.outputs[0], wide)
-        found = _numbers(original, step) if output.type in _FORMS and not output.is_variable else None
-        if found is None or found.size != prod(output.dims) or not 0 < found.size <= _MOST:
+        numbers = _numbers(original, step) if output.type in _FORMS and not output.is_variable else None
+        if numbers is None or numbers.size != prod(output.dims) or not 0 < numbers.size <= _MOST:
             continue
-        stored = found.astype(_FORMS[output.type])
-        if np.array_equal(stored, found):
+        stored = numbers.astype(_FORMS[output.type])
+        if np.array_equal(stored, numbers):
             original.know(step.outputs[0], stored.tobytes())
 
 
 def _left_open(original: Original, step: Step) -> tuple[int, ...]:
     """Return the shape of a RESHAPE's result that the file leaves open; empty if it does not, or it is not known."""
-    wanted = _read(original, step.operand(1)) if len(step.inputs) == 2 else None
+    shape = _read(original, step.operand(1)) if len(step.inputs) == 2 else None
     output = original.tensors[step.outputs[0]]
-    if wanted is None or wanted.ndim != 1 or step.operand(0) < 0 or -1 not in (output.shape_signature or ()):
+    if shape is None or shape.ndim != 1 or step.operand(0) < 0 or -1 not in (output.shape_signature or ()):
         return ()
-    given = [int(number) for number in wanted if number != -1]
-    count, product, left = prod(original.tensors[step.inputs[0]].dims), prod(given), wanted.size - len(given)
-    if min(given, default=1) < 1 or count < 1 or count % product or left > 1 or (left == 0 and count != product):
+    sizes = [int(number) for number in shape if number != -1]
+    count, product, left = prod(original.tensors[step.inputs[0]].dims), prod(sizes), shape.size - len(sizes)
+    if min(sizes, default=1) < 1 or count < 1 or count % product or left > 1 or (left == 0 and count != product):
         return ()
-    return tuple(count // product if number == -1 else int(number) for number in wanted)
+    return tuple(count // product if number == -1 else int(number) for number in shape)
 
 
 def _read(original: Original, tensor: int) -> Numbers | None:
@@ -130,7 +130,7 @@ def _arithmetic(step: Step, values: list[Numbers]) -> Numbers | None:
     if step.number("fused_activation_function") or max(int(np.abs(each).max(initial=0)) for each in values) >= 1 << 31:
         return None
     try:
-        found: Numbers = _OF_TWO[step.name](*values)
+        results: Numbers = _OF_TWO[step.name](*values)
     except (TypeError, ValueError):  # wrong number of operands, or shapes that do not broadcast
         return None
-    return found
+    return results

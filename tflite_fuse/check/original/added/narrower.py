@@ -46,14 +46,14 @@ def add_narrower(original: Original, kept: Mapping[int, Sequence[int]]) -> None:
     meanings = meanings_in_file(original)
     ranges = extents(original, meanings)
     left = {tensor: np.array(channels, np.int64) for tensor, channels in kept.items()}
-    made = {
+    narrower = {
         tensor: original.add_tensor(_without(original.tensors[tensor], channels, -1, ()))
         for tensor, channels in left.items()
     }
-    original.narrower.update(made.values())
+    original.narrower.update(narrower.values())
     for step, meaning in zip(tuple(original.steps), meanings, strict=False):
-        if any(tensor in made for tensor in (*step.inputs, *step.outputs)):
-            _Narrower(original, step, meaning, left, made, ranges).add()
+        if any(tensor in narrower for tensor in (*step.inputs, *step.outputs)):
+            _Narrower(original, step, meaning, left, narrower, ranges).add()
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class _Narrower:
         step: the operator.
         meaning: its stage, None if no stage computes it.
         kept: tensor → the remaining channels.
-        made: tensor → the added tensor of only those.
+        narrower: tensor → the added tensor of only those.
         ranges: of its tensors.
     """
 
@@ -73,7 +73,7 @@ class _Narrower:
     step: Step
     meaning: Meaning | None
     kept: Mapping[int, Int64s]
-    made: Mapping[int, int]
+    narrower: Mapping[int, int]
     ranges: Mapping[int, Extent]
 
     def add(self) -> None:
@@ -114,10 +114,10 @@ class _Narrower:
         filters = self.kept.get(output, np.arange(len(meaning.weights)))
         share = np.zeros(len(filters), np.int64)
         if source in self.kept:
-            found = self._share(meaning, filters)
-            if found is None:
+            contribution = self._share(meaning, filters)
+            if contribution is None:
                 return
-            share = found
+            share = contribution
         if share.any() and step.operand(2) < 0:
             return
         narrow = weights[filters]
@@ -161,7 +161,7 @@ class _Narrower:
         else:
             self._add(read, {})
         if keeps_bytes(self.original, step):
-            self.original.unite(self.made[read[0]], self.made[step.outputs[0]])
+            self.original.unite(self.narrower[read[0]], self.narrower[step.outputs[0]])
 
     def _constants(
         self, weights: npt.NDArray[np.int8], filters: Int64s | None, axis: int, share: Int64s
@@ -171,21 +171,21 @@ class _Narrower:
         tensor = replace(original.tensors[stored], shape=weights.shape, shape_signature=None)
         if filters is not None:
             tensor = _without(tensor, filters, axis, original.tensors[stored].dims)
-        found = {1: original.add_tensor(replace(tensor, shape=weights.shape), weights.tobytes())}
+        constants = {1: original.add_tensor(replace(tensor, shape=weights.shape), weights.tobytes())}
         if bias >= 0 and (filters is not None or share.any()):
             numbers = np.array(original.numbers(bias), np.int64)
             numbers = (numbers if filters is None else numbers[filters]) + share
             tensor = replace(original.tensors[bias], shape=numbers.shape, shape_signature=None)
             if filters is not None:
                 tensor = _without(tensor, filters, 0, original.tensors[bias].dims)
-            found[2] = original.add_tensor(tensor, numbers.astype("<i4").tobytes())
-        return found
+            constants[2] = original.add_tensor(tensor, numbers.astype("<i4").tobytes())
+        return constants
 
     def _add(self, read: tuple[int, ...], constants: Mapping[int, int]) -> None:
-        inputs = [self.made.get(t, t) if place < len(read) else t for place, t in enumerate(self.step.inputs)]
+        inputs = [self.narrower.get(t, t) if place < len(read) else t for place, t in enumerate(self.step.inputs)]
         for place, tensor in constants.items():
             inputs[place] = tensor
-        outputs = tuple(self.made.get(tensor, tensor) for tensor in self.step.outputs)
+        outputs = tuple(self.narrower.get(tensor, tensor) for tensor in self.step.outputs)
         self.original.add_copy(self.step, inputs, outputs)
 
 

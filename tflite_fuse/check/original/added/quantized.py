@@ -59,13 +59,13 @@ def add_quantized(original: Original) -> None:
 
 def _functions(original: Original) -> list[Step]:
     """Return the QUANTIZEs to int8, and the functions of one value that lead to them, in order."""
-    found, read = list[Step](), set[int]()
+    steps, read = list[Step](), set[int]()
     for step in reversed(original.steps):
         goes_on = step.name in RULES and len(step.outputs) == 1 and step.outputs[0] in read
         if _is_to_int8(original, step) or (goes_on and _is_of_one(original, step)):
-            found.append(step)
+            steps.append(step)
             read.add(_read(original, step))
-    return found[::-1]
+    return steps[::-1]
 
 
 def _add_copy(original: Original, function: Step, tensor: int) -> Step:
@@ -102,11 +102,11 @@ def _read(original: Original, step: Step) -> int:
 
 def _is_of_one(original: Original, step: Step) -> bool:
     source = _read(original, step)
-    others = [tensor for tensor in step.inputs if tensor != source]
+    operands = [tensor for tensor in step.inputs if tensor != source]
     tensors = original.tensors
     alike = source >= 0 and tensors[source].dims == tensors[step.outputs[0]].dims
     real = all(tensors[tensor].type == TensorType.FLOAT32 for tensor in (*step.inputs, *step.outputs))
-    return alike and real and all(tensors[tensor].dims in ((), (1,)) for tensor in others)
+    return alike and real and all(tensors[tensor].dims in ((), (1,)) for tensor in operands)
 
 
 def _commutes(original: Original, mover: Step, function: Step) -> bool:
@@ -135,8 +135,8 @@ def _shape(original: Original, mover: Step) -> Sequence[int] | None:
     values, rank = np.zeros(shapes[0], np.int8), len(shapes[0])
     numbers = original.numbers(mover.operand(1)) if len(mover.inputs) == 2 else ()
     if mover.name in RENAMING:
-        wanted = original.tensors[mover.outputs[0]].dims
-        return wanted if prod(wanted) == values.size and min(wanted, default=1) > 0 else None
+        dims = original.tensors[mover.outputs[0]].dims
+        return dims if prod(dims) == values.size and min(dims, default=1) > 0 else None
     if mover.name == "CONCATENATION":
         try:
             return np.concatenate([np.zeros(shape, np.int8) for shape in shapes], mover.number("axis")).shape

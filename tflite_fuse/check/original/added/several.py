@@ -77,19 +77,19 @@ def _add_each_group(original: Original, step: Step, groups: int) -> None:
 
 def of_group(original: Original, tensor: int, group: int, groups: int) -> int | None:
     """Return a group's part of filters, of a bias or another constant; None if it does not divide."""
-    found, content = original.tensors[tensor], original.content(tensor)
-    count, rest = divmod(found.dims[0], groups) if found.dims else (0, 1)
+    stored, content = original.tensors[tensor], original.content(tensor)
+    count, rest = divmod(stored.dims[0], groups) if stored.dims else (0, 1)
     if rest or not content or len(content) % groups:
         return None
     nbytes = len(content) // groups
     begin, end = group * count, (group + 1) * count
-    quantization = found.quantization
+    quantization = stored.quantization
     if quantization is not None:
         scales, points = quantization.scale or (), quantization.zero_point or ()
         scales = scales[begin:end] if len(scales) > 1 else scales
         points = points[begin:end] if len(points) > 1 else points
         quantization = replace(quantization, scale=scales, zero_point=points, min=None, max=None)
-    own = replace(found, shape=(count, *found.dims[1:]), quantization=quantization, shape_signature=None)
+    own = replace(stored, shape=(count, *stored.dims[1:]), quantization=quantization, shape_signature=None)
     return original.add_tensor(own, content[group * nbytes : (group + 1) * nbytes])
 
 
@@ -177,5 +177,5 @@ def _add_pools(original: Original, step: Step, shape: tuple[int, ...], first: Ch
         (step.inputs[0], between, first),
         (between, step.outputs[0], {**step.options, **second}),
     ):
-        made = make_options("Pool2DOptions", **options)
-        original.add_operator(step, "MAX_POOL_2D", (tensor,), result, made, step.code.version)
+        builtin_options = make_options("Pool2DOptions", **options)
+        original.add_operator(step, "MAX_POOL_2D", (tensor,), result, builtin_options, step.code.version)

@@ -230,16 +230,16 @@ def _add_windows(original: Original, step: Step, plain_of: PlainOf, order: Order
 
 def _turned_constant(original: Original, tensor: int, order: Order) -> int | None:
     """Return a constant with its axes in the order before a TRANSPOSE; None if that is unknown."""
-    found, content = original.tensors[tensor], original.content(tensor)
-    if prod(found.dims) == 1:
+    stored, content = original.tensors[tensor], original.content(tensor)
+    if prod(stored.dims) == 1:
         return tensor
-    scales = 0 if found.quantization is None else len(found.quantization.scale or ())
-    sized = found.type in _DTYPES and len(content) == prod(found.dims) * np.dtype(_DTYPES[found.type]).itemsize
-    if not sized or scales > 1 or found.sparsity is not None or len(found.dims) > len(order):
+    scales = 0 if stored.quantization is None else len(stored.quantization.scale or ())
+    sized = stored.type in _DTYPES and len(content) == prod(stored.dims) * np.dtype(_DTYPES[stored.type]).itemsize
+    if not sized or scales > 1 or stored.sparsity is not None or len(stored.dims) > len(order):
         return None
-    dims = (1,) * (len(order) - len(found.dims)) + found.dims
-    turned = np.frombuffer(content, _DTYPES[found.type]).reshape(dims).transpose(np.argsort(order))
-    return original.add_tensor(replace(found, shape=turned.shape), turned.tobytes())
+    dims = (1,) * (len(order) - len(stored.dims)) + stored.dims
+    turned = np.frombuffer(content, _DTYPES[stored.type]).reshape(dims).transpose(np.argsort(order))
+    return original.add_tensor(replace(stored, shape=turned.shape), turned.tobytes())
 
 
 def _follow(original: Original, moved: int, plain: int, order: tuple[int, ...]) -> None:
