@@ -86,8 +86,8 @@ class Cluster:
 
     def with_memory(self, limits: Callable[[Device], tuple[int | None, int | None]]) -> Cluster:
         """Return the cluster with other limits: bytes of RAM and of flash of each worker."""
-        given = [(worker, *limits(worker)) for worker in self.workers]
-        return replace(self, workers=tuple(replace(worker, ram=ram, flash=flash) for worker, ram, flash in given))
+        limited = [(worker, *limits(worker)) for worker in self.workers]
+        return replace(self, workers=tuple(replace(worker, ram=ram, flash=flash) for worker, ram, flash in limited))
 
     def device(self, index: int) -> Device:
         """Return a worker by its number, or the coordinator."""

@@ -129,8 +129,8 @@ def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) ->
         for worker in _kinds(cluster)
     }
     fastest = min(seconds, key=seconds.__getitem__)
-    found = Search(network, roomy, accountant, "time", [fastest]).run().plans
-    return min(seconds[fastest], *(timeline_of(plan, cluster, accountant).seconds for plan in found))
+    plans = Search(network, roomy, accountant, "time", [fastest]).run().plans
+    return min(seconds[fastest], *(timeline_of(plan, cluster, accountant).seconds for plan in plans))
 
 
 def _limited(cluster: Cluster, options: SplitOptions) -> Cluster:
@@ -152,13 +152,13 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
     limited = has_flash_limit(cluster) and len(cluster.workers) <= tuning.split_many
     fitting: list[tuple[Plan, Found]] = []
     other = _other(search)
-    known = _known(search, other, measure)
+    plans = _competing_plans(search, other, measure)
     allowed, excess = cluster, Excess(cluster)
     for number in range(_ROUNDS):
         if fitting and number >= tuning.split_searches:
             break
         try:
-            found = search.within(allowed).run()
+            outcome = search.within(allowed).run()
         except LimitError:
             if not number:
                 raise
@@ -167,35 +167,35 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
                 break
             allowed = halved
             continue
-        own = measure.ordered(found.plans)
-        ranked = sorted([*own, *measure.ordered(_found_by(other, allowed, objective)), *known], key=measure.value)
+        own = measure.ordered(outcome.plans)
+        ranked = sorted([*own, *measure.ordered(_found_by(other, allowed, objective)), *plans], key=measure.value)
         fitted = measure.best_that_fits(ranked)
         if fitted is not None:
-            fitting.append((fitted, found))
+            fitting.append((fitted, outcome))
         if fitted is ranked[0] and not limited:
             break
-        best, stored = min(zip(own, found.stored, strict=True), key=lambda each: measure.value(each[0]))
+        best, stored = min(zip(own, outcome.stored, strict=True), key=lambda each: measure.value(each[0]))
         before, allowed = allowed, excess.less(measure.needs(best), stored)
         if allowed == before:
             break
     if not fitting:
         least = measure.best_that_fits(_of_least_ram(search)) or ranked[0]
         return least, measure.needs(least), ()
-    best, found = min(fitting, key=lambda each: measure.value(each[0]))
+    best, outcome = min(fitting, key=lambda each: measure.value(each[0]))
     if len(cluster.workers) <= tuning.split_many:
         better = soonest(best, measure.seconds, by_phase=True)
         best = min((each for each in (best, better) if fits(cluster, measure.needs(each))), key=measure.value)
-    return best, measure.needs(best), (_claim(objective, measure.value(best)[0], found, len(ranked)),)
+    return best, measure.needs(best), (_claim(objective, measure.value(best)[0], outcome, len(ranked)),)
 
 
-def _known(search: Search, other: Search | None, measure: Measure) -> list[Plan]:
+def _competing_plans(search: Search, other: Search | None, measure: Measure) -> list[Plan]:
     """Return plans that every round competes with: on one worker, for less memory, and for RAM those of other
     objectives, because none of them may need less."""
     sparing = [plan for each in (search, other) if each is not None for plan in _sparing(each)]
-    known = measure.ordered([*_alone(search.network, search.cluster), *sparing])
+    plans = measure.ordered([*_alone(search.network, search.cluster), *sparing])
     if search.objective != "ram":
-        return known
-    return [measure.thriftier(plan) for plan in (*known, *_rivals(search))]
+        return plans
+    return [measure.thriftier(plan) for plan in (*plans, *_rivals(search))]
 
 
 def _kinds(cluster: Cluster) -> list[int]:
@@ -262,17 +262,17 @@ def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[
     return plans if objective != "ram" else plans[: search.tuning.split_few]
 
 
-def _claim(objective: str, value: float, found: Found, plans: int) -> str:
-    paths = "all paths that no other is expected to dominate" if found.complete else "the paths that a beam kept"
+def _claim(objective: str, value: float, outcome: Found, plans: int) -> str:
+    paths = "all paths that no other is expected to dominate" if outcome.complete else "the paths that a beam kept"
     searched = (
         "searched: blocks by rows, by output or input channels, or whole, between cuts of the model; the best of "
         f"{plans} plans on simulated devices, from {paths}"
     )
-    if found.bound is None:
+    if outcome.bound is None:
         return f"{searched}; no bound is computed for {objective}"
     unit = "B" if objective == "traffic" else "s"
-    gap = value / found.bound - 1 if found.bound else 0.0
-    return f"{searched}; {value:,.4g} {unit}, {gap:.0%} above the lower bound of {found.bound:,.4g} {unit}"
+    gap = value / outcome.bound - 1 if outcome.bound else 0.0
+    return f"{searched}; {value:,.4g} {unit}, {gap:.0%} above the lower bound of {outcome.bound:,.4g} {unit}"
 
 
 def _check_fit(cluster: Cluster, needs: Sequence[Needs]) -> None:

@@ -69,7 +69,7 @@ class _Follower:
     def compute(self, tasks: tuple[Task, ...]) -> None:
         if len({task.worker for task in tasks}) != len(tasks):
             raise BlockError("a worker has two tasks")
-        made = []
+        results = []
         for task in tasks:
             self._device(task.worker)
             for node in (self.network.nodes[step.node] for step in task.steps):
@@ -77,13 +77,13 @@ class _Follower:
                     raise BlockError(f"the coordinator is to compute {node.name}, which is for workers")
                 if node.stage is None and task.worker != COORDINATOR:
                     raise BlockError(f"worker {task.worker} is to run {node.name}, which no block holds")
-            made.append(self._run(task))
+            results.append(self._run(task))
         for task in tasks:
             for value, region in task.owned:
                 if intersect(self.owned.get(value, ()), region):
                     raise BlockError(f"parts of {self._name(value)} have two producers")
                 self.owned[value] = union(self.owned.get(value, ()), region)
-        for task, computed in zip(tasks, made, strict=True):
+        for task, computed in zip(tasks, results, strict=True):
             for value, region in (*task.owned, *task.copies):
                 if subtract(region, computed.get(value, ())):
                     raise BlockError(f"worker {task.worker} declares parts of {self._name(value)} it does not compute")
@@ -210,17 +210,17 @@ def verify_plan(
     expected = tflm.run(serialize_model(network.model), samples).outputs
     devices = LocalDevices(encode_plan(network, plan, accountant.parts), operators_of(network))
     difference = None
-    for index, (arrays, wanted) in enumerate(zip(samples, expected, strict=True)):
-        given = [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
-        difference = difference or _difference(network, devices.outputs(given), wanted, f"input {index}")
+    for index, (arrays, references) in enumerate(zip(samples, expected, strict=True)):
+        flat = [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
+        difference = difference or _difference(network, devices.outputs(flat), references, f"input {index}")
         if progress is not None:
             progress(index + 1, len(samples))
     version = tflm.runtime_version() or "unknown"
     return Verified(tflm.RUNTIME_NAME, version, len(samples), (_WITNESS,), difference)
 
 
-def _difference(network: Network, found: Sequence[Int8Array], wanted: Sequence[object], where: str) -> str | None:
-    for value, ours, theirs in zip(network.outputs, found, wanted, strict=True):
+def _difference(network: Network, outputs: Sequence[Int8Array], expected: Sequence[object], where: str) -> str | None:
+    for value, ours, theirs in zip(network.outputs, outputs, expected, strict=True):
         other = np.frombuffer(np.ascontiguousarray(theirs).tobytes(), np.int8)
         different = np.flatnonzero(ours != other)
         if len(different):

@@ -142,13 +142,13 @@ def _link(table: Mapping[str, Any], name: str) -> Link:
 def _joined(table: Mapping[str, Any], names: list[str], computer: str) -> tuple[frozenset[int], bool, bool]:
     """Return the devices that a link joins, whether directly, and whether they share one medium."""
     only(table, _PAIR_KEYS, "a link")
-    between, known = table.get("between"), [*names, computer]
+    between, device_names = table.get("between"), [*names, computer]
     if not isinstance(between, list) or len(between) < 2:
         raise UsageError('a link needs between = ["one worker", "another"]')
     direct, shared = (_flag(table, key, usual) for key, usual in (("direct", True), ("shared", False)))
     for name in between:
-        if name not in known:
-            raise UsageError(f"a link names {name!r}, which is no device{nearest(str(name), known)}")
+        if name not in device_names:
+            raise UsageError(f"a link names {name!r}, which is no device{nearest(str(name), device_names)}")
         if name == computer and not shared:
             raise UsageError(f"a link names {name!r}, which each worker reaches anyway: that is for shared links")
     members = frozenset(COORDINATOR if name == computer else names.index(name) for name in between)
@@ -186,7 +186,7 @@ def _size(table: Mapping[str, Any], key: str, name: str) -> int | None:
 
 
 def _tables(document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    found = document.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
+    tables = document.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise UsageError(f"{key} is a list of tables, each [[{key}]]")
-    return found
+    return tables

@@ -134,37 +134,37 @@ def _fragment_name(device: int) -> str:
 
 
 def _read_fragments(folder: Path, workers: int) -> Fragments:
-    found = {}
+    files = {}
     for device in (*range(workers), COORDINATOR):
         path = folder / _fragment_name(device)
-        found[device] = read_file(path)
+        files[device] = read_file(path)
         try:
-            fragment = decode(found[device])
+            fragment = decode(files[device])
         except PlanError as error:
             raise UsageError(f"{path}: {error}") from error
         if (fragment.header.device, fragment.header.workers) != (device, workers):
             raise UsageError(f"{path}: is of another device")
-    plans = {decode(data).plan for data in found.values()}
+    plans = {decode(data).plan for data in files.values()}
     if len(plans) > 1:
         raise UsageError(f"{folder / 'fragments'}: the fragments belong to different plans: split again")
-    coordinator = found.pop(COORDINATOR)
-    return Fragments(plans.pop(), tuple(found.values()), coordinator)
+    coordinator = files.pop(COORDINATOR)
+    return Fragments(plans.pop(), tuple(files.values()), coordinator)
 
 
-def addresses(deployment: Deployment, given: Mapping[str, str]) -> dict[int, str]:
-    """Return the address of each worker with something to do: from ``given`` by name, else from ``workers.toml``.
+def addresses(deployment: Deployment, by_name: Mapping[str, str]) -> dict[int, str]:
+    """Return the address of each worker with something to do: from ``by_name``, else from ``workers.toml``.
 
     Raises:
-        UsageError: a worker has no address, or ``given`` names one that does not exist.
+        UsageError: a worker has no address, or ``by_name`` names one that does not exist.
     """
-    by_number = {deployment.worker(name): address for name, address in given.items()}
-    found = {}
+    by_number = {deployment.worker(name): address for name, address in by_name.items()}
+    by_device = {}
     for device in deployment.taking_part:
         worker = deployment.cluster.workers[device]
-        found[device] = by_number.get(device, worker.address)
-        if not found[device]:
+        by_device[device] = by_number.get(device, worker.address)
+        if not by_device[device]:
             raise UsageError(
                 f'no address of {worker.name!r} is known: give --at {worker.name}=host:port, or address = "host:port" '
                 "in workers.toml"
             )
-    return found
+    return by_device

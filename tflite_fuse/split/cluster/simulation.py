@@ -127,11 +127,11 @@ def _with_workers(cluster: Cluster, count: int) -> Cluster:
     Raises:
         UsageError: only some of the workers share a medium.
     """
-    known = cluster.workers
-    workers = tuple(replace(known[index % len(known)], name=f"worker {index + 1}") for index in range(count))
-    all_direct = len(known) > 1 and len(cluster.direct) == len(known) * (len(known) - 1) // 2
+    originals = cluster.workers
+    workers = tuple(replace(originals[index % len(originals)], name=f"worker {index + 1}") for index in range(count))
+    all_direct = len(originals) > 1 and len(cluster.direct) == len(originals) * (len(originals) - 1) // 2
     direct = frozenset(combinations(range(count), 2)) if all_direct else frozenset()
-    everyone = frozenset(range(len(known)))
+    everyone = frozenset(range(len(originals)))
     if not all(everyone <= members for members in cluster.media):
         raise UsageError(
             "a shared link joins some of the workers, not all: it cannot be extended to other numbers of them"
@@ -152,15 +152,15 @@ def draw_sweep(points: Sequence[Point], path: Path) -> None:
     except ImportError as error:
         raise RuntimeUnavailableError(f"plots need matplotlib: {how_to_install('report')}") from error
     require_writable(path)
-    found = [each for each in points if each.reason is None]
+    feasible = [each for each in points if each.reason is None]
     figure = Figure(figsize=(10, 3), layout="constrained")
     curves = (
-        ("time, ms", [each.seconds * 1000 for each in found]),
-        ("payload, kB", [each.payload_bytes / 1000 for each in found]),
-        ("RAM of the largest worker, kB", [each.ram_bytes / 1000 for each in found]),
+        ("time, ms", [each.seconds * 1000 for each in feasible]),
+        ("payload, kB", [each.payload_bytes / 1000 for each in feasible]),
+        ("RAM of the largest worker, kB", [each.ram_bytes / 1000 for each in feasible]),
     )
     for place, (label, values) in zip(figure.subplots(1, len(curves)), curves, strict=True):
-        place.plot([each.workers for each in found], values, marker="o")
+        place.plot([each.workers for each in feasible], values, marker="o")
         place.set_xlabel("workers")
         place.set_ylabel(label)
         place.set_ylim(bottom=0)

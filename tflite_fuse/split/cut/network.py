@@ -82,20 +82,20 @@ class Network:
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
         """Return for each value the nodes that read it, ascending."""
-        found: list[list[int]] = [[] for _ in self.values]
+        readers: list[list[int]] = [[] for _ in self.values]
         for index, node in enumerate(self.nodes):
             for value in dict.fromkeys(node.inputs):
-                found[value].append(index)
-        return tuple(map(tuple, found))
+                readers[value].append(index)
+        return tuple(map(tuple, readers))
 
     @cached_property
     def writer(self) -> tuple[int, ...]:
         """Return for each value the node that writes it, −1 for the model's inputs."""
-        found = [-1] * len(self.values)
+        writers = [-1] * len(self.values)
         for index, node in enumerate(self.nodes):
             for value in node.outputs:
-                found[value] = index
-        return tuple(found)
+                writers[value] = index
+        return tuple(writers)
 
     def shape(self, value: int) -> tuple[int, int, int]:
         """Return height, width, channels."""
@@ -116,8 +116,8 @@ class Network:
         whole = [node for node in self.nodes if not node.stage]
         notes = [f"{node.name} runs at the coordinator, in Python: {node.reason}" for node in whole]
         if len(whole) > _MOST_NOTES:
-            others = ", ".join(node.name for node in whole[_MOST_NOTES - 1 :])
-            notes[_MOST_NOTES - 1 :] = [f"{len(whole) - _MOST_NOTES + 1} more run there: {others}"]
+            names = ", ".join(node.name for node in whole[_MOST_NOTES - 1 :])
+            notes[_MOST_NOTES - 1 :] = [f"{len(whole) - _MOST_NOTES + 1} more run there: {names}"]
         return self.changes + tuple(notes)
 
 
@@ -146,11 +146,11 @@ def _network(model: Model) -> Network:
     lowerings = _tables_together(tuple(map(_in_int8, lower_model(model))))
     for fusable, run in groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str)):
         operators = list(run)
-        for found in _extractions(model, operators, lowerings) if fusable else operators:
-            if isinstance(found, int):
-                assembly.add_whole(found, lowerings, memory.steps[found].inputs, memory.steps[found].outputs)
+        for piece in _extractions(model, operators, lowerings) if fusable else operators:
+            if isinstance(piece, int):
+                assembly.add_whole(piece, lowerings, memory.steps[piece].inputs, memory.steps[piece].outputs)
             else:
-                assembly.add_stages(found)
+                assembly.add_stages(piece)
     return _with_int8_inside(assembly.network(model.main.inputs or (), model.main.outputs or ()))
 
 
@@ -169,10 +169,10 @@ def _extractions(model: Model, operators: Sequence[int], lowerings: Lowerings) -
         for unit, together in groupby(operators, lambda index: _unit(lowerings[index]) or (index,)):
             piece = tuple(together)
             try:
-                found = extract(model, piece, lowerings) if piece == unit else None
+                extraction = extract(model, piece, lowerings) if piece == unit else None
             except BlockError:
-                found = None
-            yield from piece if found is None else (found,)
+                extraction = None
+            yield from piece if extraction is None else (extraction,)
 
 
 def _tables_together(lowerings: Lowerings) -> Lowerings:
@@ -249,10 +249,10 @@ class _Assembly:
         self.value_of: dict[int, int] = {}
         self.shaped: set[int] = set()
 
-    def add_stages(self, found: Extraction) -> None:
-        block = found.block
-        known = dict(zip((*block.inputs, *block.outputs), (*found.inputs, *found.outputs), strict=True))
-        place = {index: self._value(known.get(index, -1), tensor) for index, tensor in enumerate(block.tensors)}
+    def add_stages(self, extraction: Extraction) -> None:
+        block = extraction.block
+        tensors = dict(zip((*block.inputs, *block.outputs), (*extraction.inputs, *extraction.outputs), strict=True))
+        place = {index: self._value(tensors.get(index, -1), tensor) for index, tensor in enumerate(block.tensors)}
         for stage in block.stages:
             inputs, output = tuple(place[index] for index in stage.inputs), place[stage.output]
             moved = replace(stage, inputs=inputs, output=output)

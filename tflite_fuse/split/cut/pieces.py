@@ -55,14 +55,14 @@ def pieces_of(network: Network, node: int, region: Region) -> tuple[Piece, ...]:
 
 def receptive_field(network: Network, node: int, region: Region) -> dict[int, Region]:
     """Return value → region that a region of a node's output needs; whole values for an operator without stage."""
-    found: dict[int, Region] = dict.fromkeys(network.nodes[node].inputs, ())
+    regions: dict[int, Region] = dict.fromkeys(network.nodes[node].inputs, ())
     if network.nodes[node].stage is None:
-        return {value: network.region(value) for value in found} if region else found
+        return {value: network.region(value) for value in regions} if region else regions
     for box in region:
         for part in _aligned(network.nodes[node], box):
             for value, needed in box_needs(network, node, part):
-                found[value] = region_of(*found[value], needed)
-    return found
+                regions[value] = region_of(*regions[value], needed)
+    return regions
 
 
 def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], ...]:
@@ -79,10 +79,10 @@ def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], .
             raise BlockError(f"{network.nodes[node].name} cannot be cut")
         return tuple((value, whole(shape)) for value, shape in zip(stage.inputs, shapes, strict=True))
     channels = _CHANNELS[stage.kind](stage, [shape[2] for shape in shapes], box.channels)
-    found = []
+    needs = []
     looks = input_windows(stage, network.values)
-    for value, shape, wanted, windows in zip(stage.inputs, shapes, channels, looks, strict=True):
-        if wanted[0] >= wanted[1]:
+    for value, shape, channel_range, windows in zip(stage.inputs, shapes, channels, looks, strict=True):
+        if channel_range[0] >= channel_range[1]:
             continue  # an input of a concatenation outside the box
         if _sees_all(stage) or accumulates(stage, network.values):
             rows, columns = (0, shape[0]), (0, shape[1])
@@ -91,8 +91,8 @@ def box_needs(network: Network, node: int, box: Box) -> tuple[tuple[int, Box], .
             rows, columns = _seen(row_window, box.rows, shape[0]), _seen(column_window, box.columns, shape[1])
             if rows[0] >= rows[1] or columns[0] >= columns[1]:
                 raise BlockError(f"a part of {network.nodes[node].name} would read only padding")
-        found.append((value, Box(rows, columns, wanted)))
-    return tuple(found)
+        needs.append((value, Box(rows, columns, channel_range)))
+    return tuple(needs)
 
 
 def _sees_all(stage: Stage) -> bool:
@@ -110,38 +110,38 @@ def _seen(window: AxisWindow, positions: Range, length: int) -> Range:
 _Channels = Callable[[Stage, list[int], Range], list[Range]]
 
 
-def _all(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
+def _all(stage: Stage, counts: list[int], channels: Range) -> list[Range]:
     return [(0, count) for count in counts]
 
 
-def _same(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
+def _same(stage: Stage, counts: list[int], channels: Range) -> list[Range]:
     """Return the same channels of each input; all of an input with a single channel."""
-    return [(0, 1) if count == 1 else wanted for count in counts]
+    return [(0, 1) if count == 1 else channels for count in counts]
 
 
-def _multiplied(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
-    return [(wanted[0] // stage.depth_multiplier, -(-wanted[1] // stage.depth_multiplier))]
+def _multiplied(stage: Stage, counts: list[int], channels: Range) -> list[Range]:
+    return [(channels[0] // stage.depth_multiplier, -(-channels[1] // stage.depth_multiplier))]
 
 
-def _joined(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
-    found, start = [], 0
+def _joined(stage: Stage, counts: list[int], channels: Range) -> list[Range]:
+    ranges, start = [], 0
     for count in counts:
-        low, high = max(wanted[0] - start, 0), min(wanted[1] - start, count)
-        found.append((low, high) if low < high else (0, 0))
+        low, high = max(channels[0] - start, 0), min(channels[1] - start, count)
+        ranges.append((low, high) if low < high else (0, 0))
         start += count
-    return found
+    return ranges
 
 
-def _part_of(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
-    _whole_sums(*wanted)
+def _part_of(stage: Stage, counts: list[int], channels: Range) -> list[Range]:
+    _whole_sums(*channels)
     return [parameters_of(stage, PartOf).channels]
 
 
-def _four_for_one(stage: Stage, counts: list[int], wanted: Range) -> list[Range]:
+def _four_for_one(stage: Stage, counts: list[int], channels: Range) -> list[Range]:
     if stage.requantization is None:
-        _whole_sums(*wanted)
-        return [wanted for _ in counts]
-    return [(SUM_BYTES * wanted[0], SUM_BYTES * wanted[1]) for _ in counts]
+        _whole_sums(*channels)
+        return [channels for _ in counts]
+    return [(SUM_BYTES * channels[0], SUM_BYTES * channels[1]) for _ in counts]
 
 
 def _whole_sums(low: int, high: int) -> None:
@@ -203,9 +203,9 @@ def _piece(network: Network, node: int, box: Box) -> Piece:
     reads = box_needs(network, node, box)
     tensors = tuple(_part(network.values[value], needed) for value, needed in reads)
     inputs, output = tuple(range(len(reads))), len(reads)
-    made = replace(stage, inputs=inputs, output=output, padding=_padding(stage, box, reads[0][1]))
-    made = _with_channels(made, box, reads[0][1], network.shape(stage.output)[2])
-    return Piece(node, made, (*tensors, _part(network.values[stage.output], box)), reads, (stage.output, box))
+    cut_stage = replace(stage, inputs=inputs, output=output, padding=_padding(stage, box, reads[0][1]))
+    cut_stage = _with_channels(cut_stage, box, reads[0][1], network.shape(stage.output)[2])
+    return Piece(node, cut_stage, (*tensors, _part(network.values[stage.output], box)), reads, (stage.output, box))
 
 
 def _part(tensor: BlockTensor, box: Box) -> BlockTensor:

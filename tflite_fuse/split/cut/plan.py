@@ -160,35 +160,35 @@ def transfers(cluster: Cluster, value: int, held: Held, needed: Mapping[int, Reg
         ValueError: no device holds a part.
     """
     sent: dict[int, int] = {}
-    known = dict(held)
-    found: list[Transfer] = []
+    holders = dict(held)
+    moves: list[Transfer] = []
 
     def send(source: int, target: int, region: Region) -> None:
-        found.append(Transfer(value, source, target, region))
-        sent[source] = sent.get(source, 0) + found[-1].nbytes
+        moves.append(Transfer(value, source, target, region))
+        sent[source] = sent.get(source, 0) + moves[-1].nbytes
 
-    for target, wanted in needed.items():
-        missing = subtract(wanted, held.get(target, NOTHING))
-        for source in _sources(target, known, sent):
-            part = intersect(missing, known[source])
+    for target, need in needed.items():
+        missing = subtract(need, held.get(target, NOTHING))
+        for source in _sources(target, holders, sent):
+            part = intersect(missing, holders[source])
             if part and not cluster.is_direct(source, target):
                 send(source, COORDINATOR, part)
-                known[COORDINATOR] = union(known.get(COORDINATOR, NOTHING), part)
+                holders[COORDINATOR] = union(holders.get(COORDINATOR, NOTHING), part)
             elif part:
                 send(source, target, part)
                 missing = subtract(missing, part)
-        if missing and (part := intersect(missing, known.get(COORDINATOR, NOTHING))):
+        if missing and (part := intersect(missing, holders.get(COORDINATOR, NOTHING))):
             send(COORDINATOR, target, part)
             missing = subtract(missing, part)
         if missing:
             raise ValueError(f"no device holds {missing} of value {value}")
-    return tuple(found)
+    return tuple(moves)
 
 
 def _sources(target: int, held: Held, sent: Mapping[int, int]) -> Iterable[int]:
     """Return the devices that may hold a part: the coordinator first, because it needs no other device between."""
-    others = [device for device in held if device != target and held[device]]
-    return sorted(others, key=lambda each: (each != COORDINATOR, sent.get(each, 0), each))
+    devices = [device for device in held if device != target and held[device]]
+    return sorted(devices, key=lambda each: (each != COORDINATOR, sent.get(each, 0), each))
 
 
 def with_transfers(held: Held, moved: Iterable[Transfer]) -> dict[int, Region]:

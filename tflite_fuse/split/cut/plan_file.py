@@ -156,10 +156,10 @@ def _read_task(document: Any) -> Task:
 
 
 def _read_region(document: Any) -> Region:
-    found = tuple(Box(*map(_range, box)) for box in document)
-    if not all(box.volume for box in found):
+    region = tuple(Box(*map(_range, box)) for box in document)
+    if not all(box.volume for box in region):
         raise ValueError("an empty box")
-    return found
+    return region
 
 
 def _range(document: Any) -> Range:

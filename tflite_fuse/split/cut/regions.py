@@ -134,8 +134,8 @@ def volume(region: Iterable[Box]) -> int:
 
 def hull(boxes: Iterable[Box]) -> Box:
     """Return the smallest box that contains all given ones. Raises ValueError if there are none."""
-    found = list(boxes)
-    axes = zip(*(box.ranges for box in found), strict=True)
+    all_boxes = list(boxes)
+    axes = zip(*(box.ranges for box in all_boxes), strict=True)
     return Box(*((min(low for low, _ in axis), max(high for _, high in axis)) for axis in axes))
 
 

@@ -56,14 +56,14 @@ def extended(network: Network, sums: Sequence[Summed]) -> Extended:
     values, nodes = list(network.values), list[Node]()
     places, own = list[tuple[int, ...]](), dict[int, tuple[int, ...]]()
     for index, node in enumerate(network.nodes):
-        made: Iterable[Node] = (node,)
+        replacement: Iterable[Node] = (node,)
         if index in by_node:
             _check(network, node, by_node[index])
             first = len(values)
-            made = tuple(_nodes(network, node, by_node[index], values))
+            replacement = tuple(_nodes(network, node, by_node[index], values))
             own[index] = tuple(range(first, len(values)))
-        places.append(tuple(range(len(nodes), len(nodes) + len(tuple(made)))))
-        nodes += made
+        places.append(tuple(range(len(nodes), len(nodes) + len(tuple(replacement)))))
+        nodes += replacement
     if not set(by_node) <= set(range(len(network.nodes))):
         raise PlanError("it cuts a step that the model does not have")
     tensors = (*network.tensors, *(-1 for _ in range(len(values) - len(network.values))))
@@ -89,16 +89,16 @@ def _nodes(network: Network, node: Node, parts: Sequence[Range], values: list[Bl
         values.append(BlockTensor(name, output.height, output.width, SUM_BYTES * output.channels, 0))
         return len(values) - 1
 
-    made = [sums(f"sums over channels {low} to {high - 1}") for low, high in parts]
-    for (low, high), value in zip(parts, made, strict=True):
+    part_sums = [sums(f"sums over channels {low} to {high - 1}") for low, high in parts]
+    for (low, high), value in zip(parts, part_sums, strict=True):
         weights = np.ascontiguousarray(stage.weights[..., low:high])
         of = PartOf((low, high), node.stage.kind is StageKind.FULLY_CONNECTED)
         part = replace(stage, output=value, weights=weights, parameters=of)
         yield Node(f"{node.name}, channels {low} to {high - 1}", node.inputs, (value,), part, node.operator)
     bias = folded_bias(node.stage, source).astype(np.uint64).astype(np.uint32).view(np.int32)
     clamp = node.stage.activation_min, node.stage.activation_max
-    added = [made[0], *(sums(f"{count} parts") for count in range(2, len(parts))), node.outputs[0]]
-    for (before, after), part_value in zip(pairwise(added), made[1:], strict=True):
+    added = [part_sums[0], *(sums(f"{count} parts") for count in range(2, len(parts))), node.outputs[0]]
+    for (before, after), part_value in zip(pairwise(added), part_sums[1:], strict=True):
         inputs = before, part_value
         addition = Stage(StageKind.ADD_SUMS, inputs, after, node.operator)
         if after == node.outputs[0]:
@@ -111,14 +111,14 @@ def _as_convolution(network: Network, node: Node) -> Stage:
     """Return the node's stage with weights [Cout, kh, kw, Cin], as CONV_SUMS has them, without its table."""
     stage = node.stage
     assert stage is not None and stage.weights is not None
-    found = replace(
+    convolution = replace(
         stage, kind=StageKind.CONV_SUMS, bias=None, requantization=None, activation_min=-128, activation_max=127
     )
     if stage.kind is StageKind.CONV:
-        return found
+        return convolution
     height, width, channels = network.shape(node.inputs[0])
     weights = stage.weights.reshape(-1, height, width, channels)
-    return replace(found, weights=weights, kernel_size=(height, width))
+    return replace(convolution, weights=weights, kernel_size=(height, width))
 
 
 # ---- Plans in the numbers of another network ----
@@ -128,7 +128,7 @@ def renumbered(phases: Iterable[Phase], before: Extended, after: Extended) -> tu
     """Return phases of one extension of a network in the numbers of an extension that cuts these layers and more."""
     nodes = {old: new for pair in zip(before.nodes, after.nodes, strict=True) for old, new in zip(*pair, strict=False)}
     values = {
-        old: new for node, found in before.values.items() for old, new in zip(found, after.values[node], strict=True)
+        old: new for node, olds in before.values.items() for old, new in zip(olds, after.values[node], strict=True)
     }
 
     def transfer(each: Transfer) -> Transfer:

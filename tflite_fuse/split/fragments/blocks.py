@@ -95,26 +95,26 @@ def _in_memory(network: Network, task: Task) -> set[int]:
 
 def _crossing(runs: Sequence[Sequence[Piece]]) -> set[int]:
     """Return the values that one run of pieces writes and a later one reads."""
-    found, written = set[int](), set[int]()
+    crossing, written = set[int](), set[int]()
     for run in runs:
         inside = {piece.writes[0] for piece in run}
-        found |= {value for piece in run for value, _ in piece.reads} & (written - inside)
+        crossing |= {value for piece in run for value, _ in piece.reads} & (written - inside)
         written |= inside
-    return found
+    return crossing
 
 
 def _runs(network: Network, task: Task, kept: set[int]) -> Iterator[list[Piece]]:
     """Yield the task's pieces, cut behind every value in memory."""
     run = list[Piece]()
     for step in task.steps:
-        found = pieces_of(network, step.node, step.region) if network.nodes[step.node].stage else ()
-        if len(found) != 1:
+        pieces = pieces_of(network, step.node, step.region) if network.nodes[step.node].stage else ()
+        if len(pieces) != 1:
             yield from ([run] if run else [])
-            yield from ([piece] for piece in found)
+            yield from ([piece] for piece in pieces)
             run = []
             continue
-        run.append(found[0])
-        if found[0].writes[0] in kept:
+        run.append(pieces[0])
+        if pieces[0].writes[0] in kept:
             yield run
             run = []
     if run:

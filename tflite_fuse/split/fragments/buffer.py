@@ -77,7 +77,7 @@ class DeviceBuffer:
         for number, phase in enumerate(plan.phases):
             for scope, box in self._boxes(phase, number):
                 boxes.setdefault(scope, []).append(box)
-        self.pieces = {scope: merged(found) for scope, found in boxes.items()}
+        self.pieces = {scope: merged(scope_boxes) for scope, scope_boxes in boxes.items()}
         numbered = [
             *((-1, moment) for moment in self._of_ends("the inputs", ends[0])),
             *((number, moment) for number, phase in enumerate(plan.phases) for moment in self._of_phase(phase, number)),
@@ -174,7 +174,7 @@ class DeviceBuffer:
             if any(not apart(piece, box) for box in region):
                 yield scope, index
 
-    def _found(self, scope: Scope, box: Box) -> tuple[Key, int] | None:
+    def _place_of(self, scope: Scope, box: Box) -> tuple[Key, int] | None:
         """Return the piece that holds a box as contiguous rows, and its first byte there."""
         for index, piece in enumerate(self.pieces.get(scope, ())):
             rows = piece.rows[0] <= box.rows[0] and box.rows[1] <= piece.rows[1]
@@ -194,10 +194,10 @@ class DeviceBuffer:
         yield from self._messages(phase.name, phase.returned)
 
     def _messages(self, name: str, transfers: Sequence[Transfer]) -> Iterator[Moment]:
-        mine = [each for each in transfers if self.device in (each.source, each.target)]
-        if mine:
-            touched = tuple(key for each in mine for key in self.touched((each.value, -1), each.region))
-            yield Moment(name, touched, tuple(mine))
+        own = [each for each in transfers if self.device in (each.source, each.target)]
+        if own:
+            touched = tuple(key for each in own for key in self.touched((each.value, -1), each.region))
+            yield Moment(name, touched, tuple(own))
 
     def _of_ends(self, name: str, values: Sequence[int]) -> Iterator[Moment]:
         keys = (key for value in values for key in self.touched((value, -1), [self.network.box(value)]))
@@ -212,7 +212,7 @@ class DeviceBuffer:
             while operators and position[operators[0]] < position[part.pieces[0].node]:
                 yield self._of_operator(operators.pop(0), name, scope)
             boxes = [(scope(value), box) for value, box in (*part.inputs, *part.outputs)]
-            places = tuple(self._found(*each) for each in boxes)
+            places = tuple(self._place_of(*each) for each in boxes)
             copies = tuple(box.volume for (_, box), at in zip(boxes, places, strict=True) if at is None)
             touched = tuple(key for of_value, box in boxes for key in self.touched(of_value, (box,)))
             count = len(part.inputs)
@@ -243,15 +243,15 @@ def _distance(moment: Moment, key: Key, written: Key) -> int | None:
     """Return the largest distance that a block requires between inputs in one piece and outputs in another."""
     assert moment.part is not None
     block, overlaps = moment.part.plan.block, moment.part.plan.schedule.overlaps
-    found: list[int] = []
+    distances: list[int] = []
     for i, source in zip(block.inputs, moment.inputs, strict=True):
         for o, target in zip(block.outputs, moment.outputs, strict=True):
             if source is None or target is None or (source[0], target[0]) != (key, written):
                 continue
             if (i, o) not in overlaps:
                 return None
-            found.append(overlaps[i, o] + target[1] - source[1])
-    return max(found)
+            distances.append(overlaps[i, o] + target[1] - source[1])
+    return max(distances)
 
 
 def merged(boxes: Iterable[Box]) -> tuple[Box, ...]:

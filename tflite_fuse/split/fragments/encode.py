@@ -191,8 +191,8 @@ def _bytes(data: bytes, offset: int, size: int) -> bytes:
 
 def _section(data: bytes, kind: type[Entry], offset: int, count: int) -> tuple[Entry, ...]:
     layout = LAYOUTS[kind]
-    found = _bytes(data, offset, layout.size * count)
-    return tuple(kind(*values) for values in layout.iter_unpack(found))
+    section = _bytes(data, offset, layout.size * count)
+    return tuple(kind(*values) for values in layout.iter_unpack(section))
 
 
 def _problems(fragment: Fragment) -> Iterator[str]:

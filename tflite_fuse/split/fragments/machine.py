@@ -162,8 +162,8 @@ class Machine:
         places = [slice(at, at + size) for at, size in zip(starts, (*read, *written), strict=True)]
         if any(place.stop > len(self.buffer) for place in places):
             raise PlanError(f"an operand of operator {step.number} lies outside the buffer")
-        found = self._operators.run(step.number, [self.buffer[place].copy() for place in places[: len(read)]])
-        for place, array in zip(places[len(read) :], found, strict=True):
+        outputs = self._operators.run(step.number, [self.buffer[place].copy() for place in places[: len(read)]])
+        for place, array in zip(places[len(read) :], outputs, strict=True):
             self.buffer[place] = array
 
     # ---- Steps ----

@@ -92,8 +92,8 @@ class _Builder:
             for transfer in moment.transfers:
                 self._message(transfer)
         ends = [self._ends(values) for values in (self.network.inputs, self.network.outputs)] if self.device < 0 else []
-        found = tuple(self.steps), tuple(self.views), tuple(self.operands), tuple(self.parts.values())
-        return DeviceProgram(self.device, self.plan.workers, self.height, *found, *ends)
+        sections = tuple(self.steps), tuple(self.views), tuple(self.operands), tuple(self.parts.values())
+        return DeviceProgram(self.device, self.plan.workers, self.height, *sections, *ends)
 
     def _ends(self, values: Iterable[int]) -> tuple[FragmentEnd, ...]:
         boxes = {value: self.network.box(value) for value in values}
@@ -154,8 +154,8 @@ class _Builder:
 
     # ---- Places ----
 
-    def _at(self, found: tuple[Key, int]) -> int:
-        key, byte = found
+    def _at(self, place: tuple[Key, int]) -> int:
+        key, byte = place
         return self.offsets[self.number[key]] + byte
 
     def _piece(self, key: Key) -> Box:

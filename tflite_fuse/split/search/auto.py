@@ -110,8 +110,8 @@ class Search:
         self, *, cluster: Cluster | None = None, objective: str = "", among: Sequence[int] | None = None
     ) -> Search:
         """Return a search with another cluster, objective or choice of workers."""
-        wanted = objective or self.objective
-        return Search(self.network, cluster or self.cluster, self.accountant, wanted, among, self.tuning)
+        new_objective = objective or self.objective
+        return Search(self.network, cluster or self.cluster, self.accountant, new_objective, among, self.tuning)
 
     def within(self, cluster: Cluster) -> Search:
         """Return the same search for workers with other limits, with the results of this one."""
@@ -147,7 +147,7 @@ class Search:
         edges = self._all_edges(most)
         by_cut = {place: [edge for edge, _ in edges.get(place, ())] for place in self.places}
         ahead = BoundsAhead(self.transfer_costs, by_cut, self.places, self.cluster.workers, self.measured)
-        found: dict[int, list[Label]] = {place: [] for place in self.places}
+        extended: dict[int, list[Label]] = {place: [] for place in self.places}
         lost = inf
         for place in self.places[:-1]:
             for edge, ram in edges[place] if labels[place] else ():
@@ -155,9 +155,9 @@ class Search:
                     if self._is_next(label, edge):
                         longer = self.transfer_costs.extended(label, edge, ram)
                         if self._stored(longer):
-                            found[edge.last].append(longer)
+                            extended[edge.last].append(longer)
             following = self.places[self.places.index(place) + 1]
-            paths = found.pop(following)
+            paths = extended.pop(following)
             least = ahead.least(paths, following, lambda label: self.beam.key(label)[0])
             labels[following], dropped = self.beam.kept(paths, least)
             lost = min(lost, dropped)
@@ -174,7 +174,7 @@ class Search:
 
     def _all_edges(self, most: int) -> dict[int, list[tuple[Edge, int]]]:
         """Return cut → edges that begin there and fit into so many bytes of RAM per worker, and their RAM bytes."""
-        found: dict[int, list[tuple[Edge, int]]] = {place: [] for place in self.places}
+        edges: dict[int, list[tuple[Edge, int]]] = {place: [] for place in self.places}
         for last in range(1, len(self.places)):
             for first in range(last - 1, -1, -1):
                 for quick in self._between(first, last):
@@ -183,8 +183,8 @@ class Search:
                     if ram > limit:
                         self._rejected.append((ram, edge))
                     else:
-                        found[edge.first].append((edge, ram))
-        return found
+                        edges[edge.first].append((edge, ram))
+        return edges
 
     def _edges(self, first: int, last: int, length: int) -> Iterator[Edge]:
         # Edges on one worker join without a loss; longer ones only matter for the RAM of their blocks' rings.
@@ -289,7 +289,7 @@ def _words(label: Label, cluster: Cluster) -> str:
         here = here.before
     parts = []
     for (mode, workers), run in groupby(reversed(edges), lambda edge: (edge.mode, edge.workers)):
-        found = list(run)
+        group = list(run)
         how = f"whole on {cluster.workers[workers[0]].name}" if mode is Mode.ONE else f"{mode.value} on {len(workers)}"
-        parts.append(f"{found[0].first}-{found[-1].last - 1} {how}")
+        parts.append(f"{group[0].first}-{group[-1].last - 1} {how}")
     return f"steps {', '.join(parts)}"

@@ -98,14 +98,14 @@ class BoundsAhead:
         ends[self._places[0]][self._transfer_costs.holding(None)] = None
         for edge in (edge for edges in self._edges.values() for edge in edges):
             ends[edge.last][self._transfer_costs.holding(edge)] = edge
-        found: dict[int, dict[int, npt.NDArray[np.float64]]] = {}
+        costs: dict[int, dict[int, npt.NDArray[np.float64]]] = {}
         for place in reversed(self._places):
-            onward = [(edge, self._onward(edge, found)) for edge in self._edges.get(place, ())]
-            found[place] = {
+            onward = [(edge, self._onward(edge, costs)) for edge in self._edges.get(place, ())]
+            costs[place] = {
                 number: self._least(before, onward) if place != self._places[-1] else np.zeros(len(self.prices) + 1)
                 for number, before in ends[place].items()
             }
-        return found
+        return costs
 
     def _least(
         self, before: Edge | None, onward: Iterable[tuple[Edge, npt.NDArray[np.float64]]]
@@ -118,13 +118,13 @@ class BoundsAhead:
         return best
 
     def _onward(
-        self, edge: Edge, found: Mapping[int, Mapping[int, npt.NDArray[np.float64]]]
+        self, edge: Edge, costs: Mapping[int, Mapping[int, npt.NDArray[np.float64]]]
     ) -> npt.NDArray[np.float64]:
         """Return the cost of an edge and of the rest behind it."""
         inside = self._transfer_costs.inside(edge)
         flash = sum(edge.flash.get(worker, 0) + int(inside.stored[worker]) for worker in self._limited)
         own = np.append(self._measured(inside) + self.prices * flash, flash)
-        whole: npt.NDArray[np.float64] = own + found[edge.last][self._transfer_costs.holding(edge)]
+        whole: npt.NDArray[np.float64] = own + costs[edge.last][self._transfer_costs.holding(edge)]
         return whole
 
 
@@ -175,25 +175,25 @@ def bounds_of(network: Network) -> Bounds:
 
 def _needed(network: Network) -> list[Sets]:
     """Return the needed sets of each value."""
-    made = set(network.outputs) - set(network.inputs)  # the coordinator has inputs that are outputs, too
-    found = [_sets(network.shape(value), value in made) for value in range(len(network.values))]
+    computed = set(network.outputs) - set(network.inputs)  # the coordinator has inputs that are outputs, too
+    needed = [_sets(network.shape(value), value in computed) for value in range(len(network.values))]
     for node in reversed(range(len(network.nodes))):
-        for value, sets in _read(network, node, found):
+        for value, sets in _read(network, node, needed):
             if network.nodes[node].stage is None and value in network.inputs:
                 continue  # the coordinator has it
-            if _count(sets) > _count(found[value]):
-                found[value] = sets
-    return found
+            if _count(sets) > _count(needed[value]):
+                needed[value] = sets
+    return needed
 
 
-def _read(network: Network, node: int, found: Sequence[Sets]) -> list[tuple[int, Sets]]:
+def _read(network: Network, node: int, needed: Sequence[Sets]) -> list[tuple[int, Sets]]:
     """Return the sets of rows, columns and channels that a node reads of its inputs."""
     if not can_be_cut(network.nodes[node]):
         return [(value, _sets(network.shape(value), True)) for value in network.nodes[node].inputs]
     output = network.nodes[node].outputs[0]
     read: dict[int, Sets] = {}
     for axis, name in enumerate(("rows", "columns", "channels")):
-        for place in np.flatnonzero(found[output][axis]).tolist():
+        for place in np.flatnonzero(needed[output][axis]).tolist():
             one = replace(network.box(output), **{name: (place, place + 1)})
             for value, box in _needs(network, node, one):
                 sets = read.setdefault(value, _sets(network.shape(value), False))
@@ -289,5 +289,5 @@ def _chosen(numbers: list[int], least: npt.NDArray[np.float64], most: int) -> li
     if len(numbers) <= most:
         return numbers
     ranks = np.argsort(least[numbers], axis=0, kind="stable")
-    found = dict.fromkeys(numbers[at] for at in ranks.ravel() if isfinite(least[numbers[at], 0]))
-    return list(found)[:most]
+    ranked = dict.fromkeys(numbers[at] for at in ranks.ravel() if isfinite(least[numbers[at], 0]))
+    return list(ranked)[:most]

@@ -69,12 +69,12 @@ class Estimates:
     @cached_property
     def weight_bytes(self) -> tuple[int, ...]:
         """Return the bytes of weights, tables and options of each node."""
-        found = []
+        sizes = []
         for node in self.network.nodes:
             weights = 0 if node.stage is None or node.stage.weights is None else int(node.stage.weights.size)
             table = _TABLE_BYTES * self.network.shape(node.outputs[0])[2] if weights else 0
-            found.append(weights + table + _BLOCK_BYTES)
-        return tuple(found)
+            sizes.append(weights + table + _BLOCK_BYTES)
+        return tuple(sizes)
 
     def flash(self, node: int, box: Box) -> int:
         """Return the flash bytes for a box of a node's output: the weights of its channels."""
@@ -206,21 +206,21 @@ def soonest(plan: Plan, seconds: Seconds, by_phase: bool) -> Plan:
         for phase in choices:
             if phase != best.phases[number]:
                 other = replace(best, phases=(*best.phases[:number], phase, *best.phases[number + 1 :]))
-                if (found := seconds(other)) < least:
-                    best, least = other, found
+                if (cost := seconds(other)) < least:
+                    best, least = other, cost
     return best
 
 
 def _orders(phase: Phase) -> Iterator[Phase]:
     """Yield the phase in each order; unchanged if an order would forward values before they arrive."""
-    given = phase.transfers
-    after = _waits(given)
+    moves = phase.transfers
+    after = _waits(moves)
     yield phase
     for upwards in (True, False):
-        numbers = sorted(range(len(given)), key=lambda number: _place(given[number], upwards))
+        numbers = sorted(range(len(moves)), key=lambda number: _place(moves[number], upwards))
         places = {number: place for place, number in enumerate(numbers)}
         sound = all(places[first] < places[second] for first, second in after)
-        yield replace(phase, transfers=tuple(given[number] for number in numbers)) if sound else phase
+        yield replace(phase, transfers=tuple(moves[number] for number in numbers)) if sound else phase
 
 
 def _place(each: Transfer, upwards: bool) -> tuple[int, ...]:
@@ -234,12 +234,12 @@ def _place(each: Transfer, upwards: bool) -> tuple[int, ...]:
 def _waits(moved: Sequence[Transfer]) -> list[tuple[int, int]]:
     """Return pairs of transfers of which the second forwards values of the first."""
     brought: dict[tuple[int, int], list[int]] = {}
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for number, each in enumerate(moved):
         sooner = brought.get((each.source, each.value), ())
-        found += [(other, number) for other in sooner if intersect(moved[other].region, each.region)]
+        pairs += [(other, number) for other in sooner if intersect(moved[other].region, each.region)]
         brought.setdefault((each.target, each.value), []).append(number)
-    return found
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -287,11 +287,11 @@ def whole_on(network: Network, worker: int, first: int, last: int) -> Whole:
 
 def one_worker(network: Network, workers: int, worker: int) -> Plan:
     """Return the plan in which one of so many workers computes everything."""
-    found = whole_on(network, worker, 0, len(network.nodes))
+    whole = whole_on(network, worker, 0, len(network.nodes))
     moved = [
-        Transfer(value, COORDINATOR, worker, parts[worker]) for value, parts in found.needs.items() if worker in parts
+        Transfer(value, COORDINATOR, worker, parts[worker]) for value, parts in whole.needs.items() if worker in parts
     ]
-    return Plan(workers, (Phase("the input", tuple(moved)), *found.phases), f"all on worker {worker}")
+    return Plan(workers, (Phase("the input", tuple(moved)), *whole.phases), f"all on worker {worker}")
 
 
 def runs_of_nodes(network: Network, nodes: range) -> Iterator[list[int]]:

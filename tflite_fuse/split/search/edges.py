@@ -108,14 +108,14 @@ def _go_over_sums(
     walk: _Walk, larger: Extended, node: int, parts: Sequence[Range], shares: Mapping[int, Range], outputs: Parts
 ) -> None:
     """Let each worker sum over its channels, then the owners of output channels add."""
-    made = larger.nodes[node]
+    nodes = larger.nodes[node]
     network = larger.network
     together = False
-    for of_part, worker in zip(made, shares, strict=False):
+    for of_part, worker in zip(nodes, shares, strict=False):
         walk.go(of_part, {worker: network.region(network.nodes[of_part].outputs[0])}, together)
         together = True
     together = False
-    for addition in made[len(parts) :]:
+    for addition in nodes[len(parts) :]:
         stage = network.nodes[addition].stage
         assert stage is not None
         regions = outputs
@@ -141,7 +141,7 @@ class _Walk:
     def __init__(self, network: Network, cluster: Cluster) -> None:
         self.network, self.cluster = network, cluster
         self.needs: dict[int, dict[int, Region]] = {}
-        self.known: dict[int, dict[int, Region]] = {}
+        self.holders: dict[int, dict[int, Region]] = {}
         self._groups: list[tuple[list[Transfer], dict[int, list[Step]]]] = []
 
     def go(self, node: int, parts: Parts, together: bool = False) -> None:
@@ -149,14 +149,14 @@ class _Walk:
         moved: list[Transfer] = []
         fields = {worker: receptive_field(self.network, node, region) for worker, region in parts.items()}
         for source in dict.fromkeys(self.network.nodes[node].inputs):
-            wanted = {worker: field[source] for worker, field in fields.items() if field[source]}
-            if source not in self.known:
-                for worker, region in wanted.items():
+            regions = {worker: field[source] for worker, field in fields.items() if field[source]}
+            if source not in self.holders:
+                for worker, region in regions.items():
                     before = self.needs.setdefault(source, {}).get(worker, ())
                     self.needs[source][worker] = (hull((*before, *region)),)
                 continue
-            travels = transfers(self.cluster, source, self.known[source], wanted)
-            self.known[source] = with_transfers(self.known[source], travels)
+            travels = transfers(self.cluster, source, self.holders[source], regions)
+            self.holders[source] = with_transfers(self.holders[source], travels)
             moved += travels
         if not self._groups or (moved and not together):
             self._groups.append((moved, {}))
@@ -164,14 +164,14 @@ class _Walk:
             self._groups[-1][0].extend(moved)
         for worker, region in parts.items():
             self._groups[-1][1].setdefault(worker, []).append(Step(node, region))
-        self.known[self.network.nodes[node].outputs[0]] = dict(parts)
+        self.holders[self.network.nodes[node].outputs[0]] = dict(parts)
 
     def phases(self) -> list[Phase]:
         return [self._phase(moved, steps) for moved, steps in self._groups]
 
     def held(self, network: Network, last: int) -> dict[int, dict[int, Region]]:
         """Return, for each value of the model's network that leaves, device → region that it holds."""
-        own = {value: parts for value, parts in self.known.items() if value < len(network.values)}
+        own = {value: parts for value, parts in self.holders.items() if value < len(network.values)}
         return {
             value: with_coordinator(network, value, parts)
             for value, parts in own.items()
@@ -205,12 +205,12 @@ def cuts(network: Network) -> tuple[int, ...]:
         if value not in network.inputs and readers:
             for place in range(network.writer[value] + 1, readers[-1] + 1):
                 live[place].append(value)
-    found, before = list[int](), list[int]()
+    places, before = list[int](), list[int]()
     for place, values in enumerate(live):
         if len(values) <= 1 and (not values or values != before):
-            found.append(place)
+            places.append(place)
             before = values
-    return tuple(found)
+    return tuple(places)
 
 
 class EdgeMaker:
@@ -232,8 +232,8 @@ class EdgeMaker:
 def _one_edge(
     network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
 ) -> Edge:
-    found = whole_on(network, workers[0], first, last)
-    return edge_of(first, last, Mode.ONE, workers, found.needs, found.phases, found.held, cluster, estimates)
+    whole = whole_on(network, workers[0], first, last)
+    return edge_of(first, last, Mode.ONE, workers, whole.needs, whole.phases, whole.held, cluster, estimates)
 
 
 def _rows_edge(

@@ -77,7 +77,7 @@ class TransferCosts:
 
     def __init__(self, network: Network, cluster: Cluster) -> None:
         self.network, self.cluster = network, cluster
-        self._found: dict[tuple[int, int], Cost] = {}
+        self._costs: dict[tuple[int, int], Cost] = {}
         self._numbers: dict[object, int] = {}
         self.inside, self._ends = cache(self._of_edge), cache(self._numbered_ends)
         devices = (*cluster.workers, cluster.coordinator)
@@ -116,9 +116,9 @@ class TransferCosts:
     def between(self, before: Edge | None, edge: Edge) -> Cost:
         """Return the cost of the transfers from the end of an edge, or the start, to the beginning of another one."""
         key = self.holding(before), self._ends(edge)[1]
-        if key not in self._found:
-            self._found[key] = self._between({} if before is None else before.held, edge)
-        return self._found[key]
+        if key not in self._costs:
+            self._costs[key] = self._between({} if before is None else before.held, edge)
+        return self._costs[key]
 
     def _numbered_ends(self, edge: Edge) -> tuple[int, int]:
         """Return the numbers of an edge's distribution behind, and of its needs before."""
@@ -129,10 +129,10 @@ class TransferCosts:
         """Return the load of the path to the first cut."""
         return np.zeros(3 * len(self._per_byte) - 1 + len(self._media))
 
-    def _between(self, known: Holders, edge: Edge) -> Cost:
+    def _between(self, holders: Holders, edge: Edge) -> Cost:
         """Return the cost of an edge's needs of values from before it."""
         pairs = [
-            (_Boxes(_held_before(known, value, self.network)), _Boxes(needed)) for value, needed in edge.needs.items()
+            (_Boxes(_held_before(holders, value, self.network)), _Boxes(needed)) for value, needed in edge.needs.items()
         ]
         # Only devices that take part: with many devices most pairs have no transfer.
         count = len(self._per_byte)
@@ -189,7 +189,7 @@ class TransferCosts:
         """Return the cost of an edge: transfers, and the slowest worker."""
         cluster, count = self.cluster, len(self._per_byte)
         slowest = max((cluster.workers[w].seconds(work) for w, work in edge.work.items()), default=0.0)
-        found = Cost(slowest, 0, self.nothing(), np.zeros(count - 1, np.int64))
+        cost = Cost(slowest, 0, self.nothing(), np.zeros(count - 1, np.int64))
         for moved in (group for phase in edge.phases for group in (phase.transfers, phase.returned)):
             ends = np.array([(each.source, each.target) for each in moved], np.int64).reshape(-1, 2) % count
             everyone = np.unique(np.append(ends, count - 1))
@@ -197,13 +197,13 @@ class TransferCosts:
             places = np.searchsorted(everyone, ends)
             np.add.at(nbytes, (places[:, 0], places[:, 1]), [each.nbytes for each in moved])
             more = self._of_bytes(nbytes, everyone)
-            found = Cost(
-                found.seconds + more.seconds,
-                found.moved + more.moved,
-                found.load + more.load,
-                found.stored + more.stored,
+            cost = Cost(
+                cost.seconds + more.seconds,
+                cost.moved + more.moved,
+                cost.load + more.load,
+                cost.stored + more.stored,
             )
-        return found
+        return cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,21 +229,21 @@ class _Boxes:
         """Return the number of common elements of each pair of boxes."""
         low = np.maximum(self.ranges[:, None, :, 0], other.ranges[None, :, :, 0])
         high = np.minimum(self.ranges[:, None, :, 1], other.ranges[None, :, :, 1])
-        found: npt.NDArray[np.int64] = np.maximum(high - low, 0).prod(axis=2)
-        return found
+        elements: npt.NDArray[np.int64] = np.maximum(high - low, 0).prod(axis=2)
+        return elements
 
 
 def incoming(label: Label, edge: Edge, network: Network, cluster: Cluster) -> tuple[Transfer, ...]:
     """Return the transfers of values from before that an edge needs."""
-    found: list[Transfer] = []
+    moves: list[Transfer] = []
     for value, needed in edge.needs.items():
-        found += transfers(cluster, value, _held_before(label.held, value, network), needed)
-    return tuple(found)
+        moves += transfers(cluster, value, _held_before(label.held, value, network), needed)
+    return tuple(moves)
 
 
-def _held_before(known: Holders, value: int, network: Network) -> Mapping[int, Region]:
+def _held_before(holders: Holders, value: int, network: Network) -> Mapping[int, Region]:
     """Return device → region of a value before an edge; all of it at the coordinator unless other devices have it."""
-    held = None if value in network.inputs else known.get(value)
+    held = None if value in network.inputs else holders.get(value)
     return {COORDINATOR: network.region(value)} if held is None else held
 
 

@@ -166,10 +166,10 @@ class EdgeMemory:
     def within(self, edge: Edge, limit: int) -> tuple[Edge, int]:
         """Return the least thrifty form of an edge within a limit, else the thriftiest; and its RAM bytes."""
         for thrift in range(MOST_THRIFT + 1):
-            found = self.thrifty(edge, thrift)
-            if self.ram(found) <= limit:
+            form = self.thrifty(edge, thrift)
+            if self.ram(form) <= limit:
                 break
-        return found, self.ram(found)
+        return form, self.ram(form)
 
     def least(self, places: Sequence[int], edges: Callable[[int, int], Iterable[Edge]]) -> int:
         """Return the smallest limit in bytes with which a path from the first place to the last exists.
@@ -207,10 +207,10 @@ class EdgeMemory:
 
     def _alone(self, edge: Edge) -> tuple[Plan, int]:
         """Return a plan of only the edge, and the worker with the most input bytes."""
-        given = dict.fromkeys(edge.workers, 0)
+        input_bytes = dict.fromkeys(edge.workers, 0)
         for parts in edge.needs.values():
-            given.update({w: given[w] + volume(region) for w, region in parts.items() if w != COORDINATOR})
-        worker = max(given, key=given.__getitem__)
+            input_bytes.update({w: input_bytes[w] + volume(region) for w, region in parts.items() if w != COORDINATOR})
+        worker = max(input_bytes, key=input_bytes.__getitem__)
         brought = tuple(
             Transfer(value, COORDINATOR, worker, parts[worker])
             for value, parts in edge.needs.items()

@@ -90,13 +90,13 @@ def without_overflow(ratings: Sequence[float], size: float, room: Sequence[float
         free = [index for index, share in enumerate(stored) if share < room[index] * (1 - 1e-9)]
         if not free:
             break
-        given = 0.0
+        moved_rating = 0.0
         for index in over:
             surplus = (stored[index] - room[index]) * total / size
             current[index] -= surplus
-            given += surplus
+            moved_rating += surplus
         for index in free:
-            current[index] += given / len(free)
+            current[index] += moved_rating / len(free)
     worst = max(over, key=lambda index: stored[index] - room[index])
     raise LimitError(f"{names[worst]} would have to store {stored[worst]:,.0f} B and has room for {room[worst]:,.0f} B")
 

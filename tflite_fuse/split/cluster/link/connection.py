@@ -116,7 +116,7 @@ class Connection:
 
     async def _next(self) -> Frame:
         """Return the next frame, checked for number and sender."""
-        while (found := self._parser.next()) is None:
+        while (frame := self._parser.next()) is None:
             try:
                 data = await self._stream.read()
             except OSError as error:
@@ -125,14 +125,14 @@ class Connection:
                 raise LinkError(Fault.LOST)
             self.received += len(data)
             self._parser.feed(data)
-        if isinstance(found, Fault):
-            raise LinkError(found)
-        if found.sequence != self._incoming:
+        if isinstance(frame, Fault):
+            raise LinkError(frame)
+        if frame.sequence != self._incoming:
             raise LinkError(Fault.ORDER)
         self._incoming += 1
-        if self.peer is not None and found.message.sender != self.peer:
+        if self.peer is not None and frame.message.sender != self.peer:
             raise LinkError(Fault.STRANGER)
-        return found
+        return frame
 
     async def open(self, wish: Wish) -> Message:
         """Introduce this device and its wish; return the peer's WELCOME. Raises LinkError."""

@@ -125,18 +125,18 @@ async def dial(address: str) -> SerialStream:
 
 
 async def _device(address: str, stream: SerialStream) -> _DevicePort:
-    found = _DEVICE.fullmatch(address)
-    assert found is not None
+    match = _DEVICE.fullmatch(address)
+    assert match is not None
     try:
         import serial  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
         raise RuntimeUnavailableError(
             f"serial lines need pyserial, which is not installed: {how_to_install('serial')}"
         ) from None
-    loop, baud = asyncio.get_running_loop(), int(found["baud"] or BAUD)
+    loop, baud = asyncio.get_running_loop(), int(match["baud"] or BAUD)
 
     def opened() -> Any:
-        return serial.Serial(found["path"], baud, timeout=_WAIT, write_timeout=1.0, exclusive=True)
+        return serial.Serial(match["path"], baud, timeout=_WAIT, write_timeout=1.0, exclusive=True)
 
     end = loop.time() + _CLOSING
     while True:

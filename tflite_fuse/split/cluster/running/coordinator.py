@@ -156,8 +156,8 @@ class Coordinator:
         if failure is None and not any(each.done() for each in ends):  # the awaited device
             failure = LinkError(Fault.LATE, self._machine.next().peer)
         await asyncio.wait(ends, timeout=_SECOND_THOUGHT)
-        found = [each.result() for each in ends if each.done()] + ([] if failure is None else [failure])
-        return min(found, key=lambda each: each.fault in (Fault.LOST, Fault.LATE))
+        failures = [each.result() for each in ends if each.done()] + ([] if failure is None else [failure])
+        return min(failures, key=lambda each: each.fault in (Fault.LOST, Fault.LATE))
 
     async def _run(self, number: int) -> None:
         milliseconds = min(round((self.timeout + _LATER) * 1000), 0xFFFFFFFF).to_bytes(4, "little")
@@ -176,8 +176,8 @@ class Coordinator:
     async def _connect(self) -> None:
         """Connect to all workers, then let them connect to each other. Raises LinkError."""
         try:
-            found = await _all(self._open(device) for device in self._workers)
-            self._peers = dict(found)
+            peers = await _all(self._open(device) for device in self._workers)
+            self._peers = dict(peers)
             joined = sorted({device for pair in self._dials for device in pair})
             await self._ready(dict.fromkeys(joined, 0))  # a worker refuses others before its handshake is complete
             for dialler, other in self._dials:
@@ -262,10 +262,10 @@ async def ask_all(plan: int, workers: Mapping[int, Contact], timeout: float, key
 
 async def _ask(plan: int, device: int, contact: Contact, timeout: float, key: bytes | None) -> Answer:
     try:
-        found = await dial_device(contact.address, plan, COORDINATOR, device, key, Wish.STATUS, timeout)
+        connected = await dial_device(contact.address, plan, COORDINATOR, device, key, Wish.STATUS, timeout)
     except OSError as error:
         return Answer(contact.name, contact.address, None, f"cannot be reached ({error.strerror or error})")
     except LinkError as broken:
         return Answer(contact.name, contact.address, None, broken.sentence)
-    found[0].close()
-    return Answer(contact.name, contact.address, found[1], None)
+    connected[0].close()
+    return Answer(contact.name, contact.address, connected[1], None)

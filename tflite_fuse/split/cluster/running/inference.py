@@ -36,10 +36,10 @@ class Incoming:
         """Return the next message. Raises LinkError."""
         if self.ended.done() and self._queue.empty():
             raise self.ended.result()
-        found = await self._queue.get()
-        if isinstance(found, LinkError):
-            raise found
-        return found
+        message = await self._queue.get()
+        if isinstance(message, LinkError):
+            raise message
+        return message
 
     async def _pump(self) -> LinkError:
         try:
@@ -89,8 +89,8 @@ async def run_machine(
                 machine.sent()
             else:
                 message = await peers[event.peer].next()
-                found = message.kind, message.inference, message.item, len(message.payload)
-                if found != (Kind.DATA, inference, event.sequence, event.nbytes):
+                header = message.kind, message.inference, message.item, len(message.payload)
+                if header != (Kind.DATA, inference, event.sequence, event.nbytes):
                     raise LinkError(Fault.ORDER)
                 machine.received(message.payload)
         except LinkError as broken:

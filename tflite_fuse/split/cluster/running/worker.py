@@ -30,12 +30,12 @@ class Worker:
     """
 
     def __init__(
-        self, machine: HostWorker, plan: int, device: int, others: Collection[int] = (), key: bytes | None = None
+        self, machine: HostWorker, plan: int, device: int, peers: Collection[int] = (), key: bytes | None = None
     ) -> None:
-        """Store the machine and the peers; ``others`` are workers, and it opens the connections to greater numbers."""
+        """Store the machine and its peers, which are workers; it opens the connections to those of greater number."""
         self._machine, self._plan, self._device, self._key = machine, plan, device, key
-        self._dialled = {other for other in others if other > device}
-        self._awaited = {*others} - self._dialled
+        self._dialled = {other for other in peers if other > device}
+        self._awaited = {*peers} - self._dialled
         self._session: asyncio.Task[None] | None = None
         self._peers: dict[int, Incoming] = {}
         self._greetings: dict[Connection, None] = {}  # the oldest first
@@ -50,8 +50,8 @@ class Worker:
             await self.serve(TcpStream(reader, writer))
 
         self._server = await asyncio.start_server(accepted, host, port)
-        found = self._server.sockets[0].getsockname()
-        return f"{found[0]}:{found[1]}"
+        address = self._server.sockets[0].getsockname()
+        return f"{address[0]}:{address[1]}"
 
     async def serve(self, stream: Stream) -> None:
         """Serve one connection until its end."""
