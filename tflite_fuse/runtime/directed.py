@@ -33,24 +33,24 @@ Inputs = list[Array]
 Results = list[Array]
 
 
-def directed(model: Model, given: Sequence[Sequence[Array]], watch: Sequence[int] = (), seed: int = 0) -> list[Inputs]:
+def directed(model: Model, inputs: Sequence[Sequence[Array]], watch: Sequence[int] = (), seed: int = 0) -> list[Inputs]:
     """Return the inputs with the last third replaced by better ones.
 
     The inputs are unchanged if the model computes too much or does not run.
 
     Args:
         model: the original.
-        given: inputs as ``generate_inputs`` makes them.
+        inputs: as ``generate_inputs`` makes them.
         watch: tensors between operators whose values count beside the outputs'.
         seed: of the search.
 
     Raises:
         RuntimeUnavailableError: no runtime is installed.
     """
-    kept, random = (list(map(list, part)) for part in (given[: -(len(given) // 3)], given[-(len(given) // 3) :]))
-    runs = WORK * len(given) // max(1, sum(operator_macs(model)))
-    if len(given) < 3 or runs < 2 * len(given):
-        return list(map(list, given))
+    kept, random = (list(map(list, part)) for part in (inputs[: -(len(inputs) // 3)], inputs[-(len(inputs) // 3) :]))
+    runs = WORK * len(inputs) // max(1, sum(operator_macs(model)))
+    if len(inputs) < 3 or runs < 2 * len(inputs):
+        return list(map(list, inputs))
     try:
         with tflm.session(exposed(model, watch)) as worker:
 
@@ -61,7 +61,7 @@ def directed(model: Model, given: Sequence[Sequence[Array]], watch: Sequence[int
             search = _Search(run, input_specs(model), np.random.default_rng(seed), kept)
             return kept + [search.best_of(each) if search.runs < runs else each for each in random]
     except ModelError:  # the comparison reports it
-        return list(map(list, given))
+        return list(map(list, inputs))
 
 
 class _Search:

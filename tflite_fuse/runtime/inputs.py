@@ -24,14 +24,14 @@ from tflite_fuse.runtime.archives import read_arrays
 
 def signature_input_names(model: Model) -> tuple[tuple[str, ...], ...]:
     """Return the input names, in order, of each signature of the main subgraph that names all inputs uniquely."""
-    found = []
+    signatures = []
     for signature in model.signature_defs or ():
         names = {entry.tensor_index: entry.name or "" for entry in signature.inputs or ()}
         if signature.subgraph_index == 0 and all(names.get(index) for index in model.main.inputs):
             called = tuple(names[index] for index in model.main.inputs)
             if len(set(called)) == len(called):
-                found.append(called)
-    return tuple(dict.fromkeys(found))
+                signatures.append(called)
+    return tuple(dict.fromkeys(signatures))
 
 
 Array = npt.NDArray[Any]
@@ -276,13 +276,13 @@ def _by_input(
 ) -> list[Array]:
     if len(specs) == len(arrays) == 1:
         return list(arrays.values())
-    known = tuple(spec.name for spec in specs), *signatures
-    for wanted in (*known, [f"arr_{index}" for index in range(len(specs))]):
-        if set(arrays) == set(wanted):
-            return [arrays[name] for name in wanted]
+    namings = tuple(spec.name for spec in specs), *signatures
+    for names in (*namings, [f"arr_{index}" for index in range(len(specs))]):
+        if set(arrays) == set(names):
+            return [arrays[name] for name in names]
     raise UsageError(
         f"{path} holds the arrays {', '.join(sorted(arrays)) or '(none)'} "
-        f"but the model's inputs are {' or '.join(', '.join(each) for each in known)}; "
+        f"but the model's inputs are {' or '.join(', '.join(each) for each in namings)}; "
         "name the arrays like the inputs, or arr_0, arr_1, … in their order"
     )
 

@@ -88,9 +88,9 @@ def _whole(tensor: BlockTensor, array: npt.ArrayLike | None) -> Values:
     if array is None:
         raise BlockError(f"Tensor {tensor.name} is read from outside the arena but no external array was given.")
     values = np.asarray(array)
-    wanted, elements = np.dtype(np.float32 if tensor.is_real else np.int8), tensor.pixels * tensor.channels
-    if values.dtype != wanted or values.size != elements:
+    dtype, elements = np.dtype(np.float32 if tensor.is_real else np.int8), tensor.pixels * tensor.channels
+    if values.dtype != dtype or values.size != elements:
         raise BlockError(
-            f"Tensor {tensor.name} needs {elements} {wanted} values but got {values.size} of type {values.dtype}."
+            f"Tensor {tensor.name} needs {elements} {dtype} values but got {values.size} of type {values.dtype}."
         )
     return values.reshape(1, tensor.height, tensor.width, tensor.channels)

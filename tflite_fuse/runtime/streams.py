@@ -65,12 +65,12 @@ def pixel_bytes(read: PixelSource, y: int, x: int, count: int, channels: int, dt
         UsageError: the source returned another type or number of bytes.
         Exception: whatever the source raises.
     """
-    given = read(y, x, count)
-    if not isinstance(given, (bytes, bytearray, memoryview)):
-        given = np.asarray(given)
-        if given.dtype != dtype:
-            raise UsageError(f"the source of an input gave {given.dtype} pixels; the model reads {dtype}")
-    pixels = given.tobytes() if isinstance(given, np.ndarray) else bytes(given)
+    values = read(y, x, count)
+    if not isinstance(values, (bytes, bytearray, memoryview)):
+        values = np.asarray(values)
+        if values.dtype != dtype:
+            raise UsageError(f"the source of an input gave {values.dtype} pixels; the model reads {dtype}")
+    pixels = values.tobytes() if isinstance(values, np.ndarray) else bytes(values)
     if len(pixels) != count * channels * dtype.itemsize:
         raise UsageError(
             f"the source of an input gave {len(pixels)} bytes for {count} pixels of {channels} channels "
@@ -99,22 +99,22 @@ def make_feed(model: Model, inputs: Sequence[Array | PixelSource], name: str = "
         raise UsageError(f"{name} has {total} inputs but {len(inputs)} were given")
     outside: dict[int, Outside] = {}
     for entry in entries:
-        given = inputs[entry.position]
-        if not callable(given):
-            outside[entry.number] = _image(given, entry)
+        value = inputs[entry.position]
+        if not callable(value):
+            outside[entry.number] = _image(value, entry)
         elif entry.mode.streams:
-            outside[entry.number] = Stream(given, entry.image, _DTYPES[entry.type])
+            outside[entry.number] = Stream(value, entry.image, _DTYPES[entry.type])
         else:
             raise UsageError(f"input {entry.name} of {name} is read in any order: give an array, not a function")
     positions = {entry.position for entry in entries}
-    inside = [given for position, given in enumerate(inputs) if position not in positions]
-    if any(callable(given) for given in inside):
+    inside = [value for position, value in enumerate(inputs) if position not in positions]
+    if any(callable(value) for value in inside):
         raise UsageError(f"{name} has an input in the arena that was given as a function; only streamed ones may")
-    return Feed(tuple(np.asarray(given) for given in inside), tuple(outside[number] for number in sorted(outside)))
+    return Feed(tuple(np.asarray(value) for value in inside), tuple(outside[number] for number in sorted(outside)))
 
 
-def _image(given: Any, entry: OutsideInput) -> Array:
-    array, dtype = np.asarray(given), _DTYPES[entry.type]
+def _image(values: Any, entry: OutsideInput) -> Array:
+    array, dtype = np.asarray(values), _DTYPES[entry.type]
     if array.dtype != dtype or array.shape not in (entry.shape, entry.image):
         raise UsageError(
             f"input {entry.name} is {dtype} {list(entry.shape)} but the array given for it is {array.dtype} "

@@ -47,9 +47,9 @@ def blocks_beside_reference(model: Model, seed: int) -> tuple[Note, ...]:
         left -= macs[index]
         run += 1
         inputs = [_random(rng, block, number) for number in block.inputs]
-        wanted = run_block_reference(block, inputs)
-        found = library.run(plan.encoded.options, plan.encoded.constants, inputs)
-        if any(a.tobytes() != b.tobytes() for a, b in zip(wanted, found, strict=True)):
+        expected = run_block_reference(block, inputs)
+        outputs = library.run(plan.encoded.options, plan.encoded.constants, inputs)
+        if any(a.tobytes() != b.tobytes() for a, b in zip(expected, outputs, strict=True)):
             raise VerificationError(f"block {index} computes other bytes than its reference; nothing was written")
     return (note("run", "blocks by reference", run=run, blocks=len(plans)),)
 

@@ -161,8 +161,8 @@ class _Comparing:
     ) -> list[list[Array]]:
         """Return the outputs, then the copies' additional ones, of both models in equal types."""
         second = self._ends.inputs_of_second(arrays)
-        given = (arrays, second, second)[: len(workers)]
-        feeds = [make_feed(model, x, name) for model, x, name in zip(self._models, given, self._names, strict=True)]
+        inputs = (arrays, second, second)[: len(workers)]
+        feeds = [make_feed(model, x, name) for model, x, name in zip(self._models, inputs, self._names, strict=True)]
 
         def infer(worker: Worker, feed: Feed, seconds: float) -> list[Array]:
             return worker.infer(feed.inputs, feed.outside, reset=reset, timeout=seconds)

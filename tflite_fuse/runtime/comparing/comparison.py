@@ -126,15 +126,15 @@ class Comparisons:
     notes: tuple[Note, ...] = ()
 
 
-def not_compared(wanted: bool | None) -> Comparisons | None:
+def not_compared(verify: bool | None) -> Comparisons | None:
     """Return the result if nothing is to be run or can be; None if a comparison is to be made.
 
     Args:
-        wanted: whether models must be run; None: only if a runtime is installed.
+        verify: whether models must be run; None: only if a runtime is installed.
     """
-    if wanted is False:
+    if verify is False:
         return Comparisons(None, "not requested (--no-verify)")
-    if wanted is None and not tflm.available():
+    if verify is None and not tflm.available():
         return Comparisons(None, f"TensorFlow Lite Micro is not installed ({tflm.how_to_get()})")
     return None
 

@@ -57,7 +57,7 @@ def mutation_score(
     """
     original = remove_plan(models[0])
     rng = np.random.default_rng(seed)
-    found = np.zeros(4, np.int64)
+    counts = np.zeros(4, np.int64)
     seen = watched(models, certificate).first
     pieces = list(_pieces(original, models[1], {b: a for a, b in certificate.same}, set(seen)))
     every = [(piece, index, _weights(original, index)) for piece in pieces for index in piece.operators]
@@ -67,16 +67,16 @@ def mutation_score(
     fed = _feeds(original, inputs, pieces)
     for (piece, index, _), number in zip(weighted, drawn, strict=True):
         if number:
-            found += _of_operator(original, piece, index, fed[piece], number, rng)
-    return MutationScore(len(inputs), *map(int, found))
+            counts += _of_operator(original, piece, index, fed[piece], number, rng)
+    return MutationScore(len(inputs), *map(int, counts))
 
 
 def _pieces(original: Model, rewritten: Model, origin: dict[int, int], seen: set[int]) -> Iterator[_Piece]:
     graph = original.main
     writer = {t: index for index, operator in enumerate(graph.operators) for t in operator.outputs or ()}
-    known = {(each.custom_options or b"") for each in graph.operators}
+    original_options = {(each.custom_options or b"") for each in graph.operators}
     for block in rewritten.main.operators:
-        if operator_name(rewritten, block) != FUSED_OPERATOR or (block.custom_options or b"") in known:
+        if operator_name(rewritten, block) != FUSED_OPERATOR or (block.custom_options or b"") in original_options:
             continue
         ends = {origin[t] for t in (block.inputs or ())[:-1] if t in origin}
         outputs = tuple(origin[t] for t in (block.outputs or ())[:-1] if t in origin)
@@ -116,9 +116,9 @@ def _feeds(
         for arrays in inputs:
             feed = make_feed(model, arrays)
             results = worker.infer(feed.inputs, feed.outside)[len(model.main.outputs) :]
-            known = dict(zip(read, results, strict=True)) | dict(zip(model.main.inputs, arrays, strict=True))
+            values = dict(zip(read, results, strict=True)) | dict(zip(model.main.inputs, arrays, strict=True))
             for piece in pieces:
-                fed[piece].append([known[t] for t in piece.inputs])
+                fed[piece].append([values[t] for t in piece.inputs])
     return fed
 
 
@@ -130,7 +130,7 @@ def _of_operator(
     assert weights is not None
     axis = _CHANNEL_AXIS[operator_name(model, model.main.operators[index])]
     truth = _results(_cut(model, piece, index, weights), fed)
-    found = np.zeros(4, np.int64)
+    counts = np.zeros(4, np.int64)
     for at in rng.integers(0, weights.size, number):
         changed = weights.copy()
         flat = changed.reshape(-1)
@@ -146,8 +146,8 @@ def _of_operator(
         channel = np.unravel_index(int(at), weights.shape)[axis]
         own = [expected[-1][..., channel] for expected in truth]
         constant = all((each == own[0].flat[0]).all() for each in own)
-        found += np.array([altered, caught, not altered and constant, not altered and not constant])
-    return found
+        counts += np.array([altered, caught, not altered and constant, not altered and not constant])
+    return counts
 
 
 def _cut(model: Model, piece: _Piece, index: int, weights: npt.NDArray[np.int8]) -> bytes:

@@ -73,12 +73,12 @@ def compare_over_time(
         done = 0
         while difference is None and done < calls:
             for pair in pairs:
-                given = pair.given(done)
-                second = given[1] if ends is None else ends.inputs_of_second(given[0])
+                inputs = pair.inputs_of(done)
+                second = inputs[1] if ends is None else ends.inputs_of_second(inputs[0])
                 results = [
                     _run(model, worker, arrays, reset)
                     for model, worker, arrays, reset in zip(
-                        models, pair.workers, (given[0], second), pair.resets(done), strict=True
+                        models, pair.workers, (inputs[0], second), pair.resets(done), strict=True
                     )
                 ]
                 compared = results if ends is None else ends.comparable(results)
@@ -95,17 +95,17 @@ def compare_over_time(
 
 
 def also_over_time(
-    found: Comparison,
+    comparison: Comparison,
     files: tuple[bytes, bytes],
     models: tuple[Model, Model],
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Add a comparison over time if one of the models keeps a state; raises as ``compare_over_time`` does."""
-    if not found.bit_exact or not any(keeps_state(model) for model in models):
-        return found
+    if not comparison.bit_exact or not any(keeps_state(model) for model in models):
+        return comparison
     over = compare_over_time(files, models, seed=seed, progress=progress)
-    return replace(found, bit_exact=over.bit_exact, first_difference=over.first_difference, calls=over.inputs // 2)
+    return replace(comparison, bit_exact=over.bit_exact, first_difference=over.first_difference, calls=over.inputs // 2)
 
 
 def _run(model: Model, worker: Worker, arrays: Sequence[Array], reset: bool) -> list[Array]:
@@ -116,12 +116,12 @@ def _run(model: Model, worker: Worker, arrays: Sequence[Array], reset: bool) -> 
 def _check_shapes(models: tuple[Model, Model], stream: StreamTime) -> None:
     """Raise VerificationError unless the second model's ends are time steps of the first one's."""
     try:
-        wanted = [(stream.shape_of(spec.shape), spec.dtype) for spec in input_specs(models[0])]
+        expected = [(stream.shape_of(spec.shape), spec.dtype) for spec in input_specs(models[0])]
     except ModelError as error:
         raise VerificationError(f"the second model is no stream of the first: {error}") from error
-    found = [(spec.shape, spec.dtype) for spec in input_specs(models[1])]
+    specs = [(spec.shape, spec.dtype) for spec in input_specs(models[1])]
     outputs = [[model.main.tensors[tensor].dims for tensor in model.main.outputs] for model in models]
-    if wanted != found or outputs[0] != outputs[1]:
+    if expected != specs or outputs[0] != outputs[1]:
         raise VerificationError(
             "the second model is no stream of the first: their inputs or outputs do not fit each other"
         )
@@ -142,7 +142,7 @@ class _Pair:
         starts = call in (0, self.reset_at)
         return starts or self.stream is not None, starts
 
-    def given(self, call: int) -> tuple[list[Array], list[Array]]:
+    def inputs_of(self, call: int) -> tuple[list[Array], list[Array]]:
         """Return the inputs of each of the two."""
         steps = self.sequence[call]
         if self.stream is None:
@@ -162,15 +162,15 @@ def _sequence(model: Model, stream: StreamTime | None, calls: int, seed: int) ->
     single runs, for a stream step by step.
     """
     specs, rng = input_specs(model), np.random.default_rng(seed)
-    found: list[list[Array]] = []
-    made = _as_steps(generate_inputs(model, 12, seed), stream)
+    sequence: list[list[Array]] = []
+    generated = _as_steps(generate_inputs(model, 12, seed), stream)
     for number in range(calls):
         mood = _MOODS[number * len(_MOODS) // calls]
-        chosen = next(made, None) if number % 4 < 2 and mood in ("noise", "loud") else None
-        found.append(chosen if chosen is not None else [_steps(spec, stream, mood, rng) for spec in specs])
+        chosen = next(generated, None) if number % 4 < 2 and mood in ("noise", "loud") else None
+        sequence.append(chosen if chosen is not None else [_steps(spec, stream, mood, rng) for spec in specs])
     if stream is not None:
-        found.append([np.full(spec.shape, _zero(spec), spec.dtype) for spec in specs])
-    return found
+        sequence.append([np.full(spec.shape, _zero(spec), spec.dtype) for spec in specs])
+    return sequence
 
 
 def _zero(spec: InputSpec) -> float:
@@ -200,5 +200,5 @@ def _steps(spec: InputSpec, stream: StreamTime | None, mood: str, rng: np.random
         "edges": lambda: rng.choice(np.array([spec.low, spec.high]), shape),
     }
     clipped = np.clip(moods[mood](), spec.low, spec.high)
-    found: Array = (clipped if spec.dtype.kind == "f" else np.rint(clipped)).astype(spec.dtype)
-    return found
+    array: Array = (clipped if spec.dtype.kind == "f" else np.rint(clipped)).astype(spec.dtype)
+    return array

@@ -56,14 +56,14 @@ def watched(models: tuple[Model, Model], certificate: Certificate | None) -> Wat
     nothing = Watched((), models[1], ())
     if certificate is None:
         return nothing
-    found = dict(_at_borders(models, certificate))
+    tensors = dict(_at_borders(models, certificate))
     opened = _in_one_memory(remove_plan(models[1]))
     with suppress(ModelError):
         opened, inner = _opened(models[0], opened, certificate)
-        found = {**dict(inner), **found}
-    if sum(tensor_nbytes(models[0].main.tensors[tensor]) for tensor in found) > _MOST_BYTES:
+        tensors = {**dict(inner), **tensors}
+    if sum(tensor_nbytes(models[0].main.tensors[tensor]) for tensor in tensors) > _MOST_BYTES:
         return nothing
-    return Watched(tuple(found), opened, tuple(found.values()))
+    return Watched(tuple(tensors), opened, tuple(tensors.values()))
 
 
 def exposed(model: Model, tensors: Sequence[int]) -> bytes:
@@ -133,9 +133,9 @@ def _opened(original: Model, model: Model, certificate: Certificate) -> tuple[Mo
 
 
 def _is_inner(block: Block, tensor: int, named: Tensor) -> bool:
-    found = block.tensors[tensor]
-    kept = found.storage is Storage.SCRATCH and tensor not in block.sourced
-    return kept and named.type == TensorType.INT8 and found.nbytes == tensor_nbytes(named)
+    block_tensor = block.tensors[tensor]
+    kept = block_tensor.storage is Storage.SCRATCH and tensor not in block.sourced
+    return kept and named.type == TensorType.INT8 and block_tensor.nbytes == tensor_nbytes(named)
 
 
 def _open_plan(plan: BlockPlan, inner: list[int]) -> BlockPlan | None:
@@ -144,9 +144,9 @@ def _open_plan(plan: BlockPlan, inner: list[int]) -> BlockPlan | None:
     tensors = [replace(t, storage=Storage.OUTPUT) if i in inner else t for i, t in enumerate(block.tensors)]
     opened = replace(block, tensors=tuple(tensors), outputs=(*block.outputs, *inner))
     whole = BlockConfig(max(t.height for t in tensors), max(t.width for t in tensors), plan.config.chunk)
-    found = BlockPlan(opened, whole, plan.outside)
+    opened_plan = BlockPlan(opened, whole, plan.outside)
     try:
-        return found if inner and found.encoded else None
+        return opened_plan if inner and opened_plan.encoded else None
     except BlockError:
         return None
 

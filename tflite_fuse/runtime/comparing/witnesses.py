@@ -32,7 +32,7 @@ NAMES = "the original", "the rewritten model"
 def run_both(
     models: tuple[Model, Model],
     files: tuple[bytes, bytes],
-    wanted: bool,
+    verify: bool,
     inputs: int,
     seed: int,
     progress: Callable[[int, int], None] | None,
@@ -44,7 +44,7 @@ def run_both(
     Args:
         models: the two.
         files: theirs.
-        wanted: whether they must be run, or only if the runtime accepts the original.
+        verify: whether they must be run, or only if the runtime accepts the original.
         inputs: number of inputs.
         seed: of generated inputs, and of the search for better ones.
         progress: called after every inference.
@@ -56,27 +56,27 @@ def run_both(
             and the original cannot.
         RuntimeUnavailableError: they must be run and no runtime is installed.
     """
-    given: Sequence[Sequence[Array]] = ()
+    samples: Sequence[Sequence[Array]] = ()
     try:
         if stream is not None:
             return _over_time(models, files, seed, progress, stream)
-        given = generate_inputs(models[0], inputs, seed)
+        samples = generate_inputs(models[0], inputs, seed)
         seen = watched(models, watch)
-        given = directed(models[0], given, seen.first, seed)
-        oracle = compare(*files, given, names=NAMES, models=models, progress=progress, watch=seen)
+        samples = directed(models[0], samples, seen.first, seed)
+        oracle = compare(*files, samples, names=NAMES, models=models, progress=progress, watch=seen)
         oracle = also_over_time(oracle, files, models, seed, progress)
     except ModelError as error:
-        if _runs(models[0], files[0], given):
+        if _runs(models[0], files[0], samples):
             raise VerificationError(
                 f"the rewritten model does not run where the original does: {error}; nothing was written"
             ) from error
-        if wanted:
+        if verify:
             raise VerificationError(
                 f"it cannot be verified: {error}; nothing was written (without --verify it is proven and written)"
             ) from error
-        return _second(models, files, given, str(error))
+        return _second(models, files, samples, str(error))
     except RuntimeUnavailableError as error:
-        if wanted:
+        if verify:
             raise
         return Comparisons(None, f"not possible on this machine: {error}")
     _refuse_difference(oracle)
@@ -101,40 +101,40 @@ def _over_time(
     stream: StreamTime,
 ) -> Comparisons:
     """Compare a stream with the model over its window."""
-    found = compare_over_time(files, models, stream=stream, seed=seed, progress=progress)
-    if found.first_difference is not None:
+    result = compare_over_time(files, models, stream=stream, seed=seed, progress=progress)
+    if result.first_difference is not None:
         raise VerificationError(
-            f"the stream does not compute the window's bytes: {found.first_difference}; nothing was written"
+            f"the stream does not compute the window's bytes: {result.first_difference}; nothing was written"
         )
-    return Comparisons(found, notes=(note("run", "stream", calls=found.inputs // 2, seed=seed), *_warned(found)))
+    return Comparisons(result, notes=(note("run", "stream", calls=result.inputs // 2, seed=seed), *_warned(result)))
 
 
-def _runs(model: Model, file: bytes, given: Sequence[Sequence[Array]]) -> bool:
+def _runs(model: Model, file: bytes, samples: Sequence[Sequence[Array]]) -> bool:
     """Return whether the runtime runs a model."""
     try:
-        feeds = [make_feed(model, arrays) for arrays in given]
+        feeds = [make_feed(model, arrays) for arrays in samples]
         tflm.run(file, [feed.inputs for feed in feeds], [feed.outside for feed in feeds])
     except ModelError:
         return False
-    return bool(given)
+    return bool(samples)
 
 
 def compare_in_litert(
     first: Comparisons, models: tuple[Model, Model], files: tuple[bytes, bytes], inputs: int, seed: int
 ) -> Comparisons:
     """Add a comparison in LiteRT for a file that TensorFlow Lite Micro ran in another form; see ``run_both``."""
-    found = _second(models, files, generate_inputs(models[0], inputs, seed), first.why_not or "")
-    return replace(first, second=found.second, notes=(*first.notes, *found.notes))
+    in_litert = _second(models, files, generate_inputs(models[0], inputs, seed), first.why_not or "")
+    return replace(first, second=in_litert.second, notes=(*first.notes, *in_litert.notes))
 
 
 def _second(
-    models: tuple[Model, Model], files: tuple[bytes, bytes], given: Sequence[Sequence[Array]], why_not: str
+    models: tuple[Model, Model], files: tuple[bytes, bytes], samples: Sequence[Sequence[Array]], why_not: str
 ) -> Comparisons:
     """Compare in LiteRT the models that TensorFlow Lite Micro refuses."""
-    if not litert.available() or not given:
+    if not litert.available() or not samples:
         return Comparisons(None, why_not)
     try:
-        second = compare(*files, given, names=NAMES, models=models, runtime=litert)
+        second = compare(*files, samples, names=NAMES, models=models, runtime=litert)
     except (ModelError, RuntimeUnavailableError) as error:
         return Comparisons(None, why_not, notes=(note("warned", "no second witness", why=str(error)),))
     if second.first_difference is not None and any(map(_has_blocks, models)):
@@ -148,8 +148,8 @@ def _has_blocks(model: Model) -> bool:
     return any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators)
 
 
-def _refuse_difference(found: Comparison) -> None:
-    if found.first_difference is not None:
+def _refuse_difference(comparison: Comparison) -> None:
+    if comparison.first_difference is not None:
         raise VerificationError(
-            f"the rewritten model does not compute the same bytes: {found.first_difference}; nothing was written"
+            f"the rewritten model does not compute the same bytes: {comparison.first_difference}; nothing was written"
         )

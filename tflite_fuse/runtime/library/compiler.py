@@ -71,10 +71,10 @@ def _find_compiler(preferred: str, path: str) -> Compiler:
 def _output(command: Sequence[str]) -> str:
     environment = {**os.environ, "LC_ALL": "C"}
     # A compiler's output may have any encoding, as names of folders have.
-    found = subprocess.run(
+    completed = subprocess.run(
         command, check=True, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, env=environment
     )
-    return found.stdout
+    return completed.stdout
 
 
 def build_library(
@@ -178,8 +178,8 @@ def _is_whole(library: Path) -> bool:
 
 def _is_private(path: Path) -> bool:
     """Return whether a path belongs to this user and no other user can write to it."""
-    found = path.stat()
-    return not hasattr(os, "geteuid") or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
+    status = path.stat()
+    return not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
 
 
 def _cache_directory() -> Path:

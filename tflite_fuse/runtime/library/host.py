@@ -127,20 +127,20 @@ class HostLibrary:
             self._check(self._prepare(block, memory, options, constants))
             arrays = {_INPUT: inputs, _EXTERNAL: externals}
             self._require_fit(block, arrays, len(sources))
-            given = {kind: [memory.copy(_bytes(a)) for a in arrays[kind]] for kind in arrays}
+            operands = {kind: [memory.copy(_bytes(a)) for a in arrays[kind]] for kind in arrays}
             sizes = self._sizes(block, _OUTPUT)
             outputs = [memory.junk(size) for size in sizes]
             if overlap is not None:
-                outputs[0], given[_INPUT][0] = memory.overlaid(sizes[0], _bytes(inputs[0]), overlap)
+                outputs[0], operands[_INPUT][0] = memory.overlaid(sizes[0], _bytes(inputs[0]), overlap)
             scratch_bytes = int(self.functions.tflite_fuse_scratch_bytes(ctypes.byref(block)))
             scratch = memory.junk(scratch_bytes)
             if scratch_below is not None:
-                scratch, given[_INPUT][0] = memory.overlaid(scratch_bytes, _bytes(inputs[0]), scratch_below)
+                scratch, operands[_INPUT][0] = memory.overlaid(scratch_bytes, _bytes(inputs[0]), scratch_below)
             readers = _Readers(sources, options)
             io = _Io(
-                memory.pointers(given[_INPUT]),
+                memory.pointers(operands[_INPUT]),
                 memory.pointers(outputs),
-                memory.pointers(given[_EXTERNAL]),
+                memory.pointers(operands[_EXTERNAL]),
                 readers.address,
                 scratch,
                 memory.copy(bytes(self.functions.tflite_fuse_state_bytes(ctypes.byref(block)))),
@@ -149,10 +149,10 @@ class HostLibrary:
             if readers.error is not None:
                 raise readers.error
             self._check(status)
-            made = [self._type(block, _OUTPUT, number) for number in range(len(sizes))]
+            types = [self._type(block, _OUTPUT, number) for number in range(len(sizes))]
             return [
                 np.frombuffer(ctypes.string_at(at, size), np.float32 if kind == _REAL else np.int8)
-                for at, size, kind in zip(outputs, sizes, made, strict=True)
+                for at, size, kind in zip(outputs, sizes, types, strict=True)
             ]
 
     def _require_fit(self, block: _Block, arrays: Mapping[int, Sequence[npt.ArrayLike]], sources: int) -> None:
@@ -226,9 +226,9 @@ class _Readers:
 
     def __init__(self, sources: Sequence[PixelSource], options: bytes) -> None:
         self.error: Exception | None = None
-        found = read_options(options)
-        made = [found.tensors[stage.output] for stage in found.stages if stage.kind == StageKind.SOURCE]
-        images = {desc.operand: (desc.height, desc.width, desc.channels, desc.element_type + 1) for desc in made}
+        structs = read_options(options)
+        tensors = [structs.tensors[stage.output] for stage in structs.stages if stage.kind == StageKind.SOURCE]
+        images = {desc.operand: (desc.height, desc.width, desc.channels, desc.element_type + 1) for desc in tensors}
         shapes = [images.get(number, (0, 0, 0, 1)) for number in range(len(sources))]
         readers = [self._reader(source, *shape[2:]) for source, shape in zip(sources, shapes, strict=True)]
         self._functions = [_READ(reader) for reader in readers]

@@ -69,16 +69,16 @@ class Pixels:
         self._outside = outside
         self.error: BaseException | None = None
 
-    def answer(self, wanted: object) -> tuple[dict[str, Any], list[bytes]]:
+    def answer(self, request: object) -> tuple[dict[str, Any], list[bytes]]:
         """Return the reply for [number, y, x, count]. Raises ValueError for a malformed request."""
-        if not isinstance(wanted, list) or len(wanted) != 4 or any(type(each) is not int for each in wanted):
-            raise ValueError(wanted)
-        number, y, x, count = wanted
+        if not isinstance(request, list) or len(request) != 4 or any(type(each) is not int for each in request):
+            raise ValueError(request)
+        number, y, x, count = request
         if not 0 <= number < len(self._outside):
-            raise ValueError(wanted)
+            raise ValueError(request)
         stream = self._outside[number]
         if isinstance(stream, Stream) and not (0 <= y < stream.image[0] and 0 <= x < x + count <= stream.image[1]):
-            raise ValueError(wanted)
+            raise ValueError(request)
         try:
             if isinstance(stream, Stream):
                 return {}, [stream.pixels(y, x, count)]

@@ -314,9 +314,9 @@ def _take(kind: WorkerKind) -> Worker | None:
                 return _idle.pop(index)
         for index, idle in enumerate(_idle):
             if idle.kind == replace(kind, libraries=(), registerers=()):  # they are loaded with the model
-                found = _idle.pop(index)
-                found.kind = kind
-                return found
+                worker = _idle.pop(index)
+                worker.kind = kind
+                return worker
     return None
 
 
