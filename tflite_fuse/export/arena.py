@@ -57,8 +57,8 @@ def declared_arenas(model: Model, runtime: Runtime) -> tuple[Declared, ...]:
         PlanError: the model's offline plan is damaged.
         ModelError: a dynamic shape.
     """
-    usual, *others = (_declared(model, runtime, kernels) for kernels in variants(runtime.kernels, runtime.generation))
-    return (*(other for other in others if other.nbytes != usual.nbytes), usual)
+    usual, *by_core = (_declared(model, runtime, kernels) for kernels in variants(runtime.kernels, runtime.generation))
+    return (*(other for other in by_core if other.nbytes != usual.nbytes), usual)
 
 
 def _declared(model: Model, runtime: Runtime, kernels: Kernels) -> Declared:

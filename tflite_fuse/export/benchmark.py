@@ -154,12 +154,12 @@ def unfused(original: Model, rewritten: WholeModel) -> WholeModel:
     if any(operator_name(original, each) == FUSED_OPERATOR for each in original.main.operators):
         raise UsageError("the file of --benchmark has fused blocks itself: give the original")
     for kept in ((), ("SOFTMAX",)):
-        found = whole_model(original, kept)
+        whole = whole_model(original, kept)
         if all(
             same_ports([port for port, _ in ours], [port for port, _ in theirs])
-            for ours, theirs in ((rewritten.inputs, found.inputs), (rewritten.outputs, found.outputs))
+            for ours, theirs in ((rewritten.inputs, whole.inputs), (rewritten.outputs, whole.outputs))
         ):
-            return found
+            return whole
     raise UsageError(NOT_THE_ORIGINAL)
 
 
@@ -209,8 +209,8 @@ def _tables(name: str, model: WholeModel, whose: Candidate) -> str:
     """Return names of the steps, ports, and the beginning of the model's line."""
     names = ", ".join(f'"{_stages(step)}"' for step in model.steps)
     ports = {
-        kind: "".join(f"{{{place.offset}, {port.nbytes}}}, " for port, place in found)
-        for kind, found in (("inputs", model.inputs), ("outputs", model.outputs))
+        kind: "".join(f"{{{place.offset}, {port.nbytes}}}, " for port, place in ends)
+        for kind, ends in (("inputs", model.inputs), ("outputs", model.outputs))
     }
     lines = [
         f"static const char* const {name}_head = {whose.head('none', 'tflite-fuse')};",

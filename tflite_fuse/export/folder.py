@@ -179,8 +179,8 @@ def _listed(directory: Path) -> dict[str, str]:
     try:
         if not stat.S_ISREG(os.lstat(directory / MANIFEST).st_mode):
             return {}  # reading a pipe would block
-        found = json.loads((directory / MANIFEST).read_bytes())
-        files = found["files"] if found["version"] == _VERSION else {}
+        manifest = json.loads((directory / MANIFEST).read_bytes())
+        files = manifest["files"] if manifest["version"] == _VERSION else {}
         return {name: digest for name, digest in files.items() if _is_inside(name) and isinstance(digest, str)}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
@@ -235,8 +235,8 @@ def _finish_killed(directory: Path) -> None:
         if _is_real(stage):
             own, new = _listed(directory), stage / _STAGED
             staged = [path for path in new.rglob("*") if path.is_file() and not path.is_symlink()]
-            found = {path.relative_to(new).as_posix(): path.read_bytes() for path in staged}
-            names = [name for name, data in found.items() if _is_own(directory, name, own, data)]
+            files = {path.relative_to(new).as_posix(): path.read_bytes() for path in staged}
+            names = [name for name, data in files.items() if _is_own(directory, name, own, data)]
             gone = [
                 name for name in _to_remove(stage / _JOURNAL) if name in own and _is_own(directory, name, own, None)
             ]

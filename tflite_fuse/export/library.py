@@ -109,8 +109,8 @@ def sources(where: str, *, splits: bool = False) -> dict[str, bytes]:
     """
     root = library_directory()
     paths = sorted(path for path in root.rglob("*") if path.suffix in (".c", ".h", ".cpp"))
-    found = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
-    return {f"{where}{name}": content for name, content in found.items() if splits or not name.startswith(_OF_SPLITS)}
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+    return {f"{where}{name}": content for name, content in files.items() if splits or not name.startswith(_OF_SPLITS)}
 
 
 def version() -> str:
@@ -147,23 +147,23 @@ def with_parts(files: Files, parts: Parts) -> Files:
     """
     if not parts.kinds:
         return {name: content for name, content in files.items() if "/tflite_fuse/" not in name}
-    path, table = _found(files, _TABLE)
-    wanted = {kind.name for kind in parts.kinds}
-    there = "".join(found.group() for rows in (_ROWS, _ROWS_OF_FLOATS) if (found := rows.search(table)))
-    kept = [row for row in _ROW.finditer(there) if row.group(1) in wanted]
-    if len(kept) != len(wanted):
+    path, table = _file_named(files, _TABLE)
+    names = {kind.name for kind in parts.kinds}
+    there = "".join(match.group() for rows in (_ROWS, _ROWS_OF_FLOATS) if (match := rows.search(table)))
+    kept = [row for row in _ROW.finditer(there) if row.group(1) in names]
+    if len(kept) != len(names):
         raise RuntimeUnavailableError(_OTHER_VERSION)
     rows = " \\\n  ".join(("#define TFLITE_FUSE_KINDS(row)", *(row.group() for row in kept)))
     explanation = "/* Those of this project's model: add the rows of the library to run models with others. */\n"
-    for others in (_ROWS_OF_SPLITS, _ROWS_OF_FLOATS):
-        table = others.sub(r"\1\n\n", table, count=1)
+    for pattern in (_ROWS_OF_SPLITS, _ROWS_OF_FLOATS):
+        table = pattern.sub(r"\1\n\n", table, count=1)
     files = _without_kernels(files, {row.group(2) for row in kept})
     files = {**files, path: _ROWS.sub(lambda _: f"{explanation}{rows}\n\n", table, count=1)}
     return _with_loops(files, CONV=parts.convolutions, DEPTHWISE=parts.depthwise)
 
 
 def _with_loops(files: Files, **loops: int) -> Files:
-    path, text = _found(files, _LOOPS)
+    path, text = _file_named(files, _LOOPS)
     for name, bits in loops.items():
         text, count = re.subn(rf"(#define TFLITE_FUSE_{name}_LOOPS) \w+", rf"\1 {bits:#x}", text)
         if count != 1:
@@ -190,14 +190,14 @@ def for_workers(where: str) -> Files:
         RuntimeUnavailableError: this installation lacks the library, or has another one.
     """
     files: Files = {name: content for name, content in package(where, splits=True).items() if _GLUE not in name}
-    path, table = _found(files, _TABLE)
+    path, table = _file_named(files, _TABLE)
     floats = {name for name in files if "/floats/" in name and _ENTRY.search(_text(files[name]))}
     files = {name: content for name, content in files.items() if name not in floats}
     files = {**files, path: _ROWS_OF_FLOATS.sub(r"\1\n\n", table, count=1).encode()}
     return _with_loops(files, CONV=sum(1 << layout for layout in _OF_BYTES))
 
 
-def _found(files: Files, name: str) -> tuple[str, str]:
+def _file_named(files: Files, name: str) -> tuple[str, str]:
     """Return path and text of a file of the library; both empty if a folder has none."""
     path = next((path for path in files if path.rpartition("/")[2] == name), "")
     return path, _text(files[path]) if path else ""

@@ -137,8 +137,8 @@ def export_model(
     elif format == "esphome":
         content = _esphome(read, target, None if isinstance(source, bytes) else Path(source), runtime)
     else:
-        found = replace(_tflm_model(read, runtime), two_arenas=two_arenas)
-        content = _with_tflm(found, read.model, target, format)
+        tflm_model = replace(_tflm_model(read, runtime), two_arenas=two_arenas)
+        content = _with_tflm(tflm_model, read.model, target, format)
     content = replace(content, notes=(*content.notes, *_about_second_memory(slow_bytes(read.model), format)))
     files = library.with_parts(content.files, parts_of(content.blocks))
     flash = measured(files, format, content.model_bytes)
@@ -231,13 +231,13 @@ def _plain(model: Model, title: str, target: Path, format: str) -> _Content:
 def _esphome(read: _Read, target: Path, source: Path | None, runtime: Runtime) -> _Content:
     esphome.require_wake_word(read.model)
     largest = esphome.largest_arena(read.model)
-    found = replace(_tflm_model(read, runtime), arenas=(largest,))
+    tflm_model = replace(_tflm_model(read, runtime), arenas=(largest,))
     notes = ["tensor_arena_size holds for TensorFlow Lite Micro of 2024 and 2026 with ESP-NN on every core"]
     blocks = _blocks(read.model)
     if blocks:
         notes.append("micro_wake_word does not register TFLITE_FUSE: README.md says how to add it")
-    files = esphome.files(found, target, source)
-    return _Content(files, largest.nbytes, len(found.data), blocks, tuple(notes), found.outputs)
+    files = esphome.files(tflm_model, target, source)
+    return _Content(files, largest.nbytes, len(tflm_model.data), blocks, tuple(notes), tflm_model.outputs)
 
 
 def _tflm_model(read: _Read, runtime: Runtime) -> TflmModel:
@@ -247,28 +247,28 @@ def _tflm_model(read: _Read, runtime: Runtime) -> TflmModel:
     return tflm_model(read.model, read.data, read.title, runtime)
 
 
-def _with_tflm(found: TflmModel, model: Model, target: Path, format: str) -> _Content:
-    *others, usual = found.arenas
-    notes = [f"the arena is declared for {found.runtime}"]
-    if found.two_arenas:
+def _with_tflm(tflm_model: TflmModel, model: Model, target: Path, format: str) -> _Content:
+    *by_core, usual = tflm_model.arenas
+    notes = [f"the arena is declared for {tflm_model.runtime}"]
+    if tflm_model.two_arenas:
         apart = usual.apart
         notes.append(
             f"what the runtime keeps is an array of {apart.persistent:,} bytes, activations with scratch one of "
             f"{apart.activations + usual.margin:,}; the macros MODEL_PERSISTENT_SECTION and MODEL_ACTIVATIONS_SECTION "
             "say where they lie"
         )
-    notes += [f"on {other.core} the arena is {other.nbytes:,} bytes" for other in others]
+    notes += [f"on {other.core} the arena is {other.nbytes:,} bytes" for other in by_core]
     if usual.margin:
         notes.append(f"{usual.margin:,} bytes of the arena are a margin, as versions of ESP-NN differ")
     if usual.arena.unknown:
         names = ", ".join(usual.arena.unknown)
         notes.append(f"what {names} needs of the arena is not known: the declared size may be too small")
-    nbytes = usual.apart.persistent + usual.apart.activations + usual.margin if found.two_arenas else usual.nbytes
+    nbytes = usual.apart.persistent + usual.apart.activations + usual.margin if tflm_model.two_arenas else usual.nbytes
     if format == "platformio":
-        files = arduino.platformio_files(found)
+        files = arduino.platformio_files(tflm_model)
     else:
-        files = {"arduino": arduino.files, "esp-idf": esp_idf.files}[format](found, target)
-    return _Content(files, nbytes, len(found.data), _blocks(model), tuple(notes), found.outputs)
+        files = {"arduino": arduino.files, "esp-idf": esp_idf.files}[format](tflm_model, target)
+    return _Content(files, nbytes, len(tflm_model.data), _blocks(model), tuple(notes), tflm_model.outputs)
 
 
 def _blocks(model: Model) -> tuple[bytes, ...]:

@@ -67,10 +67,10 @@ class Port:
     @property
     def scale(self) -> tuple[float, int] | None:
         """Return scale and zero point if the tensor is quantized as a whole."""
-        found = self.tensor.quantization
-        if found is None or len(found.scale or ()) != 1 or len(found.zero_point or ()) != 1:
+        quantization = self.tensor.quantization
+        if quantization is None or len(quantization.scale or ()) != 1 or len(quantization.zero_point or ()) != 1:
             return None
-        return (found.scale or ())[0], (found.zero_point or ())[0]
+        return (quantization.scale or ())[0], (quantization.zero_point or ())[0]
 
 
 def model_ports(model: Model) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
@@ -113,13 +113,13 @@ def checked_outside(model: Model) -> tuple[OutsideInput, ...]:
         ModelError: the metadata entry that names them is damaged.
         UsageError: more than the C library supports.
     """
-    found = sorted(outside_inputs(model), key=lambda entry: entry.number)
-    if len(found) > OUTSIDE_LIMIT:
+    entries = sorted(outside_inputs(model), key=lambda entry: entry.number)
+    if len(entries) > OUTSIDE_LIMIT:
         raise UsageError(
-            f"the model reads {len(found)} inputs from outside the arena and the device library takes {OUTSIDE_LIMIT}; "
-            "rewrite it with fewer of them outside"
+            f"the model reads {len(entries)} inputs from outside the arena and the device library takes "
+            f"{OUTSIDE_LIMIT}; rewrite it with fewer of them outside"
         )
-    return tuple(found)
+    return tuple(entries)
 
 
 def memory_macro(nbytes: int) -> str:
@@ -137,9 +137,9 @@ def outside_source(inputs: Sequence[OutsideInput], memory: int = 0) -> str:
         memory: bytes of the second memory; 0 for none.
     """
     parts = [fill("plain_c/second_memory.h")] if memory else []
-    given = "second_memory, sizeof(second_memory)" if memory else "NULL, 0"
+    second_memory = "second_memory, sizeof(second_memory)" if memory else "NULL, 0"
     if not inputs:
-        nothing = f"{{TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 0, NULL, {given}}}"
+        nothing = f"{{TFLITE_FUSE_OUTSIDE_MARK_2, 0, NULL, NULL, 0, NULL, {second_memory}}}"
         return "".join((*parts, f"static const tflite_fuse_outside outside = {nothing};\n")) if memory else ""
     parts += [_reader(entry) if entry.mode.streams else _frame(entry) for entry in inputs]
     no_source = "{NULL, NULL, 0, 0, 0, TFLITE_FUSE_INT8}"
@@ -157,7 +157,7 @@ def outside_source(inputs: Sequence[OutsideInput], memory: int = 0) -> str:
         f"static const void* const frames[{count}] = {{{frames}}};\n"
         f"static const size_t sizes[{count}] = {{{sizes}}};\n"
         f"static const tflite_fuse_outside outside = {{TFLITE_FUSE_OUTSIDE_MARK_2, {count}, frames, sizes, "
-        f"{count}, sources, {given}}};\n"
+        f"{count}, sources, {second_memory}}};\n"
     )
     return "\n".join(parts)
 

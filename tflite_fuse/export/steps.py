@@ -110,8 +110,8 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
     program = program_of(model)
     arena = realise(program, block_overlaps(model), ArenaOptions(without_tflm=True))
     places = [Place(max(offset, 0), size) for offset, size in zip(arena.offsets or (), program.sizes, strict=False)]
-    found = slow_tensors(model)
-    for each, offset in ({} if found is None else found.offsets).items():
+    slow = slow_tensors(model)
+    for each, offset in ({} if slow is None else slow.offsets).items():
         places[each] = Place(offset, tensor_nbytes(model.main.tensors[each]), apart=True)
     begins = end = max(arena.needed, ALIGNMENT)
     for index, tensor in enumerate(model.main.tensors):
@@ -137,15 +137,15 @@ def _step(model: Model, index: int, places: list[Place]) -> Step:
         if places[source].apart or places[target].apart:
             raise UsageError(f"{label} copies a tensor of the second memory, which blocks alone read and write")
         return Step(label, b"", b"", (places[source],), (places[target],), Place(0, 0))
-    found = operands_of(model.main, operator)
+    operands = operands_of(model.main, operator)
     return Step(
         label=label,
         options=operator.custom_options or b"",
-        constants=model.buffers[model.main.tensors[found.constants].buffer].data or b"",
-        inputs=tuple(places[tensor] for tensor in found.inputs),
-        outputs=tuple(places[tensor] for tensor in found.outputs),
-        scratch=places[found.scratch],
-        state=places[found.state[0]] if found.state else NOWHERE,
+        constants=model.buffers[model.main.tensors[operands.constants].buffer].data or b"",
+        inputs=tuple(places[tensor] for tensor in operands.inputs),
+        outputs=tuple(places[tensor] for tensor in operands.outputs),
+        scratch=places[operands.scratch],
+        state=places[operands.state[0]] if operands.state else NOWHERE,
     )
 
 
@@ -234,11 +234,11 @@ def _require_int8(model: Model) -> None:
         tensor for operator in graph.operators for tensor in (*(operator.inputs or ())[:1], *(operator.outputs or ()))
     }
     for tensor in sorted({*touched, *graph.inputs, *graph.outputs}):
-        found = graph.tensors[tensor]
-        if not found.is_variable and found.type != TensorType.INT8:
+        entry = graph.tensors[tensor]
+        if not entry.is_variable and entry.type != TensorType.INT8:
             raise UsageError(
-                f"tensor {found.name} is {type_name(found.type)} and the C library runs int8 alone: `rewrite "
+                f"tensor {entry.name} is {type_name(entry.type)} and the C library runs int8 alone: `rewrite "
                 "--int8-io` removes conversions at the inputs and outputs of the original; a model that computes in "
                 "another type has to be converted anew"
             )
-        tensor_nbytes(found)
+        tensor_nbytes(entry)

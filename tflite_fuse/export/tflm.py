@@ -176,7 +176,7 @@ def data_files(model: TflmModel, where: str, name: str) -> dict[str, str]:
     texts = {"h": _data_header(model), "c": f'#include "model_data.h"\n\n{array}'}
     return {
         f"{where}{name}_data.{suffix}": re.sub(
-            r"\b(MODEL|model)_(?=[A-Zd])", lambda found: f"{name.upper() if found[1] == 'MODEL' else name}_", text
+            r"\b(MODEL|model)_(?=[A-Zd])", lambda match: f"{name.upper() if match[1] == 'MODEL' else name}_", text
         )
         for suffix, text in texts.items()
     }

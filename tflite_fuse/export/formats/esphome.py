@@ -67,8 +67,8 @@ def files(model: TflmModel, directory: Path, source: Path | None) -> Files:
     name = directory.resolve().name if source is None else source.stem
     usual = json.loads(fill("esphome/manifest.json"))  # of version 2
     manifest = _manifest(source) or {"wake_word": name.replace("_", " "), **usual}
-    found = {**manifest["micro"], "tensor_arena_size": model.arenas[-1].nbytes}
-    text = json.dumps({**manifest, "model": f"{name}.tflite", "micro": found}, indent=2, ensure_ascii=False)
+    micro = {**manifest["micro"], "tensor_arena_size": model.arenas[-1].nbytes}
+    text = json.dumps({**manifest, "model": f"{name}.tflite", "micro": micro}, indent=2, ensure_ascii=False)
     fused = FUSED_OPERATOR in model.operators
     return {
         f"{name}.tflite": model.data,
@@ -82,12 +82,12 @@ def _manifest(source: Path | None) -> dict[str, Any] | None:
     if path is None or not path.is_file():
         return None
     try:
-        found = json.loads(path.read_bytes())
+        manifest = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: the model's manifest cannot be read ({error})") from error
-    if not isinstance(found, dict) or not isinstance(found.get("micro"), dict):
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("micro"), dict):
         raise UsageError(f"{path}: is no manifest of microWakeWord, which is an object with an object `micro`")
-    return found
+    return manifest
 
 
 def readme(title: str, name: str, arena_bytes: int, fused: bool) -> str:

@@ -106,7 +106,7 @@ def _arrays(number: int, step: Step) -> str:
 def _row(number: int, step: Step) -> str:
     blocks = (f"options_{number}", f"constants_{number}") if step.options else ("NULL", "NULL")
     places = [
-        f"{kind}_{number}" if given else "NULL" for kind, given in (("inputs", step.inputs), ("outputs", step.outputs))
+        f"{kind}_{number}" if ends else "NULL" for kind, ends in (("inputs", step.inputs), ("outputs", step.outputs))
     ]
     sizes = (len(step.options), len(step.constants))
     counts = (len(step.inputs), len(step.outputs))

@@ -124,9 +124,9 @@ def places_of(deployment: Deployment) -> tuple[Place, ...]:
     if device.board == COMPUTER:
         return tuple(workers)
     _check_operators(deployment)
-    found = _board(device, "teensy41" if any(each.way is not Way.WIFI for each in workers) else _USUAL)
+    board = _board(device, "teensy41" if any(each.way is not Way.WIFI for each in workers) else _USUAL)
     host = _host_and_port(device)[0] if device.address else ""
-    return (*_lined(workers, found), Place(COORDINATOR, device.name, names[-1], found, found.way, host))
+    return (*_lined(workers, board), Place(COORDINATOR, device.name, names[-1], board, board.way, host))
 
 
 def _worker(device: Device, number: int, env: str) -> Place:
@@ -178,29 +178,29 @@ def _check_operators(deployment: Deployment) -> None:
 
 def _lined(workers: Sequence[Place], coordinator: Board) -> list[Place]:
     """Assign a serial line of the coordinator to each worker on one; the others share a network with it."""
-    free, found = list(coordinator.lines), []
+    free, places = list(coordinator.lines), []
     for each in workers:
         if each.way is not Way.SERIAL:
             if coordinator.way is Way.SERIAL:
                 raise UsageError(f"the coordinator is {coordinator.title}, which has no network, and {each.name!r} has")
-            found.append(each)
+            places.append(each)
             continue
         if not free:
             raise UsageError(
                 f"{coordinator.title} as the coordinator has {len(coordinator.lines)} serial lines, and more workers "
                 "are joined by one"
             )
-        found.append(Place(each.number, each.name, each.env, each.board, each.way, line=free.pop(0)))
-    return found
+        places.append(Place(each.number, each.name, each.env, each.board, each.way, line=free.pop(0)))
+    return places
 
 
 def _envs(names: Sequence[str]) -> list[str]:
     """Return unique names that are valid for a section and a folder."""
-    found: list[str] = []
+    envs: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:40].strip("_") or "device"
         number, env = 2, plain
-        while env.lower() in (each.lower() for each in found):
+        while env.lower() in (each.lower() for each in envs):
             env, number = f"{plain}_{number}", number + 1
-        found.append(env)
-    return found
+        envs.append(env)
+    return envs

@@ -111,26 +111,26 @@ def coordinator_program(
         f"static tflite_fuse_line<48> line_{each.number}({each.line}{lock.of_line});  // {comment(each.name)}\n"
         for each in lines
     ]
-    ways = [f"line_{each.number}.transport()" for each in lines]
+    transports = [f"line_{each.number}.transport()" for each in lines]
     begin = [f"  {each.line}.begin(LINE_SPEED);\n" for each in lines]
     if networked:
         parts.append(
             f"typedef tflite_fuse_network<{server}, {client}, {len(networked)}> Network;\n\n{_hooks(way, lock)}"
             "static Network network(nullptr, hooks);\n"
         )
-        ways.append("network.transport()")
+        transports.append("network.transport()")
         begin.append("  Join();\n")
     contacts = [_contact(each, lines) for each in workers]
     pairs = ", ".join(f"{{{a}, {b}}}" for a, b in dials)
     return fill(
         "split/coordinator.cpp",
         **_common(place, title, way, lock, "".join(parts), "".join(begin)),
-        ways=", ".join(ways),
+        ways=", ".join(transports),
         contacts="".join(contacts),
         names=", ".join(f'"{comment(name)}"' for name in all_names),
         dials=f"static const tflite_fuse_dial dials[] = {{{pairs}}};\n" if dials else "",
         workers=len(workers),
-        way_count=len(ways),
+        way_count=len(transports),
         dial_list=f"dials, {len(dials)}" if dials else "nullptr, 0",
     )
 

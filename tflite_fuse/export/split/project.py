@@ -91,13 +91,13 @@ def _devices(deployment: Deployment, places: Sequence[Place], locks: Mapping[int
     workers = [each for each in places if each.number != COORDINATOR]
     names = [worker.name for worker in deployment.cluster.workers]
     summing = deployment.summing
-    found: dict[str, str | bytes] = {}
+    files: dict[str, str | bytes] = {}
     for place in places:
         where, lock = f"src/{place.env}/", locks[place.number]
         is_worker = place.number != COORDINATOR
         fragment = deployment.fragments.workers[place.number] if is_worker else deployment.fragments.coordinator
-        found |= fragment_files(where, place.name, fragment, decode(fragment).header.buffer_bytes)
-        found[f"{where}main.cpp"] = (
+        files |= fragment_files(where, place.name, fragment, decode(fragment).header.buffer_bytes)
+        files[f"{where}main.cpp"] = (
             worker_program(
                 place,
                 title,
@@ -109,7 +109,7 @@ def _devices(deployment: Deployment, places: Sequence[Place], locks: Mapping[int
             if is_worker
             else coordinator_program(place, title, workers, deployment.dials, names, lock)
         )
-    return found
+    return files
 
 
 def _locks(deployment: Deployment, places: Sequence[Place], has_key: bool) -> dict[int, Lock]:
@@ -144,13 +144,13 @@ def _ini(places: Sequence[Place], locks: Mapping[int, Lock]) -> str:
 def _readme(places: Sequence[Place], key: bytes | None) -> str:
     workers = [each for each in places if each.number != COORDINATOR]
     coordinator = next((each for each in places if each.number == COORDINATOR), None)
-    others = ", ".join(f"`{each.env}`" for each in workers[1:])
+    envs = ", ".join(f"`{each.env}`" for each in workers[1:])
     return fill(
         "split/README.md",
         crossed=" Cross the wires (TX to RX), and join the grounds." if any(each.line for each in workers) else "",
         wires="".join(f"   - {comment(each.name)}: {_where(each)}\n" for each in workers),
         first=workers[0].env,
-        others=f", then {others}" if others else "",
+        others=f", then {envs}" if envs else "",
         run=fill("split/run_board.md", env=coordinator.env) if coordinator else fill("split/run_computer.md"),
         key=about_keys(key, coordinator is not None),
     )
@@ -166,11 +166,11 @@ def _where(place: Place) -> str:
 
 
 def _notes(deployment: Deployment, places: Sequence[Place]) -> list[str]:
-    found = []
+    notes = []
     workers = enumerate(deployment.cluster.workers)
     idle = [worker.name for number, worker in workers if number not in deployment.taking_part]
     if idle:
-        found.append(f"the plan has nothing to do for {', '.join(idle)}: no program is made")
+        notes.append(f"the plan has nothing to do for {', '.join(idle)}: no program is made")
     guessed = [
         each
         for each in places
@@ -178,7 +178,7 @@ def _notes(deployment: Deployment, places: Sequence[Place]) -> list[str]:
     ]
     if guessed:
         chosen = ", ".join(f"{each.name} {each.host}:{each.port}" for each in guessed)
-        found.append(f"workers.toml gives no address, so these were chosen: {chosen}")
+        notes.append(f"workers.toml gives no address, so these were chosen: {chosen}")
     if all(each.number != COORDINATOR for each in places):
-        found.append("the coordinator is tflite-fuse cluster run on a computer")
-    return found
+        notes.append("the coordinator is tflite-fuse cluster run on a computer")
+    return notes
