@@ -35,8 +35,8 @@ class tflite_fuse_network {
     int (*random)(void* user, void* data, size_t bytes);
   };
 
-  // listener: begun before the first use; NULL for a device that only dials.
-  explicit tflite_fuse_network(Server* listener, const Hooks& hooks = Hooks()) : server_(listener), hooks_(hooks) {
+  // listener: begun before the first use; NULL for a device that only dials. board: functions of the board.
+  explicit tflite_fuse_network(Server* listener, const Hooks& board = Hooks()) : server_(listener), hooks_(board) {
     for (int i = 0; i < STREAMS; ++i) {
       used_[i] = false;
     }
@@ -46,7 +46,7 @@ class tflite_fuse_network {
     transport_.receive = Receive;
     transport_.close = Close;
     transport_.microseconds = Microseconds;
-    transport_.random = hooks.random;
+    transport_.random = board.random;
   }
 
   const tflite_fuse_transport* transport() const { return &transport_; }
