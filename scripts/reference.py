@@ -83,15 +83,23 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        "Exit codes: 0 done, 1 the model does not meet what was asked (differs, does not fit), 2 bad usage or input.",
+        "Exit codes: 0 done, 1 the model does not meet a request (differs, does not fit), 2 bad usage or input.",
+        "",
+        "Before the command, as in `tflite-fuse --log FILE rewrite ...`:",
+        "",
+        *_options(group),
         "",
     ]
-    found = {name: group.get_command(None, name) for name in group.list_commands(None)}
-    for name, command in _leaves(found):
+    subcommands = {name: group.get_command(None, name) for name in group.list_commands(None)}
+    for name, command in _leaves(subcommands):
         lines += [f"## {name}", "", _sentence(command.help), "", f"`tflite-fuse {name} {_usage(command)}`", ""]
-        rows = [_option(each) for each in command.params if each.param_type_name == "option" and each.name != "help"]
-        lines += [*rows, ""]
+        lines += [*_options(command), ""]
     return _text(lines)
+
+
+def _options(command: Any) -> list[str]:
+    """Return a line for each option of a command."""
+    return [_option(each) for each in command.params if each.param_type_name == "option" and each.name != "help"]
 
 
 def _leaves(commands: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -70,7 +70,7 @@ def known_options() -> set[str]:
     inner = [each for command in outer for each in getattr(command, "commands", {}).values()]
     return {
         option
-        for command in (*outer, *inner)
+        for command in (group, *outer, *inner)
         for parameter in command.params
         for option in (*parameter.opts, *parameter.secondary_opts)
     }
