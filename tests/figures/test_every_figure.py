@@ -70,6 +70,7 @@ FIGURES: dict[str, tuple[Origin, ...]] = {
         Origin("The published scheme with its own algorithms", "scripts/bench_split.py", SPLIT),
     ),
     "docs/proof.md": (Origin("Of 2,000 changes of single bytes", "scripts/bench_proof.py", SMALL),),
+    "docs/security.md": (Origin("files beyond 512 MiB", "tflite_fuse/files.py", "figures/test_security_page.py"),),
     "docs/faq.md": (
         Origin("we say 0 to 80 bytes more", "tests/memory/tflm/test_boards.py", "memory/tflm/test_boards.py"),
         Origin("(75,264 bytes)", "scripts/bench_networks.py", "scripts/test_figures.py"),

@@ -12,8 +12,9 @@ import pytest
 from tests.project.test_layers import ORDER, PACKAGE, ROOT
 from tests.project.test_readme import PAGES as ALL_PAGES
 
-PAGES = sorted({*ALL_PAGES} - {"CHANGELOG.md", "docs/comparison.md"})
-"""Without what was written for a release, and what scripts print."""
+TEMPLATES = (path.relative_to(ROOT).as_posix() for path in (PACKAGE / "export" / "templates").rglob("*.md"))
+PAGES = sorted({*ALL_PAGES, *TEMPLATES} - {"CHANGELOG.md", "docs/comparison.md"})
+"""Pages and texts of exported projects, without notes of releases and tables that scripts print."""
 
 MOST_TERMS = 30
 VAGUE = frozenset({"asked", "found", "given", "known", "made", "mine", "others", "told", "wanted", "ways", "worth"})
