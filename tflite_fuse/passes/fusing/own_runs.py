@@ -57,14 +57,15 @@ class OwnRuns:
 
     def _better(self, chosen: Candidate, more: int) -> tuple[BlockChoice, ...]:
         """Return its blocks, each with the fewest instructions in at most ``more`` additional bytes of scratch."""
-        choices = list(chosen.point.blocks)
+        choices, added = list(chosen.point.blocks), more // ALIGNMENT * ALIGNMENT
         blocks = [
-            _BlockSearch(self, choice, block.plan, block.plan.config)
-            for choice, block in zip(choices, chosen.blocks, strict=True)
+            _BlockSearch(self, choice, plan, plan.config, round_up(plan.schedule.scratch_bytes, ALIGNMENT) + added)
+            for choice, plan in zip(choices, (block.plan for block in chosen.blocks), strict=True)
         ]
         for at in sorted(range(len(choices)), key=lambda at: -blocks[at].least.time):
             if self.has_budget and blocks[at].most_saved > self.site.tuning.run_gain * chosen.time:
-                choices[at] = replace(choices[at], config=blocks[at].improved(more))
+                longest = blocks[at].plan.config.chunk * (2 if more else 1)
+                choices[at] = replace(choices[at], config=blocks[at].improved(longest))
         return tuple(choices)
 
     @property
@@ -104,7 +105,7 @@ class _BlockSearch:
     choice: BlockChoice
     plan: BlockPlan
     best: BlockConfig
-    most: int = 0
+    most: int
 
     @property
     def least(self) -> _Needs:
@@ -117,14 +118,13 @@ class _BlockSearch:
         longest = [self._longest_run * (width > 0) for width in _widths(self.plan.block)]
         return self.least.time - self._needs(_with_runs(self.best, CHUNKS[-1], longest)).time
 
-    def improved(self, more: int) -> BlockConfig:
-        """Return the better result of two ways from the best of some starts; the present one if that saves too little.
+    def improved(self, chunk: int) -> BlockConfig:
+        """Return the better end of two climbs from the best start; the present configuration if that saves too little.
 
         Args:
-            more: bytes by which the block's scratch may grow.
+            chunk: pixels of the longest runs of the driven tensor.
         """
-        before, chunk = self.least, self.plan.config.chunk * (2 if more else 1)
-        self.most = round_up(before.scratch, ALIGNMENT) + more // ALIGNMENT * ALIGNMENT
+        before = self.least
         for config in _starts(self.plan.block, self.plan.config, chunk, self._longest_run):
             self._improve(config)
         other = replace(self)
@@ -260,9 +260,9 @@ def _starts(block: Block, config: BlockConfig, chunk_to: int, run_to: int) -> It
 
 
 def _frequent(plan: BlockPlan) -> list[int]:
-    """Return the stages with at least an eighth of a block's runs."""
+    """Return the stages with at least as many runs as a block's average stage."""
     counts = [sum(lengths.values()) for lengths in plan.schedule.stage_runs]
-    return [stage for stage, count in enumerate(counts) if 8 * count >= sum(counts)]
+    return [stage for stage, count in enumerate(counts) if len(counts) * count >= sum(counts)]
 
 
 def _able_to_run_ahead(block: Block) -> list[int]:
