@@ -113,7 +113,10 @@ def _leaves(commands: dict[str, Any], before: str = "") -> Iterator[tuple[str, A
 
 def _usage(command: Any) -> str:
     named = [each for each in command.params if each.param_type_name == "argument"]
-    return " ".join([*(each.metavar or each.name.upper() for each in named), "[OPTIONS]"])
+    words = [(each.metavar or each.name.upper()) + ("..." if each.nargs < 0 else "") for each in named]
+    return " ".join(
+        [*(word if each.required else f"[{word}]" for each, word in zip(named, words, strict=True)), "[OPTIONS]"]
+    )
 
 
 def _option(option: Any) -> str:

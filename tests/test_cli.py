@@ -159,6 +159,16 @@ def test_export_writes_a_folder_or_says_why_not(model: Path, tmp_path: Path) -> 
     assert unknown.returncode == 2 and not (tmp_path / "other").exists()
 
 
+@pytest.mark.parametrize("kind", sorted({*FORMATS} - {"esphome"}))
+def test_the_json_of_an_export_names_its_files(kind: str, model: Path, tmp_path: Path) -> None:
+    done = run("export", model, tmp_path / "out", "--format", kind, "--json")
+    written = json.loads(done.stdout)
+    validate(written, "export")
+    assert written["format"] == kind and {Path(each) for each in written["files"]} == {
+        path for path in (tmp_path / "out").rglob("*") if path.is_file()
+    }
+
+
 def test_verify_takes_the_users_own_data(model: Path, tmp_path: Path) -> None:
     data = tmp_path / "mine.npz"
     np.savez(data, np.zeros((5, 16, 16, 4), np.int8))

@@ -305,6 +305,7 @@ def test_contradictory_options_write_nothing(tmp_path: Path, arguments: tuple[st
 
 def test_boards_lists_those_with_a_word() -> None:
     code, text = run("boards", "esp32c3", "--json")
+    validate(json.loads(text), "boards")
     names = [each["name"] for each in json.loads(text)["boards"]]
     assert code == 0 and names == ["esp32-c3-devkitm-1", "seeed_xiao_esp32c3"]
     assert "teensy41" in run("boards")[1]

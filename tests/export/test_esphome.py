@@ -10,6 +10,7 @@ import pytest
 import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tests.export.exported import fused
+from tests.test_cli import validate
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse import UsageError
 from tflite_fuse.export import export_model
@@ -34,6 +35,7 @@ def test_the_arena_holds_for_old_and_new_releases_on_every_core(tmp_path: Path) 
     source = tmp_path / "hey_you.tflite"
     source.write_bytes(wake_word())
     written = export_model(source, tmp_path / "out", "esphome")
+    validate(written.to_json("esphome", tmp_path / "out"), "export")
     found = manifest(tmp_path / "out", "hey_you")
     assert (found["model"], found["wake_word"], found["version"]) == ("hey_you.tflite", "hey you", 2)
     needed = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import re
 import select
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 from tests.arduino.fake_runtime import WARNINGS, build, compiler, library_objects
 from tests.split.cluster.noise import Noise, Wire
 from tests.split.networks import branching_model
+from tests.test_cli import validate
 from tflite_fuse.cli import app
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.split.project import export_split
@@ -314,3 +316,5 @@ def test_workers_with_nothing_to_do_are_named(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, export, env={"COLUMNS": "200"})
     assert said.exit_code == 0 and "nothing to do for slow: no program is made" in said.output
     assert "slow" not in environments(tmp_path / "project")
+    said = CliRunner().invoke(app, [*export, "--force", "--json"])
+    validate(json.loads(said.stdout), "export_split")

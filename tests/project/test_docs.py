@@ -55,6 +55,13 @@ def test_every_schema_and_field_is_in_the_reference(reference: dict[str, str]) -
             assert f"\n- `{field}`" in reference["schemas.md"]
 
 
+def test_every_json_document_of_the_package_has_a_schema() -> None:
+    sources = [path.read_text() for path in (ROOT / "tflite_fuse").rglob("*.py")]
+    printed = {name for text in sources for name in re.findall(r"\"(tflite-fuse/[a-z-]+/\d+)\"", text)}
+    described = " ".join(path.read_text() for path in (ROOT / "schemas").glob("*.schema.json"))
+    assert len(printed) > 12 and [name for name in sorted(printed) if f'"const": "{name}"' not in described] == []
+
+
 def test_error_sentences_are_listed_with_what_varies_in_brackets(reference: dict[str, str]) -> None:
     text = reference["errors.md"]
     assert r"\<name\> is no board that is known: \<hint\>" in text

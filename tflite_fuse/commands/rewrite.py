@@ -198,8 +198,9 @@ def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any],
     shared = shared_arena(models, runtime_named(reports[0].runtime).build)
     separate = sum(report.after.arena_bytes for report in reports)
     if as_json:
-        each = [{"file": str(target)} | report.to_json() for report, target in zip(reports, targets, strict=True)]
-        print_json({"schema": "tflite-fuse/reports/1", "shared_arena_bytes": shared, "models": each})
+        each = zip(targets, reports, strict=True)
+        documents = [{"file": str(target), "report": report.to_json()} for target, report in each]
+        print_json({"schema": "tflite-fuse/reports/1", "shared_arena_bytes": shared, "models": documents})
         return
     for report, target in zip(reports, targets, strict=True):
         before, after = report.before.arena_bytes, report.after.arena_bytes

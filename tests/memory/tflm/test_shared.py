@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from scripts.zoo import networks
 from tests import PATIENCE
 from tests.memory.tflm.wheel_build import HOST
+from tests.test_cli import validate
 from tflite_fuse.cli import app
 from tflite_fuse.memory.tflm.shared import shared_arena
 from tflite_fuse.memory.tflm.struct_sizes import Struct
@@ -106,6 +107,7 @@ def test_models_are_rewritten_into_a_folder_with_one_arena(models: list[Path], t
     assert shared_arena(written) < sum(shared_arena([model]) for model in written)
     done = CliRunner().invoke(app, ["rewrite", *sources, "-o", str(tmp_path / "out"), "--no-verify", "--json"])
     printed = json.loads(done.stdout)
+    validate(printed, "reports")
     assert printed["shared_arena_bytes"] == shared_arena(written)
     assert [each["file"] for each in printed["models"]] == [str(tmp_path / "out" / path.name) for path in models]
     for arguments, message in (
