@@ -76,8 +76,8 @@ def run_in_two_memories(folder: Path, values: bytes, timeout: float = PATIENCE) 
 def _with_values(main: str, values: str) -> str:
     """Return an exported main program as a function that reads given values and writes all bytes of each output."""
     main = re.sub(r"memset\((.*), 0, (\w+)\);.*Your data goes here. \*/", r"memcpy(\1, values, \2);", main)
-    shown = r"for \(int i = 0;.*\n.*printf\(\"output (\d+).* i, (.*)\[i\]\);\n  \}"
-    main = re.sub(shown, r"write_bytes(\2, MODEL_OUTPUT_\1_BYTES);", main).replace("main(", "run_model(", 1)
+    shown = r"for \(int i = 0;.*\n.*\n.*memcpy\(&value, (.*) \+ sizeof.*\n.*printf\(\"output (\d+).*\n  \}"
+    main = re.sub(shown, r"write_bytes(\1, MODEL_OUTPUT_\2_BYTES);", main).replace("main(", "run_model(", 1)
     return f'#include <stdint.h>\n#include "report.h"\n{values}\n{main}'
 
 

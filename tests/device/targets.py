@@ -40,7 +40,7 @@ _PICOLIBC_MAP = ("flash=0x80000000", "flash_size=8M", "ram=0x80800000", "ram_siz
 
 def _cortex_link(memory: Sequence[str]) -> str:
     """Definitions come first: the linker script is made of them."""
-    return " ".join([_CORTEX_LINK, *(f"-Wl,--defsym={entry}" for entry in memory), "-T {here}/cortex_m.ld"])
+    return " ".join([_CORTEX_LINK, *(f"-Wl,--defsym={entry}" for entry in memory), "-T {here}/cortex_m.ld", "-lm"])
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ TARGETS = {
             "riscv64-unknown-elf-",
             "-march=rv32imc -misa-spec=2.2 -mabi=ilp32 --specs=picolibc.specs -ffunction-sections -fdata-sections",
             "--crt0=semihost --oslib=semihost -Wl,--gc-sections "
-            + " ".join(f"-Wl,--defsym=__{entry}" for entry in _PICOLIBC_MAP),
+            + " ".join(f"-Wl,--defsym=__{entry}" for entry in _PICOLIBC_MAP)
+            + " -lm",
             ("riscv.c",),
             f"qemu-system-riscv32 -M virt -m 64M -bios none {_SEMIHOSTING},chardev=s -chardev stdio,id=s -kernel",
         ),
@@ -179,7 +180,6 @@ def link(target: Target, main: Path, directory: Path, flags: str) -> Path:
             *f"-std=gnu11 {target.flags} {flags} -I. -I{library_directory()} -I{HERE}".split(),
             *map(str, (*own, *_library_objects(target, flags))),
             *target.link.format(here=HERE).split(),
-            *([] if "TFLITE_FUSE_NO_FLOATS" in target.flags else ["-lm"]),
             "-o",
             elf.name,
         ],

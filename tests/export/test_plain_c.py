@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
+from scripts.zoo.float_twin import float_twin
 from tests.arduino.fake_runtime import SANITIZERS, library_objects
 from tests.export.exported import FUSED_OPERATORS, SHAPE, chained, fused, images, network, outside, run
 from tests.runtime.fused_models import fuse
@@ -20,6 +22,8 @@ from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.reference import run_block_reference
@@ -224,13 +228,35 @@ def test_an_operator_in_the_way_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
 
 
-def test_blocks_that_begin_with_uint8_are_refused_and_what_to_do_is_said(tmp_path: Path) -> None:
-    b = ModelBuilder(seed=0)
-    data = serialize_model(with_uint8_borders(b.build([b.conv(b.conv(b.input((1, 8, 8, 3)), 4, 3), 4, 1)])))
-    with pytest.raises(UsageError, match="runs int8 alone: `rewrite --int8-io` removes conversions"):
-        export_model(tflite_fuse.rewrite(data, verify=False).model, tmp_path / "model", "c")
-    followed = tflite_fuse.rewrite(data, verify=False, int8_io=True).model
-    assert export_model(followed, tmp_path / "model", "c").arena_bytes > 0
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_uint8_and_float32_models_compute_what_the_runtime_computes(dtype: type, tmp_path: Path) -> None:
+    model = load_model(network("none"))
+    data = serialize_model(float_twin(model) if dtype is np.float32 else with_uint8_borders(model))
+    inputs = [image.view(np.uint8) if dtype is np.uint8 else image.astype(np.float32) / 16 for image in images(4)]
+    folder = export(tflite_fuse.rewrite(data, verify=False).model, tmp_path / "model")
+    results = outputs(compile_with(folder, RUNNER, SANITIZED), inputs)
+    oracle = tflm.run(data, [[image] for image in inputs]).outputs
+    assert results == [arrays[0].view(np.int8).ravel().tolist() for arrays in oracle]
+
+
+def test_the_main_program_prints_float32_in_thousandths(tmp_path: Path) -> None:
+    data = serialize_model(float_twin(load_model(network("none"))))
+    folder = export(tflite_fuse.rewrite(data, verify=False).model, tmp_path / "model")
+    run(["sh", "-c", "gcc -Wall -Wextra -Wconversion -Werror *.c -o program -lm"], cwd=folder)
+    assert re.findall(r"output 0\[0\] \* 1000 = -?\d+\n", run([folder / "program"]))
+    assert "output 0[0] * 1000 = " in (folder / "README.md").read_text()
+
+
+def test_types_that_the_library_does_not_read_are_refused(tmp_path: Path) -> None:
+    model = load_model(network("reshape"))
+    tensors = tuple(
+        replace(tensor, type=int(TensorType.INT16)) if index in model.main.outputs else tensor
+        for index, tensor in enumerate(model.main.tensors)
+    )
+    odd = serialize_model(replace_main(model, replace(model.main, tensors=tensors)))
+    with pytest.raises(UsageError, match="is int16, and the C library reads and writes int8, uint8 and float32"):
+        export_model(odd, tmp_path / "model", "c")
 
 
 @pytest.mark.parametrize("model", [network("none"), fuse(network("none"), range(2, 6))])

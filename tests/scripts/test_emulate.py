@@ -12,9 +12,11 @@ import pytest
 
 import tflite_fuse
 from scripts.emulate import RUNNING, main
+from scripts.zoo.float_twin import float_twin
 from tests.device.targets import TARGETS
 from tests.export.exported import SHAPE, network
 from tflite_fuse.export import export_model
+from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.runtime import tflm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +33,17 @@ def test_the_program_prints_the_runtimes_values(name: str, tmp_path: Path, capfd
     printed = re.findall(r"output 0\[\d+\] = (-?\d+)", capfd.readouterr().out)
     (wanted,) = tflm.run(network("none"), [[np.zeros(SHAPE, np.int8)]]).outputs[0]
     assert list(map(int, printed)) == wanted.ravel().tolist()
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.skipif(bool(TARGETS["cortex-m7"].missing()), reason="tools for the Cortex-M7 are not installed")
+def test_a_model_in_float32_runs_and_prints_thousandths(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = serialize_model(float_twin(load_model(network("softmax"))))
+    export_model(tflite_fuse.rewrite(data, verify=False).model, tmp_path / "board", "c")
+    assert main([str(tmp_path / "board"), "--target", "cortex-m7"]) == 0
+    printed = re.findall(r"output 0\[\d+\] \* 1000 = (-?\d+)", capfd.readouterr().out)
+    (wanted,) = tflm.run(data, [[np.zeros(SHAPE, np.float32)]]).outputs[0]
+    assert list(map(int, printed)) == (1000 * wanted).astype(int).ravel().tolist()
 
 
 def test_it_starts_without_the_packages_of_the_tests() -> None:

@@ -28,8 +28,8 @@ _FIELDS = {
 }
 
 
-_C_TYPES: dict[int, str] = {TensorType.INT8: "int8_t", TensorType.UINT8: "uint8_t", TensorType.FLOAT32: "float"}
-"""C types of inputs outside the arena."""
+C_TYPES: dict[int, str] = {TensorType.INT8: "int8_t", TensorType.UINT8: "uint8_t", TensorType.FLOAT32: "float"}
+"""C types of what the C library reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -180,5 +180,5 @@ def _frame(entry: OutsideInput) -> str:
     return (
         f"/* {_describe(entry)}\n"
         " * It lies outside the arena, row by row. Your frame buffer goes here. */\n"
-        f"static const {_C_TYPES[entry.type]} frame_{entry.number}[{prod(entry.image)}] = {{0}};\n"
+        f"static const {C_TYPES[entry.type]} frame_{entry.number}[{prod(entry.image)}] = {{0}};\n"
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tflite_fuse.emit.in_model import block_overlaps, operands_of
 from tflite_fuse.emit.insert_blocks import with_lone_blocks
 from tflite_fuse.errors import UsageError
-from tflite_fuse.export.ports import OUTSIDE_LIMIT, Port, checked_outside, model_ports
+from tflite_fuse.export.ports import C_TYPES, OUTSIDE_LIMIT, Port, checked_outside, model_ports
 from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
 from tflite_fuse.memory.arena import ArenaOptions, realise
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, remove_plan
@@ -17,7 +17,7 @@ from tflite_fuse.model.memories import slow_bytes, slow_tensors
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model, Operator
-from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+from tflite_fuse.model.types import tensor_nbytes, type_name
 from tflite_fuse.units import round_up
 
 _COPIES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
@@ -86,7 +86,7 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
     """Return a model as steps.
 
     QUANTIZE at its inputs and SOFTMAX, QUANTIZE, DEQUANTIZE at its outputs are left out: inputs and outputs are then
-    the int8 tensors behind and before them. RESHAPE and other renaming operators are copies; other operators in no
+    the tensors behind and before them. RESHAPE and other renaming operators are copies; other operators in no
     block become blocks by themselves.
 
     Args:
@@ -94,7 +94,7 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
         kept: names of operators that are not left out.
 
     Raises:
-        UsageError: an operator is not supported, a tensor is not int8, or a block has too many operands.
+        UsageError: an operator or the type of a tensor is not supported, or a block has too many operands.
         ModelError: a block is damaged, or a dynamic shape.
     """
     model = remove_plan(model)
@@ -105,7 +105,7 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
     notes += tuple(f"{label} is in no block of the model and runs as one by itself" for label in alone)
     for index in range(len(model.main.operators)):
         _require_runnable(model, index)
-    _require_int8(model)
+    _require_known_types(model)
     inputs, outputs = model_ports(model)
     program = program_of(model)
     arena = realise(program, block_overlaps(model), ArenaOptions(without_tflm=True))
@@ -228,17 +228,16 @@ def _require_runnable(model: Model, index: int) -> None:
             raise UsageError(f"{label} reads or writes something that is no tensor of the arena")
 
 
-def _require_int8(model: Model) -> None:
+def _require_known_types(model: Model) -> None:
     graph = model.main
     touched = {
         tensor for operator in graph.operators for tensor in (*(operator.inputs or ())[:1], *(operator.outputs or ()))
     }
     for tensor in sorted({*touched, *graph.inputs, *graph.outputs}):
         entry = graph.tensors[tensor]
-        if not entry.is_variable and entry.type != TensorType.INT8:
+        if not entry.is_variable and entry.type not in C_TYPES:
             raise UsageError(
-                f"tensor {entry.name} is {type_name(entry.type)} and the C library runs int8 alone: `rewrite "
-                "--int8-io` removes conversions at the inputs and outputs of the original; a model that computes in "
-                "another type has to be converted anew"
+                f"tensor {entry.name} is {type_name(entry.type)}, and the C library reads and writes int8, uint8 and "
+                "float32: the model has to be converted anew"
             )
         tensor_nbytes(entry)

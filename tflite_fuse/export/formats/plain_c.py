@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tflite_fuse.export import library
 from tflite_fuse.export.folder import Files
-from tflite_fuse.export.ports import SHOWN_ELEMENTS, memory_macro, outside_source, port_macros
+from tflite_fuse.export.ports import C_TYPES, SHOWN_ELEMENTS, Port, memory_macro, outside_source, port_macros
 from tflite_fuse.export.steps import Place, Step, WholeModel
 from tflite_fuse.export.text import byte_array, comment, fill
+from tflite_fuse.model.types import TensorType
 
 
 def files(model: WholeModel, title: str) -> Files:
@@ -118,15 +119,26 @@ def _place(place: Place) -> str:
     return f"{{{place.offset}, {place.nbytes}}}"
 
 
+def _print(port: Port, at: Place) -> str:
+    """Return C that prints a port; float32 in thousandths, because many C libraries print integers alone."""
+    real = port.tensor.type == TensorType.FLOAT32
+    return fill(
+        "plain_c/print.c",
+        count=min(SHOWN_ELEMENTS, port.elements),
+        number=port.number,
+        scale=" * 1000" if real else "",
+        type=C_TYPES[port.tensor.type],
+        address=_at(at, port.macro),
+        value="(int)(1000.0f * value)" if real else "value",
+    )
+
+
 def _main(model: WholeModel, title: str) -> str:
     source = outside_source(model.outside, model.memory_bytes)
     filled = [
         f"  memset({_at(at, p.macro)}, 0, {p.macro}_BYTES); /* Your data goes here. */\n" for p, at in model.inputs
     ]
-    show = [
-        fill("plain_c/print.c", count=min(SHOWN_ELEMENTS, p.elements), number=p.number, address=_at(at, p.macro))
-        for p, at in model.outputs
-    ]
+    show = [_print(port, at) for port, at in model.outputs]
     return fill(
         "plain_c/main.c",
         title=comment(title),

@@ -1,3 +1,5 @@
   for (int i = 0; i < $count; ++i) {
-    printf("output $number[%d] = %d\n", i, ((const int8_t*)($address))[i]);
+    $type value;
+    memcpy(&value, $address + sizeof(value) * (size_t)i, sizeof(value));
+    printf("output $number[%d]$scale = %d\n", i, $value);
   }
