@@ -124,6 +124,16 @@ def test_a_streamed_flat_input_is_never_whole(values: int, border: str) -> None:
 
 
 @in_tflm
+def test_a_flat_input_that_no_block_reads_is_copied_in_pieces() -> None:
+    b = ModelBuilder(500)
+    model = b.build([b.fully_connected(b.log_softmax(b.input((1, 500))), 3)])
+    report = rewritten(model).report
+    assert report.verified is not None and report.verified.bit_exact
+    assert report.outside[0].image == (1, 25, 20)
+    assert report.after.head_bytes == report.before.head_bytes  # the input beside LOG_SOFTMAX's output
+
+
+@in_tflm
 def test_a_quantize_never_writes_all_values_of_an_input_outside() -> None:
     report = rewritten(BORDERS["int8 from float32"](layers(500, 8, 4)), "external").report
     assert report.verified is not None and report.verified.bit_exact

@@ -1,7 +1,8 @@
-"""Flat inputs of a FULLY_CONNECTED as a row of pixels.
+"""Flat inputs of a FULLY_CONNECTED or a copy as a row of pixels.
 
 An input [1, N] is one pixel of N channels. A FULLY_CONNECTED of all values depends only on their order, and sums the
-pixels of a map as they arrive. As a row of N / C pixels of C channels, such an input is never stored whole.
+pixels of a map as they arrive. As a row of N / C pixels of C channels, such an input is never stored whole, and one
+that is copied into the arena is not stored twice.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.ops.lowering.lower import Lowerings, readers_of
 from tflite_fuse.ops.lowering.operands import Shape
-from tflite_fuse.ops.lowering.view import Lowered
+from tflite_fuse.ops.lowering.view import Fit, Lowered
 
 MOST_CHANNELS = 32
 """Most values of a pixel. It defines this form, beside which the whole input is searched: a block stores at least one
@@ -37,7 +38,7 @@ def whole_and_in_pieces(model: Model, lowerings: Lowerings, mode: InputMode) -> 
 
 
 def in_pieces(model: Model, lowerings: Lowerings) -> Lowerings:
-    """Return the operators with each flat input that only a FULLY_CONNECTED reads as a row of pixels.
+    """Return the operators with each flat input that only a FULLY_CONNECTED or a copy reads as a row of pixels.
 
     RESHAPEs, a QUANTIZE and other functions of one value may lie between them. Without such an input, or where it would
     have too many pixels, the result is ``lowerings`` itself.
@@ -46,8 +47,8 @@ def in_pieces(model: Model, lowerings: Lowerings) -> Lowerings:
     paths = [_path(model, lowerings, readers, tensor) for tensor in model.main.inputs]
     for index, lowered in chain.from_iterable(paths):
         image = _row(lowered.inputs[0].elements)
-        by_value = lowered.stage is not None and lowered.stage.kind in _OF_ONE_VALUE
-        pieces[index] = replace(lowered, sees=image, output_shape=image if by_value else lowered.output_shape)
+        summed = lowered.stage is None or lowered.stage.kind in _SUMS
+        pieces[index] = replace(lowered, sees=image, output_shape=lowered.output_shape if summed else image)
     return tuple(pieces) if any(paths) else lowerings
 
 
@@ -57,10 +58,15 @@ def _row(values: int) -> Shape:
     return (1, values // channels, channels)
 
 
+def _copies(lowered: Lowered) -> bool:
+    """Return whether a stage copies an input into the arena, as it is."""
+    return lowered.fit is Fit.BYTES and lowered.stage is not None and lowered.stage.kind is StageKind.PAD
+
+
 def _path(
     model: Model, lowerings: Lowerings, readers: Mapping[int, Sequence[int]], tensor: int
 ) -> list[tuple[int, Lowered]]:
-    """Return the operators from a flat input to the FULLY_CONNECTED that sums it; none if another one reads it."""
+    """Return the operators from a flat input to what sums or copies it; none if another one reads it."""
     path = list[tuple[int, Lowered]]()
     while len(readers.get(tensor, ())) == 1 and tensor not in model.main.outputs:
         (index,) = readers[tensor]
@@ -71,7 +77,7 @@ def _path(
         if height * width > 1 or not 1 < _row(values)[1] <= MAX_EXTENT:
             break
         path.append((index, lowered))
-        if lowered.stage is not None and lowered.stage.kind in _SUMS:
+        if lowered.stage is not None and (lowered.stage.kind in _SUMS or _copies(lowered)):
             return path
         if lowered.stage is not None and lowered.stage.kind not in _OF_ONE_VALUE:
             break

@@ -178,7 +178,8 @@ class Fuse:
             copied = with_copies(model, ()) if copies and not isinstance(error, BudgetError) else None
             if copied is None:
                 raise
-            return self._site(replace(form, model=copied))
+            form, copies = replace(form, model=copied), False
+            site = self._site(form)
         graph, moved = site.graph, site.maker.moved
         if auto and len(whole_and_in_pieces(site.maker.model, site.maker.lowerings, mode)) > 1:
             site.forms.append(Form(cache(partial(self._site, form, pieces=True))))
