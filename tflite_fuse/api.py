@@ -27,7 +27,7 @@ from tflite_fuse.report.front import FrontReport
 from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.report import Report
 from tflite_fuse.rewriting.figures import arena_in_file, figures, memory_table, refusal, without_replaced
-from tflite_fuse.rewriting.quantized import quantization_offer
+from tflite_fuse.rewriting.quantized import conversion_offer
 from tflite_fuse.rewriting.rewrite import rewrite_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.comparison import Comparison
@@ -92,7 +92,7 @@ def look(model: Model, data: bytes, name: str, runtime: str = DEFAULT_RUNTIME) -
         notes = (*notes, note("warned", "rights", rights=rights))
     why = None if measured.head_source == tflm.RUNTIME_NAME else refusal(data)
     notes = notes if why is None else (*notes, note("warned", "runtime refuses", why=why))
-    notes = (*notes, *quantization_offer(model))
+    notes = (*notes, *conversion_offer(model))
     return Inspection(name, measured, rows, notes, outside_inputs(model), runtime)
 
 

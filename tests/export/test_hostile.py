@@ -16,6 +16,7 @@ from tflite_fuse.export import FORMATS, export_model
 from tflite_fuse.export.text import byte_array, comment, float_literal
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
+from tflite_fuse.model.types import TensorType
 
 ANY_MODEL = [name for name in FORMATS if name != "esphome"]
 """Formats that take more than models of microWakeWord."""
@@ -148,3 +149,15 @@ def test_a_file_cut_anywhere_is_a_sentence(format: str, tmp_path: Path) -> None:
             export_model(data[:end], tmp_path / f"model{end}", format)
         except TfliteFuseError:
             assert not (tmp_path / f"model{end}").exists()
+
+
+@pytest.mark.parametrize("format", [name for name in ANY_MODEL if name not in ("c", "zephyr")])
+def test_hybrid_operators_are_refused_as_the_runtime_refuses_them(format: str, tmp_path: Path) -> None:
+    model = load_model(network())
+    real = [
+        tensor if model.buffers[tensor.buffer].data else replace(tensor, type=int(TensorType.FLOAT32))
+        for tensor in model.main.tensors
+    ]
+    with pytest.raises(UsageError, match="CONV_2D_0 computes in float32 with weights of fewer bits"):
+        export_model(changed(network(), tensors=tuple(real)), tmp_path / "model", format)
+    assert not (tmp_path / "model").exists()

@@ -11,10 +11,11 @@ import pytest
 import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.edit import add_operator_code, replace_operators
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.report.int8_code import CODE
 from tflite_fuse.report.sentences import details, headline, inspection_headline
-from tflite_fuse.rewriting.quantized import quantization_offer
+from tflite_fuse.rewriting.quantized import conversion_offer
 
 FAQ = Path(__file__).resolve().parents[2] / "docs" / "faq.md"
 
@@ -37,15 +38,14 @@ def of_type(model: Model, data: TensorType, weights: TensorType) -> Model:
     ("data", "weights", "kind"),
     [
         (TensorType.FLOAT32, TensorType.FLOAT32, "float32"),
-        (TensorType.FLOAT32, TensorType.INT8, "hybrid"),
         (TensorType.UINT8, TensorType.UINT8, "uint8"),
     ],
 )
 def test_a_model_that_is_not_of_int8_is_told_to_be_quantized(data: TensorType, weights: TensorType, kind: str) -> None:
-    offer = quantization_offer(of_type(network(), data, weights))
+    offer = conversion_offer(of_type(network(), data, weights))
     assert [note.details["kind"] for note in offer] == [kind]
     found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
-    assert not quantization_offer(network()) and "quantize" not in inspection_headline(found, None, "", "")[4]
+    assert not conversion_offer(network()) and "quantize" not in inspection_headline(found, None, "", "")[4]
     step = inspection_headline(replace(found, records=offer), None, "", "")[4]
     assert step.startswith(f"next: quantize the {kind} model to int8")
     assert step.endswith("; as it is: tflite-fuse rewrite in.tflite small.tflite")
@@ -57,6 +57,27 @@ def test_a_model_that_is_not_of_int8_is_told_to_be_quantized(data: TensorType, w
     )
     printed = [line.removeprefix("    ") for line in details(report) if line.startswith("    ") or not line]
     assert "\n".join(printed) + "\n" == CODE
+
+
+def test_a_hybrid_model_has_no_step_as_it_is() -> None:
+    """The project would not start."""
+    offer = conversion_offer(of_type(network(), TensorType.FLOAT32, TensorType.INT8))
+    found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
+    step = inspection_headline(replace(found, records=offer), None, "", "")[4]
+    assert step == (
+        "next: quantize the hybrid model to int8 (--verbose prints the lines of Python that do it); TensorFlow Lite "
+        "Micro runs no hybrid one"
+    )
+
+
+def test_recurrent_layers_in_loops_are_converted_anew() -> None:
+    model, code = add_operator_code(network(), custom="FlexTensorListReserve")
+    first, *others = model.main.operators
+    offer = conversion_offer(replace_operators(model, [replace(first, opcode_index=code), *others]))
+    assert [note.reason for note in offer] == ["fixed batch"]
+    found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
+    step = inspection_headline(replace(found, records=offer), None, "", "")[4]
+    assert step.startswith("next: convert the model anew with a batch of 1") and "as it is" not in step
 
 
 def test_the_code_is_that_of_the_page_and_can_be_read() -> None:

@@ -25,6 +25,7 @@ from tflite_fuse.model.memories import slow_bytes
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import operator_name
+from tflite_fuse.rewriting.quantized import hybrid_operator
 
 _NAMES = """
     ABS ADD ADD_N ARG_MAX ARG_MIN ASSIGN_VARIABLE BATCH_TO_SPACE_ND BROADCAST_ARGS BROADCAST_TO CALL_ONCE CAST CEIL
@@ -145,8 +146,13 @@ def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmM
 
     Raises:
         ModelError, PlanError: the model is damaged.
-        UsageError: too many inputs outside the arena.
+        UsageError: too many inputs outside the arena, or a hybrid operator.
     """
+    if (hybrid := hybrid_operator(model)) is not None:
+        raise UsageError(
+            f"{hybrid} computes in float32 with weights of fewer bits, which TensorFlow Lite Micro refuses: quantize "
+            "the model to int8 (`inspect --verbose` prints how)"
+        )
     inputs, outputs = model_ports(model)
     arenas = declared_arenas(model, runtime)
     outside, operators = checked_outside(model), used_operators(model)

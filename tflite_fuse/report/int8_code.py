@@ -6,7 +6,8 @@ import tensorflow as tf
 
 model = tf.keras.models.load_model("model.keras")
 samples = np.load("samples.npy")  # some hundred typical inputs as float32, prepared as for the training
-converter = tf.lite.TFLiteConverter.from_keras_model(model)
+one = tf.keras.Input(batch_shape=(1, *model.input_shape[1:]), dtype=model.inputs[0].dtype)
+converter = tf.lite.TFLiteConverter.from_keras_model(tf.keras.Model(one, model(one)))  # LSTMs of any batch are loops
 converter.optimizations = [tf.lite.Optimize.DEFAULT]
 converter.representative_dataset = lambda: ([sample[None]] for sample in samples)
 converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]

@@ -85,22 +85,27 @@ def inspection_headline(
 
 
 def _next(records: Sequence[Note], step: str, lists: str) -> str:
-    """Return the line of the next step: a conversion to int8 before a step with a model of another type."""
-    quantize = _quantize(records)
-    return f"next: {quantize}; as it is: {step}" if quantize else f"next: {step} (--verbose lists {lists})"
-
-
-def _quantize(records: Sequence[Note]) -> str:
-    """Return the first step with a model that is not of int8; empty for all others."""
-    offer = next((note for note in records if note.reason == "full int8"), None)
+    """Return the line of the next step: a better conversion, and the step as it is where TFLM runs the model."""
+    offer = _offer(records)
     if offer is None:
-        return ""
-    return f"quantize the {offer.details['kind']} model to int8 (--verbose prints the lines of Python that do it)"
+        return f"next: {step} (--verbose lists {lists})"
+    lines, kind = "(--verbose prints the lines of Python that do it)", offer.details.get("kind")
+    if kind is None:
+        return f"next: convert the model anew with a batch of 1, so that no layer is a loop of TensorFlow's own {lines}"
+    quantize = f"next: quantize the {kind} model to int8 {lines}"
+    return (
+        f"{quantize}; TensorFlow Lite Micro runs no hybrid one" if kind == "hybrid" else f"{quantize}; as it is: {step}"
+    )
+
+
+def _offer(records: Sequence[Note]) -> Note | None:
+    """Return the offer of a better conversion, None if there is none."""
+    return next((note for note in records if note.reason in ("full int8", "fixed batch")), None)
 
 
 def int8_lines(records: Sequence[Note]) -> Iterator[str]:
-    """Yield the code that quantizes a Keras model if a note offers it."""
-    if _quantize(records):
+    """Yield the code that quantizes a Keras model of a batch of 1 if a note offers it."""
+    if _offer(records) is not None:
         yield "- to quantize the source model to int8, with typical inputs as its representative data set:"
         yield from (f"    {line}".rstrip() for line in CODE.splitlines())
 

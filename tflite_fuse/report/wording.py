@@ -155,6 +155,8 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
         "full int8",
     ): "most of the model computes in {kind}; with int8 it needs less RAM: quantize the model "
     "that it was converted from to int8",
+    ("offered", "fixed batch"): "recurrent layers are loops of TensorFlow's own operators, which TensorFlow Lite Micro "
+    "lacks: convert the model anew with a batch of 1, so that an LSTM becomes one operator",
     ("kept", "input in the arena"): "input {tensor} cannot be {mode}: {why}",
     ("changed", "input copied"): "input {tensor} is copied into the arena, {copied_bytes:,} B: its rows in a block "
     "would need more, or no block can hold all its readers",

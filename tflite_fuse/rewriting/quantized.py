@@ -1,9 +1,10 @@
-"""Detects models that are not quantized to int8, which save little by fused blocks."""
+"""Detects models that were better converted anew: not quantized to int8, or with layers that TFLM cannot run."""
 
 from __future__ import annotations
 
 from tflite_fuse.emit.in_model import executed_macs
-from tflite_fuse.model.operators import operator_name
+from tflite_fuse.ir.program import FUSED_OPERATOR
+from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
@@ -14,14 +15,20 @@ _DATA = {"TRANSPOSE_CONV": 2}
 _WEIGHTS = 1
 
 
-def quantization_offer(model: Model) -> tuple[Note, ...]:
-    """Return a note with the model's kind if most multiply-accumulates are not of int8; else none.
+_LOOP = "CUSTOM:FlexTensorList"
+"""Beginning of the names of TensorFlow's own operators in the loop of a recurrent layer of any batch."""
+
+
+def conversion_offer(model: Model) -> tuple[Note, ...]:
+    """Return a note if recurrent layers are loops, or with the model's kind if most MACs are not of int8; else none.
 
     ``hybrid`` computes in float32 with weights of fewer bits, ``uint8`` in the older quantization.
 
     Raises:
         ModelError: a fused block is damaged.
     """
+    if any(operator_name(model, operator).startswith(_LOOP) for operator in model.main.operators):
+        return (note("offered", "fixed batch"),)
     macs, by_kind = executed_macs(model), dict[str, int]()
     for operator, count in zip(model.main.operators, macs, strict=True):
         kind = _kind(model, operator)
@@ -32,11 +39,23 @@ def quantization_offer(model: Model) -> tuple[Note, ...]:
     return (note("offered", "full int8", kind=kind),)
 
 
+def hybrid_operator(model: Model) -> str | None:
+    """Return the label of the first hybrid operator outside of blocks, which TFLM refuses; None without one.
+
+    Raises:
+        ModelError: a fused block is damaged.
+    """
+    for index, (operator, count) in enumerate(zip(model.main.operators, executed_macs(model), strict=True)):
+        if count and _kind(model, operator) == "hybrid":
+            return operator_label(model, index)
+    return None
+
+
 def _kind(model: Model, operator: Operator) -> str:
-    """Return the arithmetic of an operator; empty for int8 and for operators without weights."""
+    """Return the arithmetic of an operator; empty for int8, for operators without weights and for blocks."""
     name, graph = operator_name(model, operator), model.main
     data, weights = graph.read_by(operator, _DATA.get(name, 0)), graph.read_by(operator, _WEIGHTS)
-    if data is None or weights is None:
+    if data is None or weights is None or name == FUSED_OPERATOR:
         return ""
     if data.type == TensorType.UINT8:
         return "uint8"

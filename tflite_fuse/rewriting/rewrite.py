@@ -44,7 +44,7 @@ from tflite_fuse.report.report import (
 from tflite_fuse.report.wording import sentence, sentences_of
 from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head, memory_report
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
-from tflite_fuse.rewriting.quantized import quantization_offer
+from tflite_fuse.rewriting.quantized import conversion_offer
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.comparison import Comparison, Comparisons, not_compared
 
@@ -121,7 +121,7 @@ def rewrite_model(
             comparisons = compare_in_litert(comparisons, (original, result.model), (data, result.file), inputs, seed)
     reads = outside_notes(outside_inputs(result.model), outside_reads(result.model))
     spent = (*_about_arena(result.arena), *_about_budget(budget, options))
-    notes = (*repaired.notes, *result.notes, *reads, *spent, *comparisons.notes, *quantization_offer(model))
+    notes = (*repaired.notes, *result.notes, *reads, *spent, *comparisons.notes, *conversion_offer(model))
     report = _report(result, before, comparisons, repaired.notes, options.runtime, options.memory)
     return result.file, replace(report, records=notes, reproducible=not budget.braked)
 
@@ -332,7 +332,7 @@ def _unchanged(model: Model, data: bytes, before: Figures, options: FuseOptions,
         )
     proven = Proven(0, len(model.main.operators), {}, ())
     outside = outside_inputs(model)
-    notes = (kept, *quantization_offer(model))
+    notes = (kept, *conversion_offer(model))
     report = Report(before, before, None, 1.0, {}, proven, None, notes, outside=outside, unchanged=reason)
     return data, replace(report, runtime=options.runtime)
 
