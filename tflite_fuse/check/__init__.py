@@ -15,7 +15,7 @@ from tflite_fuse.check.certificate import BlockProof, Certificate, Finding
 from tflite_fuse.check.correspondence import Correspondence, plan_findings
 from tflite_fuse.check.memories import memory_findings
 from tflite_fuse.check.operators import match_operators
-from tflite_fuse.check.original.added.known import with_open_shapes
+from tflite_fuse.check.original.added.constants import with_open_shapes
 from tflite_fuse.check.structure import buffer_findings, structure_findings, writing_findings
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model.file import load_model

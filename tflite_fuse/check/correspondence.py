@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from tflite_fuse.check.certificate import BlockProof, Finding
 from tflite_fuse.check.moves import add_gathers
+from tflite_fuse.check.original.added.constants import add_known_numbers
+from tflite_fuse.check.original.added.decomposed import add_groups, add_joins, add_pools_by_axes
 from tflite_fuse.check.original.added.heads import add_heads
-from tflite_fuse.check.original.added.known import add_known_numbers
 from tflite_fuse.check.original.added.narrower import add_narrower
 from tflite_fuse.check.original.added.quantized import add_quantized
-from tflite_fuse.check.original.added.several import add_groups, add_joins, add_pools_by_axes
 from tflite_fuse.check.original.added.transposes import add_by_columns, add_untransposed
 from tflite_fuse.check.original.functions import unite_types
 from tflite_fuse.check.original.values import Original

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from tflite_fuse.check.original.added.several import of_group
+from tflite_fuse.check.original.added.decomposed import of_group
 from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import OptionsTable
