@@ -56,7 +56,7 @@ def test_refuses_a_directory_with_something_in_it(format: str, tmp_path: Path) -
 @pytest.mark.parametrize("format", FOR_ANY_MODEL)
 def test_force_replaces_what_an_export_wrote_and_keeps_the_rest(format: str, tmp_path: Path) -> None:
     target = tmp_path / "model"
-    first = export_model(fused("none"), target, format)
+    first = export_model(fused("float"), target, format)
     (target / "thesis.txt").write_text("years of work")
     again = export_model(fused(), target, format, force=True)
     assert again.files == first.files
@@ -75,7 +75,7 @@ def test_force_removes_files_of_an_older_export_that_have_no_place_any_more(tmp_
 @pytest.mark.parametrize("format", FOR_ANY_MODEL)
 def test_force_names_edited_files_and_touches_nothing(format: str, tmp_path: Path) -> None:
     target = tmp_path / "model"
-    first = export_model(fused("none"), target, format)
+    first = export_model(fused("float"), target, format)
     edited = next(path for path in first.files if path.name.startswith("model"))
     edited.write_text("my own")
     before = content(target)

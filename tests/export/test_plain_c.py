@@ -23,6 +23,7 @@ from tflite_fuse.export import export_model
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.schema import Quantization
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.runtime import tflm
@@ -111,9 +112,10 @@ def outputs(program: Path, inputs: list[np.ndarray]) -> list[list[int]]:
     return [[int(value) for value in line.split()] for line in text.splitlines()]
 
 
-def expected(inputs: list[np.ndarray]) -> list[list[int]]:
-    """What the numpy reference makes of the network up to its scores."""
-    block = extract(load_model(network()), FUSED_OPERATORS).block
+def expected(inputs: list[np.ndarray], tail: str = "none") -> list[list[int]]:
+    """What the numpy reference makes of the network, its SOFTMAX included."""
+    operators = range(7) if tail in ("softmax", "float") else FUSED_OPERATORS
+    block = extract(load_model(network()), operators).block
     return [run_block_reference(block, [image])[0].ravel().tolist() for image in inputs]
 
 
@@ -122,7 +124,7 @@ def expected(inputs: list[np.ndarray]) -> list[list[int]]:
 )
 def test_computes_what_the_reference_computes(make: object, tail: str, tmp_path: Path) -> None:
     folder = export(make(tail), tmp_path / "model")  # type: ignore[operator]
-    assert outputs(compile_with(folder, RUNNER, SANITIZED), images(6)) == expected(images(6))
+    assert outputs(compile_with(folder, RUNNER, SANITIZED), images(6)) == expected(images(6), tail)
 
 
 def test_kernels_the_model_has_no_use_for_are_left_out(tmp_path: Path) -> None:
@@ -193,16 +195,28 @@ def test_cc_builds_the_folder_and_its_main_program_prints_the_outputs(tmp_path: 
     shown = re.findall(r"output 0\[(\d+)\] = (-?\d+)", said)
     (declared,) = re.findall(r"#define MODEL_ARENA_BYTES (\d+)", (folder / "model.h").read_text())
     assert f"arena: {declared} bytes used, 0 free (MODEL_ARENA_BYTES)\n" in said
-    assert [int(value) for _, value in shown] == expected(images(1))[0]
+    assert [int(value) for _, value in shown] == expected(images(1), "softmax")[0]
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     result = export_model(fused("float"), tmp_path / "model", "c")
     assert result.notes == (
         "DEQUANTIZE_2 is left out: output 0 is the int8 tensor before it",
-        "SOFTMAX_1 is left out: output 0 is the int8 tensor before it",
+        "SOFTMAX_1 is in no block of the model and runs as one by itself",
     )
     assert all(note in (tmp_path / "model" / "model.h").read_text() for note in result.notes)
+    wide = export_model(with_int16_scores(), tmp_path / "wide", "c")
+    assert wide.notes[-1] == "SOFTMAX_1 is left out: output 0 is the int8 tensor before it"
+
+
+def with_int16_scores() -> bytes:
+    """The network with a SOFTMAX that writes int16, which no block can hold."""
+    model = load_model(fused())
+    tensors = list(model.main.tensors)
+    (output,) = model.main.outputs
+    scores = Quantization(scale=(1 / 32768,), zero_point=(-32768,))
+    tensors[output] = replace(tensors[output], type=TensorType.INT16, quantization=scores)
+    return serialize_model(replace_main(model, replace(model.main, tensors=tuple(tensors))))
 
 
 def test_declares_the_arena_it_uses(tmp_path: Path) -> None:
@@ -231,13 +245,21 @@ def test_an_operator_in_the_way_is_named(tmp_path: Path) -> None:
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_uint8_and_float32_models_compute_what_the_runtime_computes(dtype: type, tmp_path: Path) -> None:
-    model = load_model(network("none"))
+    model = load_model(network("softmax"))
     data = serialize_model(float_twin(model) if dtype is np.float32 else with_uint8_borders(model))
     inputs = [image.view(np.uint8) if dtype is np.uint8 else image.astype(np.float32) / 16 for image in images(4)]
     folder = export(tflite_fuse.rewrite(data, verify=False).model, tmp_path / "model")
     results = outputs(compile_with(folder, RUNNER, SANITIZED), inputs)
     oracle = tflm.run(data, [[image] for image in inputs]).outputs
     assert results == [arrays[0].view(np.int8).ravel().tolist() for arrays in oracle]
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_float32_operators_in_no_block_run_as_blocks_by_themselves(tmp_path: Path) -> None:
+    data = serialize_model(float_twin(load_model(network("softmax"))))
+    inputs = [image.astype(np.float32) / 16 for image in images(4)]
+    results = outputs(compile_with(export(data, tmp_path / "model"), RUNNER, SANITIZED), inputs)
+    assert results == [x[0].view(np.int8).ravel().tolist() for x in tflm.run(data, [[x] for x in inputs]).outputs]
 
 
 def test_the_main_program_prints_float32_in_thousandths(tmp_path: Path) -> None:
@@ -255,7 +277,7 @@ def test_types_that_the_library_does_not_read_are_refused(tmp_path: Path) -> Non
         for index, tensor in enumerate(model.main.tensors)
     )
     odd = serialize_model(replace_main(model, replace(model.main, tensors=tensors)))
-    with pytest.raises(UsageError, match="is int16, and the C library reads and writes int8, uint8 and float32"):
+    with pytest.raises(UsageError, match="is int16, and the C library reads and writes int8, uint8, int32 and float32"):
         export_model(odd, tmp_path / "model", "c")
 
 

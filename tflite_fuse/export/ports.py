@@ -28,7 +28,12 @@ _FIELDS = {
 }
 
 
-C_TYPES: dict[int, str] = {TensorType.INT8: "int8_t", TensorType.UINT8: "uint8_t", TensorType.FLOAT32: "float"}
+C_TYPES: dict[int, str] = {
+    TensorType.INT8: "int8_t",
+    TensorType.UINT8: "uint8_t",
+    TensorType.INT32: "int32_t",
+    TensorType.FLOAT32: "float",
+}
 """C types of what the C library reads and writes."""
 
 
@@ -63,6 +68,11 @@ class Port:
     def field(self) -> str | None:
         """Return the member of TFLM's ``TfLiteTensor::data`` for the element type; None for types without one."""
         return _FIELDS.get(TensorType(self.tensor.type)) if self.tensor.type in list(TensorType) else None
+
+    @property
+    def factor(self) -> str:
+        """Return what an element is multiplied by where it is printed: printf of small C libraries lacks %f."""
+        return " * 1000" if self.tensor.type == TensorType.FLOAT32 else ""
 
     @property
     def scale(self) -> tuple[float, int] | None:

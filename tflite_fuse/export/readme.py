@@ -62,9 +62,9 @@ def _printed(format: str, arena_bytes: int, outputs: Sequence[Port]) -> list[str
     lines = [f"arena: {arena_bytes - free} bytes used, {free} free (MODEL_ARENA_BYTES)"]
     lines += ["microseconds: 41873"] if with_tflm else []
     for port in outputs:
-        scale = " * 1000" if port.field == "f" else ""
         lines += [
-            f"output {port.number}[{number}]{scale} = {12 - 7 * number}" for number in range(min(2, port.elements))
+            f"output {port.number}[{number}]{port.factor} = {12 - 7 * number}"
+            for number in range(min(2, port.elements))
         ]
         lines += ["..."] if port.elements > 2 else []
     return lines

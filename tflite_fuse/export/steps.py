@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tflite_fuse.emit.in_model import block_overlaps, operands_of
@@ -17,12 +17,11 @@ from tflite_fuse.model.memories import slow_bytes, slow_tensors
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model, Operator
-from tflite_fuse.model.types import tensor_nbytes, type_name
+from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 from tflite_fuse.units import round_up
 
 _COPIES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
-_LEFT_OUT_BEFORE = frozenset({"QUANTIZE"})
-_LEFT_OUT_BEHIND = frozenset({"DEQUANTIZE", "QUANTIZE", "SOFTMAX"})
+_CONVERSIONS_BEFORE, _CONVERSIONS_BEHIND = ("QUANTIZE",), ("QUANTIZE", "DEQUANTIZE")
 
 
 @dataclass(frozen=True)
@@ -82,16 +81,12 @@ class WholeModel:
     memory_bytes: int = 0
 
 
-def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
+def whole_model(model: Model) -> WholeModel:
     """Return a model as steps.
 
-    QUANTIZE at its inputs and SOFTMAX, QUANTIZE, DEQUANTIZE at its outputs are left out: inputs and outputs are then
-    the tensors behind and before them. RESHAPE and other renaming operators are copies; other operators in no
-    block become blocks by themselves.
-
-    Args:
-        model: the model.
-        kept: names of operators that are not left out.
+    Conversions at its ends are left out where the tensors behind and before them, which take the place of inputs and
+    outputs, are int8; so is a SOFTMAX at an output that no block can hold. RESHAPE and other renaming operators are
+    copies; other operators in no block become blocks by themselves.
 
     Raises:
         UsageError: an operator or the type of a tensor is not supported, or a block has too many operands.
@@ -100,9 +95,14 @@ def whole_model(model: Model, kept: Collection[str] = ()) -> WholeModel:
     model = remove_plan(model)
     if not model.main.operators:
         raise UsageError("the model has no operators, so there is nothing to run")
-    model, notes = _without_borders(model, kept)
+    model, conversions = _without_ends(model, _CONVERSIONS_BEFORE, _CONVERSIONS_BEHIND)
     model, alone = with_lone_blocks(model)
-    notes += tuple(f"{label} is in no block of the model and runs as one by itself" for label in alone)
+    model, scores = _without_ends(model, (), ("SOFTMAX",))
+    notes = (
+        *conversions,
+        *(f"{label} is in no block of the model and runs as one by itself" for label in alone),
+        *scores,
+    )
     for index in range(len(model.main.operators)):
         _require_runnable(model, index)
     _require_known_types(model)
@@ -152,31 +152,29 @@ def _step(model: Model, index: int, places: list[Place]) -> Step:
 # ---- Operators that are left out ----
 
 
-def _without_borders(model: Model, kept: Collection[str]) -> tuple[Model, tuple[str, ...]]:
+def _without_ends(model: Model, before: Sequence[str], behind: Sequence[str]) -> tuple[Model, tuple[str, ...]]:
+    """Return the model without such operators before and behind its int8 tensors, and a note on each."""
     notes: list[str] = []
-    while True:
-        dropped = _droppable(model, kept)
-        if dropped is None:
-            return model, tuple(notes)
-        index, port, number, tensor = dropped
-        notes.append(
-            f"{operator_label(model, index)} is left out: {port} {number} is the "
-            f"{type_name(model.main.tensors[tensor].type)} tensor {'behind' if port == 'input' else 'before'} it"
-        )
+    while (end := _end_of(model, before, behind)) is not None:
+        index, port, number, tensor = end
+        side = "behind" if port == "input" else "before"
+        notes.append(f"{operator_label(model, index)} is left out: {port} {number} is the int8 tensor {side} it")
         model = _drop(model, index, port, number, tensor)
+    return model, tuple(notes)
 
 
-def _droppable(model: Model, kept: Collection[str]) -> tuple[int, str, int, int] | None:
-    """Return (operator, ``input`` or ``output``, its number, the tensor that takes its place)."""
+def _end_of(model: Model, before: Sequence[str], behind: Sequence[str]) -> tuple[int, str, int, int] | None:
+    """Return (operator, ``input`` or ``output``, its number, the int8 tensor that takes its place)."""
     graph = model.main
     for index, operator in enumerate(graph.operators):
         name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
-        if len(outputs) != 1 or not inputs or len(graph.operators) == 1 or name in kept:
+        if len(outputs) != 1 or not inputs or len(graph.operators) == 1:
             continue
         source, target = inputs[0], outputs[0]
-        if name in _LEFT_OUT_BEFORE and source in graph.inputs and _uses(graph.operators, source) == 1:
+        is_int8 = {tensor: graph.tensors[tensor].type == TensorType.INT8 for tensor in (source, target)}
+        if name in before and is_int8[target] and source in graph.inputs and _uses(graph.operators, source) == 1:
             return index, "input", graph.inputs.index(source), target
-        if name in _LEFT_OUT_BEHIND and target in graph.outputs and _uses(graph.operators, target) == 0:
+        if name in behind and is_int8[source] and target in graph.outputs and _uses(graph.operators, target) == 0:
             return index, "output", graph.outputs.index(target), source
     return None
 
@@ -237,7 +235,7 @@ def _require_known_types(model: Model) -> None:
         entry = graph.tensors[tensor]
         if not entry.is_variable and entry.type not in C_TYPES:
             raise UsageError(
-                f"tensor {entry.name} is {type_name(entry.type)}, and the C library reads and writes int8, uint8 and "
-                "float32: the model has to be converted anew"
+                f"tensor {entry.name} is {type_name(entry.type)}, and the C library reads and writes int8, uint8, "
+                "int32 and float32: the model has to be converted anew"
             )
         tensor_nbytes(entry)

@@ -303,6 +303,7 @@ _STEPS_HERE = "  // Your new time steps go here: earlier ones are remembered. in
 def _print(port: Port, print_line: str) -> str:
     if port.field is None:
         return f"  // Output {port.number} has elements of a type that is not shown here.\n"
-    factor = " * 1000" if port.field == "f" else ""  # printf of small C libraries lacks %f
     count, line = min(SHOWN_ELEMENTS, port.elements), print_line
-    return fill("tflm/print.cpp", number=port.number, count=count, field=port.field, factor=factor, print_line=line)
+    return fill(
+        "tflm/print.cpp", number=port.number, count=count, field=port.field, factor=port.factor, print_line=line
+    )

@@ -10,7 +10,6 @@ from tflite_fuse.export.folder import Files
 from tflite_fuse.export.ports import C_TYPES, SHOWN_ELEMENTS, Port, memory_macro, outside_source, port_macros
 from tflite_fuse.export.steps import Place, Step, WholeModel
 from tflite_fuse.export.text import byte_array, comment, fill
-from tflite_fuse.model.types import TensorType
 
 
 def files(model: WholeModel, title: str) -> Files:
@@ -120,16 +119,13 @@ def _place(place: Place) -> str:
 
 
 def _print(port: Port, at: Place) -> str:
-    """Return C that prints a port; float32 in thousandths, because many C libraries print integers alone."""
-    real = port.tensor.type == TensorType.FLOAT32
     return fill(
         "plain_c/print.c",
         count=min(SHOWN_ELEMENTS, port.elements),
         number=port.number,
-        scale=" * 1000" if real else "",
         type=C_TYPES[port.tensor.type],
         address=_at(at, port.macro),
-        value="(int)(1000.0f * value)" if real else "value",
+        factor=port.factor,
     )
 
 
