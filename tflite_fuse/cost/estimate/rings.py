@@ -78,7 +78,7 @@ class Rings:
         None if no branch can, or it saves nothing. Branches whose stages shift windows are not considered. In one tile
         (``cost/schedule/early_branches``).
         """
-        join, best = self._meeting(demand.consumers), None
+        join, whole, best = self._meeting(demand.consumers), self.bytes(demand), None
         for branch in demand.consumers:
             end = branch.layer
             while end != join and self._meets[end] != join:
@@ -86,16 +86,16 @@ class Rings:
             kept = self._kept.get(end)
             if end == join or kept is None or self.reaches[end] != branch.reaches:
                 continue
-            for first in demand.consumers:
+            together = tuple(each for each in demand.consumers if each is not branch)
+            own = self.bytes(demand._replace(consumers=together)) - whole
+            for first in together if (own < 0).any() else ():
                 first_kept = self._kept.get(first.layer)
-                if first_kept is None or first.layer in (branch.layer, join) or not self._are_alike(first_kept, kept):
+                if first_kept is None or first.layer == join or not self._are_alike(first_kept, kept):
                     continue
                 if not all(map(_is_inside, branch.windows, first.windows)):
                     continue
-                together = tuple(each for each in demand.consumers if each is not branch)
                 waiting = (*kept.consumers, Consumer(first.layer, (PIXEL, PIXEL), first.reaches))
                 behind = self.bytes(kept._replace(consumers=waiting)) - self.bytes(kept)
-                own = self.bytes(demand._replace(consumers=together)) - self.bytes(demand)
                 if (behind + own < 0).any() and (best is None or (behind + own < sum(best)).all()):
                     best = behind, own
         return best
