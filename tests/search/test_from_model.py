@@ -159,8 +159,8 @@ def test_no_block_starts_right_behind_padding_it_could_absorb() -> None:
     graph = graph_from_model(padded_network())
     firsts = {costs.first for last in range(len(graph.steps)) for costs in block_costs(graph, last, whole_tile)}
     padding = {index for index, layer in enumerate(graph.steps) if layer.absorbed}
-    assert graph.behind_padding == {index + 1 for index in padding}
-    assert firsts >= padding and firsts.isdisjoint(graph.behind_padding)
+    assert graph.inner_cuts == {index + 1 for index in padding}
+    assert firsts >= padding and firsts.isdisjoint(graph.inner_cuts)
 
 
 def test_models_of_other_types_pass_with_a_reason() -> None:

@@ -19,7 +19,7 @@ from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_gr
 from tflite_fuse.cost.estimate.block_costs import price_block
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import LimitError, UsageError
-from tflite_fuse.ir.block import BlockConfig
+from tflite_fuse.ir.block import BlockConfig, StageKind
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.notes import note
 from tflite_fuse.search.cut_graph import CutGraph, Edge, EdgeOptions, Residency, Rules, Span, cut_graph
@@ -220,6 +220,27 @@ def test_every_freedom_is_searched_exactly_and_never_costs_ram(seed: int, overla
         overhead = 24  # a block of one operator has cursors, which the operator as it is has not
         for point in plain.points:
             assert any(o.ram_bytes <= point.ram_bytes + overhead and o.work <= point.work for o in front.points)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 1 << 30), st.booleans())
+def test_no_front_needs_a_cut_within_elementwise_branches(seed: int, overlap: bool) -> None:
+    random, maker, tensor = Random(seed), GraphMaker(8, 8, 2), 0
+    for _ in range(random.randint(1, 3)):
+        tensor = maker.window(tensor, random.randint(1, 4), (3, 3), (random.choice([1, 1, 2]),) * 2)
+        ends = [tensor]
+        for _ in range(random.randint(1, 4)):
+            source = random.choice(ends)
+            ends.append(maker.window(source, maker.tensors[source].channels, kind=StageKind.LOOKUP))
+        while len(ends) > 1:
+            ends.append(maker.join(StageKind.ADD, *(ends.pop(random.randrange(len(ends))) for _ in range(2))))
+        (tensor,) = ends
+    graph, options = maker.graph(), SearchOptions(overlap=overlap, chunks=(1,))
+    few = fusion_front(graph, options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PricedProgram, "inner_cuts", frozenset())
+        every = fusion_front(graph, options)
+    assert [(p.ram_bytes, p.work) for p in few.points] == [(p.ram_bytes, p.work) for p in every.points]
 
 
 def test_what_blocks_below_the_inputs_lie_over_changes_no_front(monkeypatch: pytest.MonkeyPatch) -> None:

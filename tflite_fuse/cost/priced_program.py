@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflite_fuse.ir.axes import AxisWindow, IntArray, Windows, stage_windows, whole_windows
+from tflite_fuse.ir.axes import PIXEL, AxisWindow, IntArray, Windows, stage_windows, whole_windows
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.limits import CURSOR_BYTES, POINTER_BYTES
 from tflite_fuse.ir.program import Program, Step
 from tflite_fuse.ir.tail_shares import NO_TAIL, TailShares
 from tflite_fuse.ops.lowering.view import Fit
-from tflite_fuse.ops.table import KINDS
+from tflite_fuse.ops.table import KINDS, macs_per_pixel
+from tflite_fuse.units import round_up
 
 
 class WorkUnit(str, Enum):
@@ -184,10 +186,14 @@ class PricedProgram(Program):
         return whole_windows(source) if whole else self.windows[layer]
 
     @cached_property
-    def behind_padding(self) -> frozenset[int]:
-        """Layers right behind a PAD that they could absorb: a block that starts with the PAD is never worse."""
+    def inner_cuts(self) -> frozenset[int]:
+        """Layers right behind cuts at which no block need begin or end: in joined branches, or behind an absorbed PAD.
+
+        A block that starts with the PAD is never worse.
+        """
         padding = (index for index, layer in enumerate(self.steps) if layer.absorbed)
-        return frozenset(index + 1 for index in padding if index + 1 in self.consumers[self.steps[index].outputs[0]])
+        behind = {index + 1 for index in padding if index + 1 in self.consumers[self.steps[index].outputs[0]]}
+        return frozenset(behind.union(*(range(first + 1, _joint(self, first) + 1) for first in range(len(self.steps)))))
 
     @cached_property
     def row_progress(self) -> Progress:
@@ -247,6 +253,35 @@ class PricedProgram(Program):
     def work(self) -> int:
         """Return the work of one unfused inference."""
         return sum(layer.work for layer in self.steps)
+
+
+def _joint(graph: PricedProgram, first: int) -> int:
+    """Return the layer that joins the elementwise branches that begin with ``first`` on one tensor, or ``first``.
+
+    At cuts between, one more tensor is live than before and behind them. It must take more bytes than the rings of a
+    block that contains them all: a pixel and a cursor for each layer.
+    """
+    inside = {*graph.steps[first].inputs}
+    for index in range(first, len(graph.steps) if len(inside) == 1 else first):
+        step = graph.steps[index]
+        if not _is_elementwise(graph, index) or not inside.issuperset(step.inputs):
+            break
+        if not any(each in graph.outputs or graph.consumers[each][-1:] > (index,) for each in inside):
+            extent = graph.tensors[step.outputs[0]]
+            ring = round_up(extent.pixel_bytes, POINTER_BYTES) + CURSOR_BYTES
+            return index if (index - first) * ring < extent.nbytes else first
+        inside.add(step.outputs[0])
+    return first
+
+
+def _is_elementwise(graph: PricedProgram, index: int) -> bool:
+    """Return whether a layer computes each pixel from the same pixel of tensors of one size, without MACs."""
+    step = graph.steps[index]
+    if step.stage is None or set(graph.reads[index].values()) != {(PIXEL, PIXEL)}:
+        return False
+    extents = (graph.tensors[each] for each in (*step.inputs, *step.outputs))
+    alike = len({(each.height, each.width, each.pixel_bytes) for each in extents}) == 1
+    return alike and macs_per_pixel(step.stage, graph.tensors) == 0
 
 
 def _earliest(graph: PricedProgram) -> list[int]:

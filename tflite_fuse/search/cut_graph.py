@@ -433,9 +433,10 @@ class _Edges:
         firsts_by_last: list[Collection[int]] = []
         for last, layer in enumerate(graph.steps):
             alone = self.rules.single_operators or layer.only_in_blocks or not self.moved.isdisjoint(layer.inputs)
-            span = range(max(0, last + 1 - longest_block(count)), 0 if layer.absorbed else last + alone)
+            ends = not layer.absorbed and last + 1 not in graph.inner_cuts
+            span = range(max(0, last + 1 - longest_block(count)), last + alone if ends else 0)
             allows = self.restriction.allows
-            firsts_by_last.append([each for each in span if each not in graph.behind_padding and allows(each, last)])
+            firsts_by_last.append([each for each in span if each not in graph.inner_cuts and allows(each, last)])
         return firsts_by_last
 
     def _narrow_path_ram(self, allowed: Sequence[Collection[int]]) -> int:

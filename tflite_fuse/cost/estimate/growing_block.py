@@ -147,10 +147,10 @@ class GrowingBlock:
     def memory(self, first: int) -> Memory | None:
         """Return the memory of the block from layer ``first`` on.
 
-        None if it splits a unit, starts right behind a PAD that it could absorb, reads a tensor in two shapes or
-        contains only part of a streamed input's readers.
+        None if it splits a unit, starts at an inner cut, reads a tensor in two shapes or contains only part of a
+        streamed input's readers.
         """
-        if first > self.begins or first < self.graph.earliest[self.last] or first in self.graph.behind_padding:
+        if first > self.begins or first < self.graph.earliest[self.last] or first in self.graph.inner_cuts:
             return None
         sources = self.demands.keys() & self.pricing.streamed
         if not all(self._holds_all_readers(tensor, first) for tensor in sources):
