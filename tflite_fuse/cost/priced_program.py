@@ -152,6 +152,14 @@ class PricedProgram(Program):
         shares = tuple(self.tail.operators[index] for index in order) if self.tail.operators else ()
         return replace(program, steps=tuple(map(moved, program.steps)), tail=replace(self.tail, operators=shares))
 
+    def with_joined_branches(self, order: Sequence[int]) -> tuple[int, ...]:
+        """Return an order of the steps with elementwise branches in this program's order; blocks hold them together."""
+        there, joined = self.reordered(order), list(order)
+        for first in range(len(order)):
+            end = _joint(there, first) + 1
+            joined[first:end] = sorted(joined[first:end])
+        return tuple(joined)
+
     @cached_property
     def windows(self) -> dict[int, Windows]:
         """Windows on the rows and columns of the inputs of each layer that can be a stage.

@@ -200,6 +200,8 @@ class Fuse:
         moved, why_not = inputs_to_move(orders.first, mode, lowered)
         searched, maker = options.search(moved), BlockMaker(orders.first, mode, moved, lowered, options.memory)
         graph = graph_from_model(orders.first, lowered, maker.macs, maker.moved)
+        own_order = tuple(range(len(graph.steps)))
+        _, *other_orders = dict.fromkeys((own_order, *map(graph.with_joined_branches, orders.other_orders)))
         own = None if self.original is None or self.original is fused else _own_work(self.original, options.core)
 
         def arena(program: Program) -> Arena:
@@ -208,7 +210,7 @@ class Fuse:
 
         site = Site(
             graph=graph,
-            other_orders=orders.other_orders,
+            other_orders=tuple(other_orders),
             maker=maker,
             requested=searched,
             count_tail=options.count_tail,
@@ -216,7 +218,7 @@ class Fuse:
             order=order,
             target=options.counted,
             core=options.core,
-            shapes=tuple(Shapes(searched.chunks) for _ in (graph, *orders.other_orders)),
+            shapes=tuple(Shapes(searched.chunks) for _ in (graph, *other_orders)),
             own=own,
             tuning=options.tuning,
             notes=(*form.notes, *orders.notes, *why_not),
