@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -440,10 +441,16 @@ class _Edges:
         return firsts_by_last
 
     def _narrow_path_ram(self, allowed: Sequence[Collection[int]]) -> int:
-        """Return the least bytes of RAM of paths over narrow cuts (fewer live bytes than around), without recompute."""
+        """Return the least bytes of RAM of some paths without recompute.
+
+        Their blocks begin and end at narrow cuts (fewer live bytes than around) and beside operators that no block
+        contains.
+        """
         live = [self.residency.live_at(cut) for cut in range(len(allowed) + 1)]
         around = [min(live[max(0, cut - _NARROW) : cut + _NARROW + 1]) for cut in range(len(live))]
         narrow = {cut for cut in range(1, len(allowed)) if live[cut] == around[cut] < live[cut - 1]} | {0, len(allowed)}
+        fusable = (step.fusable for step in self.graph.steps)
+        narrow |= {cut for cut, (one, other) in enumerate(pairwise(fusable), 1) if one != other}
         for most in (2 * max(live[cut] for cut in narrow), None):
             blocks = [
                 self._in_one_tile(last, narrow.intersection(firsts), most).values() if last + 1 in narrow else ()
