@@ -148,6 +148,13 @@ def test_compute_is_counted_in_instructions_on_request(model: Path, tmp_path: Pa
             assert done.returncode == 2 and options[1] in done.stderr and not (tmp_path / "no.tflite").exists()
 
 
+def test_rewrite_names_the_arena_of_plain_c_where_it_is_smaller(model: Path, tmp_path: Path) -> None:
+    done = run("rewrite", model, tmp_path / "out.tflite", "--no-verify")
+    needed = re.search(r"or --format c, which needs ([\d,]+) bytes without TensorFlow Lite Micro", done.stdout)
+    exported = json.loads(run("export", tmp_path / "out.tflite", tmp_path / "c", "--format", "c", "--json").stdout)
+    assert needed is not None and int(needed[1].replace(",", "")) == exported["arena_bytes"]
+
+
 def test_export_writes_a_folder_or_says_why_not(model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "sketch"
     done = run("export", model, folder, "--format", "arduino")

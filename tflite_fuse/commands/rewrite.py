@@ -30,6 +30,7 @@ from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.targets import read_target
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.export.folder import require_usable
+from tflite_fuse.export.steps import arena_without_tflm
 from tflite_fuse.files import read_file, require_apart, require_writable, write_atomically
 from tflite_fuse.memory.tflm.runtimes import runtime_named
 from tflite_fuse.memory.tflm.shared import shared_arena
@@ -156,7 +157,8 @@ def rewrite(
     fit = fit_sentence(after.arena_bytes, after.file_bytes, chosen, kept, second)
     if converted is not None:
         say(f"{source}: {'; '.join(converted.steps)}")
-    for line in headline(result.report, str(out), fit if time is None else f"{fit}; one inference takes {time}"):
+    fit = fit if time is None else f"{fit}; one inference takes {time}"
+    for line in headline(result.report, str(out), fit, arena_without_tflm(tflite_fuse.load(result.model))):
         say(line)
     if verbose:
         console().print(report_table(result.report))

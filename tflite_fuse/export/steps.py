@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tflite_fuse.emit.in_model import block_overlaps, operands_of
 from tflite_fuse.emit.insert_blocks import with_lone_blocks
-from tflite_fuse.errors import UsageError
+from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.export.ports import C_TYPES, OUTSIDE_LIMIT, Port, checked_outside, model_ports
 from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
 from tflite_fuse.memory.arena import ArenaOptions, realise
@@ -128,6 +128,14 @@ def whole_model(model: Model) -> WholeModel:
         state_offset=begins,
         memory_bytes=slow_bytes(model),
     )
+
+
+def arena_without_tflm(model: Model) -> int | None:
+    """Return the bytes of a model's arena in plain C, None if it needs TensorFlow Lite Micro."""
+    try:
+        return whole_model(model).arena_bytes
+    except (UsageError, ModelError):
+        return None
 
 
 def _step(model: Model, index: int, places: list[Place]) -> Step:

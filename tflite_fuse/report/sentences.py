@@ -11,21 +11,28 @@ from tflite_fuse.report.int8_code import CODE
 from tflite_fuse.report.report import Figures, Report, change
 from tflite_fuse.report.wording import grouped, sentences_of
 
+_WORTHWHILE = 0.95
+"""Share of the arena below which plain C is mentioned."""
 
-def headline(report: Report, target: str, fit: str) -> tuple[str, ...]:
+
+def headline(report: Report, target: str, fit: str, plain_bytes: int | None = None) -> tuple[str, ...]:
     """Return five lines: RAM before and after, RAM to allocate, boards that have it, the checks, the next step.
 
     Args:
         report: of a rewrite.
         target: path of the written model.
         fit: clause about boards or the limit, such as ``fits nano33ble``.
+        plain_bytes: of the arena in plain C; None if the model needs TensorFlow Lite Micro.
     """
     before, after = report.before.arena_bytes, report.after.arena_bytes
     reached = f"arena {before:,} -> {after:,} bytes ({change(before, after)})"
     if report.unchanged is not None:
         reached = f"unchanged, arena {after:,} bytes; {report.unchanged}"
-    more = f"; less RAM: {report.advice[0]}" if report.advice else ""
-    step = f"{_export(target, report.runtime)}{more}"
+    step = _export(target, report.runtime)
+    if plain_bytes is not None and plain_bytes < _WORTHWHILE * report.after.arena_bytes:
+        step += f", or --format c, which needs {plain_bytes:,} bytes without TensorFlow Lite Micro"
+    if report.advice:
+        step += f"; less RAM: {report.advice[0]}"
     not_run = "" if report.unverified is None else ", NOT RUN" if report.second_witness is None else ", not run in TFLM"
     return (
         f"{target}: {reached}{not_run}",
