@@ -15,7 +15,7 @@ from tests.runtime.small_models import counter_model
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.export.arena import arena_for, declared_arenas
-from tflite_fuse.export.tflm import registrations, used_operators
+from tflite_fuse.export.tflm import registrations
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
@@ -24,6 +24,7 @@ from tflite_fuse.memory.tflm.struct_sizes import ARM, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import load_model
 from tflite_fuse.model.types import BUILTIN_CODES, operator_name
+from tflite_fuse.runtime.registration import used_operators
 
 _BOTH = ("reference", "esp-nn")
 

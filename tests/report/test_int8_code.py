@@ -10,12 +10,12 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
-from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import add_operator_code, replace_operators
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.report.int8_code import CODE
 from tflite_fuse.report.sentences import details, headline, inspection_headline
-from tflite_fuse.rewriting.quantized import conversion_offer
+from tflite_fuse.rewriting.quantized import conversion_offer, missing_operators
 
 FAQ = Path(__file__).resolve().parents[2] / "docs" / "faq.md"
 
@@ -78,6 +78,27 @@ def test_recurrent_layers_in_loops_are_converted_anew() -> None:
     found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
     step = inspection_headline(replace(found, records=offer), None, "", "")[4]
     assert step.startswith("next: convert the model anew with a batch of 1") and "as it is" not in step
+
+
+def test_operators_that_the_runtime_lacks_are_named_unless_they_are_custom() -> None:
+    """Applications register custom operators of their own."""
+    b = ModelBuilder(seed=0)
+    data = serialize_model(b.build([b.conv(b.log_softmax(b.conv(b.input((1, 8, 8, 3)), 8, 3)), 4, 1)]))
+    report = tflite_fuse.rewrite(data, verify=False).report
+    assert "lacks" not in headline(report, "out.tflite", "")[4]
+    model = load_model(data)
+    for code, name, names in (
+        ("builtin", "DENSIFY", ["DENSIFY"]),
+        ("custom", "my op", []),
+        ("custom", "FlexErf", ["FlexErf"]),
+    ):
+        changed, index = add_operator_code(model, **{code: name})
+        first, *others = changed.main.operators
+        offers = missing_operators(replace_operators(changed, [replace(first, opcode_index=index), *others]))
+        assert [each.details["names"] for each in offers] == names
+        if names:
+            step = headline(replace(report, records=offers), "out.tflite", "")[4]
+            assert step == f"next: convert the model anew without {names[0]}, which TensorFlow Lite Micro lacks"
 
 
 def test_the_code_is_that_of_the_page_and_can_be_read() -> None:

@@ -93,26 +93,23 @@ def inspection_headline(
 
 def _next(records: Sequence[Note], step: str, lists: str) -> str:
     """Return the line of the next step: a better conversion, and the step as it is where TFLM runs the model."""
-    offer = _offer(records)
-    if offer is None:
-        return f"next: {step} (--verbose lists {lists})"
-    lines, kind = "(--verbose prints the lines of Python that do it)", offer.details.get("kind")
-    if kind is None:
+    offers = {note.reason: note.details for note in records if note.fate == "offered"}
+    lines = "(--verbose prints the lines of Python that do it)"
+    if "fixed batch" in offers:
         return f"next: convert the model anew with a batch of 1, so that no layer is a loop of TensorFlow's own {lines}"
-    quantize = f"next: quantize the {kind} model to int8 {lines}"
-    return (
-        f"{quantize}; TensorFlow Lite Micro runs no hybrid one" if kind == "hybrid" else f"{quantize}; as it is: {step}"
-    )
-
-
-def _offer(records: Sequence[Note]) -> Note | None:
-    """Return the offer of a better conversion, None if there is none."""
-    return next((note for note in records if note.reason in ("full int8", "fixed batch")), None)
+    if "other operators" in offers:
+        names = offers["other operators"]["names"]
+        return f"next: convert the model anew without {names}, which TensorFlow Lite Micro lacks"
+    if "full int8" not in offers:
+        return f"next: {step} (--verbose lists {lists})"
+    kind = offers["full int8"]["kind"]
+    as_it_is = "TensorFlow Lite Micro runs no hybrid one" if kind == "hybrid" else f"as it is: {step}"
+    return f"next: quantize the {kind} model to int8 {lines}; {as_it_is}"
 
 
 def int8_lines(records: Sequence[Note]) -> Iterator[str]:
     """Yield the code that quantizes a Keras model of a batch of 1 if a note offers it."""
-    if _offer(records) is not None:
+    if any(note.reason in ("full int8", "fixed batch") for note in records):
         yield "- to quantize the source model to int8, with typical inputs as its representative data set:"
         yield from (f"    {line}".rstrip() for line in CODE.splitlines())
 

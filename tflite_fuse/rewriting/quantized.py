@@ -6,8 +6,9 @@ from tflite_fuse.emit.in_model import executed_macs
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator
-from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.types import BUILTIN_CODES, TensorType
 from tflite_fuse.notes import Note, note
+from tflite_fuse.runtime.registration import method, used_operators
 
 _DATA = {"TRANSPOSE_CONV": 2}
 """Position of the data operand; default 0."""
@@ -37,6 +38,16 @@ def conversion_offer(model: Model) -> tuple[Note, ...]:
     if not kind or 2 * by_kind[kind] <= sum(macs):
         return ()
     return (note("offered", "full int8", kind=kind),)
+
+
+def missing_operators(model: Model) -> tuple[Note, ...]:
+    """Return a note with the operators of a rewritten model that TFLM lacks; empty without one.
+
+    Custom operators are left out: applications bring their own.
+    """
+    names = [name.removeprefix("CUSTOM:") for name in used_operators(model) if method(name) is None]
+    listed = ", ".join(name for name in names if name in BUILTIN_CODES or name.startswith("Flex"))
+    return (note("offered", "other operators", names=listed),) if listed else ()
 
 
 def hybrid_operator(model: Model) -> str | None:

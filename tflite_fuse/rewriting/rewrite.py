@@ -44,7 +44,7 @@ from tflite_fuse.report.report import (
 from tflite_fuse.report.wording import sentence, sentences_of
 from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head, memory_report
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
-from tflite_fuse.rewriting.quantized import conversion_offer
+from tflite_fuse.rewriting.quantized import conversion_offer, missing_operators
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.comparison import Comparison, Comparisons, not_compared
 
@@ -121,7 +121,8 @@ def rewrite_model(
             comparisons = compare_in_litert(comparisons, (original, result.model), (data, result.file), inputs, seed)
     reads = outside_notes(outside_inputs(result.model), outside_reads(result.model))
     spent = (*_about_arena(result.arena), *_about_budget(budget, options))
-    notes = (*repaired.notes, *result.notes, *reads, *spent, *comparisons.notes, *conversion_offer(model))
+    offers = (*conversion_offer(model), *missing_operators(result.model))
+    notes = (*repaired.notes, *result.notes, *reads, *spent, *comparisons.notes, *offers)
     report = _report(result, before, comparisons, repaired.notes, options.runtime, options.memory)
     return result.file, replace(report, records=notes, reproducible=not budget.braked)
 
