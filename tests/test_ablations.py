@@ -66,7 +66,7 @@ def test_without_the_search_there_is_no_estimate() -> None:
     validate(json.loads(json.dumps(report.to_json())), "report")
 
 
-def test_fronts_separate_what_each_idea_contributes() -> None:
+def test_fronts_separate_the_gain_of_each_idea() -> None:
     least = {
         (overlap, strips): tflite_fuse.pareto(network(), input_mode="external", overlap=overlap, strips=strips).rows
         for overlap, strips in product((True, False), repeat=2)
@@ -77,13 +77,13 @@ def test_fronts_separate_what_each_idea_contributes() -> None:
     assert any(row.compute_factor > 1.0 for row in least[True, True])
 
 
-def test_other_schemes_are_what_they_are() -> None:
+def test_strips_are_switched_off_for_the_scheme_auto_alone() -> None:
     with pytest.raises(UsageError, match="only the scheme auto can do without strips; the scheme h-cache"):
         tflite_fuse.pareto(network(), scheme="h-cache", strips=False)
 
 
 @needs_tflm
-def test_a_limit_counts_the_real_arena_and_what_loading_takes() -> None:
+def test_a_limit_counts_the_real_arena_and_loading() -> None:
     """Whatever the estimate says: the answer fits, and one byte less than the least there is does not."""
     front = tflite_fuse.pareto(network(), input_mode="external")
     for limit in (front.rows[0].ram_bytes, front.rows[len(front.rows) // 2].ram_bytes, front.rows[-1].ram_bytes + 64):

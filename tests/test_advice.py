@@ -37,7 +37,7 @@ def offered(lines: tuple[str, ...]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "float32"])
-def test_an_option_leads_to_what_was_said(kind: str) -> None:
+def test_an_option_reaches_its_advised_arena(kind: str) -> None:
     make = {"int8": lambda model: model, "uint8": with_uint8_borders, "float32": with_float_borders}[kind]
     source = serialize_model(make(network()))
     report = tflite_fuse.rewrite(source, verify=False, advise=True).report
@@ -49,7 +49,7 @@ def test_an_option_leads_to_what_was_said(kind: str) -> None:
         assert there == said < report.after.arena_bytes
 
 
-def test_what_another_order_of_operators_saves_is_in_what_is_told() -> None:
+def test_advice_includes_the_gain_of_another_order() -> None:
     source = serialize_model(pyramid_network(size=64))
     said = offered(tflite_fuse.rewrite(source, verify=False, advise=True).report.advice)["--input streamed"]
     assert said == tflite_fuse.rewrite(source, verify=False, input_mode="streamed").report.after.arena_bytes
@@ -57,14 +57,14 @@ def test_what_another_order_of_operators_saves_is_in_what_is_told() -> None:
     assert said < in_file.after.arena_bytes
 
 
-def test_nothing_is_offered_that_is_asked_for_already() -> None:
+def test_advice_omits_options_that_are_set() -> None:
     source = serialize_model(with_float_borders(network()))
     streamed = tflite_fuse.rewrite(source, verify=False, advise=True, input_mode="streamed").report
     assert "--input streamed" not in offered(streamed.advice)
     assert tflite_fuse.rewrite(source, verify=False).report.advice == ()
 
 
-def test_moving_an_input_out_of_the_arena_in_vain_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moving_an_input_out_of_the_arena_without_gain_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first block's output comes over what it has read, and another block needs more."""
     b = ModelBuilder(0, calibration=2)
     x = b.conv(b.input((1, 20, 60, 1)), 16, (3, 3), (2, 2), "SAME", "RELU")
@@ -79,7 +79,7 @@ def test_moving_an_input_out_of_the_arena_in_vain_is_said(monkeypatch: pytest.Mo
     assert resident <= streamed.after.arena_bytes
 
 
-def test_a_head_that_is_the_input_is_said_to_be() -> None:
+def test_a_head_filled_by_the_input_is_reported() -> None:
     (first, *_) = tflite_fuse.rewrite(
         serialize_model(with_float_borders(network())), verify=False, advise=True
     ).report.advice
@@ -110,7 +110,7 @@ def test_a_limit_out_of_reach_names_the_option_that_keeps_it(option: str) -> Non
     assert str(caught.value).startswith(str(bare.value)) and option not in str(bare.value)
 
 
-def test_a_limit_nothing_keeps_is_told_what_comes_nearest() -> None:
+def test_an_unreachable_limit_is_reported_with_the_nearest_option() -> None:
     source = serialize_model(with_float_borders(network()))
     with pytest.raises(LimitError, match=r"; nor with --input streamed, which needs [\d,]+ bytes at least$"):
         tflite_fuse.rewrite(source, verify=False, goal=Goal(max_ram=500), advise=True)

@@ -71,7 +71,7 @@ def test_a_roomy_limit_changes_nothing_that_need_not_change() -> None:
 
 
 @pytest.mark.parametrize("mode", ["resident", "external"])
-def test_whatever_any_goal_reaches_fits_where_a_limit_asks_for_it(mode: str) -> None:
+def test_a_limit_at_any_goals_arena_is_kept(mode: str) -> None:
     """Estimates may be above what is needed: no limit is refused that another goal keeps."""
     for size in (11, 20):
         data = serialize_model(inverted_residual_network(size=size, blocks=3))
@@ -199,7 +199,7 @@ def test_a_goal_of_a_wrong_type_is_refused_when_it_is_made(field: str, wrong: ob
         Goal(**{field: wrong})  # type: ignore[arg-type]
 
 
-def test_what_signatures_allow_passes() -> None:
+def test_arguments_that_signatures_allow_pass() -> None:
     for wanted, values in {
         int: (3, np.int64(3)),
         float: (3, 1.5, np.float32(1.5)),

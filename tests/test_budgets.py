@@ -217,7 +217,7 @@ def test_work_that_no_number_holds_is_passed_through() -> None:
     assert any("more than the search can count" in each for each in why)
 
 
-def test_without_a_compiler_a_rewrite_goes_through_and_says_what_was_not_run(
+def test_without_a_compiler_a_rewrite_succeeds_and_names_the_parts_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
@@ -230,7 +230,7 @@ def test_without_a_compiler_a_rewrite_goes_through_and_says_what_was_not_run(
         tflite_fuse.rewrite(data, verify=True)
 
 
-def test_the_report_says_where_a_clock_had_a_say() -> None:
+def test_the_report_marks_results_that_a_clock_limited() -> None:
     data = serialize_model(convolutions(16, 16, 4))
     assert tflite_fuse.rewrite(data, verify=False).report.reproducible
     hurried = tflite_fuse.rewrite(data, verify=False, time_limit=0.0).report

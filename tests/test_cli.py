@@ -112,7 +112,7 @@ def test_inspect_names_the_bottleneck(model: Path) -> None:
     assert any("<- peak" in line for line in run("inspect", model, "--verbose").stdout.splitlines())
 
 
-def test_verify_tells_equal_from_different(model: Path, tmp_path: Path) -> None:
+def test_verify_distinguishes_equal_from_different(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.tflite"
     save_model(branching_model(seed=1), other)
     assert run("verify", model, model, "--inputs", 3).returncode == 0
@@ -155,7 +155,7 @@ def test_rewrite_names_the_arena_of_plain_c_where_it_is_smaller(model: Path, tmp
     assert needed is not None and int(needed[1].replace(",", "")) == exported["arena_bytes"]
 
 
-def test_export_writes_a_folder_or_says_why_not(model: Path, tmp_path: Path) -> None:
+def test_export_writes_a_folder_or_refuses_with_a_reason(model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "sketch"
     done = run("export", model, folder, "--format", "arduino")
     assert done.returncode == 0, done.stderr
@@ -297,7 +297,7 @@ COMMANDS = ("rewrite", "inspect", "verify", "pareto", "report", "sweep", "check"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_says_all_of_every_option_and_ends_with_an_example(command: str) -> None:
+def test_help_shows_all_of_every_option_and_ends_with_an_example(command: str) -> None:
     shown = CliRunner().invoke(app, [command, "--help"]).stdout
     for parameter in options_of(command).values():
         words = (parameter.help or "").split()
@@ -330,7 +330,7 @@ def completed(mode: str, typed: str, installing: bool = False) -> str:
     ).stdout
 
 
-def test_a_report_is_a_page_and_says_so_where_another_file_is_named(model: Path) -> None:
+def test_a_report_is_a_page_and_refuses_other_file_names(model: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(model), "-o", str(model.with_name("x.pdf"))])
     assert done.exit_code == 2 and "a report is an HTML page" in done.stderr and len(done.stderr.splitlines()) == 1
     assert not model.with_name("x.pdf").exists()
@@ -426,20 +426,20 @@ def test_a_reader_that_has_seen_enough_is_no_defect(model: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_streams_that_came_closed_stop_nothing(model: Path, tmp_path: Path, closed: str) -> None:
+def test_closed_standard_streams_stop_no_command(model: Path, tmp_path: Path, closed: str) -> None:
     command = f"{sys.executable} -m tflite_fuse rewrite {model} {tmp_path / 'out.tflite'} --no-verify {closed}"
     assert subprocess.run(command, shell=True, cwd=ROOT, check=False).returncode == 0
     assert load_model(tmp_path / "out.tflite").main.operators
 
 
-def test_a_stream_that_takes_nothing_is_a_sentence(model: Path) -> None:
+def test_a_full_output_stream_ends_without_a_traceback(model: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "tflite_fuse", "inspect", str(model)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
     assert done.returncode != 0 and "Traceback" not in done.stderr
 
 
-def test_a_defect_says_so_and_writes_a_log_on_request(
+def test_a_defect_is_reported_as_one_and_logged_on_request(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:

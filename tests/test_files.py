@@ -54,7 +54,9 @@ def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         read_file(Path("/dev/zero"))
 
 
-def test_file_and_folder_are_on_the_disk_before_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_and_folder_are_on_the_disk_before_success_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[str] = []
     real = os.fsync
 
@@ -94,7 +96,7 @@ DIES_WHILE_WRITING = """
 """
 
 
-def test_the_next_one_removes_what_a_killed_process_left(tmp_path: Path) -> None:
+def test_the_next_write_removes_remains_of_a_killed_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"old")
     for _ in range(2):
         assert _run(DIES_WHILE_WRITING, tmp_path).returncode == -signal.SIGKILL

@@ -96,7 +96,7 @@ def test_a_float_image_and_its_int8_one_are_never_both_there() -> None:
     assert after.arena_bytes < image + image // 4
 
 
-def test_uint8_in_and_float_out_need_what_int8_needs() -> None:
+def test_uint8_in_and_float_out_need_the_ram_of_int8() -> None:
     plain = inverted_residual_network(32, 8, 3, 8, 4)
     mixed = with_float_borders(with_uint8_borders(plain, outputs=False), inputs=False)
     int8 = tflite_fuse.rewrite(serialize_model(plain), inputs=2).report.after
@@ -106,7 +106,7 @@ def test_uint8_in_and_float_out_need_what_int8_needs() -> None:
 
 @pytest.mark.parametrize("zero_point", [0, 5, -5, -128, 127])
 @pytest.mark.parametrize("scale", [1.0, 0.0078431377, 1e-40, 1e4, 0.1])
-def test_every_float_becomes_what_the_runtime_makes_of_it(scale: float, zero_point: int) -> None:
+def test_every_float_is_quantized_as_in_the_runtime(scale: float, zero_point: int) -> None:
     m = RawModel()
     real = m.tensor((1, 5, 40, 6), type_=TensorType.FLOAT32, quantization=None)
     integer, back = m.tensor((1, 5, 40, 6), scale, zero_point), m.tensor((1, 5, 40, 6), type_=TensorType.FLOAT32)
@@ -173,7 +173,7 @@ def changed(data: bytes, kind: StageKind, byte: int) -> Model:
 
 @pytest.mark.parametrize("kind", [StageKind.QUANTIZE, StageKind.DEQUANTIZE])
 @pytest.mark.parametrize("byte", [0, 5, 517, 1020])
-def test_the_proof_knows_every_byte_of_the_tables(kind: StageKind, byte: int) -> None:
+def test_the_proof_covers_every_byte_of_the_tables(kind: StageKind, byte: int) -> None:
     before = floating("two images")
     after = tflite_fuse.rewrite(before, input_mode="streamed", verify=False).model
     assert validate(before, after).proven

@@ -26,7 +26,7 @@ resource = pytest.importorskip("resource")
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("words", ["boards", "boards --json", "--version", "--help", "split --help"])
-def test_what_cannot_be_printed_ends_in_one_sentence(words: str) -> None:
+def test_a_failed_print_ends_in_one_sentence(words: str) -> None:
     with FULL.open("w") as output:
         done = subprocess.run(
             [sys.executable, "-m", "tflite_fuse", *words.split()],
@@ -40,7 +40,7 @@ def test_what_cannot_be_printed_ends_in_one_sentence(words: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["rewrite", "split", "report", "export", "sweep"])
-def test_what_cannot_be_written_ends_in_one_sentence_and_leaves_nothing(command: str, tmp_path: Path) -> None:
+def test_a_failed_write_ends_in_one_sentence_and_leaves_no_file(command: str, tmp_path: Path) -> None:
     model, out = tmp_path / "models" / "model.tflite", tmp_path / "out"
     model.parent.mkdir()
     save_model(branching_model(), model)

@@ -22,12 +22,12 @@ def test_the_package_itself_loads_nothing_heavy() -> None:
     assert "tflite_fuse.errors" in loaded and not loaded.intersection(HEAVY)
 
 
-def test_a_model_is_read_without_what_searches_and_prints() -> None:
+def test_a_model_is_read_without_importing_search_or_printing() -> None:
     loaded = loaded_by("import tflite_fuse.model")
     assert not loaded.intersection({"networkx", "rich", "typer", "tflite"})
 
 
-def test_the_interface_is_there_when_it_is_asked_for() -> None:
+def test_the_interface_is_imported_on_demand() -> None:
     program = "import tflite_fuse; assert all(hasattr(tflite_fuse, name) for name in tflite_fuse.__all__)"
     assert not loaded_by(program).intersection({"rich", "typer", "tflite"})
     assert loaded_by(f"{program}; from tflite_fuse import rewrite, Result") >= {"tflite_fuse.api"}

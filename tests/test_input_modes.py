@@ -54,7 +54,7 @@ def rewritten(name: str, mode: str, goal: str = "no recompute") -> tflite_fuse.R
 
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize("mode", OUTSIDE)
-def test_a_refusal_for_want_of_a_proof_says_so(mode: str, named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_without_a_proof_names_that_reason(mode: str, named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def unproven(model: Model, *_: object) -> Certificate:
         reader = model.main.operators[0]
         written = model.main.tensors[(reader.outputs or (-1,))[0]].name or ""
@@ -133,7 +133,7 @@ def test_run_takes_arrays_for_every_model_and_functions_for_streams(name: str) -
             assert pixels == sorted(set(pixels)) and len(pixels) <= entry.rows * entry.columns
 
 
-def test_run_refuses_what_does_not_fit() -> None:
+def test_run_refuses_arrays_that_do_not_fit() -> None:
     inputs = generate_inputs(load_model(original("two towers")), 1)[0]
     model = rewritten("two towers", "streamed").model
     for given, message in (
@@ -201,7 +201,7 @@ def test_blocks_that_cannot_read_a_moved_input_are_refused() -> None:
 
 
 @pytest.mark.parametrize("mode", OUTSIDE)
-def test_notes_say_what_moved_and_what_did_not(mode: str) -> None:
+def test_notes_name_inputs_that_moved_and_that_did_not(mode: str) -> None:
     notes = rewritten("image and vector", mode).report.records
     (stays,), (moved,) = told(notes, "kept", "input in the arena"), told(notes, "changed", "input outside the arena")
     assert (stays.details["tensor"], stays.details["mode"]) == ("input_1", mode)
@@ -210,7 +210,7 @@ def test_notes_say_what_moved_and_what_did_not(mode: str) -> None:
     assert expected.items() <= dict(moved.details).items()
 
 
-def test_models_of_other_types_say_what_to_do() -> None:
+def test_models_of_other_types_are_refused_with_a_remedy() -> None:
     model = int16_input()
     read = r"input_0 cannot be streamed: it is int16 and QUANTIZE_0 reads it.*: convert the model with int8 inputs"
     with pytest.raises(LimitError, match=read):
@@ -253,7 +253,7 @@ def test_limits_hold_for_models_without_input() -> None:
 
 @pytest.mark.parametrize("scheme", tflite_fuse.SCHEMES)
 @pytest.mark.parametrize("mode", OUTSIDE)
-def test_every_scheme_moves_the_input_or_says_why_not(scheme: str, mode: str) -> None:
+def test_every_scheme_moves_the_input_or_has_a_reason(scheme: str, mode: str) -> None:
     try:
         report = tflite_fuse.rewrite(
             original("inverted residuals"), input_mode=mode, scheme=scheme, goal=Goal(least_ram=True), inputs=3
@@ -265,7 +265,7 @@ def test_every_scheme_moves_the_input_or_says_why_not(scheme: str, mode: str) ->
 
 
 @pytest.mark.parametrize("scheme", ["auto", "inverted-residual"])
-def test_an_input_that_cannot_move_exits_with_1_whatever_the_reason(scheme: str, tmp_path: Path) -> None:
+def test_an_input_that_cannot_move_exits_with_1_for_every_reason(scheme: str, tmp_path: Path) -> None:
     """An int16 input for any scheme, and an int8 one that no inverted residual reads."""
     save_model(int16_input() if scheme == "auto" else two_towers(), tmp_path / "in.tflite")
     arguments = ["rewrite", "in.tflite", "out.tflite", "--input", "streamed", "--scheme", scheme]
@@ -275,7 +275,7 @@ def test_an_input_that_cannot_move_exits_with_1_whatever_the_reason(scheme: str,
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_random_models_move_their_inputs_or_say_why_not(seed: int) -> None:
+def test_random_models_move_their_inputs_or_have_a_reason(seed: int) -> None:
     model = serialize_model(random_graph(Random(seed).randint))
     for mode in OUTSIDE:
         try:
@@ -396,7 +396,7 @@ def test_the_commands_refuse(tmp_path: Path) -> None:
     assert command("rewrite", source, target, "--input", "streamed", "--no-fuse").exit_code == 2
 
 
-def test_inspect_says_where_file_and_blocks_disagree(tmp_path: Path) -> None:
+def test_inspect_names_disagreements_of_file_and_blocks(tmp_path: Path) -> None:
     model = load_model(rewritten("two towers", "streamed").model)
     path = tmp_path / "lies.tflite"
     save_model(set_outside_inputs(model, [replace(outside_inputs(model)[0], mode=InputMode.EXTERNAL)]), path)

@@ -32,7 +32,7 @@ def test_variables_that_become_rings_are_not_blocked(cut: str) -> None:
     assert [code.custom_code for code in left.operator_codes or ()] == ["TFLITE_FUSE"] and not blocked(data)
 
 
-def test_what_a_rewrite_leaves_as_it_is_is_blocked() -> None:
+def test_operators_left_unchanged_by_a_rewrite_have_a_reason() -> None:
     b = ModelBuilder(seed=0)
     x = b.input((1, 4, 4, 2))
     state = b.variable((1, 4, 4, 2))

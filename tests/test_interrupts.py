@@ -120,7 +120,7 @@ def is_alive(process: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are listed in /proc")
-def test_a_pool_and_what_its_processes_started_are_ended_in_the_middle_of_items(tmp_path: Path) -> None:
+def test_a_pool_and_its_processes_children_end_in_the_middle_of_items(tmp_path: Path) -> None:
     call = [sys.executable, "-c", BEGIN + SWEEP, str(tmp_path)]
     process = subprocess.Popen(call, cwd=ROOT, stderr=subprocess.PIPE, text=True)
     try:

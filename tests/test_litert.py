@@ -70,7 +70,7 @@ def test_public_models_compute_tflms_bytes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_inputs_keep_their_values_and_a_second_run_says_the_same(name: str) -> None:
+def test_inputs_keep_their_values_and_a_second_run_is_equal(name: str) -> None:
     data = fused(SMALL[name])
     interpreter = tflite_fuse.litert.interpreter(data)
     interpreter.allocate_tensors()
@@ -136,7 +136,7 @@ def test_a_damaged_file_is_refused_before_litert_reads_it(content: bytes) -> Non
         tflite_fuse.litert.interpreter(content)
 
 
-def test_what_cannot_be_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_requests_are_refused_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = serialize_model(SMALL["int8"])
     streamed = tflite_fuse.rewrite(data, input_mode="streamed", verify=False).model
     with pytest.raises(ModelError, match="has an input outside of the arena"):

@@ -56,7 +56,7 @@ def test_less_of_the_fast_memory_takes_more_traffic() -> None:
     assert len(traffic) == 3 and traffic == sorted(traffic) and traffic[0] < traffic[-1]
 
 
-def test_runs_grow_in_each_block_into_what_is_left_of_the_fast_memory() -> None:
+def test_runs_of_each_block_grow_into_the_rest_of_the_fast_memory() -> None:
     """Each block by itself: the runs of one pixel, with which tensors are placed, are more than doubled."""
     model = load_model(tflite_fuse.rewrite(MODEL, memory=memories(4000), verify=False).model)
     runs = [plan.config.chunk for plan in blocks_in(model).values()]
@@ -64,7 +64,7 @@ def test_runs_grow_in_each_block_into_what_is_left_of_the_fast_memory() -> None:
 
 
 @pytest.mark.parametrize("model", ["blocks in a row", "branches"])
-def test_each_point_of_a_front_is_what_rewrite_reaches_with_the_same_limit(model: str) -> None:
+def test_rewrite_reaches_each_point_of_a_front_with_its_limit(model: str) -> None:
     """More of the fast memory takes less traffic, from the least that suffices to one that holds the whole model."""
     data = MODEL if model == "blocks in a row" else branching()
     rows = tflite_fuse.pareto(data, memory=memories(64_000)).rows
@@ -89,7 +89,7 @@ def test_a_front_ends_at_the_size_of_the_fast_memory() -> None:
         tflite_fuse.pareto(MODEL, memory=memories(2500, slow=1024))
 
 
-def test_what_is_named_as_the_least_arena_suffices() -> None:
+def test_the_least_arena_of_the_message_suffices() -> None:
     for data in (MODEL, branching()):
         with pytest.raises(LimitError) as refused:
             tflite_fuse.rewrite(data, memory=memories(1000), verify=False)
@@ -99,7 +99,7 @@ def test_what_is_named_as_the_least_arena_suffices() -> None:
         assert found is not None and found.fast_bytes == least
 
 
-def test_what_fits_the_fast_memory_stays_in_it() -> None:
+def test_tensors_that_fit_the_fast_memory_stay_in_it() -> None:
     result = tflite_fuse.rewrite(MODEL, memory=memories(64_000), verify=False)
     found = result.report.memories
     assert found is not None and (found.tensors, found.slow_bytes, found.read_bytes) == ((), 0, 0)

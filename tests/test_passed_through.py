@@ -187,7 +187,7 @@ def compressed() -> bytes:
 
 
 @pytest.mark.parametrize(("make", "why"), [(accelerated, "ethos-u"), (compressed, "compressed")])
-def test_what_counts_on_offsets_or_numbers_of_tensors_is_left_alone(make: object, why: str, tmp_path: Path) -> None:
+def test_models_that_rely_on_offsets_or_tensor_numbers_are_left_alone(make: object, why: str, tmp_path: Path) -> None:
     assert callable(make)
     data = make()
     source, out = tmp_path / "in.tflite", tmp_path / "out.tflite"
@@ -236,7 +236,7 @@ def test_a_block_whose_last_map_was_reshaped_runs_in_tiles_no_larger_than_it() -
 
 
 @needs_tflm
-def test_inspect_says_what_the_runtime_refuses_and_why_operators_stay_outside(tmp_path: Path) -> None:
+def test_inspect_names_refusals_of_the_runtime_and_reasons_of_operators_outside(tmp_path: Path) -> None:
     path = tmp_path / "strange.tflite"
     path.write_bytes(serialize_model(images("STRANGE")))
     shown = CliRunner().invoke(app, ["inspect", str(path), "--verbose"])

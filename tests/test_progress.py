@@ -18,7 +18,7 @@ def test_a_rewrite_counts_operators_candidates_and_inputs() -> None:
         assert all(0 < done <= total or total == 0 for done, total in counts)
 
 
-def test_nobody_is_told_what_nobody_asked_for() -> None:
+def test_progress_is_reported_only_within_its_context() -> None:
     heard: list[str] = []
     report_progress("before", 1)
     with reporting_to(lambda step, done, total: heard.append(step)):

@@ -60,7 +60,7 @@ def test_blocks_speak_uint8_in_every_mode(name: str, mode: str, coarser: float) 
         assert not any(operator_name(model, op) == "QUANTIZE" for op in readers)
 
 
-def test_a_block_may_end_in_what_only_turns_its_output_to_uint8() -> None:
+def test_a_block_may_end_in_a_conversion_to_uint8() -> None:
     """Behind a FULLY_CONNECTED over one pixel and a LOGISTIC, as voice activity detectors end."""
     b = ModelBuilder(0, calibration=2)
     x = b.conv(b.input((1, 4, 1, 3)), 4, (4, 1), padding="VALID")
@@ -92,7 +92,7 @@ def test_random_models_keep_their_bytes(seed: int) -> None:
         assert report.verified is not None and report.verified.bit_exact
 
 
-def test_an_input_somebody_else_reads_is_not_converted_where_it_lies() -> None:
+def test_an_input_with_other_readers_is_not_converted_in_place() -> None:
     """The second QUANTIZE has another scale, so that it stays an operator, and may read the picture after the block."""
     raw = RawModel()
     x = raw.tensor((1, 8, 8, 4), 0.5, 128, TensorType.UINT8)

@@ -130,7 +130,7 @@ def test_the_script_writes_a_model_that_does_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("camera", ["CAMERA_OV2640", "CAMERA_OV7670"])
-def test_pictures_of_cameras_give_what_drawn_ones_do(camera: str) -> None:
+def test_camera_pictures_are_classified_like_drawn_ones(camera: str) -> None:
     sketch = (STREAMED / "StreamedInput.ino").read_text()
     seen, drawn = run_sketch(f"#define {camera}\n{sketch}", camera), run_sketch(sketch, "streamed")
     assert seen[1::2] == drawn[1::2]
@@ -138,7 +138,7 @@ def test_pictures_of_cameras_give_what_drawn_ones_do(camera: str) -> None:
 
 
 @pytest.mark.parametrize("microphone", ["MICROPHONE_PDM", "MICROPHONE_I2S"])
-def test_sounds_of_microphones_are_taken_apart_and_heard(microphone: str) -> None:
+def test_microphone_sounds_are_split_and_classified(microphone: str) -> None:
     sketch = (WAKE_WORD / "WakeWord.ino").read_text()
     lines = run_sketch(f"#define {microphone}\n{sketch}", microphone, WAKE_WORD, STEPS)
     heard = [at for at, line in enumerate(lines) if line == "a rising tone"]
@@ -154,7 +154,7 @@ def bands(number: int) -> np.ndarray:
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
-def test_a_stream_hears_rising_tones_once_each_with_the_bytes_of_the_window() -> None:
+def test_a_stream_detects_each_rising_tone_once_with_the_bytes_of_the_window() -> None:
     from scripts.build_wake_word import sweep_model
 
     window, expected, heard = [np.full(8, -128, np.int8)] * 16, [], []
@@ -172,7 +172,7 @@ def test_a_stream_hears_rising_tones_once_each_with_the_bytes_of_the_window() ->
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
-def test_the_wake_words_model_is_what_its_script_writes(tmp_path: Path) -> None:
+def test_the_wake_words_model_equals_its_scripts_output(tmp_path: Path) -> None:
     from scripts.build_wake_word import write_example
 
     write_example(tmp_path)

@@ -206,7 +206,7 @@ def streamed_block() -> tuple[Block, Int8Array]:
     return block, random_operands(Random(5), block)[2][0]
 
 
-def test_a_source_is_asked_for_each_pixel_once_in_reading_order() -> None:
+def test_a_source_is_read_once_per_pixel_in_raster_order() -> None:
     block, image = streamed_block()
     asked: list[tuple[int, int]] = []
 

@@ -28,7 +28,7 @@ from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_lib
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
-def test_random_blocks_compute_what_the_reference_computes(library: HostLibrary, first: int) -> None:
+def test_random_blocks_equal_the_reference(library: HostLibrary, first: int) -> None:
     for seed in range(first, first + 50):
         rng = Random(seed)
         block = float_block(rng)

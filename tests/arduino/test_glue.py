@@ -49,7 +49,7 @@ def test_is_empty_where_there_is_no_runtime(tmp_path: Path) -> None:
     assert b"TFLITE_FUSE" not in (tmp_path / "glue.o").read_bytes()
 
 
-def test_registration_takes_the_type_the_resolver_asks_for(tmp_path: Path) -> None:
+def test_registration_has_the_type_of_the_resolver(tmp_path: Path) -> None:
     """A wrong guess would be a compile error; this test fails if there is no guess left to be wrong."""
     source = tmp_path / "types.cpp"
     source.write_text(
@@ -132,7 +132,7 @@ def is_sourced(block: Block) -> bool:
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_blocks_compute_what_the_reference_computes(generation: int) -> None:
+def test_blocks_equal_the_reference(generation: int) -> None:
     for seed in range(10 * generation, 10 * generation + 10):
         scenario, block, operands = random_scenario(seed)
         how = ("registered", "runs 2") if generation == 1 else ("runs 2",)
@@ -204,7 +204,7 @@ DAMAGE: dict[str, tuple[Callable[[Scenario], Scenario], str]] = {
 
 @pytest.mark.parametrize("generation", [1, NEWEST])
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_does_not_fit_is_refused_in_prepare(damage: str, generation: int) -> None:
+def test_tensors_that_do_not_fit_are_refused_in_prepare(damage: str, generation: int) -> None:
     edit, message = DAMAGE[damage]
     outcome = play(generation, edit(scenario_with(is_plain)[0]))
     assert outcome.prepare == 1
@@ -250,7 +250,7 @@ def test_inputs_outside_the_arena(wanted: Callable[[Block], bool], generation: i
 
 
 @pytest.mark.parametrize("wanted", [is_external, is_sourced])
-def test_what_other_blocks_read_is_theirs(wanted: Callable[[Block], bool]) -> None:
+def test_inputs_of_other_blocks_stay_unchanged(wanted: Callable[[Block], bool]) -> None:
     scenario, block, operands = scenario_with(wanted, first_number=2)
     outcome = play(NEWEST, scenario)
     assert (outcome.invoke, outcome.outputs) == ([0], expected_outputs(block, operands))
@@ -322,7 +322,7 @@ def test_a_source_that_fails_ends_the_run() -> None:
 # ---- The same words as on this machine ----
 
 
-def test_says_what_the_shim_says() -> None:
+def test_messages_equal_those_of_the_shim() -> None:
     """Who verified a model here must meet the same sentence on the device."""
     glue, shim = sentences(GLUE), sentences(shim_directory() / "operator.c")
     assert len(shim) >= 7

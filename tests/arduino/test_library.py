@@ -52,7 +52,7 @@ def test_library_properties_follow_arduinos_specification() -> None:
         assert (LIBRARY / "src" / header).exists()
 
 
-def test_all_manifests_tell_the_same_version() -> None:
+def test_all_manifests_have_the_same_version() -> None:
     component = re.findall(r'^version: "(.*)"$', (LIBRARY / "idf_component.yml").read_text(), re.MULTILINE)
     platformio = json.loads((LIBRARY / "library.json").read_text())["version"]
     assert [properties()["version"], platformio, *component] == [tflite_fuse.__version__] * 3

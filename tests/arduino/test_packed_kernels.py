@@ -91,7 +91,7 @@ def test_any_blocks(library: HostLibrary) -> None:
         check_random(library, Random(seed))
 
 
-def test_packed_blocks_are_what_they_are_called() -> None:
+def test_packed_blocks_have_the_layout_of_their_name() -> None:
     """Every kernel and layout is met by the tests above."""
     met: Counter[tuple[StageKind, int, bool]] = Counter()
     for seed in range(600):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.emit.test_fuzz_options import run_sanitized
 
 
-def test_random_blocks_with_a_memory_compute_what_the_reference_computes() -> None:
+def test_random_blocks_with_a_state_equal_the_reference() -> None:
     assert run_sanitized("exercise-recurrent", 0, 300) == "{'equal': 300}\n"
 
 

@@ -62,7 +62,7 @@ def test_the_arena_is_the_one_the_model_needs() -> None:
 
 
 @pytest.mark.parametrize("generation", [1, 5])
-def test_the_sketch_compiles_and_says_what_it_sees(generation: int, tmp_path: Path) -> None:
+def test_the_sketch_compiles_and_prints_its_result(generation: int, tmp_path: Path) -> None:
     """Against stand-ins for board and runtime, whose outputs are all 7: not what the picture shows."""
     headers = ["tensorflow/lite/micro/micro_interpreter.h", "tensorflow/lite/schema/schema_generated.h"]
     for name in ("Chirale_TensorFlowLite.h", *headers):

@@ -48,7 +48,7 @@ def test_two_sources_with_one_number_are_refused(library: HostLibrary) -> None:
     assert "tensor" in library.message(status)
 
 
-def test_a_function_is_told_how_much_it_may_write(library: HostLibrary) -> None:
+def test_a_function_receives_the_capacity_of_its_buffer(library: HostLibrary) -> None:
     encoded, wide = two_sources(), np.zeros(10_000, np.int8)
     with pytest.raises(UsageError, match="gave 10000 bytes"):
         library.run(encoded.options, encoded.constants, sources=[lambda y, x, n: wide, lambda y, x, n: wide])

@@ -33,19 +33,19 @@ def board(ram: int, flash: int = 1 << 20) -> Board:
     return replace(find_board("nano33ble"), ram_bytes=ram, flash_bytes=flash)
 
 
-def test_time_is_a_range_that_says_so_where_no_pair_is_known() -> None:
+def test_time_is_a_range_where_no_pair_calibrates_it() -> None:
     found = expected_time(Target.CORTEX_M4, 64, 6_400_000, ())
     assert (found.least_ms, found.most_ms, found.calibrated) == (100.0, 200.0, False)
     assert str(found).startswith("100 to 200 ms at 64 MHz, uncalibrated")
 
 
-def test_seconds_are_told_in_milliseconds_without_an_exponent() -> None:
+def test_seconds_are_printed_in_milliseconds_without_an_exponent() -> None:
     told = str(expected_time(Target.CORTEX_M4, 48, 49_137_000, ()))
     assert told.startswith("1,020 to 2,050 ms at 48 MHz")
     assert str(expected_time(Target.CORTEX_M4, 48, 1_234, ())).startswith("0.0257 to 0.0514 ms")
 
 
-def test_one_pair_calibrates_and_says_that_its_error_is_not_known() -> None:
+def test_one_pair_calibrates_with_an_unknown_error() -> None:
     found = expected_time(Target.CORTEX_M7, 216, 100, [Pair("cortex-m7", "engine", "board", "a", 100, 80, "")])
     assert found.calibrated and "its own error is not known" in str(found)
     middle = 80 / 216_000
@@ -97,7 +97,7 @@ def test_every_row_of_the_table_is_a_board_with_its_source() -> None:
         ("PICO", Target.GENERIC),
     ],
 )
-def test_a_board_is_found_by_name_and_knows_the_core_that_is_counted(name: str, target: Target) -> None:
+def test_a_board_is_found_by_name_with_its_counted_core(name: str, target: Target) -> None:
     assert find_board(name).target is target
 
 
@@ -178,7 +178,7 @@ def test_a_wrong_description_is_one_sentence(tmp_path: Path, text: str, message:
         ('mcu = "one of my own"', Target.GENERIC),
     ],
 )
-def test_the_core_of_a_users_board_is_what_its_words_say(tmp_path: Path, line: str, target: Target) -> None:
+def test_the_core_of_a_users_board_follows_from_its_words(tmp_path: Path, line: str, target: Target) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(f"{OWN}{line}\n")
     assert find_board(str(path)).target is target
@@ -189,7 +189,7 @@ def test_a_missing_description_is_one_sentence(tmp_path: Path) -> None:
         find_board(str(tmp_path / "none.toml"))
 
 
-def test_each_way_that_is_told_was_made(tmp_path: Path) -> None:
+def test_each_option_of_the_verdict_was_computed(tmp_path: Path) -> None:
     as_it_is = tflite_fuse.inspect(SAMPLE_MODEL).figures.arena_bytes
     goal = Goal(max_ram=as_it_is - 1)
     after = tflite_fuse.rewrite(SAMPLE_MODEL, verify=False, target="cortex-m4", goal=goal).report.after.arena_bytes
@@ -213,7 +213,7 @@ def test_smaller_boards_that_fit_too_are_named() -> None:
     assert "which have less RAM (a quarter of it reserved)" in found.also_fits()
 
 
-def test_what_is_reserved_is_reserved_on_smaller_boards_too() -> None:
+def test_the_reserve_holds_on_smaller_boards_too() -> None:
     """A radio takes as many bytes on a small board as on a large one."""
     kept = 100_000
     found = fit_board(SAMPLE_MODEL, find_board("teensy41"), kept)
@@ -249,7 +249,7 @@ def test_inspect_and_rewrite_give_the_same_arena_for_a_board(tmp_path: Path, res
     assert told["rewritten"]["file_bytes"] == len(out.read_bytes())
 
 
-def test_inspect_says_without_a_board_what_a_rewrite_brings(tmp_path: Path) -> None:
+def test_inspect_without_a_board_reports_the_gain_of_a_rewrite(tmp_path: Path) -> None:
     told = json.loads(run("inspect", SAMPLE_MODEL, "--json")[1])["rewritten"]
     assert told["options"] == ""
     assert told["arena_bytes"] == tflite_fuse.rewrite(SAMPLE_MODEL, verify=False).report.after.arena_bytes
@@ -274,7 +274,7 @@ def test_a_quick_inspection_rewrites_nothing_and_names_that_step(
         assert lines[-1].startswith(f"next: tflite-fuse rewrite {SAMPLE_MODEL} small.tflite")
 
 
-def test_a_model_that_fits_as_it_is_is_not_said_to_gain_nothing() -> None:
+def test_a_model_that_fits_unchanged_is_offered_a_rewrite_for_less_ram() -> None:
     """A limit that the file meets asks for the fastest, which may be the file; without a limit RAM counts."""
     found, report = tflite_fuse.inspect(SMALL), tflite_fuse.rewrite(SMALL, verify=False).report
     lines = inspection_headline(found, (report, None), "--board nano33ble", "", fits=True)

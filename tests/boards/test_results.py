@@ -80,7 +80,7 @@ def test_lines_of_a_monitor_between_are_skipped(tmp_path: Path) -> None:
         ({"predicted_instructions": -4}, "'predicted_instructions' is no count"),
     ],
 )
-def test_what_cannot_be_is_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+def test_impossible_results_are_refused(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     path = file(tmp_path, line(), line(**changes))
     with pytest.raises(UsageError) as refused:
         read_results(path)
@@ -126,7 +126,7 @@ def test_unfused_runs_are_kept_and_calibrate_nothing(tmp_path: Path, own_results
     assert len(own_results.read_text().splitlines()) == 1
 
 
-def test_refused_lines_end_with_code_2_and_nothing_is_kept(tmp_path: Path, own_results: Path) -> None:
+def test_refused_lines_end_with_code_2_and_keep_no_line(tmp_path: Path, own_results: Path) -> None:
     code, said = add(file(tmp_path, line(), line(board="none such")))
     assert code == 2 and said.count("\n") <= 3 and not own_results.exists()
     assert add(tmp_path / "absent.jsonl")[0] == 2

@@ -81,7 +81,7 @@ def test_a_softmax_over_other_rows_is_another() -> None:
 
 
 @pytest.mark.parametrize("name", ["RESHAPE", "SQUEEZE", "EXPAND_DIMS"])
-def test_what_copies_bytes_makes_no_uint8_of_int8(name: str) -> None:
+def test_a_copy_does_not_turn_int8_into_uint8(name: str) -> None:
     """Both are one value to the proof, 128 apart."""
     model = RawModel()
     x = model.tensor((1, 4, 4, 2), 0.05, 3)
@@ -106,7 +106,7 @@ def two_convolutions() -> tuple[Model, dict[str, int]]:
 
 
 @pytest.mark.parametrize("tensor", ["x", "y", "z"])
-def test_what_is_written_does_not_lie_over_weights(tensor: str) -> None:
+def test_written_tensors_do_not_overlap_weights(tensor: str) -> None:
     """A tensor whose buffer has data lies in the file; the runtime lets operators and inputs write there."""
     original, at = two_convolutions()
     forged = with_tensor(original, at[tensor], buffer=original.main.tensors[at["weights"]].buffer)
@@ -114,7 +114,7 @@ def test_what_is_written_does_not_lie_over_weights(tensor: str) -> None:
     assert f"subgraph 0: tensor {name} is written and a constant at once" in findings(original, forged)
 
 
-def test_an_original_that_writes_over_its_constants_or_inputs_is_followed_by_nothing() -> None:
+def test_an_original_that_overwrites_constants_or_inputs_proves_no_rewrite() -> None:
     model = RawModel()
     x, y = model.tensor((1, 4, 4, 2), 0.05, 3), model.tensor((1, 4, 4, 2), 0.1, 3)
     constant = model.constant(RNG.integers(-127, 128, (1, 4, 4, 2)).astype(np.int8), [0.05])
@@ -199,7 +199,7 @@ def test_a_signature_names_a_value_once() -> None:
 # ---- Shapes that no operator makes ----
 
 
-def test_a_transpose_to_another_shape_is_followed_by_nothing() -> None:
+def test_a_transpose_to_another_shape_proves_no_rewrite() -> None:
     """By its shape alone it would move axes of one value, and so no byte."""
     model = RawModel()
     x, y, z = model.tensor((1, 2, 3, 4), 0.05, 3), model.tensor((1, 1, 1, 24), 0.05, 3), model.tensor((1, 5), 0.1, 0)
@@ -209,7 +209,7 @@ def test_a_transpose_to_another_shape_is_followed_by_nothing() -> None:
     assert any("FULLY_CONNECTED_0" in each for each in findings(original, without_the_reshape(original)))
 
 
-def test_a_mean_to_another_shape_is_followed_by_nothing() -> None:
+def test_a_mean_to_another_shape_proves_no_rewrite() -> None:
     model = RawModel()
     x, y, z = model.tensor((1, 2, 3, 4), 0.05, 3), model.tensor((1, 4, 2, 3), 0.05, 3), model.tensor((1, 1, 8), 0.05, 3)
     model.operator("TRANSPOSE", [x, model.constant(np.array([0, 3, 1, 2], np.int32))], [y], None)
@@ -226,7 +226,7 @@ def test_a_mean_to_another_shape_is_followed_by_nothing() -> None:
 
 
 @pytest.mark.parametrize("shape", [(-1, -1), (1, -1), (0, -1), (-1,), ()])
-def test_tensors_of_no_size_are_followed_by_nothing(shape: tuple[int, ...]) -> None:
+def test_empty_tensors_prove_no_rewrite(shape: tuple[int, ...]) -> None:
     model = RawModel()
     x, y, z = model.tensor((1, 1), 0.05, 3), model.tensor(shape, 0.05, 3), model.tensor((1, 1), 0.05, 3)
     for source, result in ((x, y), (y, z)):

@@ -113,7 +113,7 @@ def test_blocks_of_one_value_and_two_at_a_time_are_proven(model: Model) -> None:
     assert found.proven, [str(finding) for finding in found.findings[:3]]
 
 
-def test_what_changes_nothing_of_its_input_may_clamp_bytes_that_do_not_occur() -> None:
+def test_an_identity_may_clamp_bytes_that_do_not_occur() -> None:
     raw = RawModel()
     chain = [raw.tensor((1, 3, 3, 1), 0.05, -128)]
     for point in (-128, 0, -128, -128):

@@ -47,7 +47,7 @@ def unknown_to_any_runtime(data: bytes) -> bytes:
     return serialize_model(replace_operators(model, (*graph.operators, operator)))
 
 
-def test_a_report_says_what_was_proven(original: bytes) -> None:
+def test_a_report_contains_the_proof(original: bytes) -> None:
     report = tflite_fuse.rewrite(original, verify=False).report
     assert report.proven.blocks == len(report.blocks)
     assert report.proven.compared["weights"] > 0
@@ -71,7 +71,7 @@ def test_a_block_that_is_not_proven_is_never_written(original: bytes, monkeypatc
 
 
 @needs_tflm
-def test_verify_proves_a_rewrite_and_tells_the_weight_that_differs(original: bytes) -> None:
+def test_verify_proves_a_rewrite_and_names_the_weight_that_differs(original: bytes) -> None:
     rewritten = tflite_fuse.rewrite(original, verify=False).model
     found = tflite_fuse.verify(original, rewritten, inputs=2)
     assert found.certificate is not None and found.certificate.proven and found.fault is None
@@ -87,7 +87,7 @@ def test_models_that_are_no_rewrites_are_compared_by_running_alone(original: byt
     assert found.certificate is None and not found.bit_exact
 
 
-def test_what_no_runtime_runs_is_proven_alone(original: bytes) -> None:
+def test_models_no_runtime_runs_are_proven_alone(original: bytes) -> None:
     strange = unknown_to_any_runtime(original)
     result = tflite_fuse.rewrite(strange)
     assert result.report.verified is None and result.report.proven.blocks
@@ -104,7 +104,7 @@ def test_a_model_that_cannot_be_run_and_is_not_proven_is_an_error(original: byte
         tflite_fuse.verify(strange, serialize_model(damaged))
 
 
-def test_a_written_file_is_what_was_proven(original: bytes, tmp_path: Path) -> None:
+def test_a_written_file_equals_the_proven_one(original: bytes, tmp_path: Path) -> None:
     result = tflite_fuse.rewrite(original, verify=False)
     result.save(tmp_path / "out.tflite")
     assert (tmp_path / "out.tflite").read_bytes() == result.model

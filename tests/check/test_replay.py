@@ -55,7 +55,7 @@ def changed(options: Options, part: str, index: int, **fields: Any) -> Options:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_rings_of_random_blocks_hold_what_the_definition_needs(seed: int) -> None:
+def test_rings_of_random_blocks_hold_all_live_pixels(seed: int) -> None:
     block, config, options = drawn(seed)
     found, oracle = run(options), PlainPull(block, config)
     assert not found.problems
@@ -146,7 +146,7 @@ def test_holes_in_an_output_are_found() -> None:
     pytest.fail("no block with an output that tiles leave with holes was drawn")
 
 
-def test_a_source_asked_by_several_tiles_is_found() -> None:
+def test_a_source_read_by_several_tiles_is_detected() -> None:
     for seed in range(400):
         block, _, options = drawn(seed)
         driven = block.tensors[options.header.driven]

@@ -31,7 +31,7 @@ def exactly(ratio: float) -> tuple[int, int]:
 
 
 @given(st.floats(min_value=2.0**-40, max_value=2.0**20) | st.sampled_from([0.0, 0.5, 1 - 2.0**-40, 1 - 2.0**-33]))
-def test_a_scale_is_split_as_fractions_say(ratio: float) -> None:
+def test_a_scale_is_split_as_in_exact_fractions(ratio: float) -> None:
     for value in (ratio, -ratio if ratio < 1 - 2.0**-32 else ratio):
         multiplier, shift = split_scale([value])
         assert (int(multiplier[0]), int(shift[0])) == exactly(value)

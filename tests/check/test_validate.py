@@ -173,7 +173,7 @@ def test_weights_of_zeros_are_not_proven(pair: tuple[Model, Model]) -> None:
     assert any(finding.what == "weight" and finding.count > 1 for finding in found.findings)
 
 
-def test_the_sentence_says_what_was_proven_and_what_was_run(pair: tuple[Model, Model]) -> None:
+def test_the_claim_names_the_proof_and_the_run(pair: tuple[Model, Model]) -> None:
     before, after = pair
     assert validate(before, after).sentence(16) == (
         "constants, options and schedule proven equal; kernels tested on 16 inputs"
@@ -183,7 +183,7 @@ def test_the_sentence_says_what_was_proven_and_what_was_run(pair: tuple[Model, M
     assert wrong.sentence(16).startswith("not proven equal: ")
 
 
-def test_a_certificate_names_what_its_blocks_replace_and_counts(pair: tuple[Model, Model]) -> None:
+def test_a_certificate_names_and_counts_the_operators_of_blocks(pair: tuple[Model, Model]) -> None:
     found = validate(*pair)
     names = [name for block in found.blocks for name in block.replaces]
     assert "CONV_2D_0" in names
@@ -275,7 +275,7 @@ def test_foreign_metadata_and_description_are_found(pair: tuple[Model, Model]) -
     assert not validate(before, replace(after, description="another")).proven
 
 
-def test_an_operator_without_the_one_that_writes_what_it_reads_is_found() -> None:
+def test_an_operator_without_the_writer_of_its_input_is_detected() -> None:
     """Names alone do not make up for it: what nothing writes holds whatever lay there."""
     model = RawModel()
     source, middle, last = (model.tensor((1, 2, 2, 4), 0.1, 0) for _ in range(3))

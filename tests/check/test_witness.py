@@ -51,7 +51,7 @@ def told(model: Model) -> Any:
 
 
 @given(st.dictionaries(st.integers(0, 3), st.sets(st.integers(0, 11), min_size=1).map(lambda c: tuple(sorted(c)))))
-def test_what_is_written_is_read(kept: dict[int, tuple[int, ...]]) -> None:
+def test_witnesses_are_read_as_written(kept: dict[int, tuple[int, ...]]) -> None:
     model = replace_shapes(folded(VALID, -128))
     assert read_witness(set_witness(model, Witness(kept)), model) == Witness(kept)
 
@@ -62,7 +62,7 @@ def replace_shapes(model: Model) -> Model:
     return replace(model, subgraphs=(graph,))
 
 
-def test_a_model_without_choices_says_nothing() -> None:
+def test_a_model_without_choices_has_no_witness() -> None:
     model, narrow = narrowed()
     assert get_metadata(set_witness(narrow, Witness()), WITNESS_METADATA) is None
     assert read_witness(model, model) == Witness()
@@ -164,7 +164,7 @@ def test_other_constants_are_not_proven(monkeypatch: pytest.MonkeyPatch, move: i
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(chains)
-def test_channels_that_vary_are_not_proven_whatever_is_claimed(model: Model) -> None:
+def test_channels_that_vary_are_not_proven_by_any_claim(model: Model) -> None:
     """A pass that takes every channel for a constant leaves out those that vary, and hands over a witness that fits."""
     with pytest.MonkeyPatch.context() as patched:
         ranges = constant_channels.find_ranges

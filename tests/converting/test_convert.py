@@ -193,7 +193,7 @@ def test_samples_that_are_no_finite_numbers_and_empty_models_are_refused(convert
         tflite_fuse.convert(tmp_path / "empty.onnx")
 
 
-def test_a_converter_that_fails_says_at_which_operator(converters: Path, tmp_path: Path) -> None:
+def test_a_converter_that_fails_names_the_operator(converters: Path, tmp_path: Path) -> None:
     strange = tmp_path / "strange.onnx"
     for data, why in (
         (b"strange", "ValueError: dimensions must be equal"),
@@ -218,7 +218,7 @@ def test_a_converter_that_is_not_there_is_named_with_its_extra(
         tflite_fuse.convert(path)
 
 
-def test_what_is_no_model_of_others_is_refused(tmp_path: Path) -> None:
+def test_files_of_other_kinds_are_not_converted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"model\.pb: \.onnx and \.pt2 files are converted, others are not"):
         tflite_fuse.convert(tmp_path / "model.pb")
     with pytest.raises(UsageError, match=r"no such file"):

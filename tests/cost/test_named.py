@@ -50,7 +50,7 @@ def test_every_board_has_the_target_it_is_predicted_for_or_none() -> None:
         ("stm32", "'stm32' is no target"),
     ],
 )
-def test_what_has_no_measured_core_is_said_in_one_sentence(word: str, message: str) -> None:
+def test_targets_without_a_measured_core_are_refused_in_one_sentence(word: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         read_target(word)
     assert message in str(raised.value) and "\n" not in str(raised.value)

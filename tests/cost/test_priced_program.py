@@ -44,7 +44,7 @@ def test_of_two_readers_the_one_further_ahead_counts() -> None:
     assert [come(graph, 1, 3, row) for row in (0, 5, 11)] == [2, 7, 11]
 
 
-def test_nothing_is_said_of_what_is_not_read() -> None:
+def test_a_tensor_without_readers_has_no_distance() -> None:
     maker = GraphMaker(8, 8, 2)
     maker.join(StageKind.CONCATENATION, maker.window(0, 2), maker.window(0, 2, (3, 3)))
     assert come(maker.graph(), 0, 1, 7) < 0

@@ -62,7 +62,7 @@ def test_cores_with_cycles_are_those_published_cycles_are_of() -> None:
     assert [target.value for target in Target if target.has_cycles] == ["cortex-m7", "cortex-m4"]
 
 
-def test_a_rewrite_for_cycles_says_both_and_takes_about_as_few_of_them() -> None:
+def test_a_rewrite_for_cycles_reports_both_costs_and_takes_about_as_few_cycles() -> None:
     default = tflite_fuse.rewrite(MODEL_BYTES, target="cortex-m7", cost="instructions", verify=False).report
     timed = tflite_fuse.rewrite(MODEL_BYTES, target="cortex-m7", verify=False).report
     assert default.prediction is not None and timed.prediction is not None
@@ -95,7 +95,7 @@ def test_longer_runs_cost_less_a_pixel_and_cores_with_dsp_take_fewer(model: Mode
 
 
 @pytest.mark.parametrize("chunk", [2, 4, 8])
-def test_an_operator_alone_is_expected_to_take_what_its_block_is(chunk: int) -> None:
+def test_an_operator_alone_has_the_price_of_its_block(chunk: int) -> None:
     """The search's figure, in whole runs of each row, against the block's own schedule."""
     graph = in_instructions(graph_from_model(MODEL), Target.CORTEX_M4, chunk)
     assert any(graph.accumulates(index) for index in range(len(graph.steps)))
@@ -110,7 +110,7 @@ def test_an_operator_alone_is_expected_to_take_what_its_block_is(chunk: int) -> 
 
 @pytest.mark.parametrize("model", [MODEL, cell_network(), pyramid_network(), one_dimensional_network()])
 @pytest.mark.parametrize("chunk", [1, 2, 8])
-def test_what_the_search_expects_of_a_block_is_what_its_schedule_takes(model: Model, chunk: int) -> None:
+def test_the_price_of_a_block_in_the_search_equals_its_schedule(model: Model, chunk: int) -> None:
     """But that what running a block takes is counted for each operator behind sums."""
     more = 4 * instruction_costs(Target.CORTEX_M7)["blocks"]
     graph, compared = in_instructions(graph_from_model(model), Target.CORTEX_M7, 8), 0
@@ -159,7 +159,7 @@ def test_unknown_targets_are_refused() -> None:
 
 
 @pytest.mark.parametrize("cost", ["macs", "instructions"])
-def test_instructions_are_predicted_whatever_counts(cost: str) -> None:
+def test_instructions_are_predicted_for_every_cost(cost: str) -> None:
     report = tflite_fuse.rewrite(serialize_model(MODEL), target="cortex-m4", cost=cost, verify=False).report
     assert report.prediction is not None and report.blocks and report.prediction.target == "cortex-m4"
     assert report.to_json()["prediction"]["factor"] == report.prediction.factor
@@ -174,7 +174,7 @@ def test_instructions_are_predicted_for_blocks_alone() -> None:
     assert report.prediction is None and not told(report.records, "expected", "instructions")
 
 
-def test_no_limit_is_exceeded_by_what_the_schedule_takes() -> None:
+def test_no_schedule_exceeds_its_limit() -> None:
     """The limits tried lie just below what points of the front really take."""
     data = serialize_model(MODEL)
     for factor in (1.1, 1.3, 1.6):

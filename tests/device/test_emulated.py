@@ -94,7 +94,7 @@ STACK_LIMIT = 2432
 
 
 @targets
-def test_the_stack_is_what_is_said_and_the_measurement_sees_it(target: Target, tmp_path: Path) -> None:
+def test_the_measured_stack_equals_the_documented(target: Target, tmp_path: Path) -> None:
     program, samples, _ = rewritten("inverted residuals", inputs=6)
     report = execute(target, build(target, program, samples[:1], tmp_path, "-O2"), program)
     assert all(100 < used <= STACK_LIMIT for used in report.stack)

@@ -64,7 +64,7 @@ def test_every_single_bit_counts(library: HostLibrary, block: EncodedBlock) -> N
             assert library.prepare(*pair) != 0, (part, bit)
 
 
-def test_what_the_switch_leaves_out_is_the_comparison() -> None:
+def test_the_switch_leaves_out_the_comparison() -> None:
     careless = load_library(host_library(flags=("-DTFLITE_FUSE_NO_CRC", "-O0")))
     accepted = sum(careless.prepare(*changed(seed)) == 0 for seed in range(200))
     assert accepted > 20, "the test above could not fail"
@@ -104,7 +104,7 @@ def of_version_2(options: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("change", [without_slot, shorter_table, of_version_2])
-def test_no_change_makes_a_block_that_asks_for_no_check(library: HostLibrary, change: Callable[[bytes], bytes]) -> None:
+def test_no_changed_option_turns_the_checksum_off(library: HostLibrary, change: Callable[[bytes], bytes]) -> None:
     block = BLOCKS[0]
     assert library.prepare(change(block.options), block.constants) != 0
     with pytest.raises(BlockError):

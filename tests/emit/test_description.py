@@ -64,7 +64,7 @@ def test_the_library_runs_it_with_and_without(options: bytes, constants: bytes) 
 
 
 @pytest.mark.parametrize(("options", "constants"), BLOCKS)
-def test_no_byte_of_it_may_say_something_else(options: bytes, constants: bytes) -> None:
+def test_no_byte_of_the_description_may_differ(options: bytes, constants: bytes) -> None:
     structs = read_options(options)
     start = len(options) - len(description(structs.header, structs.tensors, structs.stages))
     for at in range(start, len(options)):

@@ -211,7 +211,7 @@ def test_a_configuration_out_of_range_is_refused(config: BlockConfig) -> None:
 
 @pytest.mark.parametrize("storage", [Storage.EXTERNAL, Storage.SCRATCH])
 @pytest.mark.parametrize("number", [0, 1, 255])
-def test_blocks_of_a_model_share_the_numbers_of_what_lies_outside(storage: Storage, number: int) -> None:
+def test_blocks_of_a_model_share_the_numbers_of_outside_inputs(storage: Storage, number: int) -> None:
     block = small_block()
     tensors = (replace(block.tensors[0], storage=storage), block.tensors[1])
     stages = block.stages if storage is Storage.EXTERNAL else (Stage(StageKind.SOURCE, (), 0), *block.stages)
@@ -228,7 +228,7 @@ def test_blocks_of_a_model_share_the_numbers_of_what_lies_outside(storage: Stora
     np.testing.assert_array_equal(output, same)
 
 
-def test_numbers_of_what_lies_outside_are_limited() -> None:
+def test_numbers_of_outside_inputs_are_limited() -> None:
     block = replace(small_block(), inputs=())
     block = replace(block, tensors=(replace(block.tensors[0], storage=Storage.EXTERNAL), block.tensors[1]))
     for number in (-1, 256, 2**31 - 1):

@@ -74,7 +74,7 @@ def unused_bytes(desc: type[TensorDesc | StageDesc]) -> list[int]:
     return [at for at, byte in enumerate(known) if byte == 0]
 
 
-def test_a_stage_that_runs_ahead_in_a_way_nobody_knows_is_refused() -> None:
+def test_a_stage_with_an_unknown_way_of_running_ahead_is_refused() -> None:
     data = encoded(small_block())
     found = read_options(data.options)
     stages = tuple(stage._replace(runs_ahead=2) for stage in found.stages)
@@ -85,7 +85,7 @@ def test_a_stage_that_runs_ahead_in_a_way_nobody_knows_is_refused() -> None:
 
 
 @pytest.mark.parametrize("awaited", [1, 2, 255])
-def test_a_stage_that_waits_for_what_no_earlier_stage_writes_is_refused(awaited: int) -> None:
+def test_a_stage_that_waits_for_a_later_stage_is_refused(awaited: int) -> None:
     data = encoded(small_block())
     found = read_options(data.options)
     stages = (found.stages[0]._replace(waits_for=awaited), *found.stages[1:])

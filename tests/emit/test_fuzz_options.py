@@ -131,7 +131,7 @@ HUGE = 2**31 - 1
         ("stages", 0, {"pad_offset": HUGE}, "constants"),
     ],
 )
-def test_prepare_says_what_is_wrong(
+def test_prepare_names_the_defect(
     library: HostLibrary, part: str, index: int, changes: dict[str, int], message: str
 ) -> None:
     status = library.prepare(edited(part, index, **changes), encoded(small_block()).constants)

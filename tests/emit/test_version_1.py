@@ -62,7 +62,7 @@ def version_of(options: bytes) -> int:
     return version
 
 
-def test_the_files_are_of_version_1_and_have_all_it_knew() -> None:
+def test_the_files_are_of_version_1_with_all_its_fields() -> None:
     found = [read_options(carried(name)[0]) for name in FUSED]
     assert len(found) == 5 and {version_of(carried(name)[0]) for name in FUSED} == {1}
     assert {stage.kind for options in found for stage in options.stages} == set(range(1, StageKind.SOURCE + 1))

@@ -14,7 +14,7 @@ from tests.test_cli import run
 from tflite_fuse.explorer.node_data import INSIDE, node_data
 
 
-def test_every_operator_has_its_figures_under_the_name_of_what_it_writes(tmp_path: Path) -> None:
+def test_every_operator_has_its_figures_under_the_name_of_its_output(tmp_path: Path) -> None:
     model = tmp_path / "model.tflite"
     model.write_bytes(network("softmax"))
     done = run("inspect", model, "--node-data", tmp_path / "data")
@@ -50,7 +50,7 @@ def ask(extensions: Any, model: Path) -> dict[str, Any]:
     return answer
 
 
-def test_the_extension_tells_the_same_and_model_explorer_knows_the_nodes(extensions: Any, tmp_path: Path) -> None:
+def test_the_extension_has_the_same_figures_under_the_nodes_of_model_explorer(extensions: Any, tmp_path: Path) -> None:
     model = tmp_path / "model.tflite"
     model.write_bytes(network("softmax"))
     wanted = node_data(tflite_fuse.inspect(model))
@@ -65,7 +65,7 @@ def test_the_extension_tells_the_same_and_model_explorer_knows_the_nodes(extensi
     assert all(json.dumps(name) in graphs for name in wanted["macs"]["results"])
 
 
-def test_the_extension_says_what_is_wrong_with_a_model(extensions: Any, tmp_path: Path) -> None:
+def test_the_extension_names_the_defect_of_a_model(extensions: Any, tmp_path: Path) -> None:
     model = tmp_path / "model.tflite"
     model.write_bytes(b"no model")
     answer = ask(extensions, model)

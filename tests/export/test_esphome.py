@@ -47,7 +47,7 @@ def test_the_arena_holds_for_old_and_new_releases_on_every_core(tmp_path: Path) 
     assert (tmp_path / "out" / "hey_you.tflite").read_bytes() and not (tmp_path / "out" / "components").exists()
 
 
-def test_a_manifest_beside_the_model_keeps_what_was_trained(tmp_path: Path) -> None:
+def test_a_manifest_beside_the_model_keeps_its_trained_values(tmp_path: Path) -> None:
     small = tflite_fuse.rewrite(wake_word(), verify=False).model
     source = tmp_path / "mine.tflite"
     source.write_bytes(small)

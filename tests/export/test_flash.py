@@ -17,7 +17,7 @@ from tflite_fuse.export import export_model, flash
 needs_arm = pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="arm-none-eabi-gcc is not installed")
 
 
-def test_without_a_compiler_nothing_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_no_size_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flash._linked.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     found = export_model(fused(), tmp_path / "model", "c")
@@ -39,7 +39,7 @@ def test_a_compiler_that_fails_is_as_none(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @needs_arm
-def test_the_readme_says_what_was_measured(tmp_path: Path) -> None:
+def test_the_readme_contains_the_measured_sizes(tmp_path: Path) -> None:
     found = export_model(fused(), tmp_path / "model", "c").flash
     assert found.library_bytes is not None and 5_000 < found.library_bytes < 30_000
     text = (tmp_path / "model" / "README.md").read_text()
@@ -48,7 +48,7 @@ def test_the_readme_says_what_was_measured(tmp_path: Path) -> None:
 
 
 @needs_arm
-def test_the_command_says_it_too(tmp_path: Path) -> None:
+def test_the_command_prints_the_flash_too(tmp_path: Path) -> None:
     (tmp_path / "in.tflite").write_bytes(network("none"))
     done = CliRunner().invoke(app, ["export", str(tmp_path / "in.tflite"), str(tmp_path / "model"), "--format", "c"])
     assert done.exit_code == 0 and "for the library at -Os on a Cortex-M4" in done.output.replace("\n", " ")

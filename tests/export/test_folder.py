@@ -54,7 +54,7 @@ def test_refuses_a_directory_with_something_in_it(format: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("format", FOR_ANY_MODEL)
-def test_force_replaces_what_an_export_wrote_and_keeps_the_rest(format: str, tmp_path: Path) -> None:
+def test_force_replaces_files_of_an_export_and_keeps_the_rest(format: str, tmp_path: Path) -> None:
     target = tmp_path / "model"
     first = export_model(fused("float"), target, format)
     (target / "thesis.txt").write_text("years of work")
@@ -107,7 +107,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert content(secret) == {"a.c": b"mine"}
 
 
-def test_a_file_where_a_folder_has_to_be_is_told_before_anything_is_touched(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_refused_before_any_write(tmp_path: Path) -> None:
     target = tmp_path / "model"
     write_folder(target, {"a.txt": "old", "z.txt": "old"}, force=False)
     (target / "src").write_text("years of work")
@@ -118,7 +118,7 @@ def test_a_file_where_a_folder_has_to_be_is_told_before_anything_is_touched(tmp_
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_what_looks_like_a_killed_export_moves_no_file_from_elsewhere(kind: str, tmp_path: Path) -> None:
+def test_remains_of_a_killed_export_move_no_file_from_elsewhere(kind: str, tmp_path: Path) -> None:
     target, home = tmp_path / "model", tmp_path / "home"
     write_folder(target, {"a.txt": "old"}, force=False)
     home.mkdir()
@@ -196,7 +196,7 @@ def test_wherever_it_is_killed_files_are_whole_and_the_next_export_finishes(tmp_
     assert deaths > 10 and code == 0
 
 
-def test_what_a_killed_export_into_a_new_directory_left_is_removed(tmp_path: Path) -> None:
+def test_remains_of_a_killed_export_into_a_new_directory_are_removed(tmp_path: Path) -> None:
     assert write_and_die(tmp_path / "model", 5) == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 1
     write_folder(tmp_path / "model", {"a.c": "new"}, force=False)
@@ -244,7 +244,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_existing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "model"
     export_model(fused(), target, "c")
     before = {name: (target / name).read_bytes() for name in names(target)}
@@ -264,7 +264,7 @@ def test_a_refused_model_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_are_readable_by_all_who_may_read_new_files(tmp_path: Path) -> None:
+def test_files_have_the_permissions_of_new_files(tmp_path: Path) -> None:
     write_folder(tmp_path / "model", {"a/b.txt": "text"}, force=False)
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
@@ -276,7 +276,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_a_pipe_in_place_of_the_manifest_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_the_manifest_does_not_block(tmp_path: Path) -> None:
     """Not even Ctrl-C ended that, which waits until a folder is whole."""
     (tmp_path / "notes.txt").write_text("mine")
     os.mkfifo(tmp_path / MANIFEST)

@@ -91,7 +91,7 @@ def with_quantization(model_bytes: bytes, **fields: object) -> bytes:
         {},
     ],
 )
-def test_quantization_no_literal_can_say_is_left_out(fields: dict[str, object], tmp_path: Path) -> None:
+def test_quantization_without_a_literal_is_left_out(fields: dict[str, object], tmp_path: Path) -> None:
     export_model(with_quantization(fused(), **fields), tmp_path / "model", "platformio")
     header = (tmp_path / "model" / "src" / "model_data.h").read_text()
     assert "_SCALE" not in header and "nan" not in header and "inf" not in header
@@ -118,7 +118,7 @@ def test_damaged_blocks_are_refused_for_c(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", [name for name in ANY_MODEL if name not in ("c", "zephyr")])
-def test_operators_no_resolver_knows_are_named(format: str, tmp_path: Path) -> None:
+def test_operators_without_a_resolver_entry_are_named(format: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no method that registers the custom operator my op"):
         export_model(custom_model("my op", b""), tmp_path / "model", format)
     model = load_model(network())

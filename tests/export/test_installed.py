@@ -58,7 +58,7 @@ def test_has_every_file_of_the_library_but_the_examples_that_no_command_reads(in
             assert copy.read_bytes() == path.read_bytes(), path
 
 
-def test_exports_what_the_checkout_exports(installed: Path, tmp_path: Path) -> None:
+def test_exports_equal_those_of_the_checkout(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "model.tflite").write_bytes(fused())
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     command = [

@@ -49,7 +49,7 @@ def test_a_depthwise_convolution_of_one_channel_takes_a_convolutions_loop() -> N
 
 
 @pytest.mark.parametrize("weights", ["8bit", "paired", "16bit"])
-def test_weights_say_which_loops_of_convolutions_are_taken(weights: str) -> None:
+def test_the_layout_of_weights_selects_the_loops_of_convolutions(weights: str) -> None:
     b = ModelBuilder(seed=1)
     x = b.conv(b.conv(b.input((1, 16, 16, 8)), 8, 3), 8, 1)
     options = {"target": "cortex-m4", "weights": weights}
@@ -122,7 +122,7 @@ def test_kinds_of_operators_in_no_block_are_brought_along(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("format", ["arduino", "platformio", "esp-idf"])
-def test_what_only_splits_need_is_left_out(format: str, tmp_path: Path) -> None:
+def test_parts_for_splits_alone_are_left_out(format: str, tmp_path: Path) -> None:
     export_model(fused(), tmp_path / "model", format)
     brought = {path.name for path in (tmp_path / "model").rglob("*.[ch]*")}
     of_splits = {name.rpartition("/")[2] for name in sources("", splits=True)} - {

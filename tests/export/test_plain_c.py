@@ -123,7 +123,7 @@ def expected(inputs: list[np.ndarray], tail: str = "none") -> list[list[int]]:
 @pytest.mark.parametrize(
     ("make", "tail"), [(fused, "none"), (fused, "float"), (chained, "softmax"), (chained, "reshape")]
 )
-def test_computes_what_the_reference_computes(make: object, tail: str, tmp_path: Path) -> None:
+def test_outputs_equal_the_reference(make: object, tail: str, tmp_path: Path) -> None:
     folder = export(make(tail), tmp_path / "model")  # type: ignore[operator]
     assert outputs(compile_with(folder, RUNNER, SANITIZED), images(6)) == expected(images(6), tail)
 
@@ -140,7 +140,7 @@ def test_kernels_the_model_has_no_use_for_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
-def test_computes_what_the_runtime_computes(tmp_path: Path) -> None:
+def test_plain_c_equals_the_runtime(tmp_path: Path) -> None:
     folder = export(chained("none"), tmp_path / "model")
     found = outputs(compile_with(folder, RUNNER, SANITIZED), images(6))
     oracle = tflm.run(network("none"), [[image] for image in images(6)]).outputs
@@ -199,7 +199,7 @@ def test_cc_builds_the_folder_and_its_main_program_prints_the_outputs(tmp_path: 
     assert [int(value) for _, value in shown] == expected(images(1), "softmax")[0]
 
 
-def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+def test_operators_left_out_are_noted(tmp_path: Path) -> None:
     result = export_model(fused("float"), tmp_path / "model", "c")
     assert result.notes == (
         "DEQUANTIZE_2 is left out: output 0 is the int8 tensor before it",
@@ -246,7 +246,7 @@ def test_an_operator_in_the_way_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_uint8_and_float32_models_compute_what_the_runtime_computes(dtype: type, tmp_path: Path) -> None:
+def test_uint8_and_float32_models_equal_the_runtime(dtype: type, tmp_path: Path) -> None:
     model = load_model(network("softmax"))
     data = serialize_model(float_twin(model) if dtype is np.float32 else with_uint8_borders(model))
     inputs = [image.view(np.uint8) if dtype is np.uint8 else image.astype(np.float32) / 16 for image in images(4)]

@@ -16,7 +16,7 @@ from tflite_fuse.export.library import version
 
 
 @pytest.mark.parametrize("format", FOR_ANY_MODEL)
-def test_five_steps_the_places_and_what_is_printed(format: str, tmp_path: Path) -> None:
+def test_the_readme_has_five_steps_places_and_the_output(format: str, tmp_path: Path) -> None:
     written = export_model(fused(), tmp_path / "my_model", format)
     text = (tmp_path / "my_model" / "README.md").read_text()
     assert [int(number) for number in re.findall(r"^(\d)\. ", text, re.MULTILINE)] == [1, 2, 3, 4, 5]
@@ -55,7 +55,7 @@ def test_libraries_stand_there_by_name_and_version(format: str, names: list[str]
     assert all(name in text for name in names)
 
 
-def test_platformio_fetches_what_is_pinned(tmp_path: Path) -> None:
+def test_platformio_fetches_pinned_versions(tmp_path: Path) -> None:
     export_model(fused(), tmp_path / "my_model", "platformio")
     text = (tmp_path / "my_model" / "platformio.ini").read_text()
     assert all(

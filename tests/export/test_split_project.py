@@ -185,7 +185,7 @@ def said(process: subprocess.Popen[str], wanted: str) -> str:
     raise AssertionError(f"it says nothing that begins with {wanted}")
 
 
-def test_the_boards_compute_the_bytes_of_tflm_and_name_who_is_lost(programs: dict[str, Path]) -> None:
+def test_the_boards_compute_the_bytes_of_tflm_and_name_a_lost_worker(programs: dict[str, Path]) -> None:
     model = serialize_model(branching_model(tail=False))
     ((output,),) = tflm.run(model, [[np.zeros((1, 17, 13, 3), np.int8)]]).outputs
     wanted = " ".join(str(value) for value in np.asarray(output).ravel()[:16])
@@ -197,7 +197,7 @@ def test_the_boards_compute_the_bytes_of_tflm_and_name_who_is_lost(programs: dic
         assert "is lost" in said(processes["coordinator"], "in the middle")
 
 
-def test_boards_with_a_key_compute_the_same_and_serve_nobody_without_it(
+def test_boards_with_a_key_compute_the_same_and_serve_only_its_holders(
     locked: dict[str, Path], programs: dict[str, Path]
 ) -> None:
     model = serialize_model(branching_model(tail=False))
@@ -271,7 +271,9 @@ DIRECT = '[[link]]\nbetween = ["a", "b"]\n'
         ),
     ],
 )
-def test_what_cannot_be_is_said_in_one_sentence(devices: str, tail: bool, sentence: str, tmp_path: Path) -> None:
+def test_impossible_requests_are_refused_in_one_sentence(
+    devices: str, tail: bool, sentence: str, tmp_path: Path
+) -> None:
     plan = split(tmp_path, devices, "--strategy", "auto" if DIRECT in devices else "paper", tail=tail)
     with pytest.raises(UsageError) as refused:
         export_split(plan, tmp_path / "project", "platformio")

@@ -112,7 +112,7 @@ def small_stream() -> Model:
     return model.stream([source], [model.convolution(second, 3, (3, 1), (1, 1), rng)])
 
 
-def test_a_stream_in_plain_c_computes_what_the_runtime_computes_though_every_step_fails_first(tmp_path: Path) -> None:
+def test_a_stream_in_plain_c_equals_the_runtime_though_every_step_fails_first(tmp_path: Path) -> None:
     model = small_stream()
     steps = [np.random.default_rng(n).integers(-128, 128, (1, 3, 1, 4)).astype(np.int8) for n in range(20)]
     with tflm.session(serialize_model(model)) as loaded:

@@ -47,7 +47,7 @@ def test_the_array_is_the_model(format: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("model", [fused(), chained("float"), network()])
-def test_declares_what_a_32_bit_target_needs(model: bytes, format: str, tmp_path: Path) -> None:
+def test_declares_the_arena_of_a_32_bit_target(model: bytes, format: str, tmp_path: Path) -> None:
     """Head + tail, or what loading needs, with the reference kernels of the runtime the format names."""
     found = load_model(model)
     build = runtime_for(format, "reference").build
@@ -64,7 +64,7 @@ def test_declares_what_a_32_bit_target_needs(model: bytes, format: str, tmp_path
     ("format", "runtime"), [("arduino", "arduino"), ("platformio", "arduino"), ("esp-idf", "esp32")]
 )
 @pytest.mark.parametrize("model", [fused(), chained("float"), network()])
-def test_declares_what_the_report_says_for_that_runtime(
+def test_declares_the_arena_of_the_report_for_that_runtime(
     model: bytes, format: str, runtime: str, tmp_path: Path
 ) -> None:
     declared = declared_arenas(load_model(model), runtime_for(format))[-1]
@@ -110,7 +110,7 @@ def test_a_model_all_of_blocks_needs_the_same_with_all_kernels(format: str) -> N
 
 
 @pytest.mark.parametrize(("tail", "margin"), [("reshape", False), ("softmax", True)])
-def test_a_margin_is_for_what_espressifs_kernels_compute(tail: str, margin: bool) -> None:
+def test_a_margin_is_added_for_operators_of_espressifs_kernels(tail: str, margin: bool) -> None:
     """A RESHAPE runs on the reference kernel with ESP-NN, too: there is nothing that versions of it could change."""
     model = load_model(fused(tail))
     reference, optimised = (declared_arenas(model, runtime_for("esp-idf", kernels))[-1] for kernels in _BOTH)
@@ -187,7 +187,7 @@ def test_the_program_compiles_and_runs_against_stand_ins(format: str, generation
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_the_program_compiles_where_interpreters_want_an_error_reporter(format: str, tmp_path: Path) -> None:
+def test_the_program_compiles_where_interpreters_need_an_error_reporter(format: str, tmp_path: Path) -> None:
     program = exported(fused(), tmp_path / "model", format)
     reporter = tmp_path / "headers" / "tensorflow/lite/micro/micro_error_reporter.h"
     reporter.parent.mkdir(parents=True)
@@ -228,15 +228,13 @@ def test_programs_with_inputs_outside_the_arena_compile(format: str, storage: St
     ],
 )
 @pytest.mark.parametrize("format", ["arduino", "esp-idf"])
-def test_the_program_says_what_went_wrong_and_stays_up(
-    format: str, trouble: str, sentence: str, tmp_path: Path
-) -> None:
+def test_the_program_prints_the_error_and_stays_up(format: str, trouble: str, sentence: str, tmp_path: Path) -> None:
     said = run_with_stand_ins(exported(fused(), tmp_path / "model", format), format, 5, tmp_path, f"-D{trouble}")
     lines = [line for line in said.splitlines() if not line.startswith("arena: ")]
     assert lines == [sentence] * 2
 
 
-def test_projects_name_what_they_build_on(tmp_path: Path) -> None:
+def test_projects_name_their_dependencies(tmp_path: Path) -> None:
     for format in FORMATS:
         export_model(fused(), tmp_path / format, format)
     assert (tmp_path / "arduino" / "arduino.ino").exists()

@@ -43,7 +43,7 @@ def said(pattern: str, text: str = TEXT) -> tuple[str, ...]:
         (("key",), r"Without a key none of it is linked \(([\d.]+) KiB of Thumb code\)"),
     ],
 )
-def test_code_for_links_takes_what_the_page_says(names: tuple[str, ...], pattern: str, tmp_path: Path) -> None:
+def test_code_for_links_has_the_size_on_the_page(names: tuple[str, ...], pattern: str, tmp_path: Path) -> None:
     total = 0
     for name in names:
         compiled = tmp_path / f"{name}.o"
@@ -53,7 +53,7 @@ def test_code_for_links_takes_what_the_page_says(names: tuple[str, ...], pattern
     assert said(pattern) == (f"{total / 1024:.1f}",)
 
 
-def test_memory_for_links_is_what_the_page_says(tmp_path: Path) -> None:
+def test_memory_for_links_has_the_size_on_the_page(tmp_path: Path) -> None:
     source, program = tmp_path / "memory.c", tmp_path / "memory"
     source.write_text(MEMORY)
     command = [*find_compiler().command, f"-I{library_directory()}", str(source), "-o", str(program)]
@@ -65,7 +65,7 @@ def test_memory_for_links_is_what_the_page_says(tmp_path: Path) -> None:
     assert said(r"(\d+) B for packets of 48 B, (\d+) B for those of 252 B") == (f"{small}", f"{large}")
 
 
-def test_what_tests_allow_the_library_is_what_pages_say() -> None:
+def test_limits_of_library_tests_equal_those_on_pages() -> None:
     text = " ".join((library_directory().parent / "README.md").read_text().split())
     limits = (THUMB_LIMIT, HALFWORDS_LIMIT, FLOATS_LIMIT, FLOAT_KIND_LIMIT, FIRST_LIMITS["-O2"], FIRST_LIMITS["-Os"])
     all_kernels, halfwords, floats, of_float, at_o2, at_os = (f"{size / 1024:g}" for size in limits)

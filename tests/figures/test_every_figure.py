@@ -162,7 +162,7 @@ def test_every_figure_of_a_page_comes_from_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", FIGURES)
-def test_what_prints_a_figure_is_run_by_the_test_that_is_named(page: str) -> None:
+def test_each_figures_script_is_run_by_its_named_test(page: str) -> None:
     for origin in FIGURES[page]:
         if origin.source in (PUBLISHED, GIVEN, BY_HAND):
             continue
@@ -172,7 +172,7 @@ def test_what_prints_a_figure_is_run_by_the_test_that_is_named(page: str) -> Non
         assert source == test or re.search(rf"\b{named}\b", test.read_text()), origin
 
 
-def test_who_writes_a_marked_table_is_run_by_a_test() -> None:
+def test_the_script_of_each_marked_table_is_run_by_a_test() -> None:
     """A table's rows come from the script its mark names, and that of the comparison from those that page names."""
     tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     scripts = {name for page in PAGES for name in MARKED_BY.findall(page.read_text())}
@@ -191,6 +191,6 @@ def test_contributing_names_every_script_that_prints_figures() -> None:
     assert not [script.name for script in scripts if script.name not in table]
 
 
-def test_a_figure_is_a_number_that_somebody_measured() -> None:
+def test_a_figure_is_a_measured_number() -> None:
     assert figures("needs 1,024 of 64 kB, 1.03 times, in 12 ms, 3 %") == ["1,024", "64", "1.03", "12", "3"]
     assert figures("a 3 x 3 convolution of int8, `--max-ram 64kB`, Cortex-M7, 2 W + 3 pixels, version 3") == []

@@ -17,7 +17,7 @@ TEXT = " ".join((PAGE.parent / "pipelines.md").read_text().split())
     "name",
     ["mlperf_tiny_dscnn_kws_int8", "mlperf_tiny_resnet8_int8", "mlperf_tiny_vww96_int8", "mlperf_tiny_wakeword1d_int8"],
 )
-def test_estimates_are_no_further_off_than_the_page_says(name: str) -> None:
+def test_errors_of_estimates_are_within_those_on_the_page(name: str) -> None:
     path = SHARED / "models" / f"{name}.tflite"
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")

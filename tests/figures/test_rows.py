@@ -47,7 +47,7 @@ QUICK = {
 
 
 @pytest.mark.parametrize("paper", QUICK)
-def test_rows_of_a_table_are_what_the_script_makes_today(paper: str) -> None:
+def test_rows_of_a_table_equal_its_script(paper: str) -> None:
     if not (SHARED / "facts").is_dir():
         pytest.skip("no published figures beside the project")
     result = PAPERS[paper](Data(SHARED, *QUICK[paper]))
@@ -67,14 +67,14 @@ def cells(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("graph", ["darts", "fig1", "nasnet", "randwire", "swiftnet"])
-def test_orders_are_as_good_as_the_page_says(graph: str) -> None:
+def test_orders_equal_the_page(graph: str) -> None:
     if not (SHARED / "graphs").is_dir():
         pytest.skip("no graphs beside the project")
     made = order([asdict(row) for row in run(SHARED, graph, 60.0, False)]).splitlines()
     assert len(made) > 2 and {*made} <= {*part("order", PAGE).splitlines()}, "run scripts/bench_order.py"
 
 
-def test_what_moves_in_a_published_split_is_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_traffic_of_a_published_split_equals_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     if not (SHARED / "facts").is_dir():
         pytest.skip("no published figures beside the project")
     network = network_of(build_architecture_file(SHARED / "arch" / "mbv2-w1.0-r112.json"))
@@ -85,7 +85,7 @@ def test_what_moves_in_a_published_split_is_what_the_page_says(capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("name", ["mlperf_tiny_autoencoder_int8", "mlperf_tiny_dscnn_kws_int8"])
-def test_the_arenas_that_exports_declare_are_what_the_library_s_page_says(name: str, tmp_path: Path) -> None:
+def test_arenas_of_exports_equal_the_librarys_page(name: str, tmp_path: Path) -> None:
     path = SHARED / "models" / f"{name}.tflite"
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")
@@ -95,7 +95,7 @@ def test_the_arenas_that_exports_declare_are_what_the_library_s_page_says(name: 
     assert told.split("|")[:-2] == made[:-2], "run scripts/bench_exports.py --write"
 
 
-def test_what_windows_become_as_streams_is_what_the_page_on_streams_says() -> None:
+def test_streams_of_windows_equal_the_page_on_streams() -> None:
     if not (SHARED / "models").is_dir():
         pytest.skip("no models beside the project")
     found = [windows.measure(*case, [], 2) for case in windows.cases() if case[0] != "mlperf_tiny_dscnn_kws_int8"]
@@ -105,7 +105,7 @@ def test_what_windows_become_as_streams_is_what_the_page_on_streams_says() -> No
     )
 
 
-def test_what_a_wake_word_needs_is_what_the_page_on_streams_says() -> None:
+def test_the_ram_of_a_wake_word_equals_the_page_on_streams() -> None:
     path = next((SHARED / "real").glob("microwakeword*okay_nabu*.tflite"), None)
     if path is None:
         pytest.skip("no wake word beside the project")
@@ -122,7 +122,7 @@ def test_what_a_wake_word_needs_is_what_the_page_on_streams_says() -> None:
     assert cells(counted)[2] == steps, "run scripts/bench_streams.py --write"
 
 
-def test_what_a_run_says_by_itself_is_what_the_page_on_proofs_says() -> None:
+def test_the_report_of_a_run_equals_the_page_on_proofs() -> None:
     path = SHARED / "models" / "mlperf_tiny_autoencoder_int8.tflite"
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")
@@ -132,7 +132,7 @@ def test_what_a_run_says_by_itself_is_what_the_page_on_proofs_says() -> None:
     assert found.constant == 0 and "never vary, none of them in the autoencoder" in text
 
 
-def test_both_pages_on_proofs_say_the_same_of_changes() -> None:
+def test_both_pages_on_proofs_have_the_same_figures_of_changes() -> None:
     short, long = (" ".join((PAGE.parent / name).read_text().split()) for name in ("proof.md", "proof_details.md"))
     total, all_ = (
         re.search(r"(\d+) of the (\d+) that alter a value were noticed; (\d+) alter .*?, and (\d+) are in", short),
@@ -154,13 +154,13 @@ def test_the_table_of_changes_that_a_proof_noticed_adds_up() -> None:
     assert total == [sum(column) for column in zip(*numbers.values(), strict=True)] and sum(total) == 2000
 
 
-def test_the_arena_of_the_sketch_of_a_wake_word_is_what_the_page_on_streams_says() -> None:
+def test_the_arena_of_the_wake_word_sketch_equals_the_page_on_streams() -> None:
     header = (library_directory().parent / "examples" / "WakeWord" / "model.h").read_text()
     declared = re.search(r"MODEL_ARENA_BYTES (\d+)", header)
     assert declared and f"in an arena of {declared[1]} bytes." in " ".join(STREAMS_PAGE.read_text().split())
 
 
-def test_what_goes_to_speed_unasked_is_what_the_page_on_options_says() -> None:
+def test_ram_spent_on_speed_by_default_equals_the_page_on_options() -> None:
     text = " ".join((PAGE.parent / "options.md").read_text().split())
     for sentence in (
         f"up to 1/{TUNING.slack} of the least arena that takes no more MACs than the file",

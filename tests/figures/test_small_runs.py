@@ -92,9 +92,7 @@ def test_the_table_of_faults(run: Run, worker: Path, tmp_path: Path, monkeypatch
     assert f"made {sum(row[0] for row in told[:-1]):,} inferences" in page("split.md")
 
 
-def test_what_passes_between_workers_is_what_the_simulator_says(
-    run: Run, worker: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traffic_between_workers_equals_the_simulation(run: Run, worker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_split_tcp, "worker_program", lambda folder: worker)
     found = run(bench_split_tcp, SMALL, "--workers", "2")
     assert found.startswith("2 workers: same bytes as TFLM") and found.count("(as simulated)") == 3
@@ -161,14 +159,14 @@ def test_changes_that_a_run_notices(run: Run) -> None:
 # ---- The device library ----
 
 
-def test_exports_run_on_a_core_and_refuse_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exports_run_on_a_core_and_refuse_damage(capsys: pytest.CaptureFixture[str]) -> None:
     if TARGETS["cortex-m7"].missing():
         pytest.skip("no compiler or emulator of the core")
     assert bench_exports.main([str(AUTOENCODER), "--target", "cortex-m7"]) == 0
     assert capsys.readouterr().out.splitlines()[2].endswith("| cortex-m7 |")
 
 
-def test_stack_and_start_are_what_the_library_s_page_says(run: Run) -> None:
+def test_stack_and_start_equal_the_librarys_page(run: Run) -> None:
     if TARGETS["cortex-m7"].missing():
         pytest.skip("no compiler or emulator of the core")
     row = run(bench_start, KEYWORDS, "--target", "cortex-m7").splitlines()[-1]
@@ -181,7 +179,7 @@ def test_stack_and_start_are_what_the_library_s_page_says(run: Run) -> None:
 # ---- Options and pipelines ----
 
 
-def test_what_kinds_of_weights_save_is_what_the_page_says(run: Run) -> None:
+def test_savings_by_kind_of_weights_equal_the_page(run: Run) -> None:
     _, paired, wide = re.split(r", (?=[a-z1])", run(bench_weights, KEYWORDS).strip())
     text = page("options.md")
     assert f"{paired.split()[1]} % (dscnn_kws)" in text and f"{wide.split()[1]} % (dscnn_kws)" in text

@@ -43,7 +43,7 @@ def without_commas(row: str) -> list[str]:
         ("throughput", 3, None),
     ],
 )
-def test_what_the_search_finds_for_few_workers_is_what_the_page_says(
+def test_splits_for_few_workers_equal_the_page(
     objective: str, workers: int, flash: int | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(build_architecture_file(NETWORK), [(objective, workers, flash, 0)])
@@ -59,7 +59,7 @@ def test_what_the_search_finds_for_few_workers_is_what_the_page_says(
     assert objective != "throughput" or f"(a period of {period} ms)" in said
 
 
-def test_what_more_workers_cost_in_the_published_scheme_is_what_the_page_says(
+def test_the_cost_of_more_workers_in_the_published_scheme_equals_the_page(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     scaling(network_of(build_architecture_file(NETWORK)), SHARED / "facts")

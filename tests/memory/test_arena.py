@@ -32,7 +32,7 @@ UNEVEN = chain(2, 1, 1, 2)
 """The runtime's planner puts both of the larger tensors at the bottom, and one of the smaller ones above the other."""
 
 
-def test_every_shared_model_needs_what_a_planned_file_of_it_needs(shared_model: Path) -> None:
+def test_every_shared_model_needs_the_arena_of_its_planned_file(shared_model: Path) -> None:
     model = load_model(shared_model)
     arena = realise(program_of(model))
     planned = model if arena.offsets is None else write_plan(model, arena.offsets)
@@ -45,13 +45,13 @@ def test_every_shared_model_needs_what_a_planned_file_of_it_needs(shared_model: 
     assert arena.proof.proven == (arena.head == arena.proof.bound_bytes)
 
 
-def test_without_a_plan_the_runtimes_planner_is_what_counts() -> None:
+def test_without_a_plan_the_runtimes_planner_counts() -> None:
     free, planned = realise(program_of(UNEVEN), options=ArenaOptions(planned=False)), realise(program_of(UNEVEN))
     assert (free.head, free.offsets, free.proof.proven) == (head_bytes(UNEVEN), None, False)
     assert planned.head < free.head and planned.head == planned.proof.bound_bytes == free.proof.bound_bytes
 
 
-def test_the_library_alone_gets_an_offset_for_every_tensor() -> None:
+def test_the_library_alone_has_an_offset_for_every_tensor() -> None:
     model = chain(4, 4, 4)
     assert realise(program_of(model)).offsets is None
     alone = realise(program_of(model), options=ArenaOptions(without_tflm=True))
@@ -59,7 +59,7 @@ def test_the_library_alone_gets_an_offset_for_every_tensor() -> None:
     check_plan(program_of(model), alone.offsets, height=alone.head)
 
 
-def test_what_blocks_allow_lowers_the_head_and_its_bound() -> None:
+def test_overlaps_of_blocks_lower_the_head_and_its_bound() -> None:
     model = chain(4, 4)
     overlap = Overlap(model.main.inputs[0], model.main.outputs[0], 32)
     assert realise(program_of(model)).head == 512
@@ -90,7 +90,7 @@ def test_a_budget_is_shared_and_counted_alike_every_time() -> None:
     assert Budget().left - budget.left == 2 * (Budget().left - again.left) > 0
 
 
-def test_the_emergency_brake_is_told() -> None:
+def test_a_budget_records_that_it_ran_out() -> None:
     assert Budget(seconds=0.0).is_over() and not Budget(seconds=60.0).is_over()
     braked = Budget(seconds=0.0)
     braked.is_over()
@@ -107,7 +107,7 @@ def softmax_over_a_map() -> bytes:
 
 
 @pytest.mark.parametrize("spare", [0, 1000, 4000])
-def test_limits_count_what_operators_in_place_save(spare: int) -> None:
+def test_limits_count_the_gain_of_operators_in_place(spare: int) -> None:
     """A candidate is judged as the plan will be made: a limit above what no limit reaches is reached."""
     model = softmax_over_a_map()
     free = tflite_fuse.rewrite(model, verify=False, in_place="reference").report.after.arena_bytes

@@ -57,7 +57,7 @@ def test_outputs_stay_to_the_end() -> None:
         check_plan(kept_input, (0, 32, 0))
 
 
-def test_inputs_must_not_overlap_even_if_nobody_reads_one() -> None:
+def test_inputs_must_not_overlap_even_without_readers() -> None:
     graph = Program((16, 16, 16), (Step("op", (1,), (2,)),), (0, 1), (2,))
     with pytest.raises(PlanError, match="t0 was overwritten with t1"):
         check_plan(graph, (0, 0, 16))
@@ -121,7 +121,7 @@ def test_huge_offsets_are_no_burden() -> None:
     check_plan(THREE, (0, 2**40, 2**30))
 
 
-def test_residents_are_kept_from_everybody() -> None:
+def test_resident_tensors_overlap_no_other() -> None:
     graph = Program((16, 16, 16), (Step("op", (0, 2), (1,)),), (0,), (1,), resident=(2,))
     check_plan(graph, (0, 16, -1))
     check_plan(graph, (0, 16, 32))

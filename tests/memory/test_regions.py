@@ -43,7 +43,7 @@ def test_a_file_names_a_fast_and_a_slow_memory(tmp_path: Path) -> None:
         ([{**FAST, "address": 0x200}, {**SLOW, "address": 0x100}], "the regions psram and sram overlap"),
     ],
 )
-def test_what_is_not_understood_is_refused(regions: list[dict[str, Any]], said: str) -> None:
+def test_unknown_entries_and_sizes_are_refused(regions: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         memories_of({"region": regions})
 

@@ -20,13 +20,13 @@ def test_network_inputs_wait_and_network_outputs_stay() -> None:
     assert working_sets(graph) == [1 + 2 + 4, 2 + 4 + 8]
 
 
-def test_an_input_nobody_reads_counts_before_the_first_operator_only() -> None:
+def test_an_input_without_readers_counts_before_the_first_operator_only() -> None:
     graph = Program((1, 100, 4), (op((0,), (2,)),), (0, 1), (2,))
     assert working_sets(graph) == [5]
     assert peak(graph) == 101
 
 
-def test_an_output_nobody_reads_lives_during_its_operator_only() -> None:
+def test_an_output_without_readers_lives_during_its_operator_only() -> None:
     graph = Program((1, 2, 50, 4), (op((0,), (1, 2)), op((1,), (3,))), (0,), (3,))
     assert working_sets(graph) == [53, 6]
 
@@ -60,7 +60,7 @@ def test_a_graph_without_operators() -> None:
     assert peak(Program((9,), (), (0,), (0,))) == 9
 
 
-def test_what_lies_over_something_else_is_counted_once() -> None:
+def test_overlapping_tensors_are_counted_once() -> None:
     graph = Program((100, 60, 30), (op((0,), (1,)), op((1,), (2,))), (0,), (2,))
     assert covered_bytes(graph, (0, 40, -1)) == [100, 90]
     assert covered_bytes(graph, (0, 64, 0)) == [124, 90]

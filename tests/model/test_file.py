@@ -124,7 +124,7 @@ def _main(model: Model, **changes: object) -> bytes:
     return serialize_model(replace(model, subgraphs=(graph, *model.subgraphs[1:])))
 
 
-def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
     pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target.tflite"
     os.mkfifo(pipe)
     for place in (pipe, tmp_path):

@@ -77,7 +77,7 @@ def test_lstm_multiplies_every_weight_in_every_step() -> None:
     assert operator_macs(model) == (2 * 5 * 4 * (12 + 16),)
 
 
-def test_custom_operators_are_asked_for() -> None:
+def test_custom_operators_count_by_the_given_function() -> None:
     maker = Maker()
     model = maker.model("BLOCK", [maker.data((4,))], [maker.data((4,))])
     assert operator_macs(model) == (0,)

@@ -93,7 +93,7 @@ def test_inputs_may_leave_one_after_another() -> None:
     assert outside_inputs(load_model(serialize_model(model))) == outside_inputs(model)
 
 
-def test_an_input_somebody_reads_stays() -> None:
+def test_an_input_with_readers_stays() -> None:
     model = model_with(2)
     reads = replace(model, operator_codes=(s.OperatorCode(22, None, 1, 22),))
     reads = replace_main(reads, replace(reads.main, operators=(s.Operator(0, (1,), (2,)),)))
@@ -102,7 +102,7 @@ def test_an_input_somebody_reads_stays() -> None:
         take_inputs_out(reads, {1: image(1)}, InputMode.EXTERNAL)
 
 
-def test_other_metadata_and_what_else_is_in_the_file_stay() -> None:
+def test_other_metadata_and_other_parts_of_the_file_stay() -> None:
     model = rich_model()
     entry = OutsideInput(1, "b\udcff", (1, 4), 0.5, 3, InputMode.EXTERNAL, 0, 1, 1, 4)
     result = load_model(serialize_model(set_outside_inputs(model, [entry])))

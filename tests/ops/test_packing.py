@@ -120,7 +120,7 @@ def test_depthwise_convolutions_are_packed_in_pairs_of_rows() -> None:
         (StageKind.ADD, 4, (9, 9), {}, False),
     ],
 )
-def test_what_can_be_packed(
+def test_the_stages_that_can_be_packed(
     kind: StageKind, depth: int, pixels: tuple[int, int], changes: dict[str, object], packs: bool
 ) -> None:
     stage = replace(Stage(kind, (0,), 1), **changes)  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def test_which_channels_are_scaled_down(multiplier: int, shift: int, bias: int, 
 
 @given(st.data())
 @settings(max_examples=60)
-def test_tables_hold_what_the_runtime_computes(data: st.DataObject) -> None:
+def test_tables_equal_the_runtime(data: st.DataObject) -> None:
     """Whatever a table holds, also for channels that are constant: scaled as it says, sums come out the same."""
     multiplier = data.draw(st.one_of(st.just(0), st.integers(2**30, 2**31 - 1)))
     shift, bias = data.draw(st.integers(-31, -1)), data.draw(st.integers(-(2**30), 2**30))

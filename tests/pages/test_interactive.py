@@ -119,7 +119,7 @@ def test_the_keyboard_walks_the_front_and_the_arena_follows(driver: Any, page: A
     assert sum(drawn) == len(point["arena"]["boxes"])
 
 
-def test_an_address_shows_the_point_the_step_and_what_is_found(driver: Any, page: Any) -> None:
+def test_an_address_shows_the_point_the_step_and_the_match(driver: Any, page: Any) -> None:
     document = opened(driver, page, "point=2&after=0&find=softmax", width=380)
     assert text(driver, "#chosen").startswith(f"{document['front'][2]['ram_bytes']:,} bytes")
     assert text(driver, "figure[data-of=after] output").startswith("step 0: ")

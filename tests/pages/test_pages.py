@@ -127,7 +127,7 @@ def test_the_command_writes_the_page_and_prints_the_same_object(tmp_path: Path) 
         ("rewrite", "in.tflite", "in.tflite", "--force", "--metrics", "in.tflite"),
     ],
 )
-def test_no_command_writes_over_what_it_reads_or_writes(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_command_overwrites_its_own_files(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "in.tflite").write_bytes(BRANCHING)
     (tmp_path / "link.tflite").symlink_to(tmp_path / "in.tflite")
     paths = [tmp_path / each if "." in each else each for each in arguments]
@@ -156,7 +156,7 @@ def stream_model() -> bytes:
     return serialize_model(raw.stream([source], [raw.convolution(mixed, 8, (1, 1), (1, 1), rng)]))
 
 
-def test_the_front_of_a_stream_holds_what_a_rewrite_reaches() -> None:
+def test_the_front_of_a_stream_holds_the_arenas_of_rewrites() -> None:
     data = stream_model()
     found, html = page_of(data, tflite_fuse.rewrite(data, verify=False).model)
     after = found["figures"]["after"]["arena_bytes"]
@@ -177,7 +177,7 @@ def test_on_paper_blocks_are_open(sample_page: tuple[dict[str, Any], str], tmp_p
         assert driver.execute_script(height) > 2 * closed
 
 
-def test_one_operator_is_told_as_one() -> None:
+def test_one_operator_is_counted_in_the_singular() -> None:
     b = ModelBuilder(seed=0)
     data = serialize_model(b.build([b.log_softmax(b.input((1, 10)))]))
     found, html = page_of(data, data)
@@ -192,7 +192,7 @@ def test_a_model_that_is_no_rewrite_is_called_so() -> None:
     assert len(told) > 1 and all(html.count(f'<p class="quiet">{escape(each)}</p>') == 1 for each in set(told))
 
 
-def test_a_little_less_is_told_in_bytes() -> None:
+def test_a_small_gain_is_given_in_bytes() -> None:
     figures = [{"arena_bytes": size} for size in (66884, 66564)]
     assert _verdict(figures, None, True).endswith("66,564 bytes instead of 66,884: 320 bytes less.")
     assert _verdict([{"arena_bytes": 1100}, {"arena_bytes": 1000}], None, True).endswith(": 1.1 times less.")
@@ -249,7 +249,7 @@ def test_a_model_too_long_to_be_searched_has_a_page() -> None:
     assert html.count(">before and after ") == 1
 
 
-def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_one_sentence_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     from tflite_fuse.errors import RuntimeUnavailableError
@@ -271,7 +271,7 @@ def test_models_without_blocks_and_without_maps_have_a_page(path: Path) -> None:
     assert found["verdict"] and len(html) < MOST_BYTES
 
 
-def test_schemes_stand_beside_the_front_and_advice_is_what_the_rewrite_said(
+def test_schemes_stand_beside_the_front_with_the_advice_of_the_rewrite(
     sample: tuple[bytes, bytes], sample_page: tuple[dict[str, Any], str]
 ) -> None:
     document, html = page_of(*sample, advice=("with --input streamed: 28,772 B",))

@@ -37,7 +37,7 @@ def test_plots_are_written_in_both_formats(model: Path) -> None:
     assert front.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_picture_says_what_its_colours_mean(model: Path) -> None:
+def test_a_picture_explains_its_colours(model: Path) -> None:
     pytest.importorskip("matplotlib")
     fused, picture = model.with_name("fused.tflite"), model.with_name("memory.svg")
     fused.write_bytes(tflite_fuse.rewrite(model.read_bytes(), verify=False).model)

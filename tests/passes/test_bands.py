@@ -84,7 +84,7 @@ def test_the_plan_lets_bands_write_over_their_input_and_is_sound() -> None:
     assert tiled and shared
 
 
-def test_nothing_is_computed_twice_unasked() -> None:
+def test_no_pixel_is_computed_twice_by_default() -> None:
     result = tflite_fuse.rewrite(wide_windows(), input_mode="external", inputs=1)
     assert not bands(result.model) and result.report.compute_factor == 1.0
 

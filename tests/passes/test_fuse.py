@@ -70,7 +70,7 @@ def test_order_and_plan_are_proven_the_best_of_their_kind() -> None:
 
 
 @pytest.mark.parametrize("mode", ["resident", "streamed"])
-def test_pixels_no_operator_reads_are_skipped_and_the_report_says_so(mode: str) -> None:
+def test_pixels_without_readers_are_skipped_and_reported(mode: str) -> None:
     b = ModelBuilder(4)
     x = b.conv(b.conv(b.input((1, 16, 16, 3)), 8, 3, activation="RELU6"), 8, 1, 2, "VALID")
     report = proven(b.build([b.fully_connected(b.mean(x), 4)]), input_mode=mode, goal=Goal(max_compute=1.0)).report
@@ -170,7 +170,7 @@ def mobile_network() -> bytes:
 
 
 @pytest.mark.parametrize("goal", [Goal(max_ram=16_245), Goal(max_ram=20_793), Goal(max_compute=1.3)])
-def test_a_goal_gets_nothing_worse_than_what_is_made_unasked(goal: Goal) -> None:
+def test_no_goal_is_dominated_by_the_default(goal: Goal) -> None:
     """A roomy limit on RAM made this model larger and slower than no limit, one on compute paid bytes with time."""
     unasked = tflite_fuse.rewrite(mobile_network(), verify=False).report
     asked = tflite_fuse.rewrite(mobile_network(), verify=False, goal=goal).report

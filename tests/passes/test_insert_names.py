@@ -7,7 +7,7 @@ from tests.export.exported import network
 from tflite_fuse.model import load_model
 
 
-def test_what_belongs_to_a_block_is_named_after_its_first_and_last_operator() -> None:
+def test_tensors_of_a_block_are_named_after_its_first_and_last_operator() -> None:
     rewritten = tflite_fuse.rewrite(network(), verify=False)
     names = {tensor.name for tensor in load_model(rewritten.model).main.tensors}
     blocks = [block.operators for block in rewritten.report.blocks]

@@ -148,7 +148,7 @@ def raw_border(scale: float = 0.5, twice: bool = False, returned: bool = False) 
         (raw_border(scale=1e-46), "its int8 values, of scale 1e-46, are no 256 different floats"),
     ],
 )
-def test_borders_that_stay_say_why(model: Model, reason: str) -> None:
+def test_borders_that_stay_have_a_reason(model: Model, reason: str) -> None:
     result = Int8Borders().run(model)
     assert result.model is model and not result.changed
     assert result.notes == (note("kept", "border", side="input", tensor="t0", type="float32", why=reason),)
@@ -213,7 +213,7 @@ def test_a_quantize_that_rescales_stays() -> None:
     assert len(told(result.notes, "kept", "border")) == 2
 
 
-def test_a_model_of_int8_ends_says_that_there_is_nothing_to_do() -> None:
+def test_a_model_with_int8_ends_stays_with_a_note() -> None:
     result = Int8Borders().run(without_borders())
     assert not result.changed
     assert result.notes == (note("kept", "all borders"),)

@@ -67,7 +67,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 @pytest.mark.parametrize("goal", GOALS)
 @pytest.mark.parametrize("cost", ["macs", "instructions"])
 @pytest.mark.parametrize("model", [inverted_residual_network(size=48, blocks=4), cell_network(size=48)])
-def test_nothing_is_done_twice(calls: Calls, model: Any, goal: Goal | None, cost: str) -> None:
+def test_no_work_is_done_twice_in_a_rewrite(calls: Calls, model: Any, goal: Goal | None, cost: str) -> None:
     data = serialize_model(model)
     report = tflite_fuse.rewrite(data, verify=False, goal=goal, cost=cost).report
     assert report.blocks

@@ -50,7 +50,7 @@ def test_contradictions_are_refused_before_the_file_is_read(options: dict[str, A
         tflite_fuse.rewrite("no such file.tflite", **options)
 
 
-def test_names_become_what_they_stand_for() -> None:
+def test_names_become_their_values() -> None:
     assert FuseOptions(goal=None, target="generic", weights="auto") == FuseOptions()
     options = FuseOptions(scheme="h-cache", input_mode="external", target="cortex-m4", passes=["fuse"], overlap=False)
     assert (options.scheme, options.input_mode, options.target) == (
@@ -84,7 +84,7 @@ def test_instructions_are_the_compute_of_a_goal_only() -> None:
     assert asked.counted is asked.search().target is Target.CORTEX_M4
 
 
-def test_streams_leave_more_of_the_arena_to_speed_unless_a_goal_says_otherwise() -> None:
+def test_streams_leave_more_of_the_arena_to_speed_unless_a_goal_is_set() -> None:
     slacks = (TUNING.slack, TUNING.slack_streamed, TUNING.slack_calls)
 
     def ceilings(goal: Goal, least: int) -> list[int]:
@@ -108,7 +108,7 @@ def test_streams_leave_more_of_the_arena_to_speed_unless_a_goal_says_otherwise()
         {"memory": MEMORIES},
     ],
 )
-def test_a_rewrite_without_proven_blocks_keeps_only_what_needs_none(options: dict[str, Any]) -> None:
+def test_a_rewrite_without_proven_blocks_keeps_only_passes_that_need_none(options: dict[str, Any]) -> None:
     given = FuseOptions(**options)
     bare = given.without_fusion
     assert "fuse" not in bare.passes and bare.passes[-1] == "plan"

@@ -47,7 +47,7 @@ def three_branches(turns: bool) -> Model:
 
 
 @pytest.mark.parametrize("mode", ["resident", "streamed"])
-def test_one_graph_gets_one_arena_in_whatever_order_it_is_written(mode: str) -> None:
+def test_one_graph_has_one_arena_in_every_written_order(mode: str) -> None:
     arenas = set()
     for turns in (False, True):
         data = serialize_model(three_branches(turns))
@@ -77,7 +77,7 @@ def in_turns(model: Model, seed: int) -> bytes:
     return serialize_model(replace_operators(model, [model.main.operators[index] for index in order]))
 
 
-def test_four_heads_take_about_as_much_in_whatever_order_they_are_written() -> None:
+def test_four_heads_take_about_as_much_in_every_written_order() -> None:
     model, goal = four_heads(), Goal(max_compute=1.0)
     written = (in_turns(model, seed) for seed in range(4))
     arenas = [tflite_fuse.rewrite(each, verify=False, goal=goal).report.after.arena_bytes for each in written]
@@ -91,7 +91,7 @@ def test_a_detector_with_a_pyramid_is_walked_branch_by_branch(path: Path, mode: 
     assert report.after.arena_bytes <= most
 
 
-def test_the_points_of_a_front_are_what_goals_reach() -> None:
+def test_goals_reach_the_points_of_a_front() -> None:
     data = serialize_model(level_by_level())
     rows = tflite_fuse.pareto(data, input_mode="external").rows
     for goal, factor in ((Goal(least_ram=True), None), (Goal(max_compute=1.0), 1.0), (Goal(max_compute=1.3), 1.3)):

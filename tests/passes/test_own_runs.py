@@ -81,7 +81,7 @@ def test_stages_run_ahead_where_windows_would_leave_single_pixels() -> None:
         assert singles < before
 
 
-def test_what_keeps_time_or_drives_a_block_does_not_run_ahead() -> None:
+def test_stages_of_states_and_driven_stages_do_not_run_ahead() -> None:
     block = small_block()
     assert schedule(block, BlockConfig(9, 9)).config.ahead == frozenset()
     with pytest.raises(BlockError, match="Stage 0 cannot run ahead"):
@@ -116,7 +116,7 @@ def test_nothing_needs_less_than_the_least_ram(model: Model) -> None:
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 @pytest.mark.parametrize("mode", tflite_fuse.INPUT_MODES)
-def test_the_same_bytes_and_the_file_says_how_it_runs(mode: str) -> None:
+def test_own_runs_keep_the_bytes_and_stand_in_the_file(mode: str) -> None:
     model = serialize_model(networks.mobile_network(size=64))
     result = tflite_fuse.rewrite(model, input_mode=mode, inputs=8)
     assert result.report.verified is not None and result.report.verified.bit_exact

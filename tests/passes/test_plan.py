@@ -127,7 +127,7 @@ def test_the_measured_head_decides() -> None:
     assert (kept.details["head_bytes"], kept.details["head_before_bytes"]) == (999, 998)
 
 
-def test_a_runtime_that_cannot_tell_is_recomputed() -> None:
+def test_an_arena_that_the_runtime_does_not_report_is_recomputed() -> None:
     result = Plan(measure=lambda model: None).run(GREEDY_FAILS)
     assert result.changed
     assert result.model == Plan().run(GREEDY_FAILS).model

@@ -44,7 +44,7 @@ def rewritten(raw: RawModel, source: int, outputs: Sequence[int], mode: str) -> 
 
 @pytest.mark.parametrize("mode", ["resident", "streamed"])
 @pytest.mark.parametrize("dims", [(1, 768, 4), (3072,), (2, 2, 2, 2, 192)])
-def test_a_block_writes_what_a_reshape_at_its_end_renames(dims: Sequence[int], mode: str) -> None:
+def test_a_block_writes_the_output_of_a_reshape_at_its_end(dims: Sequence[int], mode: str) -> None:
     raw = RawModel()
     x = raw.tensor((1, 16, 16, 4), 0.1, 7)
     head = add_convolution(raw, add_convolution(raw, x, (1, 16, 16, 16)), (1, 16, 16, 12))
@@ -63,7 +63,7 @@ def test_a_quantize_that_changes_no_byte_ends_a_block() -> None:
     assert rewritten(raw, x, [unsigned], "resident")[0] == ["CUSTOM:TFLITE_FUSE"]
 
 
-def test_what_is_read_under_both_names_stays_two_tensors() -> None:
+def test_a_tensor_read_under_both_names_stays_two_tensors() -> None:
     raw = RawModel()
     x = raw.tensor((1, 16, 16, 4), 0.1, 7)
     head = add_convolution(raw, x, (1, 16, 16, 16))
@@ -71,7 +71,7 @@ def test_what_is_read_under_both_names_stays_two_tensors() -> None:
     assert names == ["CUSTOM:TFLITE_FUSE", "RESHAPE"]
 
 
-def test_what_a_reshape_between_blocks_renames_is_read_in_its_shape() -> None:
+def test_a_tensor_reshaped_between_blocks_is_read_in_its_shape() -> None:
     raw = RawModel()
     x = raw.tensor((1, 16, 16, 4), 0.1, 7)
     shared = add_convolution(raw, x, (1, 16, 16, 16))
@@ -93,7 +93,7 @@ def test_operators_that_become_blocks_one_by_one_take_their_reshapes_along() -> 
     assert validate(model, load_model(serialize_model(made))).proven
 
 
-def test_a_block_stands_where_what_it_computes_stood_not_where_that_was_renamed() -> None:
+def test_a_block_stands_at_its_operators_not_at_the_reshape() -> None:
     """So an operator between the two comes behind it; a claim about the order of operators has to know."""
     raw = RawModel()
     x = raw.tensor((1, 4, 4, 4), 0.1, 7)

@@ -56,7 +56,7 @@ def test_the_pass_is_a_pass() -> None:
     assert step.name == "reorder"
 
 
-def test_a_branching_model_gets_a_better_order() -> None:
+def test_a_branching_model_has_a_better_order() -> None:
     model = branching_model()
     result = Reorder().run(model)
     assert (result.changed, proven(result), result.proves) == (True, True, "order")
@@ -77,7 +77,7 @@ def test_a_second_run_changes_nothing() -> None:
     assert told(again.notes, "kept", "order of operators")
 
 
-def test_without_time_the_model_stays_and_the_note_says_so() -> None:
+def test_without_time_the_model_stays_with_a_note() -> None:
     model = branching_model()
     result = Reorder(Budget(seconds=0.0)).run(model)
     assert result.model is model

@@ -121,7 +121,7 @@ def test_the_script_of_the_action_fails_with_the_table_in_the_summary(model: Pat
         assert not (tmp_path / "evil").exists() and (not word or "a model\\|x.tflite" in done.stdout)
 
 
-def test_action_and_hook_name_the_arena_that_rewrite_says_to_allocate(model: Path, tmp_path: Path) -> None:
+def test_action_and_hook_name_the_arena_of_rewrite(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "out" / "small.tflite"
     out.parent.mkdir()
     options = ["--max-ram", "10MB", "--runtime", "arduino"]

@@ -28,7 +28,7 @@ def run(config: str, command: str, *arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_a_file_sets_what_is_not_typed(model: Path) -> None:
+def test_a_file_sets_options_that_are_not_typed(model: Path) -> None:
     out = model.with_name("out.tflite")
     code, told, _ = run("no-verify = true\n[rewrite]\njson = true\nno-fuse = true\n", "rewrite", model, out)
     assert code == 0 and json.loads(told)["verified"] is None and not json.loads(told)["blocks"]
@@ -48,7 +48,7 @@ def test_a_required_option_may_come_from_the_file(model: Path) -> None:
     assert code == 0 and json.loads(told)["directory"] == str(folder)
 
 
-def test_what_belongs_to_other_commands_is_left_to_them(model: Path) -> None:
+def test_options_of_other_commands_are_ignored(model: Path) -> None:
     code, told, error = run('mutation-score = 3\n[rewrite]\nscheme = "nonsense"\n', "inspect", model)
     assert code == 0 and "allocate a tensor arena of" in told, error
 
@@ -69,7 +69,7 @@ def test_what_belongs_to_other_commands_is_left_to_them(model: Path) -> None:
         ("config = 'x'", "the file has the unknown key 'config'"),
     ],
 )
-def test_what_is_not_understood_is_one_sentence(model: Path, config: str, message: str) -> None:
+def test_unknown_entries_are_refused_in_one_sentence(model: Path, config: str, message: str) -> None:
     out = model.with_name("out.tflite")
     code, _, error = run(config, "rewrite", model, out)
     assert code == 2 and message in error and not out.exists()

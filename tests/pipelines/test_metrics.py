@@ -76,7 +76,7 @@ def test_an_estimate_has_the_names_of_the_exact_numbers() -> None:
     assert estimate.keys() == exact.keys() and (estimate["exact"], exact["exact"]) == (0, 1)
 
 
-def test_an_estimate_knows_that_fusing_helps_and_that_limits_can_be_met() -> None:
+def test_an_estimate_includes_the_gain_of_fusing_and_meets_limits() -> None:
     found = tflite_fuse.metrics(SAMPLE_MODEL)
     assert found["arena_bytes"] < found["before_arena_bytes"] / 2 and found["blocks"] >= 1
     limit = Goal(max_ram=int(found["arena_bytes"]))
@@ -108,7 +108,7 @@ def test_an_estimate_is_near_where_narrow_places_of_the_file_are_not_enough(path
     assert abs(estimate / exact - 1) < 0.05
 
 
-def test_an_estimate_knows_the_states_of_a_stream() -> None:
+def test_an_estimate_includes_the_states_of_a_stream() -> None:
     raw = RawStream()
     source = raw.tensor((1, 1, 1, 40), 0.1, -5)
     window = raw.window(source, 30, 30, "STRIDED_SLICE", None)

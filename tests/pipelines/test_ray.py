@@ -33,7 +33,7 @@ def test_a_cluster_made_here_measures_models(tmp_path: Path) -> None:
     measures_as_here(run_on_ray, tmp_path)
 
 
-def test_an_address_where_nobody_answers_is_one_sentence() -> None:
+def test_a_silent_address_is_reported_in_one_sentence() -> None:
     with pytest.raises(UsageError, match=r"127\.0\.0\.1:1: no Ray cluster answers"):
         next(run_on_ray(iter([]), 1, "127.0.0.1:1"))
 

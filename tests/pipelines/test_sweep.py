@@ -62,7 +62,7 @@ def test_brackets_and_colons_in_names_are_printed_as_they_are(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_pipe_is_a_broken_row_and_nobody_waits_for_it(folder: Path, tmp_path: Path, jobs: int) -> None:
+def test_a_pipe_is_a_broken_row_without_waiting(folder: Path, tmp_path: Path, jobs: int) -> None:
     os.mkfifo(folder / "pipe.tflite")
     code, told, _ = run(folder, "-o", tmp_path / "out", "--jobs", jobs, "--effort", "estimate")
     assert code == 1 and "pipe.tflite: is no file to read whole" in told and "5 rows, 3 broken" in told
@@ -254,7 +254,7 @@ def test_a_ray_driver_that_ends_without_a_word_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(("package", "cluster"), [("distributed", run_on_dask), ("ray", run_on_ray)])
-def test_without_the_package_one_sentence_says_how_to_get_it(
+def test_without_the_package_one_sentence_names_it(
     package: str, cluster: Callable[..., Iterator[Row]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)

@@ -62,7 +62,7 @@ def test_every_json_document_of_the_package_has_a_schema() -> None:
     assert len(printed) > 12 and [name for name in sorted(printed) if f'"const": "{name}"' not in described] == []
 
 
-def test_error_sentences_are_listed_with_what_varies_in_brackets(reference: dict[str, str]) -> None:
+def test_error_sentences_are_listed_with_variables_in_brackets(reference: dict[str, str]) -> None:
     text = reference["errors.md"]
     assert r"\<name\> is no board that is known: \<hint\>" in text
     assert "the options are of another version: rewrite the model with the tflite-fuse of this library" in text

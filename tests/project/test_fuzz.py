@@ -13,7 +13,7 @@ def outcomes(run: object, count: int = 1, budget: Budget | None = None) -> list[
     return [outcome.word for outcome in run_cases(case, range(count), budget or Budget())]
 
 
-def test_what_nobody_foresaw_is_a_defect() -> None:
+def test_an_unexpected_exception_is_a_defect() -> None:
     assert outcomes(lambda data: data.decode("ascii") and {}["missing"]) == ["defect"]
 
 
@@ -44,7 +44,7 @@ def test_damaged_files_end_in_the_projects_own_errors() -> None:
     assert {"ok", "ModelError"} <= {outcome.word for outcome in seen}
 
 
-def test_the_report_is_a_table_of_what_was_counted() -> None:
+def test_the_report_is_a_table_of_counts() -> None:
     lines = counts.report().splitlines()
     assert lines[0] == "| fuzzer | cases | of | outcomes |"
     assert len(lines) == 2 + len(counts.load())

@@ -161,7 +161,7 @@ def level(module: str) -> int:
 
 
 @pytest.mark.parametrize("room", FORBIDDEN)
-def test_rooms_know_nothing_of_what_they_must_not(room: str) -> None:
+def test_rooms_import_no_forbidden_room(room: str) -> None:
     wrong = [
         f"{module} imports {used}"
         for module, used in uses()

@@ -86,7 +86,7 @@ def imported_at_load(path: Path) -> Iterator[str]:
             yield node.module or ""
 
 
-def test_no_module_loads_what_a_system_lacks() -> None:
+def test_no_module_loads_packages_a_system_lacks() -> None:
     lacking = set(" ".join(NOT_EVERYWHERE.values()).split())
     found = {str(path): lacking.intersection(imported_at_load(path)) for path in (ROOT / "tflite_fuse").rglob("*.py")}
     assert not {path: names for path, names in found.items() if names}

@@ -41,7 +41,7 @@ ROWS = {line.split("|")[1].strip(): line for line in part("table").splitlines()[
 
 
 @pytest.mark.parametrize("path", [Path(SAMPLE_MODEL), *SHARED_MODELS], ids=lambda path: path.stem)
-def test_the_arenas_in_the_table_are_what_its_script_prints(path: Path) -> None:
+def test_the_arenas_in_the_table_equal_its_script(path: Path) -> None:
     if path.stem in ROWS:
         assert arenas(row(path, inputs=0)) == arenas(ROWS[path.stem]), "run scripts/bench_readme.py --write"
 

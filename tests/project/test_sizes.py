@@ -37,7 +37,7 @@ def test_no_file_is_longer_than_a_reader_holds() -> None:
     assert not {str(path): length for path, length in lengths.items() if length > LONGEST_FILE}
 
 
-def test_a_folder_of_many_files_gets_rooms() -> None:
+def test_a_folder_of_many_files_needs_rooms() -> None:
     package = (path for path in files("tflite_fuse") if path.suffix in _SOURCES and path.name != "__init__.py")
     counts = Counter(path.parent.relative_to(ROOT).as_posix() for path in package)
     assert not {folder: count for folder, count in counts.items() if count > MOST_FILES}

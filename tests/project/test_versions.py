@@ -26,7 +26,7 @@ def test_the_version_stands_in_one_place() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", tflite_fuse.__version__)
 
 
-def test_the_changelog_begins_with_this_version_or_what_will_be_the_next() -> None:
+def test_the_changelog_begins_with_this_version_or_the_next() -> None:
     headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     released = headings[headings[0] == "Unreleased" :]
     assert released[0] == tflite_fuse.__version__ and len(set(headings)) == len(headings)

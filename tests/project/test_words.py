@@ -20,6 +20,12 @@ MOST_TERMS = 30
 VAGUE = frozenset({"asked", "found", "given", "known", "made", "mine", "others", "told", "wanted", "ways", "worth"})
 """Names that say how a value came about, not what it is: ``found`` may be offsets, candidates or an operator."""
 
+RIDDLES = frozenset(
+    "what who whom whoever whatever nobody everybody somebody anybody told tell tells said say says ask asks asked "
+    "unasked hear hears heard want wanted wants knows".split()
+)
+"""Words of a test's name that stand in the place of a subject, or let code speak: the name is the contract."""
+
 C_SOURCES = ("arduino/**/*.[ch]", "arduino/**/*.cpp", "arduino/**/*.ino", "schemas/*.fbs")
 """Files with comments of C: the library, its examples and the formats that it reads."""
 
@@ -111,13 +117,21 @@ def vague_names(source: str) -> list[str]:
     return [f"line {line}: {name}" for line, name in names if name.strip("_") in VAGUE]
 
 
-def test_names_say_what_they_hold() -> None:
+def test_names_describe_their_values() -> None:
     paths = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
     texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     assert len(texts) > 100
     suspects = {name: text for name, text in texts.items() if re.search(rf"\b_?(?:{'|'.join(VAGUE)})\b", text)}
     hits = {name: hits for name, text in suspects.items() if (hits := vague_names(text))}
     assert not hits, hits
+
+
+def test_names_of_tests_name_their_subjects() -> None:
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/*.py")}
+    names = [(file, name) for file, text in texts.items() for name in re.findall(r"^def (test_\w+)", text, re.M)]
+    assert len(names) > 1000
+    riddles = [(file, name) for file, name in names if RIDDLES.intersection(name.split("_"))]
+    assert not riddles, riddles
 
 
 def test_a_vague_name_is_found_wherever_it_is_bound() -> None:

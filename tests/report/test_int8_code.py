@@ -41,7 +41,9 @@ def of_type(model: Model, data: TensorType, weights: TensorType) -> Model:
         (TensorType.UINT8, TensorType.UINT8, "uint8"),
     ],
 )
-def test_a_model_that_is_not_of_int8_is_told_to_be_quantized(data: TensorType, weights: TensorType, kind: str) -> None:
+def test_the_next_step_of_a_model_of_another_type_is_quantization(
+    data: TensorType, weights: TensorType, kind: str
+) -> None:
     offer = conversion_offer(of_type(network(), data, weights))
     assert [note.details["kind"] for note in offer] == [kind]
     found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")

@@ -33,12 +33,12 @@ def test_steps_go_right_and_bytes_up_to_scale() -> None:
     assert second == pytest.approx([640 * 2 / 3, 0, 640 / 3, 110], abs=0.01)
 
 
-def test_every_part_says_its_name_and_bytes_and_a_name_is_no_markup() -> None:
+def test_every_part_has_its_name_and_bytes_and_a_name_is_no_markup() -> None:
     titles = [each.findtext("title") for each in rectangles(arena_picture(MAP))]
     assert titles == ["x: 50 bytes", "<i>&: 50 bytes"]
 
 
-def test_nothing_is_drawn_of_nothing_or_of_too_much() -> None:
+def test_empty_and_very_large_models_have_no_picture() -> None:
     assert arena_picture(replace(MAP, head_bytes=0)) == arena_picture(replace(MAP, boxes=())) == ""
     assert arena_picture(replace(MAP, boxes=MAP.boxes * 4000)) == ""
 

@@ -152,7 +152,7 @@ def _signature(*names: str, tensors: tuple[int, ...] = (0, 1), subgraph: int = 0
     return s.SignatureDef(tuple(map(s.TensorMap, names, tensors)), (), "serving_default", None, subgraph)
 
 
-def test_arrays_may_be_called_what_a_signature_calls_the_inputs(tmp_path: Path) -> None:
+def test_arrays_may_have_the_input_names_of_a_signature(tmp_path: Path) -> None:
     """A converter calls its tensors ``serving_default_image:0``; who wrote the model knows ``image``."""
     named = replace(TWO, signature_defs=(_signature("boost", "camera", tensors=(1, 0)),))
     np.savez(tmp_path / "data.npz", camera=IMAGES, boost=GAINS)

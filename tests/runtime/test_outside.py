@@ -63,7 +63,7 @@ def test_a_function_hands_out_the_pixels(form: Callable[[np.ndarray], object]) -
     assert (given == expected(image)).all()
 
 
-def test_a_function_is_asked_for_each_pixel_once_from_top_to_bottom() -> None:
+def test_a_function_is_called_once_per_pixel_from_top_to_bottom() -> None:
     image = inputs_of(network(), 10)[-1][0]
     asked: list[tuple[int, int]] = []
 
@@ -228,7 +228,7 @@ def test_metadata_that_lies_about_the_image_is_harmless(changes: dict[str, objec
             assert "Sanitizer" not in str(error) and "crashed" not in str(error)
 
 
-def test_without_metadata_the_operator_says_what_it_lacks() -> None:
+def test_without_metadata_the_operator_names_the_missing_input() -> None:
     model = serialize_model(set_outside_inputs(load_model(streamed()), []))
     assert outside_inputs(load_model(model)) == ()
     with pytest.raises(ModelError, match="reads memory outside the arena"):

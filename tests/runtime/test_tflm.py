@@ -178,7 +178,7 @@ def test_one_child_serves_many_models() -> None:
         assert child.inputs[0].shape == (1, 4)
 
 
-def test_missing_wheel_says_what_to_install() -> None:
+def test_a_missing_wheel_is_named_with_its_package() -> None:
     standard_library = [each for each in sys.path if "site-packages" not in each]
     with pytest.raises(RuntimeUnavailableError, match=r"pip install 'tflite-micro=="):
         Worker(WorkerKind(), standard_library)

@@ -14,7 +14,7 @@ from tests.conftest import SHARED
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
-def test_a_table_is_there_with_what_it_counts(name: str) -> None:
+def test_each_table_has_its_counts(name: str) -> None:
     lines = part(name, PAGE).splitlines()
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) > 4 and len({line.count("|") for line in rows}) == 1

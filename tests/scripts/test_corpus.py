@@ -15,7 +15,7 @@ from tflite_fuse.runtime import tflm
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
-def test_every_model_gets_a_row_and_those_with_blocks_count(tmp_path: Path) -> None:
+def test_every_model_has_a_row_and_those_with_blocks_count(tmp_path: Path) -> None:
     save_model(with_uint8_borders(inverted_residual_network(size=24, blocks=1)), tmp_path / "good.tflite")
     (tmp_path / "bad.tflite").write_bytes(b"no model")
     rows = [measured(tmp_path / f"{name}.tflite", name, 2, None) for name in ("bad", "good")]

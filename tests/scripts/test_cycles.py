@@ -47,7 +47,7 @@ def test_operands_of_riscv_are_read_and_written() -> None:
     assert riscv("beqz", "a5,80000010").conditional and riscv("sw", "a0,0(sp)").writes == set()
 
 
-def test_a_cortex_m4_takes_what_its_manual_says() -> None:
+def test_a_cortex_m4_takes_the_cycles_of_its_manual() -> None:
     core = CortexM4()
     assert core.cycles([], code("add r0, r1, r2")) == 1
     assert core.cycles([], code("ldr r0, [r1]", "ldr r2, [r3]", "ldr r4, [r5]")) == 4
@@ -57,7 +57,7 @@ def test_a_cortex_m4_takes_what_its_manual_says() -> None:
     assert core.cycles(jump, code("nop", at=100)) > core.cycles(jump, code("nop", at=4))
 
 
-def test_a_cortex_m7_issues_pairs_and_waits_for_what_is_loaded() -> None:
+def test_a_cortex_m7_issues_pairs_and_waits_for_loads() -> None:
     core = CortexM7()
     independent = code(*("add r0, r1, r2", "mul r3, r4, r5") * 4)
     dependent = code(*("add r0, r0, r2",) * 8)
@@ -102,14 +102,14 @@ def test_an_interval_of_nothing_takes_nothing() -> None:
     assert cycles(found, {}, CortexM4(), NO_WAITS).total == 0
 
 
-def test_what_cannot_be_counted_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_targets_without_a_timing_model_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--target", "z80"]) == 2 and "z80 has no timing model" in capsys.readouterr().err
     assert main(["--elf", "x.elf"]) == 2
     if not TARGETS["cortex-m4"].missing():
         assert "one --target" in capsys.readouterr().err
 
 
-def test_the_page_says_what_the_pairs_say() -> None:
+def test_the_page_contains_the_pairs() -> None:
     assert part("pairs", PAGE) == pairs_as_markdown(), "run scripts/cycles --pairs --write"
 
 

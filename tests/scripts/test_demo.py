@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
-def test_the_demo_prints_at_most_twelve_lines_that_say_what_to_do_next() -> None:
+def test_the_demo_prints_at_most_twelve_lines_with_next_steps() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "demo.py")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=True)
     lines = done.stdout.splitlines()

@@ -57,7 +57,7 @@ def test_a_folder_that_is_no_export_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert stop.value.code == 2 and "holds no model.h" in capsys.readouterr().err
 
 
-def test_what_does_not_compile_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compile_errors_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if missing := TARGETS[RUNNING[0]].missing():
         pytest.skip(f"{', '.join(missing)} not installed")
     (tmp_path / "model.h").write_text("")

@@ -20,12 +20,12 @@ MODELS_HERE = ("mlperf_tiny_dscnn_kws_int8", "mlperf_tiny_resnet8_int8", "mlperf
 
 
 @pytest.mark.parametrize("name", NETWORKS_HERE)
-def test_what_networks_of_usual_kinds_gain_is_what_the_page_of_questions_says(name: str) -> None:
+def test_gains_of_usual_networks_equal_the_page_of_questions(name: str) -> None:
     line = row(name, NETWORKS[name](), inputs=0)
     assert line in part("networks", PAGE).splitlines(), "run scripts/bench_networks.py --write"
 
 
-def test_what_models_take_of_two_memories_is_what_the_page_says() -> None:
+def test_use_of_two_memories_equals_the_page() -> None:
     if not (SHARED / "models" / "mcunet_in3_int8.tflite").exists():
         pytest.skip("no public models beside the project")
     if TARGETS["cortex-m7"].missing():
@@ -36,7 +36,7 @@ def test_what_models_take_of_two_memories_is_what_the_page_says() -> None:
     assert peer in part("tigris", bench_memories.PAGE).splitlines(), "run scripts/bench_memories.py --write"
 
 
-def test_what_a_float32_twin_gains_is_what_the_page_of_questions_says() -> None:
+def test_gains_of_float32_twins_equal_the_page_of_questions() -> None:
     path = SHARED / "models" / "mlperf_tiny_dscnn_kws_int8.tflite"
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")
@@ -45,7 +45,7 @@ def test_what_a_float32_twin_gains_is_what_the_page_of_questions_says() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS_HERE)
-def test_what_a_model_takes_on_emulated_cores_is_what_the_readme_says(name: str) -> None:
+def test_instructions_on_emulated_cores_equal_the_readme(name: str) -> None:
     path = SHARED / "models" / f"{name}.tflite"
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")

@@ -58,7 +58,7 @@ def test_the_tree_goes_nowhere_where_something_else_is(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_the_component_has_the_keys_that_esps_registry_knows() -> None:
+def test_the_component_has_keys_of_esps_registry() -> None:
     found = yaml.safe_load((LIBRARY / "idf_component.yml").read_text())
     known = {"version", "description", "url", "repository", "documentation", "issues", "license", "tags", "files"}
     assert found.keys() == known | {"dependencies"}
@@ -69,14 +69,14 @@ def test_the_component_has_the_keys_that_esps_registry_knows() -> None:
 # ---- Zephyr ----
 
 
-def test_zephyrs_module_names_what_is_there() -> None:
+def test_zephyrs_module_names_existing_files() -> None:
     module = yaml.safe_load((LIBRARY / "zephyr" / "module.yml").read_text())
     assert module.keys() == {"name", "build"} and module["build"].keys() == {"cmake", "kconfig"}
     assert (LIBRARY / module["build"]["cmake"] / "CMakeLists.txt").exists()
     assert (LIBRARY / module["build"]["kconfig"]).exists()
 
 
-def test_zephyrs_build_asks_for_symbols_that_kconfig_defines() -> None:
+def test_zephyrs_build_reads_symbols_that_kconfig_defines() -> None:
     lines = (LIBRARY / "zephyr" / "Kconfig").read_text().splitlines()
     build = (LIBRARY / "zephyr" / "CMakeLists.txt").read_text()
     defined = {line.split()[1] for line in lines if line.startswith("config ")}
@@ -91,7 +91,7 @@ def test_zephyrs_build_asks_for_symbols_that_kconfig_defines() -> None:
 # ---- CMSIS-Pack ----
 
 
-def test_the_pack_lists_every_source_once_and_holds_what_it_lists(tmp_path: Path) -> None:
+def test_the_pack_lists_every_source_once_and_holds_all_of_them(tmp_path: Path) -> None:
     for name in ("one", "two"):
         done = ran("scripts/package_cmsis", "--folder", tmp_path / name, "--date", "2026-01-31")
         assert done.returncode == 0, done.stderr
@@ -147,7 +147,7 @@ def test_a_deployment_block_answers_with_the_rewritten_network_in_a_project(form
     assert ("fused_impulse/fused_impulse.ino" if format == "arduino" else "fused_impulse/model.c") in names
 
 
-def test_a_deployment_block_says_in_one_sentence_what_is_wrong(tmp_path: Path) -> None:
+def test_a_deployment_block_reports_a_defect_in_one_sentence(tmp_path: Path) -> None:
     done = ran(EDGE_IMPULSE / "build.py", "--metadata", impulse(tmp_path, b"no model"))
     assert done.returncode == 1 and done.stderr.startswith("tflite-fuse: ") and done.stderr.count("\n") == 1
     assert not (tmp_path / "output").exists()

@@ -33,7 +33,7 @@ GRAPH = inverted_residuals((4, 4, 6, 6), size=20)
 needs_facts = pytest.mark.skipif(not (SHARED / "facts").is_dir(), reason="no published figures beside the project")
 
 
-def test_p1_asks_for_ram_and_p2_for_compute() -> None:
+def test_p1_minimises_ram_and_p2_compute() -> None:
     assert goal_of("P1:1.3") == Goal(max_compute=1.3)
     assert goal_of("P1:inf") == Goal(least_ram=True)
     assert goal_of("P2:64") == Goal(max_ram=64_000)
@@ -109,7 +109,7 @@ def test_schemes_are_compared_each_at_its_own_least_ram() -> None:
     assert row["ours auto: ram_bytes"] <= row["ours sn1d: ram_bytes"]
 
 
-def test_the_free_search_needs_little_work_in_the_ram_of_the_best_scheme_as_the_page_says() -> None:
+def test_the_work_of_the_free_search_in_the_ram_of_the_best_scheme_equals_the_page() -> None:
     lines = [line for line in part("streamnet-work", PAGE).splitlines() if line.startswith("| ")]
     works = [float(line.strip("| ").split("|")[-1]) for line in lines[1:]]
     ((told,),) = [re.findall(r"for at most ([\d.]+) times the work", " ".join(PAGE.read_text().split()))]
@@ -124,7 +124,7 @@ def test_every_board_of_the_paper_is_on_the_page() -> None:
 
 
 @needs_facts
-def test_no_stand_in_fits_the_paper_s_controller_at_320x320_as_the_page_says() -> None:
+def test_no_stand_in_fits_the_papers_controller_at_320x320() -> None:
     mcunet = at_resolution(Data(SHARED).architecture("mcunet-vww0"), 320)
     for network in (mobilenet_v2_like(320), mcunet):
         graph = graph_from_layers(network)

@@ -35,7 +35,7 @@ def test_the_last_tile_takes_the_remainder() -> None:
 
 
 @pytest.mark.parametrize(("stride", "halo"), [(1, 2 + 2), (2, 2 * 2 + 1)])
-def test_tiles_cost_what_equations_2_and_3_say(stride: int, halo: int) -> None:
+def test_tiles_have_the_cost_of_equations_2_and_3(stride: int, halo: int) -> None:
     graph = one_block(8 * stride, stride)
     scratch, macs = tile_costs(graph, graph.steps, (4, 4))
     assert scratch == halo * halo * 24 + 2 * 2 * 24
@@ -59,7 +59,7 @@ def test_one_tile_is_not_fused_and_counts_as_the_search_does() -> None:
 
 
 @pytest.mark.parametrize("side", [128, 256, 320])
-def test_the_network_is_what_the_paper_describes(side: int) -> None:
+def test_the_network_is_that_of_the_paper(side: int) -> None:
     network = mobilenet_v2_like(side)
     kinds = [layer["op"] for layer in network["layers"]]
     assert (kinds.count("conv"), kinds.count("dw"), kinds.count("fc")) == (1, 7, 1)

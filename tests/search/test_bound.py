@@ -119,7 +119,7 @@ def test_a_ring_holds_the_window_of_its_reader_and_a_stage_its_cursor() -> None:
     assert streamed == whole + -(-(rings + 9 * 4 + cursors) // 16) * 16
 
 
-def test_pixels_nobody_reads_are_no_windows_to_count() -> None:
+def test_pixels_without_readers_count_as_no_window() -> None:
     """Of the 3x3 layer only what a strided reader looks at is computed, and there windows may lie half in padding."""
     maker = GraphMaker(3, 3, 1)
     narrow = maker.window(maker.window(0, 16, (1, 1)), 4, (3, 3))

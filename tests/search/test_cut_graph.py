@@ -101,7 +101,7 @@ def test_every_cut_graph_is_a_dag_from_start_to_end() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=20))
-def test_pareto_keeps_one_of_every_pair_nothing_beats(pairs: list[tuple[int, int]]) -> None:
+def test_pareto_keeps_one_point_of_equal_ones(pairs: list[tuple[int, int]]) -> None:
     ram, cost = (np.array(column) for column in zip(*pairs, strict=True))
     kept = [pairs[index] for index in pareto(ram, cost)]
     unbeaten = {p for p in pairs if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in pairs)}

@@ -116,7 +116,7 @@ def test_offered_blocks_of_random_models_can_be_extracted(model: Model) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 6])
-def test_blocks_hold_what_a_table_passes_over(size: int) -> None:
+def test_blocks_hold_the_operators_of_a_table(size: int) -> None:
     """Without ADD_0, which the model has as an output, nobody knows that the others are functions of its input, too."""
     builder = ModelBuilder(5)
     x = builder.input((1, size, size, 1))

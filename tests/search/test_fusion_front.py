@@ -121,7 +121,7 @@ def test_tails_add_up_beside_the_peak(seed: int) -> None:
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=20))
-def test_pareto_with_tail_keeps_what_nothing_beats(triples: list[tuple[int, int, int]]) -> None:
+def test_pareto_with_tail_keeps_points_without_dominators(triples: list[tuple[int, int, int]]) -> None:
     kept = [triples[i] for i in pareto_with_tail(*(np.array(column) for column in zip(*triples, strict=True)))]
     beaten = {t for t in triples if any(o != t and all(a <= b for a, b in zip(o, t, strict=True)) for o in triples)}
     assert sorted(kept) == sorted(set(triples) - beaten)
@@ -140,7 +140,7 @@ def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None
 @settings(max_examples=60)
 @example(97, True, 0.9)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([0.9, 1.0, 1.05, 1.3]))
-def test_a_limit_on_compute_leaves_out_what_exceeds_it_and_nothing_else(seed: int, bands: bool, limit: float) -> None:
+def test_a_limit_on_compute_leaves_out_exactly_the_points_above_it(seed: int, bands: bool, limit: float) -> None:
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 7))
     options = SearchOptions(overlap=True, single_operators=True, bands=bands)
@@ -180,7 +180,7 @@ def check_points(graph: PricedProgram, front: Front, alignment: int) -> None:
 
 
 @pytest.mark.parametrize("alignment", [1, 16])
-def test_points_are_what_their_blocks_say(alignment: int) -> None:
+def test_points_have_the_costs_of_their_blocks(alignment: int) -> None:
     graph = NETWORK
     front = fusion_front(graph, SearchOptions(alignment=alignment))
     check_points(graph, front, alignment)
@@ -243,7 +243,7 @@ def test_no_front_needs_a_cut_within_elementwise_branches(seed: int, overlap: bo
     assert [(p.ram_bytes, p.work) for p in few.points] == [(p.ram_bytes, p.work) for p in every.points]
 
 
-def test_what_blocks_below_the_inputs_lie_over_changes_no_front(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlaps_below_the_inputs_change_no_front(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is left open for blocks that need no more than the network's inputs do before anything runs."""
     left_open = 0
     for seed in range(100):

@@ -80,7 +80,7 @@ def test_every_row_of_msf_cnns_table_is_beaten() -> None:
             assert any(r <= ram and f <= factor and (r, f) != (ram, factor) for r, f in points), row
 
 
-def test_unfused_chains_need_what_the_paper_says() -> None:
+def test_unfused_chains_need_the_ram_of_the_paper() -> None:
     rows = [row for row in run_bench("msf-cnn")["rows"] if row["constraint"] == "vanilla"]
     assert len(rows) == 3
     for row in rows:
@@ -112,7 +112,7 @@ def run_bench(paper: str) -> dict[str, Any]:
     return result
 
 
-def test_the_benchmark_says_what_is_missing(tmp_path: Path) -> None:
+def test_the_benchmark_names_missing_files(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--data", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2

@@ -85,7 +85,7 @@ def test_inverted_residual_fuses_the_smallest_set_of_whole_blocks_that_reaches_t
     assert {(block.operators[0], block.operators[-1]) for block in best.blocks} <= set(blocks)
 
 
-def test_tiles_given_by_number_are_as_many_along_height_and_width_as_asked_for() -> None:
+def test_tiles_given_by_number_are_as_many_along_height_and_width() -> None:
     assert tile_sizes(20, 20, tiles=(4, 2)) == ((5,), (10,))
     assert tile_sizes(10, 10, tiles=(4, 4)) == ((3,), (3,))  # 3, 3, 3 and the remainder
     assert tile_sizes(3, 3, tiles=(8, 1)) == ((1,), (3,))  # more tiles than rows: one row each

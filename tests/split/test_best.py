@@ -72,7 +72,7 @@ def test_workers_without_limits_are_not_slower_than_with() -> None:
     assert seconds[0] <= seconds[1]
 
 
-def test_a_period_without_limits_is_no_longer_than_within_flash_that_nobody_fills() -> None:
+def test_a_period_without_limits_is_no_longer_than_within_ample_flash() -> None:
     """Within limits a beam keeps more kinds of ways: 10.7 ms where 11.8 were found without."""
     free = cluster((60.0, 60.0))
     ample = replace(free, workers=tuple(replace(worker, flash=10**7) for worker in free.workers))
@@ -132,7 +132,7 @@ def test_workers_that_exchange_all_they_have_wait_for_two_messages_not_for_all()
     assert seconds(found) < 0.6 * seconds(given)
 
 
-def test_what_is_handed_on_is_not_sent_before_it_is_there() -> None:
+def test_a_forwarded_value_is_sent_after_its_arrival() -> None:
     """To the coordinator and on, in every order that is tried."""
     split = split_model(narrow(), cluster((600.0, 500.0, 400.0), direct=False), SplitOptions())
     check_plan(split.network, split.plan)
@@ -151,7 +151,7 @@ def test_what_is_handed_on_is_not_sent_before_it_is_there() -> None:
         assert order.index(chain.transfers[0]) < order.index(chain.transfers[1])
 
 
-def test_rows_that_nobody_needs_are_below_no_bound() -> None:
+def test_rows_without_readers_are_below_no_bound() -> None:
     """A convolution of one pixel every second row needs half of the rows: two workers are sent less than one."""
     builder = ModelBuilder(3)
     x = builder.input((1, 16, 18, 4))
@@ -172,7 +172,7 @@ def test_no_other_objective_needs_less_ram_than_ram(number: int) -> None:
     assert ram["ram"] == min(ram.values())
 
 
-def test_one_worker_needs_about_what_the_rewritten_model_does() -> None:
+def test_one_worker_needs_about_the_ram_of_the_rewritten_model() -> None:
     """Blocks that the search cut apart stay apart where that needs less: as one, all their lines were held at once."""
     model = networks.inverted_residual_network(size=48, blocks=4)
     head = tflite_fuse.rewrite(serialize_model(model), verify=False).report.after.head_bytes

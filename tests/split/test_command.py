@@ -53,7 +53,7 @@ def test_a_verified_split_writes_plan_report_and_trace(folder: Path, tmp_path: P
     assert json.loads((out / "trace.json").read_text())["traceEvents"]
 
 
-def test_the_table_names_every_worker_and_what_was_not_run(folder: Path) -> None:
+def test_the_table_names_every_worker_and_the_parts_not_run(folder: Path) -> None:
     code, text = run(folder, "--strategy", "frequency")
     assert code == 0 and all(name in text for name in ("quick", "slow", "other", "not run", "SOFTMAX"))
 
@@ -67,7 +67,7 @@ def test_the_table_names_every_worker_and_what_was_not_run(folder: Path) -> None
         (("--max-ram", "many"), 2, "'many' is not a size"),
     ],
 )
-def test_what_cannot_be_ends_in_one_sentence(
+def test_impossible_requests_end_in_one_sentence(
     folder: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     out = tmp_path / "out"
@@ -126,7 +126,7 @@ def test_a_split_that_is_killed_leaves_no_folder_or_whole_files_and_the_next_one
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "plan"]
 
 
-def test_a_file_of_somebody_else_in_the_folder_is_not_overwritten(folder: Path, tmp_path: Path) -> None:
+def test_foreign_files_in_the_folder_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("mine")
     code, text = run(folder, "--strategy", "even", "-o", str(tmp_path))
     assert code == 2 and "would lose plan.json" in text

@@ -43,7 +43,7 @@ def plans() -> dict[str, Plan]:
 
 
 @pytest.mark.parametrize("name", ["paper (1.0, 1.0)", "paper (3.0, 0.5, 2.0)", "time", "ram", "traffic", "one"])
-def test_everything_has_a_place_and_nothing_lies_over_what_is_needed(name: str) -> None:
+def test_every_value_has_a_place_and_overlaps_no_live_one(name: str) -> None:
     plan = plans()[name]
     accountant = Accountant(network()).over(plan.sums)
     for worker in range(plan.workers):
@@ -72,7 +72,7 @@ def uneven() -> Plan:
     return Search(network(), devices, Accountant(network()), "time").run().plans[0]
 
 
-def test_tasks_are_as_thrifty_as_limits_ask_for_and_no_thriftier() -> None:
+def test_tasks_are_as_thrifty_as_limits_require_and_no_thriftier() -> None:
     plan, account = uneven(), Accountant(network())
     quick = [account.ram_of(plan, worker) for worker in range(plan.workers)]
     assert within_ram(plan, quick, account.ram_of) is plan

@@ -13,7 +13,7 @@ from tflite_fuse.split.search.paper import Profile, paper_plan, rating, shares_o
 MOBILENET = SHARED / "arch" / "mbv2-w1.0-r112.json"
 
 
-def test_a_rating_is_the_kilobytes_of_output_per_second_with_what_travels() -> None:
+def test_a_rating_is_kilobytes_of_output_per_second_including_transfers() -> None:
     worker = Profile(mhz=600.0, k1=0.133, seconds_per_kilobyte=0.01)
     megacycles = 1000.0
     produced = worker.k1 * megacycles
@@ -35,7 +35,7 @@ def test_overflow_cascades_until_all_fit() -> None:
     assert sum(fixed) == pytest.approx(400.0)
 
 
-def test_too_little_storage_says_how_much_is_missing() -> None:
+def test_too_little_storage_is_reported_with_the_missing_bytes() -> None:
     with pytest.raises(LimitError, match="100 B are missing"):
         without_overflow([1.0, 1.0], 400.0, [150.0, 150.0], "ab")
 

@@ -89,7 +89,7 @@ def test_a_wrong_byte_is_found_and_named() -> None:
 
 
 @needs_tflm
-def test_a_device_without_what_it_reads_fails() -> None:
+def test_a_device_without_its_input_fails() -> None:
     plan = without_transfer(paper_plan(network(), (1.0, 1.0), ""))
     model = branching_model()
     arrays = generate_inputs(model, 1)[0]

@@ -42,13 +42,13 @@ def macs(network: Network) -> int:
 
 @needs_tflm
 @pytest.mark.parametrize("seed", range(6))
-def test_bytes_stay_without_channels_that_say_nothing(seed: int) -> None:
+def test_bytes_stay_without_channels_of_no_effect(seed: int) -> None:
     parts = [PARTS[(seed + step) % len(PARTS)] for step in range(5)]
     split = split_model(chain(seed, ["same", *parts, "head"]), cluster(), SplitOptions(verify=3))
     assert split.verified is not None and split.verified.bit_exact, split.verified
 
 
-def test_channels_that_say_nothing_are_left_out_and_it_is_said() -> None:
+def test_channels_without_effect_are_left_out_and_reported() -> None:
     network, report = network_of(ZEROS), rewrite(serialize_model(ZEROS), verify=False).report
     assert macs(network) == report.after.macs < report.before.macs
     assert any("were removed" in note for note in network.notes) and network.model is ZEROS
@@ -59,7 +59,7 @@ def test_vww96_has_the_work_of_its_rewrite(path: Path) -> None:
     assert macs(network_of(load_model(path))) == rewrite(path, verify=False).report.after.macs
 
 
-def test_what_is_not_proven_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channels_stay_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refused:
         proven = False
 

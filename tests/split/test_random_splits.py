@@ -47,7 +47,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     objective=st.sampled_from(OBJECTIVES),
     strategy=st.sampled_from(["auto", "auto", "auto", *STRATEGIES[1:]]),
 )
-def test_a_split_computes_the_bytes_of_tflm_or_says_what_does_not_fit(
+def test_a_split_computes_the_bytes_of_tflm_or_names_the_limit(
     model: Model, devices: Cluster, objective: str, strategy: str
 ) -> None:
     try:

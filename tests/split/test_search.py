@@ -53,7 +53,7 @@ def found(model: Model, devices: Cluster, objective: str = "time", verify: int =
 @needs_tflm
 @pytest.mark.parametrize("objective", ["time", "traffic", "ram", "throughput"])
 @pytest.mark.parametrize("direct", [True, False])
-def test_what_is_found_computes_the_bytes_of_tflm(objective: str, direct: bool) -> None:
+def test_the_best_split_computes_the_bytes_of_tflm(objective: str, direct: bool) -> None:
     for model in (residual_model(), branching_model()):
         split = found(model, cluster((600.0, 150.0, 450.0), direct), objective, verify=2)
         assert split.verified is not None and split.verified.bit_exact, split.verified
@@ -88,7 +88,7 @@ def test_more_workers_are_never_slower_than_fewer() -> None:
     assert seconds == sorted(seconds, reverse=True) and seconds[2] < 0.9 * seconds[0]
 
 
-def test_what_the_coordinator_runs_is_below_no_bound() -> None:
+def test_work_of_the_coordinator_is_below_no_bound() -> None:
     builder = ModelBuilder(0)
     x = builder.input((1, 4, 4, 3))
     assert bounds_of(network_of(builder.build([builder.log_softmax(x)]))).moved == 0
@@ -147,7 +147,7 @@ def test_more_ram_never_moves_more_bytes() -> None:
 
 
 @pytest.mark.parametrize("number", range(12))
-def test_more_memory_never_serves_worse_whatever_workers_and_links_are_like(number: int) -> None:
+def test_more_memory_is_never_worse_for_any_workers_and_links(number: int) -> None:
     """Speeds, rates, delays and memory are up to 20 % off; the plan with less memory is one with more, too."""
     rng = Random(number)
 
@@ -180,7 +180,7 @@ def test_more_memory_never_serves_worse_whatever_workers_and_links_are_like(numb
 
 
 @pytest.mark.parametrize("room", [None, 0.5, 0.7])
-def test_what_a_way_has_ahead_is_never_more_than_it_takes(room: float | None) -> None:
+def test_the_bound_of_the_rest_never_exceeds_its_cost(room: float | None) -> None:
     """Of every way through a small network: at each of its cuts, within the flash of all workers together."""
     net = network_of(big_end())
     flash = None if room is None else LIBRARY_BYTES + round(sum(Estimates(net).weight_bytes) * room)
@@ -208,7 +208,7 @@ def test_what_a_way_has_ahead_is_never_more_than_it_takes(room: float | None) ->
     assert tight > len(ways)
 
 
-def test_too_little_flash_says_how_much_is_missing() -> None:
+def test_too_little_flash_is_reported_with_the_missing_bytes() -> None:
     devices = cluster()
     devices = replace(devices, workers=tuple(replace(worker, flash=LIBRARY_BYTES + 999) for worker in devices.workers))
     with pytest.raises(LimitError, match="B are missing"):
@@ -216,7 +216,7 @@ def test_too_little_flash_says_how_much_is_missing() -> None:
 
 
 @pytest.mark.parametrize("objective", ["time", "traffic"])
-def test_nothing_found_goes_below_the_bound(objective: str) -> None:
+def test_no_split_goes_below_the_bound(objective: str) -> None:
     net = network_of(residual_model())
     for count in (1, 3):
         devices = cluster((600.0,) * count)
@@ -226,7 +226,7 @@ def test_nothing_found_goes_below_the_bound(objective: str) -> None:
         assert result.bound is not None and value >= result.bound
 
 
-def test_asked_for_throughput_inferences_follow_each_other_sooner_than_one_takes() -> None:
+def test_with_the_goal_throughput_inferences_overlap() -> None:
     """Over slow links a pipeline: one worker after the other, each with its share of the work."""
     link = Link(kilobytes_per_second=2000.0, delay_ms_per_message=1.0)
     splits = {each: found(residual_model(), cluster((60.0,) * 3, link=link), each) for each in ("throughput", "time")}
@@ -254,14 +254,14 @@ def test_thrifty_blocks_need_less_and_compute_the_same_bytes() -> None:
     assert needed[-1] < needed[0]
 
 
-def test_asked_for_little_ram_workers_need_less_than_asked_for_little_time() -> None:
+def test_workers_need_less_with_the_goal_ram_than_with_time() -> None:
     pair = cluster((600.0, 600.0))
     splits = {objective: found(residual_model(), pair, objective) for objective in ("ram", "time")}
     most = {objective: max(needs.ram_bytes for needs in split.needs) for objective, split in splits.items()}
     assert most["ram"] < most["time"]
 
 
-def test_asked_for_little_ram_more_workers_need_no_more_than_one() -> None:
+def test_with_the_goal_ram_more_workers_need_no_more_than_one() -> None:
     """Four needed 5,976 B each and one alone 5,640 B, because only the likeliest plans were made thrifty."""
     b = ModelBuilder(1, calibration=2)
     x = b.conv(b.input((1, 16, 16, 1)), 24, 3, 2, "SAME", "RELU")
@@ -282,7 +282,7 @@ def test_cuts_are_where_one_value_is_alive() -> None:
 
 @needs_tflm
 @pytest.mark.parametrize("objective", ["time", "traffic", "throughput"])
-def test_what_is_read_behind_an_output_of_the_model_is_not_lost(objective: str) -> None:
+def test_a_model_output_with_readers_is_not_lost(objective: str) -> None:
     """Found by random networks: behind the first output, what both branches read was taken to be at the coordinator."""
     builder = ModelBuilder(7)
     x = builder.conv(builder.input((1, 12, 12, 3)), 8, 3, 2, "SAME", "RELU6")
@@ -324,7 +324,7 @@ def test_a_wide_end_is_shared_by_workers_that_hold_the_rest_in_turn() -> None:
     assert all(needs.flash_bytes <= room for needs in split.needs if needs.by_phase)
 
 
-def test_an_input_that_is_an_output_too_is_bounded_by_what_is_read_of_it() -> None:
+def test_an_input_that_is_an_output_too_is_bounded_by_its_read_part() -> None:
     builder = ModelBuilder(0)
     x = builder.input((1, 8, 8, 3))
     model = builder.build([builder.conv(x, 2, 1, 2, "SAME", "NONE"), x])

@@ -51,7 +51,7 @@ def test_messages_over_a_shared_medium_take_it_one_after_another() -> None:
     assert found.seconds == pytest.approx(2 * once + LINK.latency + once + LINK.latency)
 
 
-def test_workers_compute_side_by_side_and_wait_only_for_what_they_need() -> None:
+def test_workers_compute_side_by_side_and_wait_only_for_their_inputs() -> None:
     region = (Box((0, 1), (0, 1), (0, 1)),)
     tasks = tuple(Task(worker, (Step(0, region),), ((1 + worker, region),)) for worker in (0, 1))
     later = Task(1, (Step(1, region),), ((3, region),))

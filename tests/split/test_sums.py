@@ -72,7 +72,7 @@ def test_layers_cut_by_their_input_channels_compute_the_bytes_of_tflm(parts: int
 
 @needs_tflm
 @pytest.mark.parametrize("objective", ["time", "traffic"])
-def test_where_sums_are_fewer_bytes_than_what_is_summed_they_travel(objective: str) -> None:
+def test_sums_travel_where_they_are_fewer_bytes_than_their_terms(objective: str) -> None:
     devices = cluster()
     devices = replace(devices, workers=tuple(replace(worker, flash=200_000) for worker in devices.workers))
     split = split_model(big_end(), devices, SplitOptions("auto", objective, verify=2))
@@ -152,7 +152,7 @@ int main(int count, char** arguments) {
 """
 
 
-def test_programs_link_the_kernels_of_sums_from_an_archive_if_they_ask_for_them(tmp_path: Path) -> None:
+def test_programs_link_the_kernels_of_sums_from_an_archive_where_needed(tmp_path: Path) -> None:
     """Others refuse such a fragment, and do not have the kernels."""
     sums = all_summed(net := network_of(big_end()), 2)
     accountant = Accountant(net).over(sums)
@@ -171,7 +171,7 @@ def test_programs_link_the_kernels_of_sums_from_an_archive_if_they_ask_for_them(
 
 
 @needs_tflm
-def test_an_exported_worker_asks_for_the_kernels_of_sums_if_it_has_such_layers(tmp_path: Path) -> None:
+def test_an_exported_worker_includes_the_kernels_of_sums_if_it_has_such_layers(tmp_path: Path) -> None:
     devices = cluster()
     devices = replace(devices, workers=tuple(replace(worker, flash=200_000) for worker in devices.workers))
     split = split_model(big_end(), devices, SplitOptions("auto", "traffic"))

@@ -44,7 +44,7 @@ def test_devices_links_and_sizes_are_read(tmp_path: Path) -> None:
     assert cluster.is_direct(1, 0) and not cluster.is_direct(0, 2) and cluster.is_direct(2, COORDINATOR)
 
 
-def test_a_board_says_the_target_where_none_is_given(tmp_path: Path) -> None:
+def test_a_board_implies_the_target_where_none_is_given(tmp_path: Path) -> None:
     text = '[[worker]]\nname = "a"\nboard = "teensy41"\nmhz = 600\n'
     (worker,) = read_workers(written(tmp_path, text)).workers
     assert (worker.target, worker.board) == (Target.CORTEX_M7, "teensy41")
@@ -113,7 +113,7 @@ def test_devices_may_share_a_medium_the_coordinator_among_them(tmp_path: Path) -
         (PAIR + 'shared = true\n[[link]]\nbetween = ["b", "a"]\nshared = true\n', "two shared links join 'a' and 'b'"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:
+def test_defects_are_reported_in_one_sentence(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         read_workers(written(tmp_path, text))
     assert message in str(raised.value) and "workers.toml" in str(raised.value) and "\n" not in str(raised.value)

@@ -48,7 +48,7 @@ def check_all_blocks(graph: PricedProgram, last: int, config: BlockConfig) -> No
 
 @settings(max_examples=150)
 @given(SEEDS)
-def test_chains_cost_what_the_schedule_does(seed: int) -> None:
+def test_costs_of_chains_equal_the_schedule(seed: int) -> None:
     random = Random(seed)
     graph = random_chain(random, random.randint(2, 5))
     last = len(graph.steps) - 1
@@ -84,7 +84,7 @@ def test_blocks_compute_all_that_an_enlarged_image_is_made_of() -> None:
 @pytest.mark.parametrize("chunk", [1, 2, 4])
 @pytest.mark.parametrize("width", [16, 6, 3, 1])
 @pytest.mark.parametrize("kernel", [1, 3, 5, 7])
-def test_inverted_residuals_cost_what_the_schedule_does(kernel: int, width: int, chunk: int) -> None:
+def test_costs_of_inverted_residuals_equal_the_schedule(kernel: int, width: int, chunk: int) -> None:
     maker = GraphMaker(16, 16, 8)
     wide = maker.window(0, 16)
     mixed = maker.window(wide, 16, (kernel, kernel), kind=StageKind.DEPTHWISE)
@@ -97,7 +97,7 @@ def test_inverted_residuals_cost_what_the_schedule_does(kernel: int, width: int,
 
 @settings(max_examples=100)
 @given(SEEDS)
-def test_streamed_and_external_inputs_cost_what_the_schedule_does(seed: int) -> None:
+def test_costs_with_streamed_and_external_inputs_equal_the_schedule(seed: int) -> None:
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 7))
     last = random.randrange(len(graph.steps))

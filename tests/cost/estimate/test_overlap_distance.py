@@ -100,7 +100,7 @@ def test_nor_in_any_tiles(seed: int, branching: bool, alignment: int) -> None:
 @pytest.mark.parametrize("chunk", [1, 4])
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 @pytest.mark.parametrize("channels", [4, 8, 16])
-def test_inverted_residuals_share_exactly_what_the_schedule_allows(kernel: int, channels: int, chunk: int) -> None:
+def test_inverted_residuals_overlap_as_far_as_the_schedule_allows(kernel: int, channels: int, chunk: int) -> None:
     maker = GraphMaker(16, 16, 8)
     wide = maker.window(0, 16)
     mixed = maker.window(wide, 16, (kernel, kernel), kind=StageKind.DEPTHWISE)
@@ -130,7 +130,7 @@ def test_strips_and_inputs_needed_later_share_nothing() -> None:
     assert price_block(graph, 5, 8, BlockConfig(6, 6), Pricing(overlap_alignment=1)).shared[0] > 0
 
 
-def test_a_map_joined_with_a_larger_one_makes_room_for_what_comes_of_both_but_for_a_few_rows() -> None:
+def test_a_map_joined_with_a_larger_one_is_overwritten_but_for_a_few_rows() -> None:
     maker = GraphMaker(8, 8, 4)
     finer = maker.input(16, 16, 8)
     joined = maker.join(StageKind.CONCATENATION, maker.larger(0, (2, 2), (1, 1), (2, 2)), finer)
@@ -140,6 +140,6 @@ def test_a_map_joined_with_a_larger_one_makes_room_for_what_comes_of_both_but_fo
     assert 12 * 16 * 8 <= costs.shared[0] <= shared_by_schedule(graph, 0, len(graph.steps) - 1, 4, whole(2), 1)
 
 
-def test_nothing_is_shared_unasked() -> None:
+def test_a_block_shares_no_bytes_by_default() -> None:
     graph = inverted_residuals((4, 4))
     assert price_block(graph, 5, 8, BlockConfig(6, 6)).shared[0] == 0

@@ -79,7 +79,7 @@ def test_schedules_that_share_orders_are_those_made_alone(kept: int, monkeypatch
             assert schedule(block, config, orders) == schedule(block, config)
 
 
-def test_what_runs_as_before_is_not_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_runs_are_not_simulated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """No row has as many as 17 pixels, and the runs of what writes the driven tensor stay as they are."""
     steps, step = list[int](), TileOrder._step
 

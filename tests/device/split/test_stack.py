@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-def test_stack_and_state_are_what_plans_count(tmp_path: Path) -> None:
+def test_stack_and_state_equal_those_of_plans(tmp_path: Path) -> None:
     found = cases.deployment(2, direct=False, strategy="paper", tail=False)
 
     async def infer(addresses: dict[int, str]) -> None:

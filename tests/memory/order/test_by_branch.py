@@ -34,7 +34,7 @@ def test_the_order_there_is_already_is_no_answer() -> None:
     assert other_orders(Program((), (), (), ()), 5) == ()
 
 
-def test_what_joins_branches_runs_when_the_last_of_them_is_through() -> None:
+def test_an_operator_that_joins_branches_runs_behind_the_last_of_them() -> None:
     graph = branches(3, 2)
     first, *_ = [tuple(range(7)), *other_orders(graph, 2)]
     assert first == (0, 1, 2, 3, 4, 5, 6)

@@ -27,7 +27,7 @@ def test_guessing_finds_a_good_order_long_before_the_proof() -> None:
     assert found[8].lower_bound < found[8].peak < 0.8 * peak(graph)
 
 
-def test_a_search_takes_its_share_of_the_work_and_no_clock_has_a_say() -> None:
+def test_a_search_is_limited_by_work_and_not_by_a_clock() -> None:
     graph, budget = tangle(100, 3, 40, 2), Budget(2_000_000)
     first = minimal_peak_order(graph, budget.part(0.25))
     assert not first.optimal and not budget.braked

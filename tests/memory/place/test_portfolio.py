@@ -81,7 +81,7 @@ def test_plans_are_valid_and_never_below_the_bound(graph: Program) -> None:
 
 @given(programs(most_ops=4, most_bytes=4))
 @settings(max_examples=60)
-def test_small_plans_are_optimal_and_said_to_be(graph: Program) -> None:
+def test_small_plans_are_optimal_and_claimed_so(graph: Program) -> None:
     placement = place(graph, alignment=1)
     assert placement.height == least_height(graph)
     assert placement.optimal
@@ -100,7 +100,7 @@ def test_plans_that_share_are_valid_and_no_worse(problem: tuple[Program, tuple[O
 
 @given(sharing_graphs(most_ops=3, most_bytes=4))
 @settings(max_examples=60)
-def test_small_plans_that_share_are_optimal_and_said_to_be(problem: tuple[Program, tuple[Overlap, ...]]) -> None:
+def test_small_plans_that_share_are_optimal_and_claimed_so(problem: tuple[Program, tuple[Overlap, ...]]) -> None:
     graph, overlaps = problem
     placement = place(graph, overlaps, alignment=1)
     check_plan(graph, placement.offsets, overlaps, alignment=1, height=placement.height)

@@ -23,7 +23,7 @@ def models(name: str) -> Path:
 
 @pytest.mark.skipif(not MEASURED, reason="no facts beside the project")
 @pytest.mark.parametrize("row", MEASURED, ids=lambda row: f"{row['model']}-{row['board']}-{row['kernels']}")
-def test_the_arena_is_never_below_what_a_board_used_and_hardly_above(row: dict[str, str]) -> None:
+def test_the_arena_is_never_below_the_use_on_a_board_and_hardly_above(row: dict[str, str]) -> None:
     if not models(row["model"]).exists():
         pytest.skip(f"no {row['model']} beside the project")
     found = tflite_fuse.inspect(models(row["model"]), runtime=RUNTIMES[row["board"]]).figures

@@ -158,5 +158,5 @@ def test_a_whole_network_in_place_computes_the_same() -> None:
     assert same_bytes(model, write_plan(model, placement.offsets))
 
 
-def test_nothing_is_done_unasked() -> None:
+def test_no_kernel_works_in_place_by_default() -> None:
     assert all(not op.in_place for op in program_of(SAFE["ADD"]).steps)

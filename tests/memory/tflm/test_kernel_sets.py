@@ -43,7 +43,7 @@ def test_variables_and_concatenations_of_2024_are_counted_as_they_were() -> None
 
 
 @shared_models(*MEASURED)
-def test_the_arduino_library_needs_what_was_measured(path: Path) -> None:
+def test_the_arduino_library_needs_its_measured_arena(path: Path) -> None:
     assert arena_for(load_model(path), ARDUINO).needed == MEASURED[path.stem]
 
 
@@ -79,7 +79,7 @@ def network() -> Model:
         (Kernels("esp-nn", "2026", "generic"), [48]),
     ],
 )
-def test_each_set_asks_for_its_own_scratch(kernels: Kernels, expected: list[int]) -> None:
+def test_each_kernel_set_has_its_own_scratch(kernels: Kernels, expected: list[int]) -> None:
     found = Counter(scratch(network(), kernels))
     found.subtract(scratch(network(), Kernels()))
     assert sorted(found.elements()) == sorted(expected)

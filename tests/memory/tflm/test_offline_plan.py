@@ -26,7 +26,7 @@ MODEL = MODELS["ADD"]
 
 
 @given(st.lists(st.sampled_from([-1, 0, 16, 4096, 2**31 - 16])), st.integers(1, 5))
-def test_what_is_encoded_is_decoded(offsets: list[int], subgraphs: int) -> None:
+def test_plans_are_decoded_as_encoded(offsets: list[int], subgraphs: int) -> None:
     assert decode_plan(encode_plan(offsets, subgraphs)) == tuple(offsets)
 
 

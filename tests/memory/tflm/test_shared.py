@@ -91,7 +91,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
-def test_the_runtime_loads_them_into_what_is_predicted_and_no_less(models: list[Path]) -> None:
+def test_the_runtime_loads_them_into_exactly_the_predicted_arena(models: list[Path]) -> None:
     loaded = [load_model(path) for path in models]
     for chosen in ([0], [0, 1], [1, 0], [0, 2], [0, 1, 2]):
         predicted = shared_arena([loaded[at] for at in chosen], PLAIN)

@@ -37,7 +37,7 @@ ON_CORTEX_M7 = {
 
 
 @shared_models(*ON_CORTEX_M7)
-def test_equals_what_a_cortex_m7_needs(path: Path) -> None:
+def test_equals_the_need_of_a_cortex_m7(path: Path) -> None:
     assert predict_tail(program_of(load_model(path))).total == ON_CORTEX_M7[path.stem]
 
 
@@ -106,7 +106,7 @@ def test_a_variable_is_in_the_tail_unless_it_is_planned() -> None:
     assert greedy_head(planned).bytes >= greedy_head(model).bytes + 160
 
 
-def test_custom_operators_count_what_is_known_of_them() -> None:
+def test_custom_operators_count_their_known_memory() -> None:
     def custom(name: str) -> Model:
         maker = Maker()
         return maker.model(name, [maker.data((4,), I8)], [maker.data((4,), I16)])
@@ -119,7 +119,7 @@ def test_custom_operators_count_what_is_known_of_them() -> None:
 
 
 @pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no Arm compiler")
-def test_a_fused_block_keeps_what_its_header_says(tmp_path: Path) -> None:
+def test_a_fused_block_keeps_the_bytes_of_its_header(tmp_path: Path) -> None:
     headers = Path(__file__).resolve().parents[3] / "arduino" / "src"
     source = tmp_path / "size.c"
     source.write_text(

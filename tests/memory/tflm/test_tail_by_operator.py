@@ -56,7 +56,7 @@ def test_shares_of_public_models_are_close(shared_model: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_model_with_blocks_needs_the_shares_of_what_is_left(seed: int) -> None:
+def test_a_model_with_blocks_needs_the_shares_of_its_remaining_operators(seed: int) -> None:
     random, model = Random(seed), inverted_residual_network(size=16, seed=seed)
     shares, count = tail_shares(program_of(model)), len(model.main.operators)
     first = random.randrange(count - 2)

@@ -88,7 +88,7 @@ def test_a_residual_piece_has_its_stages_in_order_and_names_of_the_model() -> No
     assert storages == [Storage.SCRATCH, Storage.SCRATCH, Storage.OUTPUT]
 
 
-def test_a_skip_held_outside_is_a_second_input_and_what_others_read_an_output() -> None:
+def test_a_skip_from_outside_is_a_second_input_and_a_tensor_read_outside_an_output() -> None:
     raw = RawModel()
     x = raw.tensor((1, 4, 4, 2))
     a = conv(raw, x, (1, 4, 4, 2))
@@ -102,7 +102,7 @@ def test_a_skip_held_outside_is_a_second_input_and_what_others_read_an_output() 
     assert (lone.inputs, lone.outputs) == ((b, a), (c,))
 
 
-def test_a_stage_nobody_reads_is_left_out() -> None:
+def test_a_stage_without_readers_is_left_out() -> None:
     raw = RawModel()
     x = raw.tensor((1, 4, 4, 2))
     a = conv(raw, x, (1, 4, 4, 2))
@@ -179,7 +179,7 @@ def test_an_input_is_seen_as_its_pickiest_reader_sees_it() -> None:
     assert block.tensors[0].name == f"t{x}"
 
 
-def test_fully_connected_reads_what_no_image_is() -> None:
+def test_fully_connected_reads_tensors_that_are_no_image() -> None:
     raw = RawModel()
     x = raw.tensor((2, 3, 1, 2, 2))
     weights = raw.constant(edgy_int8(RNG, (5, 24)), [0.01])
@@ -215,7 +215,7 @@ def test_maps_reshaped_differently_cannot_be_added() -> None:
         extract(raw.build([wide, tall], [add(raw, a, b)]), range(5))
 
 
-def test_a_tensor_wanted_under_two_names_is_refused() -> None:
+def test_a_tensor_under_two_names_is_refused() -> None:
     raw = RawModel()
     x = raw.tensor((1, 4, 4, 2))
     a = conv(raw, x, (1, 4, 4, 2))

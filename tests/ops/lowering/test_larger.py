@@ -79,6 +79,6 @@ def test_a_transposed_convolution_meets_those_pixels_its_filter_reaches() -> Non
         (transposed((3, 3, 1), (1, 3, 3, 1), (1, 6, 6, 1)), "has 3 dimensions, not 4"),
     ],
 )
-def test_what_no_stage_computes_is_refused_with_the_reason(model: Model, reason: str) -> None:
+def test_operators_no_stage_computes_are_refused_with_the_reason(model: Model, reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
         extract(model, [0])

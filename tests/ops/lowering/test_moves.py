@@ -64,7 +64,7 @@ def test_channels_are_padded_with_the_zero_point_of_the_output() -> None:
         ),
     ],
 )
-def test_what_moves_otherwise_is_refused_with_the_reason(model: Model, reason: str) -> None:
+def test_other_moves_are_refused_with_the_reason(model: Model, reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
         extract(model, [0])
 
@@ -101,7 +101,7 @@ def test_a_gather_makes_the_dimensions_the_runtime_gives_it() -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 1, 1, 2], [0, 1, 2], [0, 1, 2, 4]])
-def test_a_transpose_by_what_is_no_permutation_is_left_alone(order: list[int]) -> None:
+def test_a_transpose_without_a_permutation_is_left_alone(order: list[int]) -> None:
     raw = RawModel()
     source, between = raw.tensor((1, 4, 4, 4)), raw.tensor((1, 4, 4, 4))
     raw.operator("TRANSPOSE", [source, raw.constant(np.array(order, np.int32))], [between], None)

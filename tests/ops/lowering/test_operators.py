@@ -168,7 +168,7 @@ def test_a_batch_left_open_in_the_signature_alone_is_no_obstacle() -> None:
     assert fusability(replace_main(model, replace(model.main, tensors=tensors))) == (None,)
 
 
-def test_add_concatenation_mean_pool_and_fully_connected_say_what_they_cannot() -> None:
+def test_add_concatenation_mean_pool_and_fully_connected_are_refused_with_reasons() -> None:
     def reason(
         name: str, shapes: Sequence[Sequence[int]], out: Sequence[int], options: OptionsTable | None, *more: int
     ) -> str:
@@ -225,7 +225,7 @@ def test_a_softmax_between_tensors_of_different_rank_is_refused() -> None:
     assert reason == "it makes 2 dimensions of 4, for which the runtime reads sizes that are not there"
 
 
-def test_what_reads_a_tensor_that_nothing_writes_stays_outside_and_the_rest_is_proven() -> None:
+def test_readers_of_an_unwritten_tensor_stay_outside_and_the_rest_is_proven() -> None:
     """No proof could say that a block reads the same there."""
     raw = RawModel()
     x, nothing = raw.tensor((1, 6, 6, 2)), raw.tensor((1, 6, 6, 2))

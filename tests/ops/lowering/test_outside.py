@@ -41,7 +41,7 @@ def test_an_image_that_convolutions_read_can_move() -> None:
     assert inputs_to_move(model, InputMode.RESIDENT) == ((), ())
 
 
-def test_inputs_of_other_types_are_named_with_what_to_do() -> None:
+def test_inputs_of_other_types_are_named_with_a_remedy() -> None:
     reason = only_reason(int16_input())
     assert "it is int16 and QUANTIZE_0 reads it" in reason and "inference_input_type=tf.int8" in reason
 

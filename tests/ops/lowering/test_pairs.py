@@ -69,7 +69,7 @@ def stages(model: Model) -> list[StageKind]:
 @pytest.mark.parametrize("scales", SCALES)
 @pytest.mark.parametrize("activation", [0, 1, 3])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_it_is_what_the_runtime_computes(name: str, activation: int, scales: tuple[float, float, float]) -> None:
+def test_outputs_equal_the_runtime(name: str, activation: int, scales: tuple[float, float, float]) -> None:
     """Zeros among the divisors, quotients beyond int32, and subnormal numbers too."""
     model = model_of(name, activation, scales)
     result = tflite_fuse.rewrite(serialize_model(model), inputs=12)
@@ -111,7 +111,7 @@ def test_between_convolutions_it_reads_and_writes_rings() -> None:
 
 
 @pytest.mark.parametrize("extra", [0, 1, 2])
-def test_float32_that_somebody_else_reads_keeps_the_parts_apart(extra: int) -> None:
+def test_float32_with_other_readers_keeps_the_parts_apart(extra: int) -> None:
     model = model_of("ADD", extra=extra)
     found = lower_model(model)
     assert all(isinstance(each, str) or each.table is None for each in found)
@@ -130,7 +130,7 @@ def test_all_of_them_are_one_stage_of_two_inputs() -> None:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_proof_knows_which_operation_it_is(name: str) -> None:
+def test_the_proof_distinguishes_the_operations(name: str) -> None:
     before = serialize_model(model_of(name))
     after = load_model(tflite_fuse.rewrite(before, verify=False).model)
     assert validate(before, after).proven

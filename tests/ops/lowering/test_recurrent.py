@@ -40,7 +40,7 @@ def recurrent(**changes: Any) -> Model:
         ({"weight_scale": float("nan")}, "not a number"),
     ],
 )
-def test_what_no_block_computes_has_a_reason(changes: dict[str, Any], reason: str) -> None:
+def test_layers_no_block_computes_have_a_reason(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(BlockError, match=reason):
         extract(recurrent(**changes), [0])
 

@@ -106,7 +106,7 @@ def test_float32_that_is_read_elsewhere_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", ["LOG", "SQRT", "RSQRT"])
-def test_what_has_no_answer_for_some_value_is_no_table(name: str) -> None:
+def test_a_function_undefined_for_some_value_is_no_table(name: str) -> None:
     raw = RawModel()
     x = raw.tensor(SHAPE, 0.05)
     block = whole(raw.build([x], [real_chain(raw, x, name)[1]]))
@@ -253,7 +253,7 @@ def test_a_cast_of_uint8_that_others_read_is_refused() -> None:
     assert "read by others, too" in str(fusability(both)[0])
 
 
-def test_what_a_table_passes_over_is_computed_where_others_read_it() -> None:
+def test_intermediates_of_a_table_are_computed_for_their_other_readers() -> None:
     """ELU, then ADD with its input, is a table; a third operator reads what ELU wrote."""
     raw = RawModel()
     x = raw.tensor(SHAPE, 1.0, -128)
@@ -269,7 +269,7 @@ def test_what_a_table_passes_over_is_computed_where_others_read_it() -> None:
     assert [stage.kind for stage in block.stages].count(StageKind.LOOKUP) == 2
 
 
-def test_roots_of_what_may_be_negative_and_of_scales_too_large_are_refused() -> None:
+def test_roots_of_negative_values_and_of_large_scales_are_refused() -> None:
     for scale, point, reason in [(0.1, -127, "has zero point -127"), (2.0**14, -128, "leave nothing")]:
         raw = RawModel()
         x, output = raw.tensor(SHAPE, scale, point), raw.tensor(SHAPE, 64.0)
@@ -278,7 +278,7 @@ def test_roots_of_what_may_be_negative_and_of_scales_too_large_are_refused() -> 
 
 
 @pytest.mark.parametrize("name", ["FLOOR_DIV", "FLOOR_MOD"])
-def test_what_divides_by_0_for_some_value_is_no_table(name: str) -> None:
+def test_a_division_by_0_for_some_value_is_no_table(name: str) -> None:
     raw = RawModel()
     x, output = raw.tensor(SHAPE, 0.1), raw.tensor(SHAPE, 0.1)
     divisor, quotient = (raw.tensor(SHAPE, type_=TensorType.FLOAT32, quantization=None) for _ in range(2))

@@ -136,7 +136,7 @@ def test_a_constant_stays_where_sums_may_leave_32_bits() -> None:
     assert not ConstantChannels().run(folded(VALID, -128, bias=2**31 - 1)).changed
 
 
-def test_what_was_left_out_must_be_what_it_was_taken_for() -> None:
+def test_channels_left_out_must_have_their_recorded_constants() -> None:
     """The narrow model is refused beside an original in which one of the zeros is none."""
     model = folded(VALID, -128)
     narrow = ConstantChannels().run(model).witnessed
@@ -176,14 +176,14 @@ def test_channels_of_floats_stay() -> None:
         assert ConstantChannels().run(model).model is model
 
 
-def test_channels_stay_where_nobody_else_agrees() -> None:
+def test_channels_stay_where_other_readers_disagree() -> None:
     model = folded(VALID, -128)
     result = ConstantChannels(lambda before, after: False).run(model)
     assert result.model is model
     assert result.notes == (note("kept", "channels", count=8),)
 
 
-def test_a_rewrite_goes_on_without_what_its_proof_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_goes_on_without_unproven_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(correspondence, "add_narrower", lambda original, kept: None)
     report = rewrite(serialize_model(folded(VALID, -128)), verify=False).report
     assert told(report.records, "kept", "channels")
@@ -191,7 +191,7 @@ def test_a_rewrite_goes_on_without_what_its_proof_does_not_see(monkeypatch: pyte
 
 
 @needs_tflm
-def test_what_was_not_compared_by_itself_is_said() -> None:
+def test_tensors_not_compared_by_themselves_are_reported() -> None:
     report = rewrite(serialize_model(folded(VALID, -128)), verify=True, inputs=3).report
     said = note("run", "fewer channels", count=1)
     assert (said in report.records) == bool(report.blocks)

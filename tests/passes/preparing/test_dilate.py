@@ -107,7 +107,7 @@ needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro w
 
 @pytest.mark.skipif(not litert.available(), reason="LiteRT is not installed")
 @pytest.mark.parametrize("case", CASES)
-def test_it_computes_what_the_batches_would_if_they_were_counted(case: Dilated) -> None:
+def test_it_computes_the_batches_that_the_file_declares(case: Dilated) -> None:
     """LiteRT pads batches with zeros; where there is no padding, TensorFlow Lite Micro says the same of them."""
     sound, broken = (in_batches(case, counted=counted) for counted in (True, False))
     result = Dilate().run(broken)
@@ -145,7 +145,7 @@ def test_batches_that_are_counted_and_not_padded_stay_as_they_are() -> None:
 
 @needs_tflm
 @pytest.mark.parametrize("passes", [("fuse", "plan"), ("reorder", "plan")])
-def test_a_rewrite_says_what_it_compares_with(passes: tuple[str, ...]) -> None:
+def test_a_rewrite_names_the_model_it_compares_with(passes: tuple[str, ...]) -> None:
     model = in_batches(CAUSAL, counted=False)
     file = serialize_model(model)
     report = (result := rewrite(file, inputs=2, passes=passes)).report

@@ -62,7 +62,7 @@ def test_a_reshape_to_a_shape_that_is_computed_reads_a_constant() -> None:
     assert note.operators[0] == "SHAPE_1" and len(note.operators) == 3
 
 
-def test_what_the_model_gives_out_is_still_computed() -> None:
+def test_outputs_of_the_model_are_still_computed() -> None:
     result = FoldConstants().run(dynamic_reshape(also_read=True))
     assert names(result.model) == ["CONV_2D", "PACK", "RESHAPE"]
 

@@ -49,7 +49,7 @@ def test_operators_of_each_head_give_the_same_bytes(model: Model, real: bool, se
 @needs_tflm
 @pytest.mark.parametrize("real", [False, True])
 @pytest.mark.parametrize("is_keras", [False, True])
-def test_nothing_is_whole_but_tokens_keys_and_values(real: bool, is_keras: bool) -> None:
+def test_only_tokens_keys_and_values_are_whole(real: bool, is_keras: bool) -> None:
     model, size = attention_of_heads(48, 2, 16, is_keras=is_keras), 1
     if real:
         model, size = float_twin(model), 4

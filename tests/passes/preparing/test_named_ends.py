@@ -36,7 +36,7 @@ def named(model: Model) -> tuple[list[int], list[int]]:
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 @pytest.mark.parametrize("mode", ["resident", "streamed", "external"])
 @pytest.mark.parametrize("int8_io", [False, True])
-def test_the_model_gets_blocks_and_its_signature_names_the_ends(mode: str, int8_io: bool) -> None:
+def test_the_model_has_blocks_and_its_signature_names_the_ends(mode: str, int8_io: bool) -> None:
     result = rewrite(serialize_model(named_inside()), verify=True, inputs=2, input_mode=mode, int8_io=int8_io)
     assert result.report.proven is not None and result.report.proven.blocks == 1
     after = load_model(result.model)

@@ -137,7 +137,7 @@ def same_bytes(model: Model, other: Model, seed: int) -> None:
 @needs_tflm
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(moved_floats(), seeds)
-def test_int8_moved_is_what_float32_moved_becomes(model: Model, seed: int) -> None:
+def test_moved_int8_equals_moved_and_quantized_float32(model: Model, seed: int) -> None:
     result = QuantizeFirst().run(model)
     assert validate(model, result.model).proven
     same_bytes(model, result.model, seed)
@@ -201,7 +201,7 @@ def test_moves_that_undo_each_other_are_proven() -> None:
     assert set(names(load_model(result.model))) == {"CUSTOM:TFLITE_FUSE"}
 
 
-def test_a_function_behind_a_reshape_that_changes_nothing_is_proven() -> None:
+def test_a_function_behind_a_reshape_without_effect_is_proven() -> None:
     raw = RawModel()
     image = raw.tensor((1, 8, 12, 4), 0.3, -7)
     newest = real(raw, image)
@@ -237,7 +237,7 @@ def test_other_functions_stay_behind_a_maximum() -> None:
 
 
 @pytest.mark.parametrize("field", ["joined", "part", "point", "scale", "type"])
-def test_what_is_not_sound_stays(field: str) -> None:
+def test_a_join_with_an_unsound_field_stays(field: str) -> None:
     model = joined_heads()
     tensors = list(model.main.tensors)
     join = next(op for op in model.main.operators if operator_name(model, op) == "CONCATENATION")

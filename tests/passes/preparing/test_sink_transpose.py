@@ -154,7 +154,7 @@ DENSE = [
 
 @needs_tflm
 @pytest.mark.parametrize("model", DENSE)
-def test_weights_take_the_order_of_what_was_transposed(model: Model) -> None:
+def test_weights_take_the_order_of_the_transposed_input(model: Model) -> None:
     data = serialize_model(model)
     rewritten = load_model(rewrite(data, inputs=6, verify=True).model)  # proven and compared in the runtime
     assert "CUSTOM:TFLITE_FUSE" in names(rewritten) and "TRANSPOSE" not in names(rewritten)
@@ -189,7 +189,7 @@ def test_other_transposes_stay(model: Model) -> None:
     assert note.operators in {("TRANSPOSE_0",), ("TRANSPOSE_1",)}
 
 
-def test_a_model_without_transpose_gets_no_note() -> None:
+def test_a_model_without_transpose_has_no_note() -> None:
     raw = RawModel()
     x, y = raw.tensor((1, 4)), raw.tensor((1, 4))
     raw.operator("RELU", [x], [y], None)

@@ -47,7 +47,7 @@ def test_windows_that_stay_inside_are_computed_once(hop: int) -> None:
     assert told.valid_after == -(-25 // hop)
 
 
-def test_the_state_of_dilated_convolutions_is_what_they_look_back_on() -> None:
+def test_the_state_of_dilated_convolutions_is_their_receptive_field() -> None:
     dilations, channels, hop = (1, 2, 4, 8), 8, 1
     _, told = streamed(temporal_network(dilations, 3, channels), hop)
     least = sum((2 * dilation + hop) * channels for dilation in dilations)
@@ -101,7 +101,7 @@ def windows(draw: st.DrawFn) -> Model:
 
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(model=windows(), hop=st.integers(1, 4))
-def test_a_stream_of_any_window_computes_the_windows_bytes_or_says_why_it_is_none(model: Model, hop: int) -> None:
+def test_a_stream_of_any_window_computes_its_bytes_or_has_a_reason(model: Model, hop: int) -> None:
     try:
         to_stream(model, Hop(hop))
     except (LimitError, UsageError) as error:
@@ -110,7 +110,7 @@ def test_a_stream_of_any_window_computes_the_windows_bytes_or_says_why_it_is_non
     streamed(model, hop, may_be_constant=True)  # one channel whose weights are negative ends at zero after a ReLU
 
 
-def test_a_stream_says_what_window_it_stands_for_and_verify_compares_it_so() -> None:
+def test_a_stream_names_its_window_for_verify() -> None:
     model = keyword_network(25, 6, 8, 1, 4)
     data = serialize_model(model)
     stream, _ = streamed(model, 2)
@@ -136,7 +136,7 @@ def dense() -> Model:
         (dense(), 1, None, "RESHAPE_0 and what follows it look at the whole window"),
     ],
 )
-def test_what_can_be_no_stream_says_why(model: Model, hop: int, axis: str | None, why: str) -> None:
+def test_models_without_a_stream_have_a_reason(model: Model, hop: int, axis: str | None, why: str) -> None:
     with pytest.raises((LimitError, UsageError), match=why):
         to_stream(model, Hop(hop, axis))
 
@@ -156,7 +156,7 @@ def test_where_strides_are_in_the_way_hops_that_work_are_named_and_do() -> None:
             assert to_stream(strided(rows), Hop(int(works))).time.hop == int(works)
 
 
-def test_a_stream_is_made_once_and_of_what_is_not_fused_yet() -> None:
+def test_a_stream_is_made_once_and_of_unfused_models() -> None:
     model = keyword_network(25, 6, 4, 1, 2)
     made = to_stream(model, Hop(2)).model
     with pytest.raises(LimitError, match="it is a stream already"):

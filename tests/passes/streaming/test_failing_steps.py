@@ -137,7 +137,7 @@ def compare(model: Model, steps: int, resets: Sequence[int] = (), **options: Any
 
 
 @pytest.mark.parametrize("resets", [(), (3, 4, 9)])
-def test_what_fails_in_any_block_is_as_if_it_had_not_been(resets: tuple[int, ...]) -> None:
+def test_a_step_that_fails_in_any_block_changes_no_state(resets: tuple[int, ...]) -> None:
     """Where the second block's source fails, the first has run already."""
     compare(two_microphones(5), 14, resets)
 
@@ -176,7 +176,7 @@ def picking(seed: int) -> Model:
     return made.stream([sound, number], [heard, picked])
 
 
-def test_what_fails_behind_all_blocks_is_not_waited_for_as_the_runtime_does_not() -> None:
+def test_a_failure_behind_all_blocks_leaves_the_variables_as_in_the_runtime() -> None:
     """Its variables, too, hold what was assigned when the step came so far."""
     model, rng = picking(4), np.random.default_rng(0)
     data = serialize_model(model)
@@ -230,7 +230,7 @@ def test_the_proof_insists_that_the_last_that_reads_from_outside_counts() -> Non
         assert not validate(model, replace_main(result, replace(result.main, operators=operators))).proven
 
 
-def test_what_counts_in_vain_is_dropped() -> None:
+def test_counters_without_effect_are_dropped() -> None:
     """Where the camera comes first, nobody waits for it."""
     model = load_model(serialize_model(a_microphone_and_a_camera(5)))
     result = load_model(rewrite(serialize_model(model), input_mode="streamed", verify=False).model)

@@ -73,7 +73,7 @@ def test_streams_of_any_spelling_compute_the_same_bytes_step_by_step(model: Mode
 @settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(model=spelled_streams)
 @example(model=spelled_stream(9430))  # a SPLIT of two rows without a batch
-def test_what_is_a_state_and_what_is_not_compute_the_same_bytes_however_they_are_spelt(model: Model) -> None:
+def test_states_and_other_variables_compute_the_same_bytes_in_every_spelling(model: Model) -> None:
     result = rewrite(serialize_model(model), verify=False).model
     assert run_steps(serialize_model(model), model, 24, resets=(9, 17)) == run_steps(result, model, 24, resets=(9, 17))
 
@@ -189,7 +189,7 @@ def test_a_state_larger_than_its_buffer_or_in_another_tensor_is_refused(fields: 
 @pytest.mark.parametrize(
     "what", ["assigned before it is read", "read twice", "read by others", "assigned twice", "used elsewhere"]
 )
-def test_what_is_no_ring_stays_as_it_is_says_why_and_computes_the_same(what: str) -> None:
+def test_variables_that_are_no_ring_stay_with_a_reason_and_compute_the_same(what: str) -> None:
     model = RawStream()
     if what == "used elsewhere":
         model.call_once()

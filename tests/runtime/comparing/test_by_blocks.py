@@ -30,13 +30,13 @@ def test_all_blocks_that_stand_alone_are_run() -> None:
         assert found.details == {"run": len(blocks_in(model)), "blocks": len(blocks_in(model))}
 
 
-def test_what_a_block_alone_cannot_be_given_is_left_out_and_counted() -> None:
+def test_blocks_whose_inputs_are_unknown_are_left_out_and_counted() -> None:
     for model in (rewritten(input_mode="streamed"), rewritten(with_uint8_borders(SMALL))):
         (found,) = blocks_beside_reference(model, 0)
         assert found.details["run"] < found.details["blocks"] == len(blocks_in(model))
 
 
-def test_nothing_is_run_beyond_what_takes_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_blocks_are_not_run_in_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_blocks, "MOST_MACS", 0)
     (found,) = blocks_beside_reference(rewritten(), 0)
     assert found.details["run"] == 0
@@ -49,7 +49,7 @@ def test_another_byte_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         blocks_beside_reference(rewritten(), 0)
 
 
-def test_without_a_compiler_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> None:
         raise RuntimeUnavailableError("no compiler")
 
@@ -58,7 +58,7 @@ def test_without_a_compiler_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.fate == "warned" and found.details == {"why": "no compiler"}
 
 
-def test_a_rewrite_elsewhere_says_what_was_run_and_that_it_was_not_tflm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_without_tflm_names_the_runtime_of_its_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tflm, "available", lambda: False)
     monkeypatch.setattr(tflm, "built_for_this_machine", lambda: False)
     report = tflite_fuse.rewrite(serialize_model(SMALL)).report

@@ -159,7 +159,7 @@ def test_progress_counts_every_inference() -> None:
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_outputs_that_hardly_vary_are_told() -> None:
+def test_outputs_that_hardly_vary_are_reported() -> None:
     model = load_model(serialize_model(inverted_residual_network(12, blocks=1)))
     lively = compare(serialize_model(model), serialize_model(model), generate_inputs(model, 8))
     assert lively.elements == 10 and lively.varied > 0

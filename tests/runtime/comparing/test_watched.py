@@ -66,7 +66,7 @@ def test_a_difference_that_no_output_shows_is_found_between_blocks(pair: tuple[M
     assert seen and all(each.inside and str(each).startswith("tensor ") for each in seen)
 
 
-def test_what_is_compared_inside_is_counted(pair: tuple[Model, Model]) -> None:
+def test_tensors_compared_inside_are_counted(pair: tuple[Model, Model]) -> None:
     files, inputs = [serialize_model(model) for model in pair], generate_inputs(pair[0], 3)
     found = compare(*files, inputs, watch=watched(pair, validate(*pair)))
     assert found.bit_exact and found.inside == len(watched(pair, validate(*pair)).first) > 0
@@ -135,7 +135,7 @@ def test_a_model_without_blocks_has_no_score() -> None:
     assert found.share is None and found.altered == found.constant == found.silent == 0
 
 
-def test_seeds_are_told_and_can_be_set(pair: tuple[Model, Model], tmp_path: Path) -> None:
+def test_seeds_are_reported_and_can_be_set(pair: tuple[Model, Model], tmp_path: Path) -> None:
     paths = [tmp_path / "a.tflite", tmp_path / "b.tflite"]
     for model, path in zip(pair, paths, strict=True):
         save_model(model, path)
@@ -160,7 +160,7 @@ def test_a_rewrite_names_its_seed_which_the_file_gives_or_the_user() -> None:
     assert run.details["seed"] == 5 and run.details["inside"]
 
 
-def test_rights_the_runtime_kept_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rights_the_runtime_kept_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tflm, "unconfined", lambda: "it may open files")
     data = serialize_model(two_halves())
     kept = note("warned", "rights", rights="it may open files")

@@ -111,7 +111,9 @@ def test_a_compiler_that_takes_too_long_is_one_short_sentence(
     assert len(str(caught.value)) < 300 and list(own_cache.iterdir()) == []
 
 
-def test_no_compiler_says_what_to_do(source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_compiler_is_reported_with_a_remedy(
+    source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(RuntimeUnavailableError, match="install gcc, or set CC"):
@@ -130,14 +132,14 @@ def test_compiler_of_the_users_choice(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @pytest.mark.parametrize("words", ['"', "gcc 'x", "\\"])
-def test_what_is_no_command_line_is_no_compiler(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_command_line_is_no_compiler(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", words)
     with pytest.raises(RuntimeUnavailableError, match="CC"):
         find_compiler()
 
 
 @pytest.mark.parametrize("does", ["", "printf '\\377\\n'; echo 'error: \377' >&2; exit ${2:+1}"])
-def test_a_compiler_that_makes_nothing_is_one_sentence(
+def test_a_compiler_without_output_is_reported_in_one_sentence(
     does: str, source: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whatever bytes it says that in."""

@@ -71,7 +71,7 @@ def test_fused_models_compute_the_same_bytes(operators: range, config: BlockConf
 
 
 @pytest.mark.parametrize("config", [BlockConfig(7, 6), BlockConfig(7, 2), BlockConfig(2, 3, 2)])
-def test_nothing_is_touched_outside_the_tensors(config: BlockConfig) -> None:
+def test_memory_outside_the_tensors_stays_unchanged(config: BlockConfig) -> None:
     """Under sanitizers, with every tensor, the constants and the options in memory of their exact size."""
     model = fuse(network(), range(7), config)
     inputs = inputs_of(network(), 4)
@@ -166,7 +166,7 @@ DAMAGE: dict[str, tuple[Callable[[s.Model], s.Model], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_does_not_fit_is_refused_in_prepare(damage: str) -> None:
+def test_tensors_that_do_not_fit_are_refused_in_prepare(damage: str) -> None:
     edit, message = DAMAGE[damage]
     with pytest.raises(ModelError, match=message) as caught:
         tflm.measure(changed(edit))
@@ -259,7 +259,7 @@ def test_an_input_outside_the_arena(storage: Storage, config: BlockConfig) -> No
     assert tflm.measure(model).head_bytes < tflm.measure(fuse(network(), range(7), config)).head_bytes
 
 
-def test_a_camera_cannot_be_asked_twice() -> None:
+def test_a_camera_is_not_read_twice() -> None:
     """Strips look at the columns between them again: right for memory, wrong for a source; the next run works."""
     inputs = inputs_of(network(), 2)
     strips = fuse_outside(network(), range(7), Storage.SCRATCH, STRIPS)
@@ -284,7 +284,7 @@ def test_inputs_outside_are_for_fused_models() -> None:
         tflm.run(network(), inputs_of(network(), 1), [[np.zeros(3, np.int8)]])
 
 
-def test_without_a_compiler_the_sentence_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_message_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(RuntimeUnavailableError, match="fused models need one"):
         tflm.measure(fused())

@@ -151,7 +151,7 @@ def test_it_can_still_crash_as_itself(tmp_path: Path) -> None:
 
 @filtered
 @pytest.mark.skipif(not tflm.available(), reason="tflite-micro is not installed")
-def test_the_runtime_is_confined_and_its_crash_is_told() -> None:
+def test_the_runtime_is_confined_and_its_crash_is_reported() -> None:
     child = Worker(WorkerKind())
     try:
         assert child.unconfined == ""

@@ -36,7 +36,7 @@ def test_a_slow_machine_finishes_public_models_in_time(path: Path) -> None:
     assert needed < inference_seconds(path.read_bytes()) < LONGEST_SECONDS
 
 
-def test_what_fused_blocks_compute_counts() -> None:
+def test_macs_of_fused_blocks_count() -> None:
     model = serialize_model(square(64))
     assert inference_seconds(fuse(model, [0, 1])) == pytest.approx(inference_seconds(model), abs=1)
 

@@ -75,7 +75,7 @@ ANSWERS: dict[str, Callable[[socket.socket], object]] = {
 
 
 @pytest.mark.parametrize("what", ANSWERS)
-def test_an_answer_that_is_none_is_told(what: str, taken_over: Answering) -> None:
+def test_an_invalid_answer_is_reported(what: str, taken_over: Answering) -> None:
     worker = taken_over(ANSWERS[what])
     with pytest.raises(ModelError, match=r"cannot run the model: the runtime('s reply is malformed| ended| crashed)"):
         worker.infer(_zeros(worker), timeout=20.0)
@@ -112,7 +112,7 @@ def test_questions_without_end_have_no_longer_than_one(taken_over: Answering) ->
 
 
 @pytest.mark.parametrize("wanted", [[0, 2, 0, 1], [0, -1, 0, 1], [0, 0, 1, 2], [0, 0, 0, 0], [0, 0, 0, 1.0], [0, 0, 0]])
-def test_a_source_is_asked_for_nothing_outside_its_image(wanted: list[Any]) -> None:
+def test_a_source_is_read_within_its_image(wanted: list[Any]) -> None:
     pixels = Pixels([Stream(lambda y, x, count: pytest.fail("asked"), (2, 2, 1))])
     with pytest.raises(ValueError, match=r"\["):
         pixels.answer(wanted)

@@ -31,7 +31,7 @@ def test_a_graph_of_one_value_is_one_table(model: Model, seed: int) -> None:
 
 
 @pytest.mark.parametrize("after", ["MUL", "MINIMUM"])
-def test_what_is_too_large_for_float32_is_its_largest_number_or_infinite(after: str) -> None:
+def test_results_too_large_for_float32_are_its_largest_number_or_infinite(after: str) -> None:
     raw = RawModel()
     x = raw.tensor((1, 256), 0.05, 3)
     real = [raw.tensor((1, 256), type_=TensorType.FLOAT32, quantization=None) for _ in range(5)]

@@ -82,7 +82,7 @@ def test_workers_on_serial_lines_and_over_tcp_serve_one_coordinator(
                 assert infer(process, inputs) == right(wanted)
 
 
-def test_workers_in_python_are_not_asked_for_their_steps(coordinator: Path, tmp_path: Path) -> None:
+def test_workers_in_python_send_no_steps(coordinator: Path, tmp_path: Path) -> None:
     found = cases.deployment(tail=False)
 
     async def run() -> None:
@@ -112,7 +112,7 @@ def test_a_worker_that_is_killed_is_named_and_found_again(program: Path, coordin
                 again.kill()
 
 
-def test_who_does_not_answer_is_late_and_who_has_another_plan_is_named(
+def test_a_silent_worker_is_late_and_one_with_another_plan_is_named(
     program: Path, coordinator: Path, tmp_path: Path
 ) -> None:
     found, other = cases.deployment(tail=False), cases.deployment(3, False, "paper", tail=False)

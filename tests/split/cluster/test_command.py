@@ -99,7 +99,7 @@ def test_retries_wait_for_a_worker_that_is_down_and_name_it(folder: Path, data: 
     assert "defect" not in text
 
 
-def test_simulate_says_where_each_second_goes(folder: Path, tmp_path: Path) -> None:
+def test_simulate_divides_the_time_by_activity(folder: Path, tmp_path: Path) -> None:
     trace, plot = tmp_path / "trace.json", tmp_path / "plot.svg"
     given = ("--workers", "1..3", "--strategy", "even", "--trace", trace, "--plot", plot)
     code, text = command("cluster", "simulate", folder, *given, "--json")
@@ -214,7 +214,7 @@ def test_a_folder_that_is_none_and_an_unknown_worker_are_named(folder: Path, tmp
     assert code == 2 and "did you mean 'right'?" in text
 
 
-def test_a_key_is_read_from_a_file_and_its_absence_is_said(folder: Path, tmp_path: Path) -> None:
+def test_a_key_is_read_from_a_file_and_its_absence_is_reported(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"fifteen bytes..")
     places = ("--at", "left=127.0.0.1:1", "--at", "right=127.0.0.1:1")
     code, text = command("cluster", "status", folder, *places, "--key-file", tmp_path / "key")

@@ -12,7 +12,7 @@ from tflite_fuse.runtime import tflm
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
-def test_whatever_goes_wrong_an_inference_is_right_or_names_somebody(program: Path, tmp_path: Path) -> None:
+def test_an_inference_is_right_or_names_a_worker_under_every_fault(program: Path, tmp_path: Path) -> None:
     ends = asyncio.run(campaign(program, tmp_path, 3, 2 * len(WORDS), 5))
     assert not bad(ends), bad(ends)
     assert sum(ends.values()) == 2 * len(WORDS) + 1

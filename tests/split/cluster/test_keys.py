@@ -123,7 +123,7 @@ def meddling(what: str) -> Callable[[bytes], list[bytes]]:
 
 @needs_tflm
 @pytest.mark.parametrize("what", ["changed", "said again", "unsigned"])
-def test_what_a_stranger_makes_of_messages_is_noticed(what: str) -> None:
+def test_messages_changed_by_a_stranger_are_detected(what: str) -> None:
     async def then(devices: Coordinator) -> None:
         with pytest.raises(ClusterError, match=r"(worker w0|the coordinator) has another key"):
             await devices.infer(cases.samples()[0][0])
@@ -167,7 +167,7 @@ def test_workers_meet_only_after_the_handshake_of_the_coordinator(keyed_program:
 
 
 @needs_tflm
-def test_a_recorded_conversation_opens_nothing_and_disturbs_nobody() -> None:
+def test_a_replayed_conversation_opens_no_session_and_disturbs_none() -> None:
     inputs, wanted = cases.samples()[0]
 
     async def run() -> None:
@@ -193,7 +193,7 @@ def test_a_recorded_conversation_opens_nothing_and_disturbs_nobody() -> None:
 
 
 @needs_tflm
-def test_workers_in_c_with_a_key_serve_who_has_it_and_nobody_else(keyed_program: Path, tmp_path: Path) -> None:
+def test_workers_in_c_with_a_key_serve_only_its_holders(keyed_program: Path, tmp_path: Path) -> None:
     found = cases.deployment()
     inputs, wanted = cases.samples()[0]
     (tmp_path / "key").write_bytes(KEY)
@@ -228,9 +228,7 @@ def test_workers_in_c_with_a_key_serve_who_has_it_and_nobody_else(keyed_program:
 
 @needs_tflm
 @pytest.mark.parametrize("what", ["changed", "said again", "unsigned"])
-def test_a_worker_in_c_notices_what_a_stranger_makes_of_messages(
-    keyed_program: Path, tmp_path: Path, what: str
-) -> None:
+def test_a_worker_in_c_detects_messages_changed_by_a_stranger(keyed_program: Path, tmp_path: Path, what: str) -> None:
     (tmp_path / "key").write_bytes(KEY)
 
     async def run(contacts: dict[int, Contact]) -> None:
@@ -245,9 +243,7 @@ def test_a_worker_in_c_notices_what_a_stranger_makes_of_messages(
         asyncio.run(run(contacts))
 
 
-def test_a_worker_in_c_with_a_key_does_not_start_without_entropy_and_says_when_it_has_none(
-    keyed_program: Path, tmp_path: Path
-) -> None:
+def test_a_worker_in_c_with_a_key_needs_entropy_and_reports_its_lack(keyed_program: Path, tmp_path: Path) -> None:
     (tmp_path / "fragment").write_bytes(cases.deployment().fragments.workers[0])
     for key, environment in ((KEY, {"WITHOUT_ENTROPY": "1"}), (b"short", {})):
         (tmp_path / "key").write_bytes(key)

@@ -42,7 +42,7 @@ def parsed_in_c(stream: bytes, cuts: list[int]) -> list[Frame | Fault]:
 
 @settings(max_examples=60)
 @given(st.lists(MESSAGES, max_size=4), st.lists(st.integers(0, 10_000), max_size=5))
-def test_what_is_written_is_read_however_the_stream_is_cut(messages: list[Message], cuts: list[int]) -> None:
+def test_messages_are_read_however_the_stream_is_cut(messages: list[Message], cuts: list[int]) -> None:
     stream = b"".join(encode(message, number) for number, message in enumerate(messages))
     wanted = [Frame(message, number) for number, message in enumerate(messages)]
     assert parsed(stream, cuts) == parsed_in_c(stream, cuts) == wanted

@@ -87,7 +87,7 @@ def play(scene: Callable[[SerialStream, Board], object], deaf: int = 0) -> None:
     asyncio.run(run())
 
 
-def test_what_is_not_taken_is_sent_again_in_pieces_the_board_has_room_for() -> None:
+def test_rejected_bytes_are_sent_again_in_pieces_that_fit_the_board() -> None:
     async def scene(stream: SerialStream, board: Board) -> None:
         await stream.write(bytes(range(40)))
         assert board.got == bytes(range(40))
@@ -115,7 +115,7 @@ def test_data_that_comes_twice_counts_once_and_is_answered_twice() -> None:
     play(scene)
 
 
-def test_addresses_of_lines_are_told_from_others() -> None:
+def test_addresses_of_serial_lines_are_recognised() -> None:
     lines = ("/dev/ttyACM0", "/dev/ttyUSB1@1000000", "COM3", "com12@9600", "socket://127.0.0.1:7000")
     assert all(is_serial(each) for each in lines)
     assert not any(is_serial(each) for each in ("127.0.0.1:7000", "COM:7000", "board:1", "", "[::1]:7000"))

@@ -55,7 +55,7 @@ def test_an_inference_over_tcp_gives_the_bytes_of_tflm(workers: int, direct: boo
 
 
 @needs_tflm
-def test_workers_say_what_they_have_computed() -> None:
+def test_workers_report_their_progress() -> None:
     found = cases.deployment()
 
     async def run() -> None:
@@ -220,7 +220,7 @@ def test_a_worker_in_anothers_place_is_a_stranger() -> None:
 
 
 @needs_tflm
-def test_a_coordinator_that_was_restarted_is_served_and_the_one_before_is_told() -> None:
+def test_a_restarted_coordinator_is_served_and_its_predecessor_refused_once() -> None:
     found = cases.deployment()
 
     async def run() -> None:
@@ -237,7 +237,7 @@ def test_a_coordinator_that_was_restarted_is_served_and_the_one_before_is_told()
 
 
 @needs_tflm
-def test_inferences_asked_for_at_once_are_made_one_after_the_other() -> None:
+def test_concurrent_inferences_run_one_after_the_other() -> None:
     found = cases.deployment()
 
     async def run() -> None:
@@ -295,7 +295,7 @@ async def in_the_middle(found: Deployment, contacts: dict[int, Contact], how: st
         (b"\x5e\xf7\x02\x01" + bytes(40), Fault.VERSION),
     ],
 )
-def test_a_stranger_is_told_why_it_is_not_served(sent: bytes, fault: Fault) -> None:
+def test_a_stranger_receives_the_reason_of_its_refusal(sent: bytes, fault: Fault) -> None:
     found = cases.deployment()
 
     async def run() -> None:

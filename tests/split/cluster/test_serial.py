@@ -100,7 +100,7 @@ def test_a_worker_that_is_restarted_is_named_and_found_again(program: Path, tmp_
         asyncio.run(run())
 
 
-def test_a_line_where_nobody_answers_is_late(tmp_path: Path) -> None:
+def test_a_silent_line_is_late(tmp_path: Path) -> None:
     found = cases.deployment(2, direct=False, strategy="paper")
     with Wire() as first, Wire() as second:
         coordinator = cases.coordinator(found, contacts({0: first, 1: second}), timeout=0.3)

@@ -60,7 +60,7 @@ def test_messages_of_each_link_are_those_of_a_real_run(workers: int, direct: boo
     )
 
 
-def test_time_is_what_a_hand_computes() -> None:
+def test_time_equals_a_computation_by_hand() -> None:
     found = cases.deployment(2)
     devices = found.cluster
     send = Act(Kind.DATA, True, 0, 0, 1400)

@@ -137,9 +137,7 @@ def test_inferences_go_on_while_strangers_keep_coming(
         asyncio.run(run(found, contacts))
 
 
-def test_of_many_silent_connections_the_oldest_is_ended_and_the_newest_hears_that_it_is_late(
-    program: Path, tmp_path: Path
-) -> None:
+def test_of_many_silent_connections_the_oldest_ends_and_the_newest_is_late(program: Path, tmp_path: Path) -> None:
     async def run(found: Deployment, contacts: dict[int, Contact]) -> None:
         strangers = Strangers(contacts[0].address, b"")
         await strangers.come(12)
@@ -153,7 +151,7 @@ def test_of_many_silent_connections_the_oldest_is_ended_and_the_newest_hears_tha
         asyncio.run(run(found, contacts))
 
 
-def test_a_stranger_that_says_it_is_another_worker_takes_nobodys_place(program: Path, tmp_path: Path) -> None:
+def test_a_stranger_under_a_workers_name_replaces_no_worker(program: Path, tmp_path: Path) -> None:
     inputs, wanted = cases.samples()[0]
 
     async def run(found: Deployment, contacts: dict[int, Contact]) -> None:

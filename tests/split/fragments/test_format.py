@@ -26,7 +26,7 @@ def test_a_fragment_is_as_long_as_was_counted(strategy: str) -> None:
         assert needs.flash_bytes - len(fragment) in (LIBRARY_BYTES, LIBRARY_BYTES + SUMS_BYTES)
 
 
-def test_every_fragment_says_whose_it_is_and_of_which_plan() -> None:
+def test_every_fragment_names_its_device_and_plan() -> None:
     found = fragments()
     for device, data in zip((0, 1, 2, -1), (*found.workers, found.coordinator), strict=True):
         fragment = decode(data)
@@ -126,7 +126,7 @@ def test_a_hostile_fragment_with_a_checksum_that_fits_is_refused(name: str) -> N
         HostWorker(change(data))
 
 
-def test_the_library_refuses_what_only_python_runs() -> None:
+def test_the_library_refuses_fragments_that_only_python_runs() -> None:
     with pytest.raises(BlockError, match="only a coordinator in Python runs"):
         HostWorker(fragments().coordinator)
     HostWorker(without_operators()[1].coordinator)

@@ -99,7 +99,7 @@ def test_a_coordinator_without_operators_runs_in_c_too() -> None:
         devices[-1].output(1)
 
 
-def test_a_worker_does_what_comes_next_and_nothing_else() -> None:
+def test_a_worker_runs_only_the_next_step() -> None:
     worker = HostWorker(fragments().workers[0])
     assert worker.next().kind == EventKind.FINISHED
     worker.begin()
