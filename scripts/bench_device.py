@@ -91,7 +91,7 @@ def measure(path: Path, targets: Sequence[Target], inputs: int, flags: str) -> I
     samples = generate_inputs(core, inputs)
     with tflm.session(serialize_model(core)) as loaded:
         answers = [loaded.infer(arrays, (), reset=number == 0) for number, arrays in enumerate(samples)]
-    wanted = [[np.asarray(output).tobytes() for output in outputs] for outputs in answers]
+    expected = [[np.asarray(output).tobytes() for output in outputs] for outputs in answers]
     for target in targets:
         known = known_as(target)
         result = tflite_fuse.rewrite(serialize_model(core), target=known.value, verify=False)
@@ -100,10 +100,10 @@ def measure(path: Path, targets: Sequence[Target], inputs: int, flags: str) -> I
         print(f"{path.stem} on {target.name} ...", file=sys.stderr, flush=True)
         report = on_core(target, result.model, samples, flags)
         blocks = tuple(round(sum(counts) / inputs) for counts in zip(*report.instructions, strict=True))
-        exact, slower = report.outputs == wanted, None
+        exact, slower = report.outputs == expected, None
         if streamed is not None:
             report = on_core(target, streamed, samples, flags)
-            exact, slower = exact and report.outputs == wanted, report.total / inputs / sum(blocks)
+            exact, slower = exact and report.outputs == expected, report.total / inputs / sum(blocks)
         yield Run(target.name, path.stem, sum(blocks), blocks, head, exact, slower)
 
 

@@ -77,7 +77,7 @@ def exports(name: str, model: bytes, folder: Path) -> Iterator[Exported]:
 def try_folder(name: str, original: Path, rewritten: bytes, folder: Path, targets: Sequence[Target]) -> Iterator[Tried]:
     """Run a folder of plain C on each core."""
     samples = generate_inputs(load_model(original), 1)
-    wanted = [
+    expected = [
         [np.asarray(output).tobytes() for output in outputs]
         for outputs in tflm.run(original.read_bytes(), samples).outputs
     ]
@@ -89,7 +89,7 @@ def try_folder(name: str, original: Path, rewritten: bytes, folder: Path, target
             yield Tried(name, target.name, str(error).splitlines()[0])
             continue
         faults = [
-            *(["other outputs"] if found.outputs != wanted else []),
+            *(["other outputs"] if found.outputs != expected else []),
             *([f"{found.small[0] - found.small[1]} small arenas taken"] if found.small[0] != found.small[1] else []),
             *([f"{CHANGES - found.changed[1]} changes not seen"] if found.changed[1] != CHANGES else []),
         ]

@@ -30,15 +30,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inferences", type=int, default=1000, help="shared out over 1 to 8 workers")
     parser.add_argument("--seed", type=int, default=0)
-    wanted = parser.parse_args()
+    arguments = parser.parse_args()
     ends: Counter[tuple[str, str]] = Counter()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program = worker_program(folder)
         for workers in WORKERS:
-            count = wanted.inferences * workers // len(WORKERS) - wanted.inferences * (workers - 1) // len(WORKERS)
-            ends += asyncio.run(campaign(program, folder, workers, count, wanted.seed))
+            before, after = (arguments.inferences * each // len(WORKERS) for each in (workers - 1, workers))
+            ends += asyncio.run(campaign(program, folder, workers, after - before, arguments.seed))
             print(f"{workers} workers: {sum(ends.values())} in {time.monotonic() - began:.0f} s", file=sys.stderr)
     print("\n".join(table(ends)))
     for each in bad(ends):

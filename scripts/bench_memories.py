@@ -104,16 +104,16 @@ def counted(data: bytes, rewritten: bytes) -> str:
         RuntimeError: the run ends in an error, or writes outside both memories.
     """
     samples = generate_inputs(load_model(data), 5)[-1:]
-    wanted = b"".join(np.asarray(each).tobytes() for each in tflm.run(data, samples).outputs[0])
+    expected = b"".join(np.asarray(each).tobytes() for each in tflm.run(data, samples).outputs[0])
     with tempfile.TemporaryDirectory(prefix="tflite-fuse-memories-") as folder:
         export_model(rewritten, Path(folder, "model"), "c")
         run = run_in_two_memories(Path(folder, "model"), samples[0][0].tobytes())
     if not run.intact:
         raise RuntimeError("the run wrote outside the two memories")
     outputs = b"".join(run.outputs)
-    equal = sum(a == b for a, b in zip(outputs, wanted, strict=True))
+    equal = sum(a == b for a, b in zip(outputs, expected, strict=True))
     read, written = (f"{nbytes / 1e6:.1f} MB" for nbytes in run.fast)
-    return f"{run.slow[0]:,}, {run.slow[1]:,} | {read}, {written} | {equal:,} of {len(wanted):,}"
+    return f"{run.slow[0]:,}, {run.slow[1]:,} | {read}, {written} | {equal:,} of {len(expected):,}"
 
 
 def peer_row(model: str, theirs: int) -> str:
@@ -160,12 +160,12 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.write and arguments.names:
         parser.error("the page holds all models: give no NAME with --write")
-    wanted = lambda name: not arguments.names or any(part in name for part in arguments.names)  # noqa: E731
+    chosen = lambda name: not arguments.names or any(part in name for part in arguments.names)  # noqa: E731
     tables = {"memories": HEAD, "tigris": PEER_HEAD} | ({} if arguments.names else {"front": front()})
-    for name in filter(wanted, NETWORKS):
+    for name in filter(chosen, NETWORKS):
         tables["memories"] += row(name) + "\n"
     for model, theirs in peers().items():
-        tables["tigris"] += peer_row(model, theirs) + "\n" if wanted(model) else ""
+        tables["tigris"] += peer_row(model, theirs) + "\n" if chosen(model) else ""
     for name, table in tables.items():
         print(table)
         if arguments.write:

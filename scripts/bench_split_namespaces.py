@@ -154,7 +154,7 @@ def main() -> int:
     chosen = parser.parse_args()
     model = build_architecture_file(chosen.architecture)
     samples = [list(each) for each in generate_inputs(model, 3)]
-    wanted = [np.asarray(each[0]).tobytes() for each in tflm.run(serialize_model(model), samples).outputs]
+    expected = [np.asarray(each[0]).tobytes() for each in tflm.run(serialize_model(model), samples).outputs]
     worst = False
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -169,10 +169,10 @@ def main() -> int:
                 print(f"no network namespaces with limited rates here: {missing}", file=sys.stderr)
                 return 3
             least = busiest(found, chosen.kilobytes_per_second)
-            same = "same bytes as TFLM" if outputs == wanted else "OTHER BYTES"
+            same = "same bytes as TFLM" if outputs == expected else "OTHER BYTES"
             words = f"{seconds:.3f} s an inference, the busiest link alone {least:.3f} s"
             print(f"{count} workers at {chosen.kilobytes_per_second} kB/s: {same}; {words}", flush=True)
-            worst |= outputs != wanted or seconds < 0.9 * least
+            worst |= outputs != expected or seconds < 0.9 * least
     return int(worst)
 
 

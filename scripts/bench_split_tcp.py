@@ -90,7 +90,7 @@ def main() -> int:
     chosen = parser.parse_args()
     model = build_architecture_file(chosen.architecture)
     samples = generate_inputs(model, 2)
-    wanted = [np.asarray(each[0]).tobytes() for each in tflm.run(serialize_model(model), samples).outputs]
+    expected = [np.asarray(each[0]).tobytes() for each in tflm.run(serialize_model(model), samples).outputs]
     worst = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -102,11 +102,11 @@ def main() -> int:
             course = simulated(found)
             payload = sum(each.payload_bytes for each in course.messages)
             told = [len(course.messages), payload, sum(each.frame_bytes for each in course.messages)]
-            same = "same bytes as TFLM" if outputs == wanted else "OTHER BYTES"
+            same = "same bytes as TFLM" if outputs == expected else "OTHER BYTES"
             pairs = zip(counts, told, strict=True)
             words = [f"{count:,} ({'as simulated' if count == each else each})" for count, each in pairs]
             print(f"{workers} workers: {same}; messages {words[0]}, payload {words[1]}, frames {words[2]}", flush=True)
-            worst |= outputs != wanted or counts != told
+            worst |= outputs != expected or counts != told
     return int(worst)
 
 

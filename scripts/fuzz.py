@@ -131,19 +131,19 @@ def main() -> int:
     parser.add_argument("--first", type=int, help="number of the first case, instead of going on; nothing is kept")
     parser.add_argument("--goals", action="store_true", help="end where every fuzzer has had its number of cases")
     parser.add_argument("--report", action="store_true", help="print the counts so far")
-    wanted = parser.parse_args()
-    if wanted.report:
+    arguments = parser.parse_args()
+    if arguments.report:
         print(counts.report())
         return 0
-    unknown = set(wanted.names) - FUZZERS.keys()
+    unknown = set(arguments.names) - FUZZERS.keys()
     if unknown:
         parser.error(f"there is no fuzzer {sorted(unknown)[0]}; there are {', '.join(FUZZERS)}")
-    names, bad = wanted.names or list(FUZZERS), list[str]()
-    if wanted.goals:
-        bad = _in_turns(names, wanted.seconds)
+    names, bad = arguments.names or list(FUZZERS), list[str]()
+    if arguments.goals:
+        bad = _in_turns(names, arguments.seconds)
     else:
         for name in names:
-            bad += _once(name, wanted.seconds / len(names), wanted.first)
+            bad += _once(name, arguments.seconds / len(names), arguments.first)
     return 1 if bad else 0
 
 

@@ -9,4 +9,4 @@ from tflite_fuse.model.types import TensorType
 
 def with_float_borders(model: Model, inputs: bool = True, outputs: bool = True) -> Model:
     """The model with float32 inputs and outputs, a QUANTIZE behind and a DEQUANTIZE before each."""
-    return with_borders(model, *(TensorType.FLOAT32 if wanted else None for wanted in (inputs, outputs)))
+    return with_borders(model, *(TensorType.FLOAT32 if converted else None for converted in (inputs, outputs)))

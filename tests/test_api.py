@@ -200,14 +200,14 @@ def test_a_goal_of_a_wrong_type_is_refused_when_it_is_made(field: str, wrong: ob
 
 
 def test_arguments_that_signatures_allow_pass() -> None:
-    for wanted, values in {
+    for expected, values in {
         int: (3, np.int64(3)),
         float: (3, 1.5, np.float32(1.5)),
         tuple[int, int]: ((8, 8), [8, 8]),
         Sequence[str]: (("plan",), ["plan"]),
         str | None: ("x", None),
     }.items():
-        assert all(given.fits(value, wanted) for value in values), wanted
+        assert all(given.fits(value, expected) for value in values), expected
     assert not given.fits("plan", Sequence[str]) and not given.fits(True, int)
 
 

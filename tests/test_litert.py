@@ -54,8 +54,8 @@ def assert_tflms_bytes(data: bytes, count: int) -> None:
     inputs = generate_inputs(load_model(data), count)
     interpreter = tflite_fuse.litert.interpreter(data)
     interpreter.allocate_tensors()
-    wanted = [[each.tobytes() for each in outputs] for outputs in tflm.run(data, inputs).outputs]
-    assert [run(interpreter, list(arrays)) for arrays in inputs] == wanted
+    expected = [[each.tobytes() for each in outputs] for outputs in tflm.run(data, inputs).outputs]
+    assert [run(interpreter, list(arrays)) for arrays in inputs] == expected
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -88,16 +88,16 @@ def test_a_stream_remembers_until_it_is_reset_and_two_interpreters_apart() -> No
     source = model.tensor((1, 1, 1, 4), 0.1, -5)
     data = fused(model.stream([source], [model.window(source, 3, 3, "SLICE", None)]))
     steps = [np.full((1, 1, 1, 4), value, np.int8) for value in range(5)]
-    wanted = [
+    expected = [
         [each.tobytes() for each in out] for out in tflm.run(data, [[each] for each in steps], reset=False).outputs
     ]
     one, other = (tflite_fuse.litert.interpreter(data) for _ in range(2))
     one.allocate_tensors()
     other.allocate_tensors()
     run(other, [steps[4]])
-    assert [run(one, [step]) for step in steps] == wanted
+    assert [run(one, [step]) for step in steps] == expected
     one.reset_all_variables()
-    assert [run(one, [step]) for step in steps] == wanted
+    assert [run(one, [step]) for step in steps] == expected
 
 
 def test_a_path_and_a_model_without_blocks_work(tmp_path: Path) -> None:

@@ -15,4 +15,4 @@ def with_uint8_borders(model: Model, inputs: bool = True, outputs: bool = True, 
         inputs, outputs: which of them.
         coarser: scale of a uint8 tensor over that of its int8 one; 1: values move by 128 and nothing else.
     """
-    return with_borders(model, *(TensorType.UINT8 if wanted else None for wanted in (inputs, outputs)), coarser)
+    return with_borders(model, *(TensorType.UINT8 if converted else None for converted in (inputs, outputs)), coarser)

@@ -36,8 +36,8 @@ class Data:
     def facts(self, name: str) -> list[dict[str, str]]:
         with self._open(f"facts/{name}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
-        wanted = {"model": self.model, "constraint": self.constraint}
-        return [row for row in rows if all(value in (None, row.get(key, value)) for key, value in wanted.items())]
+        columns = {"model": self.model, "constraint": self.constraint}
+        return [row for row in rows if all(value in (None, row.get(key, value)) for key, value in columns.items())]
 
     def network(self, name: str) -> PricedProgram:
         return graph_from_layers(json.loads(self._open(f"arch/{name}.json").read_text()))

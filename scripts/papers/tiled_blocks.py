@@ -112,5 +112,5 @@ def _tile(
         yield pixels * output.channels if inner else 0, layer.work // output.pixels * pixels
 
 
-def _stage(block: Sequence[PricedStep], wanted: Callable[[Stage], bool]) -> Stage:
-    return next(layer.stage for layer in block if layer.stage is not None and wanted(layer.stage))
+def _stage(block: Sequence[PricedStep], matches: Callable[[Stage], bool]) -> Stage:
+    return next(layer.stage for layer in block if layer.stage is not None and matches(layer.stage))

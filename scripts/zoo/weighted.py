@@ -194,8 +194,8 @@ class WeightedOperators(Recorder):
         by_name = {"SAME": (same, SAME), "VALID": (bare, VALID)}
         if isinstance(padding, str) and padding not in by_name:
             raise UsageError(f"padding must be SAME, VALID or four numbers, not {padding!r}")
-        wanted = by_name[padding][0] if isinstance(padding, str) else replace(bare, pads=pads_of(padding))
-        size = wanted.output_size(height, width)
+        needed = by_name[padding][0] if isinstance(padding, str) else replace(bare, pads=pads_of(padding))
+        size = needed.output_size(height, width)
         if min(size) < 1:
             raise ModelError(f"a window of {bare.extent} pixels does not fit into {x.shape} with padding {padding}")
         need_affordable(prod(size) * prod(bare.kernel) * x.shape[3], MOST_TAPS)
@@ -203,6 +203,6 @@ class WeightedOperators(Recorder):
             return x, *by_name[padding]
         # Rows that no window reaches do not matter, so only the padding before the image and the output's size count.
         for candidate, mode in by_name.values():
-            if wanted.pads[::2] == candidate.pads[::2] and size == candidate.output_size(height, width):
+            if needed.pads[::2] == candidate.pads[::2] and size == candidate.output_size(height, width):
                 return x, candidate, mode
-        return self.pad(x, wanted.pads), bare, VALID
+        return self.pad(x, needed.pads), bare, VALID

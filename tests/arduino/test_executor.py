@@ -143,8 +143,8 @@ def test_the_larger_and_the_smaller_of_any_two_bytes(
     block = made.finish(extra_outputs=False)
     operands = ([first.reshape(shape), second.reshape(shape)], [], [])
     encoded = encode(block, schedule(block, WHOLE))
-    wanted = np.clip((np.maximum if kind is StageKind.MAXIMUM else np.minimum)(first, second), *clamp)
-    np.testing.assert_array_equal(run(library, encoded, operands)[0].ravel(), wanted)
+    expected = np.clip((np.maximum if kind is StageKind.MAXIMUM else np.minimum)(first, second), *clamp)
+    np.testing.assert_array_equal(run(library, encoded, operands)[0].ravel(), expected)
 
 
 # ---- Output over input ----

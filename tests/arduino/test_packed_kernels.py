@@ -82,8 +82,8 @@ def test_products_at_the_ends_of_their_range(library: HostLibrary) -> None:
         )
         encoded = encode(block, plan(block, random_config(rng, block)))
         found = run(library, encoded, (inputs, externals, sources))
-        wanted = reference(block, (inputs, externals, sources))
-        assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+        expected = reference(block, (inputs, externals, sources))
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def test_any_blocks(library: HostLibrary) -> None:

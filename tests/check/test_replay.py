@@ -71,8 +71,8 @@ def test_outputs_lie_over_inputs_as_far_as_the_definition_allows(seed: int) -> N
     driven = block.tensors[options.header.driven]
     one_tile = config.tile_height >= driven.height and config.tile_width >= driven.width
     for pair, distance in found.distances.items():
-        wanted = oracle.distance[pair]
-        assert distance == wanted if one_tile else distance >= wanted
+        expected = oracle.distance[pair]
+        assert distance == expected if one_tile else distance >= expected
 
 
 @pytest.mark.parametrize("seed", range(30))

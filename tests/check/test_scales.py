@@ -48,10 +48,10 @@ def test_sums_are_rounded_twice(value: int, multiplier: int, shift: int) -> None
 @given(st.floats(0.001, 10), st.floats(0.001, 10), st.integers(1, 5000))
 def test_the_multiplier_of_a_mean_is_its_scales_over_the_count(source: float, output: float, count: int) -> None:
     multiplier, shift = mean_multiplier(source, output, count)
-    wanted = Fraction(source / output) / count
+    expected = Fraction(source / output) / count
     # A multiplier of 31 bits is rounded; divided by the count it has 30 bits and is truncated.
     most = Fraction(1, 2**31) + Fraction(1, 2**29)
-    assert abs(Fraction(multiplier) * Fraction(2) ** (shift - 31) / wanted - 1) <= most
+    assert abs(Fraction(multiplier) * Fraction(2) ** (shift - 31) / expected - 1) <= most
 
 
 def test_activations_leave_the_values_their_bounds_round_to() -> None:

@@ -62,7 +62,7 @@ pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro w
 
 @cache
 def rewritten(name: str, inputs: int, input_mode: str = "resident") -> tuple[Program, Any, Any]:
-    """The part of a model that blocks can hold as blocks, its inputs, and the outputs that are wanted."""
+    """The part of a model that blocks can hold as blocks, its inputs, and the outputs that are needed."""
     core = fusable_core(NETWORKS[name]() if name in NETWORKS else load_model(SHARED / "models" / f"{name}.tflite"))
     found = load_model(tflite_fuse.rewrite(serialize_model(core), input_mode=input_mode, verify=False).model)
     samples = generate_inputs(core, inputs)
@@ -71,9 +71,9 @@ def rewritten(name: str, inputs: int, input_mode: str = "resident") -> tuple[Pro
 
 def check(name: str, target: Target, folder: Path, inputs: int, input_mode: str = "resident") -> None:
     """Runs the blocks of a model on a target and compares all outputs."""
-    program, samples, wanted = rewritten(name, inputs, input_mode)
+    program, samples, expected = rewritten(name, inputs, input_mode)
     report = execute(target, build(target, program, samples, folder, "-O2", guarded=True), program)
-    assert report.outputs == [[np.asarray(output).tobytes() for output in outputs] for outputs in wanted]
+    assert report.outputs == [[np.asarray(output).tobytes() for output in outputs] for outputs in expected]
     assert len({tuple(outputs) for outputs in report.outputs}) > 1
 
 

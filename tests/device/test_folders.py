@@ -67,8 +67,8 @@ def test_tensors_between_blocks_lie_in_a_slow_memory(size: int, tmp_path: Path) 
     assert told is not None and written.arena_bytes <= told.fast_bytes <= size and told.written_bytes > 0
     ((values,),) = samples = generate_inputs(core, 5)[-1:]
     found = run_in_two_memories(tmp_path / "model", values.tobytes())
-    ((wanted,),) = tflm.run(serialize_model(core), samples).outputs
-    assert found.intact and found.outputs == [wanted.tobytes()]
+    ((expected,),) = tflm.run(serialize_model(core), samples).outputs
+    assert found.intact and found.outputs == [expected.tobytes()]
     assert found.slow == (told.read_bytes, told.written_bytes)
 
 
@@ -79,7 +79,7 @@ def check(mode: str, target: Target, tmp_path: Path) -> None:
     export_model(rewritten, tmp_path / "model", "c")
     samples = generate_inputs(core, 4)
     found = run_folder(target, tmp_path / "model", samples, outside_inputs(load_model(rewritten)), changes=1000)
-    wanted = tflm.run(serialize_model(core), samples).outputs
-    assert found.outputs == [[np.asarray(output).tobytes() for output in outputs] for outputs in wanted]
+    expected = tflm.run(serialize_model(core), samples).outputs
+    assert found.outputs == [[np.asarray(output).tobytes() for output in outputs] for outputs in expected]
     assert found.small[0] == found.small[1] > 1000
     assert found.changed == (1000, 1000)

@@ -55,7 +55,7 @@ def drawn_program(
     outputs: list[int] = []
     sizes: dict[int, int] = {}
     values: list[list[Int8Array]] = [[] for _ in range(RUNS)]
-    wanted: list[list[bytes]] = [[] for _ in range(RUNS)]
+    expected: list[list[bytes]] = [[] for _ in range(RUNS)]
     drawn = ((rng, draw(rng)) for rng in map(Random, itertools.count()))
     inside = ((rng, block) for rng, block in drawn if not any(random_operands(Random(0), block)[1:]))
     for rng, block in itertools.islice(inside, count):
@@ -69,15 +69,15 @@ def drawn_program(
         for run in range(RUNS):
             operands = random_operands(rng, block)
             values[run] += operands[0]
-            wanted[run] += [output.tobytes() for output in reference(block, operands)]
-    return Program(tuple(steps), tuple(inputs), tuple(outputs), sizes), values, wanted
+            expected[run] += [output.tobytes() for output in reference(block, operands)]
+    return Program(tuple(steps), tuple(inputs), tuple(outputs), sizes), values, expected
 
 
 @cores
 @pytest.mark.parametrize("kind", DRAWN)
 def test_random_blocks_compute_the_reference_between_guard_bytes(kind: str, target: Target, tmp_path: Path) -> None:
-    program, values, wanted = drawn_program(*DRAWN[kind])
-    assert execute(target, build(target, program, values, tmp_path, "-O2", guarded=True), program).outputs == wanted
+    program, values, expected = drawn_program(*DRAWN[kind])
+    assert execute(target, build(target, program, values, tmp_path, "-O2", guarded=True), program).outputs == expected
 
 
 @cores

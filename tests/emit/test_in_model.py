@@ -51,8 +51,8 @@ def test_distances_are_those_of_the_schedule() -> None:
         exact = schedule(extraction.block, whole(extraction.block)).overlaps
         assert [overlap.distance] == list(exact.values())
         names = [model.main.tensors[index].name for index in (overlap.input, overlap.output)]
-        wanted = [network().main.tensors[index].name for index in (*extraction.inputs, *extraction.outputs)]
-        assert names == wanted
+        expected = [network().main.tensors[index].name for index in (*extraction.inputs, *extraction.outputs)]
+        assert names == expected
 
 
 def test_strips_promise_little_and_bands_of_strips_more() -> None:

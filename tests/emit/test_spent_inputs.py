@@ -74,9 +74,9 @@ def test_distances_are_those_of_the_definition_and_of_the_proof(seed: int) -> No
     proven = replay(block_program(read_options(plan.encoded.options))).scratch
     assert found == proven
     for source in plan.block.inputs:
-        wanted = by_definition(plan.block, plan.config, plan, source)
+        expected = by_definition(plan.block, plan.config, plan, source)
         # Sums may end a few bytes before the first ring begins.
-        assert wanted - 4 <= found[source] <= wanted
+        assert expected - 4 <= found[source] <= expected
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -53,16 +53,16 @@ def ask(extensions: Any, model: Path) -> dict[str, Any]:
 def test_the_extension_has_the_same_figures_under_the_nodes_of_model_explorer(extensions: Any, tmp_path: Path) -> None:
     model = tmp_path / "model.tflite"
     model.write_bytes(network("softmax"))
-    wanted = node_data(tflite_fuse.inspect(model))
+    expected = node_data(tflite_fuse.inspect(model))
     found = ask(extensions, model)["result"]
-    assert [each["name"] for each in found] == [each["name"] for each in wanted.values()]
-    for column, data in zip(found, wanted.values(), strict=True):
+    assert [each["name"] for each in found] == [each["name"] for each in expected.values()]
+    for column, data in zip(found, expected.values(), strict=True):
         assert {name: each["value"] for name, each in column["results"].items()} == {
             name: each["value"] for name, each in data["results"].items()
         }
     command = {"cmdId": "convert", "extensionId": "builtin_tflite_flatbuffer", "modelPath": str(model), "settings": {}}
     graphs = json.dumps(extensions.run_cmd(command))
-    assert all(json.dumps(name) in graphs for name in wanted["macs"]["results"])
+    assert all(json.dumps(name) in graphs for name in expected["macs"]["results"])
 
 
 def test_the_extension_names_the_defect_of_a_model(extensions: Any, tmp_path: Path) -> None:

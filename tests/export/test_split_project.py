@@ -108,9 +108,9 @@ def test_each_device_has_an_environment_by_its_name(project: Path) -> None:
 def test_platformio_reads_the_project(project: Path) -> None:
     call = [sys.executable, "-m", "platformio", "project", "config", "-d", str(project)]
     environment = {**os.environ, "PLATFORMIO_CORE_DIR": str(project.parent / "core")}
-    for option, wanted in (("--lint", "free from linting errors"), ("--json-output", '["env:coordinator", ')):
+    for option, expected in (("--lint", "free from linting errors"), ("--json-output", '["env:coordinator", ')):
         done = subprocess.run([*call, option], capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 0 and wanted in done.stdout, done.stdout + done.stderr
+        assert done.returncode == 0 and expected in done.stdout, done.stdout + done.stderr
 
 
 def test_the_fragment_lies_in_flash_and_the_buffer_is_the_plans(project: Path) -> None:
@@ -174,24 +174,24 @@ def started(programs: dict[str, Path], wire: Wire) -> Iterator[dict[str, subproc
             each.wait()
 
 
-def said(process: subprocess.Popen[str], wanted: str) -> str:
+def said(process: subprocess.Popen[str], expected: str) -> str:
     """The next line that begins so."""
     assert process.stdout is not None
     while select.select([process.stdout], [], [], 60)[0]:
         line = process.stdout.readline()
-        if line.startswith(wanted):
+        if line.startswith(expected):
             return line
         assert line, "it ended"
-    raise AssertionError(f"it says nothing that begins with {wanted}")
+    raise AssertionError(f"it says nothing that begins with {expected}")
 
 
 def test_the_boards_compute_the_bytes_of_tflm_and_name_a_lost_worker(programs: dict[str, Path]) -> None:
     model = serialize_model(branching_model(tail=False))
     ((output,),) = tflm.run(model, [[np.zeros((1, 17, 13, 3), np.int8)]]).outputs
-    wanted = " ".join(str(value) for value in np.asarray(output).ravel()[:16])
+    expected = " ".join(str(value) for value in np.asarray(output).ravel()[:16])
     with Wire(Noise()) as wire, started(programs, wire) as processes:
-        assert said(processes["coordinator"], "output:") == f"output: {wanted}\n"
-        assert said(processes["coordinator"], "output:") == f"output: {wanted}\n"
+        assert said(processes["coordinator"], "output:") == f"output: {expected}\n"
+        assert said(processes["coordinator"], "output:") == f"output: {expected}\n"
         processes["in_the_middle"].kill()
         processes["in_the_middle"].wait()
         assert "is lost" in said(processes["coordinator"], "in the middle")
@@ -202,9 +202,9 @@ def test_boards_with_a_key_compute_the_same_and_serve_only_its_holders(
 ) -> None:
     model = serialize_model(branching_model(tail=False))
     ((output,),) = tflm.run(model, [[np.zeros((1, 17, 13, 3), np.int8)]]).outputs
-    wanted = " ".join(str(value) for value in np.asarray(output).ravel()[:16])
+    expected = " ".join(str(value) for value in np.asarray(output).ravel()[:16])
     with Wire(Noise()) as wire, started(locked, wire) as processes:
-        assert said(processes["coordinator"], "output:") == f"output: {wanted}\n"
+        assert said(processes["coordinator"], "output:") == f"output: {expected}\n"
     with Wire(Noise()) as wire, started({**locked, "coordinator": programs["coordinator"]}, wire) as processes:
         assert "key" in said(processes["coordinator"], "left")
 

@@ -116,20 +116,22 @@ def test_a_stream_in_plain_c_equals_the_runtime_though_every_step_fails_first(tm
     model = small_stream()
     steps = [np.random.default_rng(n).integers(-128, 128, (1, 3, 1, 4)).astype(np.int8) for n in range(20)]
     with tflm.session(serialize_model(model)) as loaded:
-        wanted = [loaded.infer([step], (), reset=number == 11)[0].ravel().tolist() for number, step in enumerate(steps)]
+        expected = [
+            loaded.infer([step], (), reset=number == 11)[0].ravel().tolist() for number, step in enumerate(steps)
+        ]
     folder = export(rewrite(serialize_model(model), input_mode="streamed", verify=False).model, tmp_path / "exported")
     flags = [*SANITIZED, "-DSTEP_BYTES=12", "-DCHANNELS=4", "-DRESET=11"]
-    assert outputs(compile_with(folder, RUNNER, flags), steps) == wanted
+    assert outputs(compile_with(folder, RUNNER, flags), steps) == expected
 
 
 def test_no_block_has_gone_on_a_step_where_a_later_one_fails(tmp_path: Path) -> None:
     model = small_stream()
     steps = [np.random.default_rng(n).integers(-128, 128, (1, 3, 1, 4)).astype(np.int8) for n in range(6)]
     with tflm.session(serialize_model(model)) as loaded:
-        wanted = [loaded.infer([step], (), reset=False)[0].ravel().tolist() for step in steps]
+        expected = [loaded.infer([step], (), reset=False)[0].ravel().tolist() for step in steps]
     folder = export(rewrite(serialize_model(model), input_mode="streamed", verify=False).model, tmp_path / "exported")
     flags = [*SANITIZED, "-DSTEP_BYTES=12", "-DCHANNELS=4"]
-    assert outputs(compile_with(folder, TWICE, flags), steps) == wanted
+    assert outputs(compile_with(folder, TWICE, flags), steps) == expected
 
 
 def test_the_main_program_of_a_stream_compiles_and_runs(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ PAGES = sorted({*ALL_PAGES, *TEMPLATES} - {"CHANGELOG.md", "docs/comparison.md"}
 """Pages and texts of exported projects, without notes of releases and tables that scripts print."""
 
 MOST_TERMS = 30
-VAGUE = frozenset({"asked", "found", "given", "known", "made", "mine", "others", "told", "wanted", "ways", "worth"})
+VAGUE = frozenset({"asked", "found", "given", "known", "made", "mine", "others", "told", "expected", "ways", "worth"})
 """Names that say how a value came about, not what it is: ``found`` may be offsets, candidates or an operator."""
 
 RIDDLES = re.compile(

@@ -31,8 +31,8 @@ def test_the_program_prints_the_runtimes_values(name: str, tmp_path: Path, capfd
     export_model(small, tmp_path / "board", "c")
     assert main([str(tmp_path / "board"), "--target", name]) == 0
     printed = re.findall(r"output 0\[\d+\] = (-?\d+)", capfd.readouterr().out)
-    (wanted,) = tflm.run(network("none"), [[np.zeros(SHAPE, np.int8)]]).outputs[0]
-    assert list(map(int, printed)) == wanted.ravel().tolist()
+    (expected,) = tflm.run(network("none"), [[np.zeros(SHAPE, np.int8)]]).outputs[0]
+    assert list(map(int, printed)) == expected.ravel().tolist()
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -42,8 +42,8 @@ def test_a_model_in_float32_runs_and_prints_thousandths(tmp_path: Path, capfd: p
     export_model(tflite_fuse.rewrite(data, verify=False).model, tmp_path / "board", "c")
     assert main([str(tmp_path / "board"), "--target", "cortex-m7"]) == 0
     printed = re.findall(r"output 0\[\d+\] \* 1000 = (-?\d+)", capfd.readouterr().out)
-    (wanted,) = tflm.run(data, [[np.zeros(SHAPE, np.float32)]]).outputs[0]
-    assert list(map(int, printed)) == (1000 * wanted).astype(int).ravel().tolist()
+    (expected,) = tflm.run(data, [[np.zeros(SHAPE, np.float32)]]).outputs[0]
+    assert list(map(int, printed)) == (1000 * expected).astype(int).ravel().tolist()
 
 
 def test_it_starts_without_the_packages_of_the_tests() -> None:

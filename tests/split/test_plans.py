@@ -104,12 +104,12 @@ def test_tasks_compute_the_bytes_of_tflm_in_numpy_too(shares: tuple[float, ...])
     """By the numpy reference of each kind, which has no code in common with the device library."""
     model = branching_model()
     arrays = generate_inputs(model, 1)[0]
-    wanted = tflm.run(serialize_model(model), [arrays]).outputs[0]
+    expected = tflm.run(serialize_model(model), [arrays]).outputs[0]
     net = network_of(model)
     whole = operators_of(net)
     run = PlanRun(net, paper_plan(net, shares, ""), lambda node, given: whole.run(net.nodes[node].operator, given))
     outputs = run.outputs([np.asarray(a) for a in arrays])
-    assert [each.tobytes() for each in outputs] == [np.ascontiguousarray(each).tobytes() for each in wanted]
+    assert [each.tobytes() for each in outputs] == [np.ascontiguousarray(each).tobytes() for each in expected]
 
 
 def without_transfer(plan: Plan) -> Plan:

@@ -36,9 +36,9 @@ def test_a_twin_computes_about_the_same(model: Model) -> None:
         quantization = tensor.quantization  # type: ignore[attr-defined]
         return ((values.astype(np.float64) - quantization.zero_point[0]) * quantization.scale[0]).astype(np.float32)
 
-    wanted = [real(each[0], output) for each in tflm.run(serialize_model(model), [[i] for i in images]).outputs]
+    expected = [real(each[0], output) for each in tflm.run(serialize_model(model), [[i] for i in images]).outputs]
     found = [each[0] for each in tflm.run(serialize_model(twin), [[real(i, source)] for i in images]).outputs]
-    assert np.abs(np.array(wanted) - np.array(found)).mean() < 0.1
+    assert np.abs(np.array(expected) - np.array(found)).mean() < 0.1
 
 
 def test_operators_between_types_are_gone() -> None:

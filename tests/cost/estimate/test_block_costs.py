@@ -153,7 +153,7 @@ def test_a_skip_is_held_as_long_as_the_main_path_lags() -> None:
 def test_a_skip_read_first_is_held_from_the_start_of_the_tile() -> None:
     maker = GraphMaker(12, 12, 4)
     start = maker.window(0, 8)
-    # All of the window lies above the pixel: tiles begin two rows before the skip is first wanted.
+    # All of the window lies above the pixel: tiles begin two rows before the skip is first needed.
     mixed = maker.window(maker.window(start, 16), 16, (3, 1), padding=(2, 0, 0, 0), kind=StageKind.DEPTHWISE)
     maker.join(StageKind.ADD, start, maker.window(mixed, 8))
     config = BlockConfig(4, 12, 1)

@@ -52,8 +52,10 @@ def coordinator(found: Deployment, addresses: dict[int, str], timeout: float) ->
 
 def test_a_model_that_fits_no_board_alone_runs_on_three(tmp_path: Path) -> None:
     found, samples = deployment(), generate_inputs(large_model(), 3)
-    wanted = [np.asarray(outputs[0]).tobytes() for outputs in tflm.run(serialize_model(large_model()), samples).outputs]
-    assert len(set(wanted)) > 1
+    expected = [
+        np.asarray(outputs[0]).tobytes() for outputs in tflm.run(serialize_model(large_model()), samples).outputs
+    ]
+    assert len(set(expected)) > 1
 
     async def infer(addresses: dict[int, str]) -> list[bytes]:
         devices = coordinator(found, addresses, 240.0)
@@ -65,7 +67,7 @@ def test_a_model_that_fits_no_board_alone_runs_on_three(tmp_path: Path) -> None:
 
     with running(found.fragments, tmp_path) as boards:
         assert len(boards.addresses) == 3
-        assert asyncio.run(infer(dict(boards.addresses))) == wanted
+        assert asyncio.run(infer(dict(boards.addresses))) == expected
 
 
 def test_a_board_that_dies_in_the_middle_is_named(tmp_path: Path) -> None:

@@ -44,5 +44,5 @@ def test_three_boards_without_a_computer_compute_the_bytes_of_tflm(tmp_path: Pat
         done = subprocess.run(
             [*command, "-kernel", str(elf)], capture_output=True, text=True, timeout=PATIENCE, check=False
         )
-    wanted = ["output " + b"".join(each.tobytes() for each in outputs).hex() for _, outputs in samples]
-    assert (done.stdout + done.stderr).split("\n")[: len(wanted)] == wanted
+    expected = ["output " + b"".join(each.tobytes() for each in outputs).hex() for _, outputs in samples]
+    assert (done.stdout + done.stderr).split("\n")[: len(expected)] == expected

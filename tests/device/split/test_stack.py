@@ -26,8 +26,8 @@ def test_stack_and_state_equal_those_of_plans(tmp_path: Path) -> None:
 
     async def infer(addresses: dict[int, str]) -> None:
         devices = coordinator(found, addresses, 120.0)
-        for inputs, wanted in cases.samples(tail=False)[:2]:
-            assert [each.tobytes() for each in await devices.infer(inputs)] == [each.tobytes() for each in wanted]
+        for inputs, expected in cases.samples(tail=False)[:2]:
+            assert [each.tobytes() for each in await devices.infer(inputs)] == [each.tobytes() for each in expected]
         devices.close()
         await asyncio.sleep(0.2)
 

@@ -30,8 +30,8 @@ def check(model: Model, name: str, strategy: str, workers: int, folder: Path) ->
     net, samples = network_of(model), generate_inputs(model, 2)
     plan, accountant = planned(net, strategy, workers)
     report = run_devices(target, encode_plan(accountant.network, plan, accountant.parts), samples, folder)
-    wanted = tflm.run(serialize_model(model), samples).outputs
-    assert report.outputs == [np.asarray(output).tobytes() for outputs in wanted for output in outputs]
+    expected = tflm.run(serialize_model(model), samples).outputs
+    assert report.outputs == [np.asarray(output).tobytes() for outputs in expected for output in outputs]
     assert len(set(report.outputs)) > 1
     if name == "cortex-m7":
         assert report.state_bytes <= STATE_BYTES

@@ -75,11 +75,11 @@ def test_copies_of_a_chain_are_ordered_optimally(graph: Program, in_place: bool,
 @pytest.mark.parametrize("seed", range(12))
 def test_larger_graphs_agree_with_a_search_through_all_sets(seed: int) -> None:
     graph = tangle(14 + seed % 4, 2 + seed % 2, 5 + seed % 3, seed)
-    wanted = least_peak_by_sets(graph)
+    expected = least_peak_by_sets(graph)
     for used in (ALL_RULES, OrderRules(twins=False), OrderRules(run_at_once=False)):
         result = minimal_peak_order(graph, rules=used)
         check(graph, result)
-        assert (result.peak, result.optimal) == (wanted, True)
+        assert (result.peak, result.optimal) == (expected, True)
 
 
 @pytest.mark.parametrize("seed", [60, 554, 692, 1124])
@@ -109,12 +109,12 @@ def test_a_short_time_limit_gives_a_valid_order_and_an_honest_bound(seed: int) -
 @pytest.mark.parametrize("flag", ["twins", "run_at_once", "both_ends"])
 def test_rules_agree_where_the_search_has_work_to_do(flag: str) -> None:
     graph = tangle(26, 3, 9, 1)
-    wanted = minimal_peak_order(graph)
-    check(graph, wanted)
+    expected = minimal_peak_order(graph)
+    check(graph, expected)
     result = minimal_peak_order(graph, rules=OrderRules(**{flag: False}))
     check(graph, result)
-    assert result.optimal and wanted.optimal
-    assert result.peak == wanted.peak < peak(graph)
+    assert result.optimal and expected.optimal
+    assert result.peak == expected.peak < peak(graph)
 
 
 @pytest.mark.parametrize(

@@ -241,9 +241,9 @@ def test_a_cast_starts_a_table(mode: str, quantized: bool) -> None:
     same = tflite_fuse.rewrite(signed, input_mode=mode, inputs=6)
     assert same.report.verified is not None and len(load_model(same.model).main.operators) == 1
     image = np.random.default_rng(1).integers(0, 256, SHAPE).astype(np.uint8)
-    (wanted,) = tflite_fuse.run(signed, [(image.astype(np.int16) - 128).astype(np.int8)])
+    (expected,) = tflite_fuse.run(signed, [(image.astype(np.int16) - 128).astype(np.int8)])
     (found,) = tflite_fuse.run(unsigned.model, [image])
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_cast_of_uint8_that_others_read_is_refused() -> None:

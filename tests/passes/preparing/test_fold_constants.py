@@ -36,17 +36,17 @@ def dynamic_reshape(*, also_read: bool = False, first: int = 0) -> Model:
     raw = RawModel()
     x = raw.tensor(SHAPE, 0.1)
     y = add_convolution(raw, x, SHAPE)
-    shape, batch, wanted = whole(raw, (4,)), whole(raw, ()), whole(raw, (2,))
+    shape, batch, expected = whole(raw, (4,)), whole(raw, ()), whole(raw, (2,))
     raw.operator("SHAPE", [y], [shape], make_options("ShapeOptions", out_type=int(TensorType.INT32)))
     options = make_options("StridedSliceOptions", shrink_axis_mask=1)
     raw.operator(
         "STRIDED_SLICE", [shape, numbers(raw, first), numbers(raw, first + 1), numbers(raw, 1)], [batch], options
     )
     rest = raw.constant(np.array(72, np.int32))
-    raw.operator("PACK", [batch, rest], [wanted], make_options("PackOptions", values_count=2))
+    raw.operator("PACK", [batch, rest], [expected], make_options("PackOptions", values_count=2))
     result = raw.tensor((1, 72), 0.3, -7)
-    raw.operator("RESHAPE", [y, wanted], [result], None)
-    return raw.build([x], [result, wanted] if also_read else [result])
+    raw.operator("RESHAPE", [y, expected], [result], None)
+    return raw.build([x], [result, expected] if also_read else [result])
 
 
 def names(model: Model) -> list[str]:
@@ -167,13 +167,13 @@ def test_the_product_of_a_shape_is_a_constant(axis: int, constant: bool, keep: b
     raw = RawModel()
     x, result = raw.tensor(SHAPE, 0.1), raw.tensor((1, 72), 0.3, -7)
     y = add_convolution(raw, x, SHAPE)
-    shape, count, wanted = whole(raw, (4,)), whole(raw, (1,) if keep else ()), whole(raw, (2,))
+    shape, count, expected = whole(raw, (4,)), whole(raw, (1,) if keep else ()), whole(raw, (2,))
     raw.operator("SHAPE", [y], [shape], make_options("ShapeOptions", out_type=int(TensorType.INT32)))
     raw.operator("REDUCE_PROD", [shape, numbers(raw, axis)], [count], make_options("ReducerOptions", keep_dims=keep))
     one = raw.constant(np.array([1] if keep else 1, np.int32))
     join, options = ("CONCATENATION", {}) if keep else ("PACK", {"values_count": 2})
-    raw.operator(join, [one, count], [wanted], make_options(f"{join.title()}Options", **options))
-    raw.operator("RESHAPE", [y, wanted], [result], None)
+    raw.operator(join, [one, count], [expected], make_options(f"{join.title()}Options", **options))
+    raw.operator("RESHAPE", [y, expected], [result], None)
     model = raw.build([x], [result])
     folded = FoldConstants().run(model).model
     assert names(folded) == ["CONV_2D", *(() if constant else ("REDUCE_PROD", join)), "RESHAPE"]

@@ -77,9 +77,9 @@ def add_mover(raw: RawModel, draw: st.DrawFn, source: int, name: str) -> int:
         result = float_like(raw, padded)
         raw.operator("PAD", [source, raw.constant(amounts)], [result], None)
     elif name == "RESIZE_NEAREST_NEIGHBOR":
-        wanted = [2 * dims[1], 2 * dims[2]]
-        result = float_like(raw, (1, *wanted, dims[3]))
-        raw.operator(name, [source, raw.constant(np.array(wanted, np.int32))], [result], None)
+        expected = [2 * dims[1], 2 * dims[2]]
+        result = float_like(raw, (1, *expected, dims[3]))
+        raw.operator(name, [source, raw.constant(np.array(expected, np.int32))], [result], None)
     elif name == "TRANSPOSE":
         result = float_like(raw, (1, dims[2], dims[1], dims[3]))
         raw.operator(name, [source, raw.constant(np.array([0, 2, 1, 3], np.int32))], [result], None)

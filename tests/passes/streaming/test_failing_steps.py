@@ -113,9 +113,9 @@ class Sides:
 
     def answers(self, given: Sequence[Steps], reset: bool) -> list[list[bytes]]:
         """Of both to a step, a reset before it or not."""
-        wanted = self.one.infer(given, (), reset=reset)
+        expected = self.one.infer(given, (), reset=reset)
         found = self.other.infer([], self.sources(given, [9] * len(self.entries)), reset=reset)
-        return [[each.tobytes() for each in arrays] for arrays in (wanted, found)]
+        return [[each.tobytes() for each in arrays] for arrays in (expected, found)]
 
 
 @contextmanager
@@ -132,8 +132,8 @@ def compare(model: Model, steps: int, resets: Sequence[int] = (), **options: Any
         for step in range(steps):
             given = both.noise()
             both.fail(given, step % len(both.entries), step % 3)
-            wanted, found = both.answers(given, step in resets)
-            assert wanted == found, step
+            expected, found = both.answers(given, step in resets)
+            assert expected == found, step
 
 
 @pytest.mark.parametrize("resets", [(), (3, 4, 9)])
@@ -162,8 +162,8 @@ def test_a_reset_behind_a_first_step_that_failed_leaves_the_zero_point_in_all_bl
             both.one.infer(given, (), reset=False)
             both.fail(given, failing)
             for step in range(5):
-                wanted, found = both.answers(both.noise(), reset=step == 0)
-                assert wanted == found, step
+                expected, found = both.answers(both.noise(), reset=step == 0)
+                assert expected == found, step
 
 
 def picking(seed: int) -> Model:

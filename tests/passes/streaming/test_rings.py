@@ -57,14 +57,14 @@ def test_streams_of_any_spelling_compute_the_same_bytes_step_by_step(model: Mode
     with tflm.session(original) as one, tflm.session(fused, sanitize=True) as other:
         for step in range(50):
             given_ = [rng.integers(-128, 128, model.main.tensors[t].dims).astype(np.int8) for t in model.main.inputs]
-            wanted, found = (
+            expected, found = (
                 [np.asarray(each).tobytes() for each in session.infer(given_, (), reset=step in (20, 33))]
                 for session in (one, other)
             )
-            assert wanted[:count] == found[:count]
+            assert expected[:count] == found[:count]
             held = [ring.in_time_order(found) for ring in rings]
             stands_for = [
-                {number for number in numbers if wanted[number].endswith(steps)}
+                {number for number in numbers if expected[number].endswith(steps)}
                 for numbers, steps in zip(stands_for, held, strict=True)
             ]
     assert rings and all(stands_for)

@@ -45,9 +45,9 @@ class CParser:
     def feed(self, data: bytes) -> Iterator[Frame | Fault]:
         """What is found, in order."""
         while data:
-            wanted = self._library.tflite_fuse_parser_wants(ctypes.byref(self._parser))
-            assert 0 < wanted <= FRAME_BYTES - self._parser.held
-            taken, data = data[:wanted], data[wanted:]
+            expected = self._library.tflite_fuse_parser_wants(ctypes.byref(self._parser))
+            assert 0 < expected <= FRAME_BYTES - self._parser.held
+            taken, data = data[:expected], data[expected:]
             ctypes.memmove(ctypes.addressof(self._memory) + self._parser.held, taken, len(taken))
             self._parser.held += len(taken)
             yield from self._found()

@@ -82,14 +82,14 @@ async def campaign(program: Path, folder: Path, workers: int, count: int, seed: 
         for number in range(count):
             rng = Random(f"{seed} {workers} {number}")
             word = WORDS[number % len(WORDS)]
-            inputs, wanted = cases.samples()[number % 3]
+            inputs, expected = cases.samples()[number % 3]
             proxy = processes.proxies[rng.choice(sorted(processes.proxies))]
             if word in FAULTS:
                 proxy.shape = Shape(word, rng.choice([0.05, 0.3, 1.0]), rng)
             killing = asyncio.ensure_future(_kill(processes, rng)) if word == KILL else None
             try:
                 outputs = await asyncio.wait_for(coordinator.infer(inputs), HANGS)
-                end = "right" if all(map(np.array_equal, outputs, wanted)) else "WRONG"
+                end = "right" if all(map(np.array_equal, outputs, expected)) else "WRONG"
             except ClusterError as error:
                 end = "named" if _NAMED.search(str(error)) else f"UNNAMED {error}"
             except asyncio.TimeoutError:
@@ -119,10 +119,10 @@ async def _kill(processes: Processes, rng: Random) -> None:
 
 async def _recovers(coordinator: Coordinator, ends: Counter[tuple[str, str]]) -> None:
     """With nothing wrong any more, an inference with retries is right."""
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
     outputs = await coordinator.infer(inputs, 8)
     coordinator.close()
-    ends["afterwards", "right" if all(map(np.array_equal, outputs, wanted)) else "WRONG"] += 1
+    ends["afterwards", "right" if all(map(np.array_equal, outputs, expected)) else "WRONG"] += 1
 
 
 def bad(ends: Counter[tuple[str, str]]) -> list[str]:

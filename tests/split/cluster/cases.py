@@ -40,8 +40,8 @@ def samples(count: int = 3, tail: bool = True) -> tuple[tuple[list[Int8Array], l
     """Inputs, and what TFLM computes of them, both as bytes."""
     model = branching_model(tail=tail)
     given = generate_inputs(model, count, 7)
-    wanted = tflm.run(serialize_model(model), given).outputs
-    return tuple((as_bytes(inputs), as_bytes(outputs)) for inputs, outputs in zip(given, wanted, strict=True))
+    expected = tflm.run(serialize_model(model), given).outputs
+    return tuple((as_bytes(inputs), as_bytes(outputs)) for inputs, outputs in zip(given, expected, strict=True))
 
 
 def as_bytes(arrays: Sequence[object]) -> list[Int8Array]:

@@ -67,8 +67,8 @@ def test_gives_the_bytes_of_tflm(program: Path, coordinator: Path, tmp_path: Pat
     with processes(program, found, tmp_path) as (contacts, _):
         addresses = {device: contact.address for device, contact in contacts.items()}
         with running(coordinator, found, addresses, tmp_path) as process:
-            for inputs, wanted in cases.samples(tail=False):
-                assert infer(process, inputs) == right(wanted)
+            for inputs, expected in cases.samples(tail=False):
+                assert infer(process, inputs) == right(expected)
 
 
 def test_workers_on_serial_lines_and_over_tcp_serve_one_coordinator(
@@ -78,8 +78,8 @@ def test_workers_on_serial_lines_and_over_tcp_serve_one_coordinator(
     with processes(program, found, tmp_path) as (contacts, _), lines(program, found, tmp_path, QUIET) as (wires, _):
         addresses = {0: wires[0].left, 1: contacts[1].address}
         with running(coordinator, found, addresses, tmp_path) as process:
-            for inputs, wanted in cases.samples(tail=False):
-                assert infer(process, inputs) == right(wanted)
+            for inputs, expected in cases.samples(tail=False):
+                assert infer(process, inputs) == right(expected)
 
 
 def test_workers_in_python_send_no_steps(coordinator: Path, tmp_path: Path) -> None:
@@ -89,26 +89,26 @@ def test_workers_in_python_send_no_steps(coordinator: Path, tmp_path: Path) -> N
         _, contacts = await cases.start(found)
         addresses = {device: contact.address for device, contact in contacts.items()}
         with running(coordinator, found, addresses, tmp_path) as process:
-            for inputs, wanted in cases.samples(tail=False):
-                assert await asyncio.to_thread(infer, process, inputs) == right(wanted)
+            for inputs, expected in cases.samples(tail=False):
+                assert await asyncio.to_thread(infer, process, inputs) == right(expected)
 
     asyncio.run(run())
 
 
 def test_a_worker_that_is_killed_is_named_and_found_again(program: Path, coordinator: Path, tmp_path: Path) -> None:
     found = cases.deployment(tail=False)
-    inputs, wanted = cases.samples(tail=False)[0]
+    inputs, expected = cases.samples(tail=False)[0]
     with processes(program, found, tmp_path) as (contacts, started):
         addresses = {device: contact.address for device, contact in contacts.items()}
         with running(coordinator, found, addresses, tmp_path) as process:
-            assert infer(process, inputs) == right(wanted)
+            assert infer(process, inputs) == right(expected)
             started[1].kill()
             started[1].wait()
             assert failed(infer(process, inputs)) == (Fault.LOST, 1)
             call = [str(program), str(tmp_path / "1.fragment"), addresses[1]]
             with subprocess.Popen(call, stdout=subprocess.PIPE) as again:
                 assert again.stdout is not None and again.stdout.readline()
-                assert infer(process, inputs) == right(wanted)
+                assert infer(process, inputs) == right(expected)
                 again.kill()
 
 
@@ -134,15 +134,15 @@ def test_a_silent_worker_is_late_and_one_with_another_plan_is_named(
 
 def test_a_worker_that_stalls_in_the_middle_is_late(program: Path, coordinator: Path, tmp_path: Path) -> None:
     found = cases.deployment(2, False, "paper", tail=False)
-    inputs, wanted = cases.samples(tail=False)[0]
+    inputs, expected = cases.samples(tail=False)[0]
     with processes(program, found, tmp_path) as (contacts, started):
         addresses = {device: contact.address for device, contact in contacts.items()}
         with running(coordinator, found, addresses, tmp_path, milliseconds=3000) as process:
-            assert infer(process, inputs) == right(wanted)
+            assert infer(process, inputs) == right(expected)
             started[0].send_signal(signal.SIGSTOP)
             assert failed(infer(process, inputs)) == (Fault.LATE, 0)
             started[0].send_signal(signal.SIGCONT)
-            assert infer(process, inputs) == right(wanted)
+            assert infer(process, inputs) == right(expected)
 
 
 def test_an_operator_that_only_python_runs_is_named_by_its_number(coordinator: Path, tmp_path: Path) -> None:

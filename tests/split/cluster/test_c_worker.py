@@ -51,8 +51,8 @@ def test_workers_in_c_give_the_bytes_of_tflm(program: Path, tmp_path: Path, work
             coordinator = cases.coordinator(found, contacts)
             done = dict[int, int]()
             coordinator.progress = lambda each: done.update({each.device: each.done})
-            for inputs, wanted in cases.samples():
-                assert same(await coordinator.infer(inputs), wanted)
+            for inputs, expected in cases.samples():
+                assert same(await coordinator.infer(inputs), expected)
             coordinator.close()
             assert {*done} >= {*found.taking_part}
             second = cases.coordinator(found, contacts)
@@ -78,8 +78,8 @@ def test_workers_in_c_and_in_python_run_a_plan_together(program: Path, tmp_path:
             _, others = await cases.start(found)
             for mixed in ({**contacts, 1: others[1]}, {**others, 1: contacts[1]}):
                 coordinator = cases.coordinator(found, mixed)
-                for inputs, wanted in cases.samples():
-                    assert same(await coordinator.infer(inputs), wanted)
+                for inputs, expected in cases.samples():
+                    assert same(await coordinator.infer(inputs), expected)
                 coordinator.close()
 
         asyncio.run(run())
@@ -96,19 +96,19 @@ def test_workers_in_c_serve_another_coordinator_in_the_middle_of_an_inference(
 
 def test_a_worker_in_c_that_is_killed_is_named_and_the_others_go_on(program: Path, tmp_path: Path) -> None:
     found = cases.deployment()
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
     with processes(program, found, tmp_path) as (contacts, started):
 
         async def run() -> None:
             coordinator = cases.coordinator(found, contacts)
-            assert same(await coordinator.infer(inputs), wanted)
+            assert same(await coordinator.infer(inputs), expected)
             started[1].kill()
             started[1].wait()
             with pytest.raises(ClusterError, match="worker w1 is lost"):
                 await coordinator.infer(inputs)
             _, others = await cases.start(found)
             coordinator = cases.coordinator(found, {**contacts, 1: others[1]})
-            assert same(await coordinator.infer(inputs), wanted)
+            assert same(await coordinator.infer(inputs), expected)
             coordinator.close()
 
         asyncio.run(run())

@@ -77,8 +77,8 @@ def test_two_processes_compute_the_bytes_of_tflm_until_one_is_killed(folder: Pat
         validate(report, "cluster_run")
         assert report["inferences"] == len(report["seconds"]) == 2
         assert all(each["computed_s"] > 0 for each in report["workers"])
-        wanted = tflm.run(serialize_model(branching_model()), [[row[None]] for row in np.load(data)]).outputs
-        assert np.array_equal(np.load(tmp_path / "y.npy"), np.stack([each[0] for each in wanted]))
+        expected = tflm.run(serialize_model(branching_model()), [[row[None]] for row in np.load(data)]).outputs
+        assert np.array_equal(np.load(tmp_path / "y.npy"), np.stack([each[0] for each in expected]))
         code, text = command("cluster", "status", folder, *places, "--json")
         validate(json.loads(text), "cluster_status")
         assert code == 0 and [each["inferences"] for each in json.loads(text)["workers"]] == [2, 2]

@@ -72,8 +72,8 @@ def test_with_one_key_everywhere_an_inference_gives_the_bytes_of_tflm() -> None:
     async def run() -> None:
         _, contacts = await cases.start(cases.deployment(), key=KEY)
         devices = coordinator(contacts, KEY)
-        for inputs, wanted in cases.samples():
-            assert same(await devices.infer(inputs), wanted)
+        for inputs, expected in cases.samples():
+            assert same(await devices.infer(inputs), expected)
         answers = await ask_all(cases.deployment().number, contacts, 5.0, KEY)
         assert [(each.fault, each.inferences) for each in answers] == [(None, 3)] * 3
         assert same(await devices.infer(cases.samples()[0][0]), cases.samples()[0][1])
@@ -148,8 +148,8 @@ async def dawdled(contacts: dict[int, Contact]) -> None:
     _, dialled = min(cases.deployment().dials)
     proxy = Dawdler(contacts[dialled].address)
     devices = coordinator(cases.elsewhere(contacts, dialled, await proxy.listen()), KEY)
-    inputs, wanted = cases.samples()[0]
-    assert same(await devices.infer(inputs), wanted)
+    inputs, expected = cases.samples()[0]
+    assert same(await devices.infer(inputs), expected)
     devices.close()
     proxy.close()
 
@@ -168,13 +168,13 @@ def test_workers_meet_only_after_the_handshake_of_the_coordinator(keyed_program:
 
 @needs_tflm
 def test_a_replayed_conversation_opens_no_session_and_disturbs_none() -> None:
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
 
     async def run() -> None:
         _, contacts = await cases.start(cases.deployment(), key=KEY)
         proxy = Meddler(contacts[0].address)
         first = coordinator(cases.elsewhere(contacts, 0, await proxy.listen()), KEY)
-        assert same(await first.infer(inputs), wanted)
+        assert same(await first.infer(inputs), expected)
         said = [frame for frame in proxy.seen if int.from_bytes(frame[6:8], "little") == 0xFFFF]
         assert len(said) > 3
         stream = await connect(contacts[0].address)
@@ -185,7 +185,7 @@ def test_a_replayed_conversation_opens_no_session_and_disturbs_none() -> None:
             while True:
                 await stranger.receive()
         assert not isinstance(told.value, LinkError) or told.value.fault in (Fault.KEY, Fault.LOST, Fault.DAMAGED)
-        assert same(await first.infer(inputs), wanted)
+        assert same(await first.infer(inputs), expected)
         first.close()
         proxy.close()
 
@@ -195,13 +195,13 @@ def test_a_replayed_conversation_opens_no_session_and_disturbs_none() -> None:
 @needs_tflm
 def test_workers_in_c_with_a_key_serve_only_its_holders(keyed_program: Path, tmp_path: Path) -> None:
     found = cases.deployment()
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
     (tmp_path / "key").write_bytes(KEY)
 
     async def run(contacts: dict[int, Contact]) -> None:
         proxy = Meddler(contacts[0].address)
         first = coordinator(cases.elsewhere(contacts, 0, await proxy.listen()), KEY)
-        assert same(await first.infer(inputs), wanted)
+        assert same(await first.infer(inputs), expected)
         for key in (OTHER, None):
             with pytest.raises(ClusterError, match=r"worker w[0-2] has another key"):
                 await coordinator(contacts, key).infer(inputs)
@@ -213,11 +213,11 @@ def test_workers_in_c_with_a_key_serve_only_its_holders(keyed_program: Path, tmp
         with pytest.raises((LinkError, ConnectionError)):
             while True:
                 await stranger.receive()
-        assert same(await first.infer(inputs), wanted)
+        assert same(await first.infer(inputs), expected)
         _, python = await cases.start(found, key=KEY)
         for mixed in ({**contacts, 1: python[1]}, {**python, 1: contacts[1]}):
             devices = coordinator(mixed, KEY)
-            assert same(await devices.infer(inputs), wanted)
+            assert same(await devices.infer(inputs), expected)
             devices.close()
         first.close()
         proxy.close()

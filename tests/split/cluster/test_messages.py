@@ -44,8 +44,8 @@ def parsed_in_c(stream: bytes, cuts: list[int]) -> list[Frame | Fault]:
 @given(st.lists(MESSAGES, max_size=4), st.lists(st.integers(0, 10_000), max_size=5))
 def test_messages_are_read_however_the_stream_is_cut(messages: list[Message], cuts: list[int]) -> None:
     stream = b"".join(encode(message, number) for number, message in enumerate(messages))
-    wanted = [Frame(message, number) for number, message in enumerate(messages)]
-    assert parsed(stream, cuts) == parsed_in_c(stream, cuts) == wanted
+    expected = [Frame(message, number) for number, message in enumerate(messages)]
+    assert parsed(stream, cuts) == parsed_in_c(stream, cuts) == expected
     assert [c_encode(message, number) for number, message in enumerate(messages)] == [
         encode(message, number) for number, message in enumerate(messages)
     ]

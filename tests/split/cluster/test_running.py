@@ -25,8 +25,8 @@ from tflite_fuse.split.devices import COORDINATOR
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
 
-def same(found: list[Int8Array], wanted: list[Int8Array]) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+def same(found: list[Int8Array], expected: list[Int8Array]) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 @needs_tflm
@@ -47,8 +47,8 @@ def test_an_inference_over_tcp_gives_the_bytes_of_tflm(workers: int, direct: boo
     async def run() -> None:
         _, contacts = await cases.start(found)
         coordinator = cases.coordinator(found, contacts)
-        for inputs, wanted in cases.samples():
-            assert same(await coordinator.infer(inputs), wanted)
+        for inputs, expected in cases.samples():
+            assert same(await coordinator.infer(inputs), expected)
         coordinator.close()
 
     asyncio.run(run())
@@ -81,8 +81,8 @@ def test_a_worker_that_is_not_there_is_named_and_found_once_it_is() -> None:
         with pytest.raises(ClusterError, match="worker w1 is lost"):
             await coordinator.infer(cases.samples()[0][0])
         await workers[1].listen("127.0.0.1", int(gone[1].address.split(":")[1]))
-        inputs, wanted = cases.samples()[0]
-        assert same(await coordinator.infer(inputs), wanted)
+        inputs, expected = cases.samples()[0]
+        assert same(await coordinator.infer(inputs), expected)
         coordinator.close()
 
     asyncio.run(run())
@@ -91,7 +91,7 @@ def test_a_worker_that_is_not_there_is_named_and_found_once_it_is() -> None:
 @needs_tflm
 def test_retries_name_a_worker_that_is_down_and_go_on_when_it_is_back() -> None:
     found = cases.deployment()
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
 
     async def run() -> None:
         workers, contacts = await cases.start(found)
@@ -110,7 +110,7 @@ def test_retries_name_a_worker_that_is_down_and_go_on_when_it_is_back() -> None:
                 starting.append(asyncio.ensure_future(workers[1].listen("127.0.0.1", port)))
 
         coordinator.failed = comes_back
-        assert same(await coordinator.infer(inputs, 5), wanted)
+        assert same(await coordinator.infer(inputs, 5), expected)
         assert len(told) == 5
         coordinator.close()
 
@@ -177,13 +177,13 @@ def test_a_worker_that_fails_or_sleeps_is_named_and_a_retry_may_succeed(what: st
         odd = Worker(Refusing(found.fragments.workers[1], what), found.number, 1, found.peers(1))
         contacts = cases.elsewhere(contacts, 1, await odd.listen("127.0.0.1", 0))
         coordinator = cases.coordinator(found, contacts, 1.0 if what == "sleep" else 30.0)
-        inputs, wanted = cases.samples()[0]
+        inputs, expected = cases.samples()[0]
         if retries:
-            assert same(await coordinator.infer(inputs, retries), wanted)
+            assert same(await coordinator.infer(inputs, retries), expected)
         else:
             with pytest.raises(ClusterError, match=message):
                 await coordinator.infer(inputs)
-            assert same(await coordinator.infer(inputs, 3), wanted)
+            assert same(await coordinator.infer(inputs, 3), expected)
         coordinator.close()
 
     asyncio.run(run(0))
@@ -226,12 +226,12 @@ def test_a_restarted_coordinator_is_served_and_its_predecessor_refused_once() ->
     async def run() -> None:
         _, contacts = await cases.start(found)
         first, second = cases.coordinator(found, contacts), cases.coordinator(found, contacts)
-        inputs, wanted = cases.samples()[0]
-        assert same(await first.infer(inputs), wanted)
-        assert same(await second.infer(inputs), wanted)
+        inputs, expected = cases.samples()[0]
+        assert same(await first.infer(inputs), expected)
+        assert same(await second.infer(inputs), expected)
         with pytest.raises(ClusterError, match="serves another coordinator"):
             await first.infer(inputs)
-        assert same(await first.infer(inputs), wanted)
+        assert same(await first.infer(inputs), expected)
 
     asyncio.run(run())
 
@@ -244,7 +244,7 @@ def test_concurrent_inferences_run_one_after_the_other() -> None:
         _, contacts = await cases.start(found)
         coordinator = cases.coordinator(found, contacts)
         results = await asyncio.gather(*(coordinator.infer(inputs) for inputs, _ in cases.samples()))
-        assert all(same(result, wanted) for result, (_, wanted) in zip(results, cases.samples(), strict=True))
+        assert all(same(result, expected) for result, (_, expected) in zip(results, cases.samples(), strict=True))
         coordinator.close()
 
     asyncio.run(run())
@@ -264,7 +264,7 @@ def test_in_the_middle_of_an_inference_another_coordinator_takes_over(how: str) 
 
 async def in_the_middle(found: Deployment, contacts: dict[int, Contact], how: str) -> None:
     """A coordinator goes, or is still there, at its first, second and fifth message; another one follows."""
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
     for messages in (1, 2, 5):
         first, came = cases.coordinator(found, contacts), asyncio.Semaphore(0)
 
@@ -280,7 +280,7 @@ async def in_the_middle(found: Deployment, contacts: dict[int, Contact], how: st
             running.cancel()
             await asyncio.wait({running})
         second = cases.coordinator(found, contacts)
-        assert same(await second.infer(inputs), wanted)
+        assert same(await second.infer(inputs), expected)
         second.close()
         if how == "stays":  # it was told, or had its outputs by then
             (ended,) = await asyncio.gather(running, return_exceptions=True)

@@ -55,8 +55,8 @@ def test_workers_on_serial_lines_give_the_bytes_of_tflm(program: Path, tmp_path:
 
         async def run() -> None:
             coordinator = cases.coordinator(found, contacts(wires))
-            for inputs, wanted in cases.samples():
-                assert same(await coordinator.infer(inputs), wanted)
+            for inputs, expected in cases.samples():
+                assert same(await coordinator.infer(inputs), expected)
             coordinator.close()
             answers = await ask_all(found.number, contacts(wires), 5.0)
             assert [(each.fault, each.inferences) for each in answers] == [(None, 3)] * len(wires)
@@ -73,8 +73,8 @@ def test_noise_on_the_line_changes_no_byte(program: Path, tmp_path: Path) -> Non
 
         async def run() -> None:
             coordinator = cases.coordinator(found, contacts(wires))
-            for inputs, wanted in cases.samples():
-                assert same(await coordinator.infer(inputs), wanted)
+            for inputs, expected in cases.samples():
+                assert same(await coordinator.infer(inputs), expected)
             coordinator.close()
 
         asyncio.run(run())
@@ -83,18 +83,18 @@ def test_noise_on_the_line_changes_no_byte(program: Path, tmp_path: Path) -> Non
 
 def test_a_worker_that_is_restarted_is_named_and_found_again(program: Path, tmp_path: Path) -> None:
     found = cases.deployment(2, direct=False, strategy="paper")
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
     with lines(program, found, tmp_path, QUIET) as (wires, started):
 
         async def run() -> None:
             coordinator = cases.coordinator(found, contacts(wires))
-            assert same(await coordinator.infer(inputs), wanted)
+            assert same(await coordinator.infer(inputs), expected)
             started[1].kill()
             started[1].wait()
             started.append(start(program, tmp_path / "1.fragment", wires[1].right))
             with pytest.raises(ClusterError, match="worker w1 is lost"):
                 await coordinator.infer(inputs)
-            assert same(await coordinator.infer(inputs), wanted)
+            assert same(await coordinator.infer(inputs), expected)
             coordinator.close()
 
         asyncio.run(run())

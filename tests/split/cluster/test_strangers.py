@@ -98,14 +98,14 @@ def coordinator(found: Deployment, contacts: dict[int, Contact], key: bytes | No
 def test_an_inference_waits_for_no_stranger_that_was_there_before(
     program: Path, tmp_path: Path, key: bytes | None, what: str
 ) -> None:
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
 
     async def run(found: Deployment, contacts: dict[int, Contact]) -> None:
         strangers = [Strangers(each.address, first_words(found, what)) for each in contacts.values()]
         for each in strangers:
             await each.come(8)
         devices = coordinator(found, contacts, key)
-        assert same(await devices.infer(inputs), wanted)
+        assert same(await devices.infer(inputs), expected)
         answers = await ask_all(found.number, contacts, PATIENCE, key)
         assert [(each.fault, each.inferences) for each in answers] == [(None, 1)] * len(contacts)
         devices.close()
@@ -125,8 +125,8 @@ def test_inferences_go_on_while_strangers_keep_coming(
         assert same(await devices.infer(cases.samples()[0][0]), cases.samples()[0][1])
         strangers = Strangers(contacts[0].address, first_words(found, what))
         coming = asyncio.ensure_future(strangers.keep_coming(0.01))
-        for inputs, wanted in 10 * cases.samples():
-            assert same(await devices.infer(inputs), wanted)
+        for inputs, expected in 10 * cases.samples():
+            assert same(await devices.infer(inputs), expected)
         answers = await ask_all(found.number, contacts, PATIENCE, key)
         assert {each.fault for each in answers} == {None}
         devices.close()
@@ -152,11 +152,11 @@ def test_of_many_silent_connections_the_oldest_ends_and_the_newest_is_late(progr
 
 
 def test_a_stranger_under_a_workers_name_replaces_no_worker(program: Path, tmp_path: Path) -> None:
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
 
     async def run(found: Deployment, contacts: dict[int, Contact]) -> None:
         devices = coordinator(found, contacts, None)
-        assert same(await devices.infer(inputs), wanted)
+        assert same(await devices.infer(inputs), expected)
         for device, contact in contacts.items():
             for other in {*contacts} - {device}:
                 host, port = parse_address(contact.address, "an address")
@@ -165,7 +165,7 @@ def test_a_stranger_under_a_workers_name_replaces_no_worker(program: Path, tmp_p
                     await Connection(stream, found.number, other, device).open(Wish.PEER)
                 assert told.value.fault == Fault.STRANGER
                 stream.close()
-        assert same(await devices.infer(inputs), wanted)
+        assert same(await devices.infer(inputs), expected)
         devices.close()
 
     with workers(program, tmp_path, None) as (found, contacts):
@@ -173,7 +173,7 @@ def test_a_stranger_under_a_workers_name_replaces_no_worker(program: Path, tmp_p
 
 
 def test_a_worker_in_python_keeps_a_bounded_number_of_greetings_and_serves_between_them() -> None:
-    inputs, wanted = cases.samples()[0]
+    inputs, expected = cases.samples()[0]
     found = cases.deployment()
 
     async def run() -> None:
@@ -182,7 +182,7 @@ def test_a_worker_in_python_keeps_a_bounded_number_of_greetings_and_serves_betwe
         await strangers.come(3 * MOST_GREETINGS)
         ended = [asyncio.ensure_future(stream.read()) for stream in strangers.streams]
         devices = cases.coordinator(found, contacts)
-        assert same(await devices.infer(inputs), wanted)
+        assert same(await devices.infer(inputs), expected)
         oldest, newest = ended[: 2 * MOST_GREETINGS], ended[2 * MOST_GREETINGS + 1 :]
         with contextlib.suppress(ConnectionError):
             assert await asyncio.wait_for(asyncio.gather(*oldest), HANDSHAKE_SECONDS / 2) == [b""] * len(oldest)
