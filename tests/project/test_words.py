@@ -17,12 +17,12 @@ PAGES = sorted({*ALL_PAGES, *TEMPLATES} - {"CHANGELOG.md", "docs/comparison.md"}
 """Pages and texts of exported projects, without notes of releases and tables that scripts print."""
 
 MOST_TERMS = 30
-VAGUE = frozenset({"asked", "found", "given", "known", "made", "mine", "others", "told", "expected", "ways", "worth"})
+VAGUE = frozenset({"asked", "found", "given", "known", "made", "mine", "others", "told", "wanted", "ways", "worth"})
 """Names that say how a value came about, not what it is: ``found`` may be offsets, candidates or an operator."""
 
 RIDDLES = re.compile(
     "_(what|whom?|whoever|whatever|nobody|everybody|somebody|anybody|tells?|told|says?|said|ask(s|ed)?|unasked|hears?"
-    "|heard|want(s|ed)?|knows)(_|$)"
+    "|heard|wants?|wanted|knows)(_|$)"
 )
 """Words of a test's name that stand in the place of a subject, or let code speak: the name is the contract."""
 

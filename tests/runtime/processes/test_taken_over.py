@@ -69,8 +69,8 @@ ANSWERS: dict[str, Callable[[socket.socket], object]] = {
     "text that is no JSON": lambda connection: connection.sendall(struct.pack("<4sIQ", b"TFW1", 1, 0) + b"{"),
     "tables in tables": lambda connection: connection.sendall(struct.pack("<4sIQ", b"TFW1", 99999, 0) + b"[" * 99999),
     "eight exabytes to come": lambda connection: connection.sendall(struct.pack("<4sIQ", b"TFW1", 2, 1 << 63) + b"{}"),
-    "that it wants pixels of nobody": _says({"expected": [7, 0, 0, 1]}),
-    "that it wants a word": _says({"expected": "pixels"}),
+    "that it wants pixels of nobody": _says({"wanted": [7, 0, 0, 1]}),
+    "that it wants a word": _says({"wanted": "pixels"}),
 }
 
 
@@ -102,7 +102,7 @@ def test_an_answer_that_trickles_in_has_no_longer_than_any_other(taken_over: Ans
 def test_questions_without_end_have_no_longer_than_one(taken_over: Answering) -> None:
     def ask(connection: socket.socket) -> None:
         while True:
-            send_frame(connection, {"expected": [0, 0, 0, 1]})
+            send_frame(connection, {"wanted": [0, 0, 0, 1]})
             time.sleep(0.05)
 
     worker, start = taken_over(ask), time.monotonic()
