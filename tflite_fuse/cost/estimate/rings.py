@@ -78,7 +78,7 @@ class Rings:
         None if no branch can, or it saves nothing. Branches whose stages shift windows are not considered. In one tile
         (``cost/schedule/early_branches``).
         """
-        join, whole, best = self._meeting(demand.consumers), self.bytes(demand), None
+        join, best = self._meeting(demand.consumers), None
         for branch in demand.consumers:
             end = branch.layer
             while end != join and self._meets[end] != join:
@@ -87,18 +87,23 @@ class Rings:
             if end == join or kept is None or self.reaches[end] != branch.reaches:
                 continue
             together = tuple(each for each in demand.consumers if each is not branch)
-            own = self.bytes(demand._replace(consumers=together)) - whole
-            for first in together if (own < 0).any() else ():
-                first_kept = self._kept.get(first.layer)
-                if first_kept is None or first.layer == join or not self._are_alike(first_kept, kept):
-                    continue
-                if not all(map(_is_inside, branch.windows, first.windows)):
-                    continue
+            firsts = [each for each in together if each.layer != join and self._is_kept_like(each, kept, branch)]
+            if not firsts:
+                continue
+            own = self.bytes(demand._replace(consumers=together)) - self.bytes(demand)
+            for first in firsts if (own < 0).any() else ():
                 waiting = (*kept.consumers, Consumer(first.layer, (PIXEL, PIXEL), first.reaches))
                 behind = self.bytes(kept._replace(consumers=waiting)) - self.bytes(kept)
                 if (behind + own < 0).any() and (best is None or (behind + own < sum(best)).all()):
                     best = behind, own
         return best
+
+    def _is_kept_like(self, first: Consumer, kept: Demand, branch: Consumer) -> bool:
+        """Return whether a stage can wait for a branch that ends in ``kept``: it computes the same pixels."""
+        first_kept = self._kept.get(first.layer)
+        if first_kept is None or not self._are_alike(first_kept, kept):
+            return False
+        return all(map(_is_inside, branch.windows, first.windows))
 
     def _are_alike(self, one: Demand, other: Demand) -> bool:
         """Return whether the largest tile needs the same rows and columns of two tensors of one extent."""

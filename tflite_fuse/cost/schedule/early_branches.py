@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tflite_fuse.cost.schedule.schedule import Orders, Schedule, schedule
+from tflite_fuse.cost.schedule.schedule import Orders, schedule
 from tflite_fuse.cost.schedule.tiles import is_one_tile, split_block
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, Stage, Storage
@@ -31,11 +31,16 @@ def with_early_branches(block: Block, config: BlockConfig) -> Block:
     split = split_block(block)
     if not is_one_tile(block.tensors[split.driven], config) or block.keeps_state:
         return block
-    orders, tried = Orders(block, config), set[tuple[int, int]]()
-    best, least = block, schedule(block, config, orders)
-    while waits := next((each for each in _waits(best, least, config.chunk) if each not in tried), None):
-        tried.add(waits)
-        early = _early(best, *waits)
+    best, tried = block, set[tuple[int, int]]()
+    while waits := next((each for each in _waits(best, len(split.spatial)) if each[:2] not in tried), None):
+        if not tried:
+            orders = Orders(block, config)
+            least = schedule(block, config, orders)
+        output, awaited, shared = waits
+        tried.add((output, awaited))
+        if all(least.capacities[each] <= config.chunk for each in shared):
+            continue
+        early = _early(best, output, awaited)
         try:
             needs = schedule(early, config, orders)
         except BlockError:  # the block computes other pixels of the two tensors
@@ -45,12 +50,9 @@ def with_early_branches(block: Block, config: BlockConfig) -> Block:
     return best
 
 
-def _waits(block: Block, run: Schedule, chunk: int) -> Iterator[tuple[int, int]]:
-    """Yield (output of a stage, tensor for which it may wait): both are computed from a tensor that paths share.
-
-    The shared tensor is kept for longer than a run.
-    """
-    stages = block.stages[: run.spatial_stages]
+def _waits(block: Block, spatial: int) -> Iterator[tuple[int, int, frozenset[int]]]:
+    """Yield (output of a stage, tensor for which it may wait, tensors that both paths share and that it reads)."""
+    stages = block.stages[:spatial]
     behind = _ancestors(stages)
     writers = {stage.output: number for number, stage in enumerate(stages)}
     for stage in stages:
@@ -60,12 +62,12 @@ def _waits(block: Block, run: Schedule, chunk: int) -> Iterator[tuple[int, int]]
                 continue
             branch = behind[writers[tensor]].difference(*other_branches)
             written = {stages[number].output for number in branch}
-            read = {each for number in branch for each in stages[number].inputs} - written
-            shared = {each for each in read if run.capacities[each] > chunk}
+            shared = {each for number in branch for each in stages[number].inputs} - written
             for number in sorted(set().union(*other_branches) - behind[writers[tensor]]):
                 first = stages[number]
-                if first.waits_for < 0 and shared & set(first.inputs) and _alike(block, first.output, tensor):
-                    yield first.output, tensor
+                read = shared.intersection(first.inputs)
+                if first.waits_for < 0 and read and _alike(block, first.output, tensor):
+                    yield first.output, tensor, frozenset(read)
 
 
 def _ancestors(stages: tuple[Stage, ...]) -> list[frozenset[int]]:
