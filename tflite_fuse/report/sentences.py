@@ -11,8 +11,8 @@ from tflite_fuse.report.int8_code import CODE
 from tflite_fuse.report.report import Figures, Report, change
 from tflite_fuse.report.wording import grouped, sentences_of
 
-_WORTHWHILE = 0.95
-"""Share of the arena below which plain C is mentioned."""
+WORTHWHILE = 0.95
+"""Share of the current arena below which an option or plain C is mentioned."""
 
 
 def headline(report: Report, target: str, fit: str, plain_bytes: int | None = None) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def headline(report: Report, target: str, fit: str, plain_bytes: int | None = No
     if report.unchanged is not None:
         reached = f"unchanged, arena {after:,} bytes; {report.unchanged}"
     step = _export(target, report.runtime)
-    if plain_bytes is not None and plain_bytes < _WORTHWHILE * report.after.arena_bytes:
+    if plain_bytes is not None and plain_bytes < WORTHWHILE * report.after.arena_bytes:
         step += f", or --format c, which needs {plain_bytes:,} bytes without TensorFlow Lite Micro"
     if report.advice:
         step += f"; less RAM: {report.advice[0]}"

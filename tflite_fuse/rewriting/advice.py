@@ -20,15 +20,12 @@ from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.preparing.by_columns import by_columns
 from tflite_fuse.report.report import Report
+from tflite_fuse.report.sentences import WORTHWHILE
 from tflite_fuse.rewriting.figures import arena_in_file, memory_table
 from tflite_fuse.rewriting.rewrite import Counter, rewrite_model
 
 MOST_OPERATORS = 120
 """Most operators of a model with advice: larger ones take too long."""
-
-_WORTHWHILE = 0.95
-"""Share of the current arena below which an option is mentioned."""
-
 
 _MOSTLY = 0.75
 """Least share of the head that inputs fill where advice mentions them."""
@@ -75,7 +72,7 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
     """
     if len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None or options.stream is not None:
         return ()
-    useful = [each for each in offers(model, options) if each.arena_bytes < _WORTHWHILE * report.after.arena_bytes]
+    useful = [each for each in offers(model, options) if each.arena_bytes < WORTHWHILE * report.after.arena_bytes]
     sentences = (*_about_moving(model, options, report), *_about_inputs(rewritten, report, useful))
     return (*sentences, *_about_operators(rewritten, report))[:3]
 
@@ -160,11 +157,11 @@ def _about_operators(rewritten: Model, report: Report) -> Iterator[str]:
     """Yield sentences about operators outside blocks with the largest working set."""
     rows = [row for row in memory_table(rewritten)[0] if row.blocked is not None and "TFLITE_FUSE" not in row.name]
     most = max((row.working_set_bytes for row in rows), default=0)
-    if most < _WORTHWHILE * report.after.head_bytes:
+    if most < WORTHWHILE * report.after.head_bytes:
         return
     kinds: dict[tuple[str, str], int] = {}
     for row in rows:
-        if row.working_set_bytes >= _WORTHWHILE * most:
+        if row.working_set_bytes >= WORTHWHILE * most:
             kind = row.name.rpartition("_")[0], row.blocked or ""
             kinds[kind] = kinds.get(kind, 0) + 1
     for (name, why), count in list(kinds.items())[:2]:
