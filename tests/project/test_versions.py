@@ -32,6 +32,13 @@ def test_the_changelog_begins_with_this_version_or_the_next() -> None:
     assert released[0] == tflite_fuse.__version__ and len(set(headings)) == len(headings)
 
 
+def test_the_newest_release_has_one_line_per_change() -> None:
+    """Earlier releases stay as they were."""
+    _, newest, *_ = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    _, *lines = filter(None, newest.splitlines())
+    assert lines and [line for line in lines if not line.startswith(("### ", "- ")) or len(line) > 140] == []
+
+
 def test_every_dependency_has_a_lowest_version() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "lowest_versions.py")]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
