@@ -164,8 +164,8 @@ def _why(report: Report) -> str:
     if report.unchanged is not None:
         return report.unchanged
     unfused = [each.details for each in report.records if each.fate == "not fused"]
-    told = [general(str(each["why"]), str(each["tensor"])) if "tensor" in each else _NO_GAIN for each in unfused]
-    common = Counter(told).most_common(1)
+    reasons = [general(str(each["why"]), str(each["tensor"])) if "tensor" in each else _NO_GAIN for each in unfused]
+    common = Counter(reasons).most_common(1)
     return f"{common[0][1]} x {common[0][0]}" if common else ""
 
 
@@ -183,9 +183,9 @@ def table(rows: list[Row]) -> Iterator[str]:
         ("", [row.ratio for row in rows if row.counts]),
         (", streamed", [row.gain_streamed for row in rows if row.counts]),
     ):
-        if known := [gain for gain in gains if gain is not None]:
-            mean = exp(sum(map(log, known)) / len(known))
-            models = f"the {len(known)} models with int8 or uint8 input and a block{how}"
+        if reached := [gain for gain in gains if gain is not None]:
+            mean = exp(sum(map(log, reached)) / len(reached))
+            models = f"the {len(reached)} models with int8 or uint8 input and a block{how}"
             yield f"{mean:.2f}x is the geometric mean of {models}."
     yield f"{len(rows)} models: {refused} refused, {worse} larger than before."
     if rows:

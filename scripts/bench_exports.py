@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Test exports of whole models: bench_exports.py [MODEL ...] [--target NAME] [--json] [--told FILE] [--write].
+"""Test exports of whole models: bench_exports.py [MODEL ...] [--target NAME] [--json] [--results FILE] [--write].
 
 Every model (default: the bundled sample and those of ``shared/models`` beside the project) is rewritten by default and
 exported in every format. Printed is the arena that each declares for the runtime and kernels of its format, or why the
 format does not support the model. Plain C is compiled for every emulated core, with another main program, and run on
 one input: outputs are compared with the original's in TensorFlow Lite Micro on this machine; arenas of all small sizes
 from 0 bytes on, and of sizes just below the declared one, must be refused, and so must changed bits of options and
-constants. Formats with TFLM are written, not run. ``--told`` reads the results that ``--json`` printed before, because
-all models on all cores take an hour. Exit codes: 0 every possible export is right, 1 an export is wrong, 2 bad usage or
+constants. Formats with TFLM are written, not run. ``--results`` reads those that ``--json`` printed before, because all
+models on all cores take an hour. Exit codes: 0 every possible export is right, 1 an export is wrong, 2 bad usage or
 a tool is missing.
 """
 
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file")
     parser.add_argument("--target", action="append", default=[], metavar="NAME", help="an emulated core; default all")
-    parser.add_argument("--told", type=Path, metavar="FILE", help="what --json printed before, instead of running")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="what --json printed before, instead of running")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--write", action="store_true", help="replace the table in arduino/README.md")
     options = parser.parse_args(arguments)
@@ -128,12 +128,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tried: list[Tried] = []
     try:
         targets = chosen_targets(options.target)
-        if options.told is not None:
-            told = json.loads(options.told.read_text())
-            found, tried = [Exported(**each) for each in told["exports"]], [Tried(**each) for each in told["runs"]]
+        if options.results is not None:
+            results = json.loads(options.results.read_text())
+            found, tried = (
+                [Exported(**each) for each in results["exports"]],
+                [Tried(**each) for each in results["runs"]],
+            )
         for path in (
             []
-            if options.told is not None
+            if options.results is not None
             else options.models or [Path(SAMPLE_MODEL), *sorted(SHARED_MODELS.glob("*.tflite"))]
         ):
             rewritten = tflite_fuse.rewrite(path, verify=False).model

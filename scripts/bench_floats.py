@@ -56,18 +56,18 @@ def row(path: Path, inputs: int = 16) -> Row:
     Raises:
         VerificationError: a rewritten twin was not compared.
     """
-    data, found = serialize_model(float_twin(load_model(path))), list[int | None]()
+    data, arenas = serialize_model(float_twin(load_model(path))), list[int | None]()
     for mode in ("resident", "streamed"):
         try:
             report = tflite_fuse.rewrite(data, input_mode=mode, inputs=inputs).report
         except LimitError:
-            found.append(None)
+            arenas.append(None)
             continue
         if report.verified is None or not report.verified.bit_exact:
             raise VerificationError(f"the float32 twin of {path.name} was not compared")
-        found += [] if found else [report.before.arena_bytes]
-        found.append(report.after.arena_bytes)
-    before, resident, streamed = found
+        arenas += [] if arenas else [report.before.arena_bytes]
+        arenas.append(report.after.arena_bytes)
+    before, resident, streamed = arenas
     assert before is not None and resident is not None
     return Row(path.stem, before, resident, streamed)
 
@@ -90,9 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="an int8 .tflite file")
     parser.add_argument("--write", action="store_true", help=f"replace the table in {PAGE.name} and the README's line")
     options = parser.parse_args(arguments)
-    found = options.models or [p for n in _NAMES for p in sorted(SHARED_MODELS.glob(f"*{n}*.tflite"))]
+    paths = options.models or [p for n in _NAMES for p in sorted(SHARED_MODELS.glob(f"*{n}*.tflite"))]
     try:
-        rows = [row(path) for path in found]
+        rows = [row(path) for path in paths]
     except TfliteFuseError as error:
         print(f"bench_floats: {error}", file=sys.stderr)
         return 2

@@ -96,17 +96,17 @@ def measure(name: str, graph: Program, time_limit: float, without: str = "") -> 
     """Search the order of one graph with one rule, or all rules, switched off."""
     off = RULES if without == NO_RULES else (without,) if without else ()
     rules = OrderRules(**dict.fromkeys(off, False))
-    found = minimal_peak_order(graph, Budget(seconds=time_limit), rules=rules)
+    ordered = minimal_peak_order(graph, Budget(seconds=time_limit), rules=rules)
     return Row(
         name,
         len(graph.steps),
         without,
         peak(graph),
-        found.peak,
-        found.lower_bound,
-        found.optimal,
-        found.states,
-        round(found.seconds, 4),
+        ordered.peak,
+        ordered.lower_bound,
+        ordered.optimal,
+        ordered.states,
+        round(ordered.seconds, 4),
     )
 
 

@@ -82,11 +82,11 @@ def sweep(count: int, work: Path, dask: bool) -> None:
         for seed in range(models):
             model = inverted_residual_network(size=24 + 4 * (seed % 5), channels=4 + 4 * (seed % 3), seed=seed)
             save_model(model, folder / f"{seed:03}.tflite")
-    two, made = ("--jobs", 2), ("--jobs", 2, "--executor", "dask")
+    two, with_dask = ("--jobs", 2), ("--jobs", 2, "--executor", "dask")
     with dask_cluster() if dask else nullcontext() as address:
         ways: dict[str, tuple[Any, ...]] = {"one": ("--jobs", 1), "two": two}
         if address is not None:
-            ways |= {"Dask": (*made[2:], "--scheduler", address), "Dask made here": made}
+            ways |= {"Dask": (*with_dask[2:], "--scheduler", address), "Dask made here": with_dask}
         seconds: dict[str, float] = {}
         for name, options in ways.items():
             took, cpu, memory = timed(["sweep", everything, "-o", work / name, *options])

@@ -66,25 +66,25 @@ def tiny_network(choose: Choose) -> Model:
     """Return three to eight operators on random earlier results; unread results are outputs."""
     b = ModelBuilder(choose(0, 1 << 16))
     side = choose(8, 28)
-    made: list[Ref] = [b.input((1, side, side, choose(1, 4)))]
+    tensors: list[Ref] = [b.input((1, side, side, choose(1, 4)))]
     for _ in range(choose(3, 8)):
-        x = made[-1] if choose(0, 3) else made[choose(0, len(made) - 1)]
+        x = tensors[-1] if choose(0, 3) else tensors[choose(0, len(tensors) - 1)]
         stride = choose(1, 2) if x.shape[1] >= 4 else 1
-        alike = [(p, q) for at, p in enumerate(made) for q in made[at + 1 :] if p.shape == q.shape]
-        beside = [(p, q) for at, p in enumerate(made) for q in made[at + 1 :] if p.shape[1:3] == q.shape[1:3]]
+        alike = [(p, q) for at, p in enumerate(tensors) for q in tensors[at + 1 :] if p.shape == q.shape]
+        beside = [(p, q) for at, p in enumerate(tensors) for q in tensors[at + 1 :] if p.shape[1:3] == q.shape[1:3]]
         kind = choose(0, 9)
         if kind == 0 and alike:
-            made.append(b.add(*alike[choose(0, len(alike) - 1)]))
+            tensors.append(b.add(*alike[choose(0, len(alike) - 1)]))
         elif kind == 1 and beside:
-            made.append(b.concat(beside[choose(0, len(beside) - 1)]))
+            tensors.append(b.concat(beside[choose(0, len(beside) - 1)]))
         elif kind == 2 and x.shape[1] >= 4:
-            made.append(b.max_pool(x, 2, 2))
+            tensors.append(b.max_pool(x, 2, 2))
         elif kind < 5:
-            made.append(b.depthwise(x, 2 * choose(1, 2) + 1, stride, "SAME", "RELU"))
+            tensors.append(b.depthwise(x, 2 * choose(1, 2) + 1, stride, "SAME", "RELU"))
         else:
             kernel = (1, 3)[choose(0, 1)]
-            made.append(b.conv(x, 4 * choose(1, 5), kernel, stride if kernel > 1 else 1, activation="RELU"))
-    model = b.build([made[-1]])
+            tensors.append(b.conv(x, 4 * choose(1, 5), kernel, stride if kernel > 1 else 1, activation="RELU"))
+    model = b.build([tensors[-1]])
     read = {tensor for operator in model.main.operators for tensor in operator.inputs or ()}
     written = (tensor for operator in model.main.operators for tensor in operator.outputs or ())
     return replace_main(model, replace(model.main, outputs=tuple(tensor for tensor in written if tensor not in read)))
@@ -115,18 +115,18 @@ def _least_of_order(site: Site, goal: Goal, best: int) -> int:
     options = replace(site.options, every_block=True, chunks=(1,), most_compute=None)
     cuts, builder = searched_cuts(site.graph, (), options)
     most = None if goal.max_compute is None else int(goal.max_compute * site.own_macs)
-    ways = _ways(cuts.edges, int(NEAR * best), most)
-    for way in sorted(ways, key=lambda way: way.peak + way.tail)[:MOST_PLACED]:
+    candidates = _paths(cuts.edges, int(NEAR * best), most)
+    for way in sorted(candidates, key=lambda way: way.peak + way.tail)[:MOST_PLACED]:
         try:
-            found = site.realise(builder.point(way))
+            placed = site.realise(builder.point(way))
         except BlockError:
             continue
-        if most is None or found.macs <= most:
-            best = min(best, found.arena)
+        if most is None or placed.macs <= most:
+            best = min(best, placed.arena)
     return best
 
 
-def _ways(cuts: CutGraph, most_ram: int, most_work: int | None) -> Iterator[Way]:
+def _paths(cuts: CutGraph, most_ram: int, most_work: int | None) -> Iterator[Way]:
     """Yield all ways through a cut graph within some bytes and some work."""
     out: list[list[Edge]] = [[] for _ in cuts.into]
     for edge in (edge for into in cuts.into for edge in into):

@@ -60,11 +60,11 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def k1_by_frequency(facts: Path) -> Callable[[float], float]:
     """Return kilobytes of output per million cycles, interpolated between the measured frequencies."""
-    found: dict[float, list[float]] = {}
+    rates_by_mhz: dict[float, list[float]] = {}
     for row in rows_of(facts / "split_inference_table1_k1.csv"):
-        found.setdefault(float(row["frequency_mhz"]), []).append(float(row["k1_kb_per_mcycle"]))
-    known = sorted((mhz, sum(each) / len(each)) for mhz, each in found.items())
-    return lambda mhz: float(np.interp(mhz, *zip(*known, strict=True)))
+        rates_by_mhz.setdefault(float(row["frequency_mhz"]), []).append(float(row["k1_kb_per_mcycle"]))
+    points = sorted((mhz, sum(each) / len(each)) for mhz, each in rates_by_mhz.items())
+    return lambda mhz: float(np.interp(mhz, *zip(*points, strict=True)))
 
 
 def published_seconds(plan: Plan, cluster: Cluster, k1: Callable[[float], float]) -> tuple[float, float]:
@@ -115,7 +115,7 @@ def same_order(ours: Sequence[float], theirs: Sequence[float]) -> bool:
 def scaling(network: Network, facts: Path) -> None:
     """Print Figures 9 and 12: bytes, computing and RAM over the number of workers."""
     k1 = k1_by_frequency(facts)
-    known = {int(row["workers"]): row for row in rows_of(facts / "split_inference_scaling.csv")}
+    published = {int(row["workers"]): row for row in rows_of(facts / "split_inference_scaling.csv")}
     print("workers  bytes moved  computing      time  RAM per worker   published: time, of it computing")
     accountant = Accountant(network)
     for count in (1, 3, 5, 8, 12, 20, 40, 120):
@@ -123,7 +123,7 @@ def scaling(network: Network, facts: Path) -> None:
         plan = paper_plan(network, [1.0] * count, "")
         seconds, busy = published_seconds(plan, cluster, k1)
         ram = max(accountant.of_worker(plan, cluster, worker).ram_bytes for worker in {0, count // 2})
-        row = known.get(count)
+        row = published.get(count)
         theirs = "" if row is None else f"   {row['total_s']} s, {row['computation_s'] or 'not printed'}"
         print(f"{count:7} {plan.moved:12,} {busy:8.2f} s {seconds:7.2f} s {ram:14,} B{theirs}", flush=True)
 

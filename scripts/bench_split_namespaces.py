@@ -60,7 +60,7 @@ class Network:
 
     def __init__(self, count: int, kilobytes_per_second: int) -> None:
         self._id, self._rate = os.getpid() % 10000, f"{kilobytes_per_second * 8}kbit"
-        self._made: list[Sequence[object]] = []
+        self._undo: list[Sequence[object]] = []
         self.bridge = f"tfb{self._id}"
         self.spaces = [f"tfn{self._id}-{number}" for number in range(count)]
 
@@ -90,22 +90,22 @@ class Network:
 
     def _make(self, undo: Sequence[object], *words: object) -> None:
         tell(*words)
-        self._made.append(undo)
+        self._undo.append(undo)
 
     def close(self) -> None:
-        for undo in reversed(self._made):
+        for undo in reversed(self._undo):
             subprocess.run([str(word) for word in undo], capture_output=True, check=False)
 
 
 @contextmanager
-def workers(network: Network, program: Path, found: Deployment, folder: Path) -> Iterator[dict[int, Contact]]:
+def workers(network: Network, program: Path, deployment: Deployment, folder: Path) -> Iterator[dict[int, Contact]]:
     """Start each worker in a network namespace."""
     started: list[subprocess.Popen[str]] = []
     contacts = {}
     try:
         network.open()
-        for place, device in enumerate(found.taking_part):
-            (folder / f"{device}.fragment").write_bytes(found.fragments.workers[device])
+        for place, device in enumerate(deployment.taking_part):
+            (folder / f"{device}.fragment").write_bytes(deployment.fragments.workers[device])
             address = f"{network.address(place)}:{PORT}"
             call = ["ip", "netns", "exec", network.spaces[place], program, folder / f"{device}.fragment", address]
             quiet = subprocess.DEVNULL
@@ -123,10 +123,10 @@ def workers(network: Network, program: Path, found: Deployment, folder: Path) ->
 
 
 async def run(
-    found: Deployment, contacts: dict[int, Contact], samples: list[list[object]]
+    deployment: Deployment, contacts: dict[int, Contact], samples: list[list[object]]
 ) -> tuple[list[bytes], float]:
     """Return the first output of each sample, and seconds of one of them, the first one's connections left out."""
-    coordinator = Coordinator(found.coordinator(), found.number, contacts, found.dials, 300.0)
+    coordinator = Coordinator(deployment.coordinator(), deployment.number, contacts, deployment.dials, 300.0)
     outputs = [(await coordinator.infer(as_bytes(samples[0])))[0].tobytes()]
     began = time.monotonic()
     outputs += [(await coordinator.infer(as_bytes(sample)))[0].tobytes() for sample in samples[1:]]
@@ -135,10 +135,10 @@ async def run(
     return outputs, seconds
 
 
-def busiest(found: Deployment, kilobytes_per_second: int) -> float:
+def busiest(deployment: Deployment, kilobytes_per_second: int) -> float:
     """Return the seconds for which the frames of one inference occupy the busiest link, one way."""
     lanes: dict[tuple[str, int], int] = {}
-    for each in simulated(found).messages:
+    for each in simulated(deployment).messages:
         for lane in (("send", each.source), ("receive", each.target)):
             if lane[1] != COORDINATOR:
                 lanes[lane] = lanes.get(lane, 0) + each.frame_bytes
@@ -160,15 +160,15 @@ def main() -> int:
         folder = Path(name)
         program = worker_program(folder)
         for count in map(int, chosen.workers.split(",")):
-            found = deployed(model, count)
-            network = Network(len(found.taking_part), chosen.kilobytes_per_second)
+            deployment = deployed(model, count)
+            network = Network(len(deployment.taking_part), chosen.kilobytes_per_second)
             try:
-                with workers(network, program, found, folder) as contacts:
-                    outputs, seconds = asyncio.run(run(found, contacts, samples))
+                with workers(network, program, deployment, folder) as contacts:
+                    outputs, seconds = asyncio.run(run(deployment, contacts, samples))
             except MissingError as missing:
                 print(f"no network namespaces with limited rates here: {missing}", file=sys.stderr)
                 return 3
-            least = busiest(found, chosen.kilobytes_per_second)
+            least = busiest(deployment, chosen.kilobytes_per_second)
             same = "same bytes as TFLM" if outputs == expected else "OTHER BYTES"
             words = f"{seconds:.3f} s an inference, the busiest link alone {least:.3f} s"
             print(f"{count} workers at {chosen.kilobytes_per_second} kB/s: {same}; {words}", flush=True)

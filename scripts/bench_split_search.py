@@ -49,17 +49,17 @@ def ratio(number: int) -> float | None:
     network = network_of(model)
     accountant = Accountant(network)
     search = Search(network, devices, accountant, "time")
-    ways = every_way(search, MOST_WAYS) if len(search.places) <= MOST_CUTS else None
-    if ways is None:
+    paths = every_way(search, MOST_WAYS) if len(search.places) <= MOST_CUTS else None
+    if paths is None:
         return None
-    quickest = min(each.seconds for each in timelines(search, ways, accountant))
-    found = split_model(model, devices, SplitOptions()).timeline.seconds
+    quickest = min(each.seconds for each in timelines(search, paths, accountant))
+    ours = split_model(model, devices, SplitOptions()).timeline.seconds
     print(
-        f"{number}: {len(devices.workers)} workers, {len(ways):,} ways, quickest {quickest * 1000:.3f} ms, "
-        f"found {found * 1000:.3f} ms: {found / quickest:.3f}",
+        f"{number}: {len(devices.workers)} workers, {len(paths):,} ways, quickest {quickest * 1000:.3f} ms, "
+        f"found {ours * 1000:.3f} ms: {ours / quickest:.3f}",
         flush=True,
     )
-    return found / quickest
+    return ours / quickest
 
 
 def main() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first of them")
     chosen = parser.parse_args()
     numbers = range(chosen.first, chosen.first + chosen.networks)
-    ratios = [found for number in numbers if (found := ratio(number)) is not None]
+    ratios = [measured for number in numbers if (measured := ratio(number)) is not None]
     if not ratios:
         print("0 networks: through each there are more ways than can be tried")
         return

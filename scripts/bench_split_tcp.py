@@ -55,11 +55,13 @@ class Counting(Proxy):
         return [frame]
 
 
-async def run(found: Deployment, contacts: dict[int, Contact], samples: list[object]) -> tuple[list[bytes], list[int]]:
+async def run(
+    deployment: Deployment, contacts: dict[int, Contact], samples: list[object]
+) -> tuple[list[bytes], list[int]]:
     """Return the first output of each sample, and messages, payload and frames of one inference."""
     proxies = {device: Counting(contact.address) for device, contact in contacts.items()}
     between = {device: Contact(contacts[device].name, await proxy.listen()) for device, proxy in proxies.items()}
-    devices = Coordinator(found.coordinator(), found.number, between, found.dials, 300.0)
+    devices = Coordinator(deployment.coordinator(), deployment.number, between, deployment.dials, 300.0)
     outputs = [(await devices.infer(as_bytes(sample)))[0].tobytes() for sample in samples]  # type: ignore[arg-type]
     devices.close()
     counts = [(each.messages, each.payload, each.frames) for each in proxies.values()]
@@ -96,17 +98,17 @@ def main() -> int:
         folder = Path(name)
         program = worker_program(folder)
         for workers in map(int, chosen.workers.split(",")):
-            found = deployed(model, workers)
-            with processes(program, found, folder) as (contacts, _):
-                outputs, counts = asyncio.run(run(found, contacts, list(samples)))
-            course = simulated(found)
+            deployment = deployed(model, workers)
+            with processes(program, deployment, folder) as (contacts, _):
+                outputs, counts = asyncio.run(run(deployment, contacts, list(samples)))
+            course = simulated(deployment)
             payload = sum(each.payload_bytes for each in course.messages)
-            told = [len(course.messages), payload, sum(each.frame_bytes for each in course.messages)]
+            predicted = [len(course.messages), payload, sum(each.frame_bytes for each in course.messages)]
             same = "same bytes as TFLM" if outputs == expected else "OTHER BYTES"
-            pairs = zip(counts, told, strict=True)
+            pairs = zip(counts, predicted, strict=True)
             words = [f"{count:,} ({'as simulated' if count == each else each})" for count, each in pairs]
             print(f"{workers} workers: {same}; messages {words[0]}, payload {words[1]}, frames {words[2]}", flush=True)
-            worst |= outputs != expected or counts != told
+            worst |= outputs != expected or counts != predicted
     return int(worst)
 
 

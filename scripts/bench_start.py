@@ -51,10 +51,10 @@ def main() -> None:
             if target.missing():
                 print(f"| {path.stem} | {name} | not run: {', '.join(target.missing())} is missing |")
                 continue
-            found = run(path, target, arguments.flags)
+            checked = run(path, target, arguments.flags)
             bare = run(path, target, f"{arguments.flags} -DTFLITE_FUSE_NO_CRC")
-            check, deepest = found.stack
-            total, checksum = sum(found.prepare), sum(found.prepare) - sum(bare.prepare)
+            check, deepest = checked.stack
+            total, checksum = sum(checked.prepare), sum(checked.prepare) - sum(bare.prepare)
             print(f"| {path.stem} | {name} | {check:,} | {deepest:,} | {total:,} | {checksum:,} |", flush=True)
 
 

@@ -53,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bench_streams: {error}", file=sys.stderr)
         return 2
     if options.json:
-        found = {"variables": [asdict(each) for each in kept], "windows": [asdict(each) for each in slid]}
-        print(json.dumps(found, indent=2))
+        results = {"variables": [asdict(each) for each in kept], "windows": [asdict(each) for each in slid]}
+        print(json.dumps(results, indent=2))
     else:
         console = Console(width=None if sys.stdout.isatty() else 200)
         console.print(variables.as_table(kept, targets))

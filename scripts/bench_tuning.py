@@ -116,8 +116,8 @@ def _rewriting(content: bytes, options: FuseOptions) -> Run:
 def _planning(graph: Program) -> Run:
     def run(tuning: Tuning) -> tuple[int, float]:
         budget = Budget(GRAPH_WORK)
-        found = minimal_peak_order(rounded(graph), budget.part(tuning.order_share), tuning=tuning)
-        return place(graph.reordered(found.order), budget=budget, tuning=tuning).height, 0.0
+        ordered = minimal_peak_order(rounded(graph), budget.part(tuning.order_share), tuning=tuning)
+        return place(graph.reordered(ordered.order), budget=budget, tuning=tuning).height, 0.0
 
     return run
 
@@ -126,9 +126,9 @@ def _splitting(model: Model, options: SplitOptions, workers: int = 3) -> Run:
     """Return RAM of the worker that needs most, and predicted nanoseconds in the place of instructions."""
 
     def run(tuning: Tuning) -> tuple[int, float]:
-        found = split_model(model, equal(workers), replace(options, tuning=tuning))
-        taken = found.timeline.period if options.objective == "throughput" else found.timeline.seconds
-        return max(each.ram_bytes for each in found.needs if each.by_phase), taken * 1e9
+        split = split_model(model, equal(workers), replace(options, tuning=tuning))
+        taken = split.timeline.period if options.objective == "throughput" else split.timeline.seconds
+        return max(each.ram_bytes for each in split.needs if each.by_phase), taken * 1e9
 
     return run
 

@@ -24,8 +24,8 @@ KINDS = ("8bit", "paired", "16bit")
 
 def saved(path: Path, target: str) -> tuple[int, list[float]]:
     """Return cycles or instructions with weights of 8 bits, and the percentages that the other kinds save."""
-    plain, *others = (_taken(path, kind, target) for kind in KINDS)
-    return plain, [100 * (1 - each / plain) for each in others]
+    plain, *packed = (_taken(path, kind, target) for kind in KINDS)
+    return plain, [100 * (1 - each / plain) for each in packed]
 
 
 def _taken(path: Path, kind: str, target: str) -> int:

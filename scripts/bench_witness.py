@@ -44,19 +44,19 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=256)
     parser.add_argument("--weights", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     print("| model | tensors | altered | caught | share | never vary | alter nothing | s |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    files = [each for path in asked.models for each in (sorted(path.glob("*.tflite")) if path.is_dir() else [path])]
+    files = [each for path in arguments.models for each in (sorted(path.glob("*.tflite")) if path.is_dir() else [path])]
     for path in files:
         started = time.monotonic()
         try:
-            tensors, found = score(path, asked.inputs, asked.weights, asked.seed)
+            tensors, caught = score(path, arguments.inputs, arguments.weights, arguments.seed)
         except ModelError as refusal:
             print(f"| {path.stem} | {refusal} |", flush=True)
             continue
-        share = "" if found.share is None else f"{100 * found.share:.1f} %"
-        numbers = f"{tensors} | {found.altered} | {found.caught} | {share} | {found.constant} | {found.silent}"
+        share = "" if caught.share is None else f"{100 * caught.share:.1f} %"
+        numbers = f"{tensors} | {caught.altered} | {caught.caught} | {share} | {caught.constant} | {caught.silent}"
         print(f"| {path.stem} | {numbers} | {time.monotonic() - started:.0f} |", flush=True)
 
 

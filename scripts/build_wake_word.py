@@ -35,14 +35,14 @@ def sweep_model() -> s.Model:
     """Return a model, int8 [1, 16, 8, 1] to int8 [1, 1]: the probability of a rising tone in 256ths, minus 128."""
     edges = 30 * np.stack([_RISING, np.fliplr(_RISING)])[..., None]
     least = np.array([-2 * 255 * 30] * 2, np.int32)  # what is less steep does not count
-    found = STEPS - 5, BANDS - 2
-    difference = np.tile(np.array([64, -64], np.int8), found[0] * found[1])[None]
+    last = STEPS - 5, BANDS - 2
+    difference = np.tile(np.array([64, -64], np.int8), last[0] * last[1])[None]
     threshold = np.array([round(-4.5 * 256 * 255 / 8)], np.int32)
     tensors = (
         activation("steps", (1, STEPS, BANDS, 1), 1 / 255, -128),
         constant("edges", edges, 1, 1 / 30),
         constant("least", least, 2, 1 / 30 / 255),
-        activation("how steep", (1, *found, 2), 8 / 255, -128),
+        activation("how steep", (1, *last, 2), 8 / 255, -128),
         constant("rising less falling", difference, 3, 1 / 256),
         constant("threshold", threshold, 4, 8 / 255 / 256),
         activation("score", (1, 1), 1 / 8, 0),

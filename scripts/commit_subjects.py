@@ -49,11 +49,11 @@ def messages(revisions: str) -> dict[str, str]:
 
 def main() -> int:
     """Print the violations; return the exit code."""
-    found = messages(sys.argv[1] if len(sys.argv) > 1 else f"{SINCE}..HEAD")
+    commits = messages(sys.argv[1] if len(sys.argv) > 1 else f"{SINCE}..HEAD")
     lines = [
-        f"{name} {what}: {text.partition(chr(10))[0]}" for name, text in found.items() for what in complaints(text)
+        f"{name} {what}: {text.partition(chr(10))[0]}" for name, text in commits.items() for what in complaints(text)
     ]
-    print(*lines, f"{len(found)} messages, {len(lines)} complaints", sep="\n")
+    print(*lines, f"{len(commits)} messages, {len(lines)} complaints", sep="\n")
     return 1 if lines else 0
 
 

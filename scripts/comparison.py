@@ -68,10 +68,10 @@ def msf_cnn(rows: Sequence[Row]) -> str:
 
 def _solved(row: Row, whose: str, *sizes: str) -> tuple[str, ...]:
     """Return sizes and the compute factor of an answer, of which there may be none."""
-    found = [row.get(f"{whose}_{size}") for size in sizes]
-    if f"{whose}_{sizes[0]}" in row and found[0] is None:
+    values = [row.get(f"{whose}_{size}") for size in sizes]
+    if f"{whose}_{sizes[0]}" in row and values[0] is None:
         return "no solution", *["-"] * len(sizes)
-    return *map(kilobytes, found), factor(row.get(f"{whose}_compute_factor"))
+    return *map(kilobytes, values), factor(row.get(f"{whose}_compute_factor"))
 
 
 def msf_cnn_least(rows: Sequence[Row]) -> str:
@@ -352,16 +352,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for path in parser.parse_args(arguments).results:
         try:
             text = path.read_text(encoding="utf-8")
-            found = None if path.suffix == ".txt" else json.loads(text)
+            document = None if path.suffix == ".txt" else json.loads(text)
         except (OSError, ValueError) as error:
             parser.error(f"{path} has no results ({error})")
         if path.suffix == ".txt":
             write_part(path.stem, f"```text\n{text.strip()}\n```\n", PAGE)
             continue
-        if isinstance(found, list) and "graph" in found[0]:
-            write_part("order", f"{order(found)}\n", PAGE)
+        if isinstance(document, list) and "graph" in document[0]:
+            write_part("order", f"{order(document)}\n", PAGE)
             continue
-        for result in found if isinstance(found, list) else [found]:
+        for result in document if isinstance(document, list) else [document]:
             accounting = f"*{result['accounting'][0].upper()}{result['accounting'][1:].rstrip('.')}.*"
             for name in (result["paper"], *ALSO.get(result["paper"], ())):
                 if name in TABLES:

@@ -125,8 +125,8 @@ def as_markdown(rows: Sequence[Row]) -> str:
     for row in rows:
         peer, error = CMSIS_NN.get(row.target, {}).get(row.what), modelled_error(row.target)
         off = "uncalibrated" if error is None else f"{error.mean:.0%}, at most {error.largest:.0%}"
-        known = "-" if peer is None else f"{peer:.1f}"
-        lines.append(f"| {row.what}, {row.target} | {row.cycles / 1e6:.1f} | {known} | {off} |")
+        figure = "-" if peer is None else f"{peer:.1f}"
+        lines.append(f"| {row.what}, {row.target} | {row.cycles / 1e6:.1f} | {figure} | {off} |")
     return "\n".join(lines) + "\n"
 
 

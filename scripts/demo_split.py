@@ -106,10 +106,10 @@ def main() -> None:
         run = ("cluster", "run", plan, "--input", folder / "x.npz", "--output", outputs, "--timeout", 240)
         tflite_fuse(*run, *places(workers))
         expected = tflm.run(model.read_bytes(), samples).outputs
-        with np.load(outputs) as found:
-            arrays = [found[key] for key in found.files]
-        for index, wanted in enumerate(expected):
-            if not all(np.array_equal(array[index], each) for array, each in zip(arrays, wanted, strict=True)):
+        with np.load(outputs) as file:
+            arrays = [file[key] for key in file.files]
+        for index, of_sample in enumerate(expected):
+            if not all(np.array_equal(array[index], each) for array, each in zip(arrays, of_sample, strict=True)):
                 raise SystemExit(f"demo: inference {index} gives other bytes than {tflm.RUNTIME_NAME}")
         print(f"\nThe same bytes as {tflm.RUNTIME_NAME} on {INPUTS} inputs. Now without {NAMES[1]}:")
         workers[1][1].kill()

@@ -21,9 +21,9 @@ def write_part(name: str, text: str, page: Path = README) -> None:
 
 
 def _find(name: str, page: Path) -> re.Match[str]:
-    found = re.search(
+    marked = re.search(
         rf"(<!-- {name}:start .*?-->\n)(.*?\n|)([ ]*<!-- {name}:end -->)", page.read_text("utf-8"), re.DOTALL
     )
-    if found is None:
+    if marked is None:
         raise ValueError(f"{page.name} has no part {name}")
-    return found
+    return marked

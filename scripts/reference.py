@@ -206,14 +206,14 @@ def _referred(reference: str) -> str:
 
 def error_sentences() -> str:
     """Return every sentence of this package's errors, variable parts in angle brackets."""
-    found: dict[str, set[str]] = {}
+    pages_of: dict[str, set[str]] = {}
     for path in sorted((ROOT / "tflite_fuse").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
                 name = node.exc.func.id
                 text = _template(node.exc.args[0]) if node.exc.args else None
                 if hasattr(errors, name) and text is not None and re.search(r"[a-z]{3}", re.sub(r"<[^>]*>", "", text)):
-                    found.setdefault(name, set()).add(text)
+                    pages_of.setdefault(name, set()).add(text)
     lines = [
         "# Error sentences",
         "",
@@ -221,10 +221,10 @@ def error_sentences() -> str:
         " command line prints the sentence alone and ends with the exit code of its kind.",
         "",
     ]
-    for name in sorted(found):
+    for name in sorted(pages_of):
         kind = getattr(errors, name)
         lines += [f"## {name}", "", f"{_sentence(kind.__doc__ or '')} Exit code {EXIT_CODES.get(name, 2)}.", ""]
-        lines += [f"- {_escaped(text)}" for text in sorted(found[name], key=str.lower)]
+        lines += [f"- {_escaped(text)}" for text in sorted(pages_of[name], key=str.lower)]
         lines.append("")
     lines += ["## The device library", "", "`tflite_fuse_message` says these:", ""]
     source = (ROOT / "arduino" / "src" / "executor" / "tflite_fuse_options.c").read_text(encoding="utf-8")

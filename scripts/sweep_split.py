@@ -76,10 +76,10 @@ def unequal(rng: Random) -> Cluster:
 def random_network(rng: Random) -> Model:
     """Return a network of a few layers on a small image, some joined, with one or two outputs."""
     builder = ModelBuilder(rng.randrange(1000))
-    known: list[Ref] = [builder.input((1, rng.randrange(3, 24), rng.randrange(3, 24), rng.choice([1, 3, 4])))]
+    tensors: list[Ref] = [builder.input((1, rng.randrange(3, 24), rng.randrange(3, 24), rng.choice([1, 3, 4])))]
     for _ in range(rng.randrange(2, 9)):
-        known.append(_layer(builder, rng, known))
-    last = known[-1]
+        tensors.append(_layer(builder, rng, tensors))
+    last = tensors[-1]
     end = rng.random()
     if end < 0.4:
         last = builder.fully_connected(builder.mean(last), rng.randrange(1, 40))
@@ -89,13 +89,13 @@ def random_network(rng: Random) -> Model:
     if end < 0.6 and rng.random() < 0.3:
         last = builder.log_softmax(last)
     outputs = [last]
-    if rng.random() < 0.2 and len(known) > 3:
-        outputs.append(known[-2])
+    if rng.random() < 0.2 and len(tensors) > 3:
+        outputs.append(tensors[-2])
     return builder.build(outputs)
 
 
-def _layer(builder: ModelBuilder, rng: Random, known: list[Ref]) -> Ref:
-    x = known[-1] if rng.random() < 0.8 else rng.choice(known)
+def _layer(builder: ModelBuilder, rng: Random, tensors: list[Ref]) -> Ref:
+    x = tensors[-1] if rng.random() < 0.8 else rng.choice(tensors)
     stride, padding = rng.choice([1, 1, 2]), rng.choice(["SAME", "SAME", "VALID"])
     kernel = rng.choice([1, 3, 3, (1, 5), 2])
     sides = kernel if isinstance(kernel, tuple) else (kernel, kernel)
@@ -110,12 +110,12 @@ def _layer(builder: ModelBuilder, rng: Random, known: list[Ref]) -> Ref:
     if kind == 4:
         pool = rng.choice([builder.max_pool, builder.average_pool])
         return pool(x, kernel, stride, padding, "NONE")
-    others = [each for each in known if each.shape == x.shape and each is not x]
-    if kind == 5 and others:
+    alike = [each for each in tensors if each.shape == x.shape and each is not x]
+    if kind == 5 and alike:
         join = rng.choice([builder.add, builder.mul])
-        return join(x, rng.choice(others))
+        return join(x, rng.choice(alike))
     if kind == 6:
-        beside = [each for each in known if each.shape[1:3] == x.shape[1:3]]
+        beside = [each for each in tensors if each.shape[1:3] == x.shape[1:3]]
         return builder.concat([x, rng.choice(beside)])
     if kind == 7:
         return builder.hard_swish(x) if rng.random() < 0.5 else builder.quantize(builder.logistic(x))

@@ -42,11 +42,11 @@ def weights(name: str) -> tuple[int, int]:
 
 def main() -> None:
     """Print one line per distribution, the heaviest first, and the sum."""
-    found = sorted(((*weights(name), name) for name in installed("tflite-fuse", set())), reverse=True)
-    for plain, compiled, name in found:
+    rows = sorted(((*weights(name), name) for name in installed("tflite-fuse", set())), reverse=True)
+    for plain, compiled, name in rows:
         if plain + compiled >= 100_000:
             print(f"{name:20} {plain / 1e6:6.1f} MB, bytecode {compiled / 1e6:5.1f} MB")
-    plain, compiled = (sum(each[column] for each in found) for column in (0, 1))
+    plain, compiled = (sum(each[column] for each in rows) for column in (0, 1))
     print(f"{'in all':20} {plain / 1e6:6.1f} MB, bytecode {compiled / 1e6:5.1f} MB")
 
 

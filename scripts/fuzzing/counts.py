@@ -52,8 +52,8 @@ def missing(name: str) -> int:
 def report() -> str:
     """Return the table of all counts as Markdown."""
     lines = ["| fuzzer | cases | of | outcomes |", "|---|---:|---:|---|"]
-    for name, found in sorted(load().items()):
-        outcomes = found["outcomes"]
+    for name, kinds in sorted(load().items()):
+        outcomes = kinds["outcomes"]
         words = ", ".join(f"{word} {number:,}" for word, number in outcomes.items())
         lines.append(f"| {name} | {sum(outcomes.values()):,} | {GOALS[name]:,} | {words} |")
     return "\n".join(lines)

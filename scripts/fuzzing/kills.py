@@ -89,16 +89,16 @@ def case(kind: str, number: int, death: signal.Signals) -> str:
         work = Path(name) / "work"
         shutil.copytree(start, work)
         _end_at_random(rng, kind, work / "result", seconds, death)
-        found = _tree(work)
+        files = _tree(work)
         left = {path.name for path in work.rglob(".tflite-fuse-*.tmp")}
-        whole = {name: data for name, data in found.items() if not any(each in name for each in left)}
+        whole = {name: data for name, data in files.items() if not any(each in name for each in left)}
         if any(data not in (old.get(name), new.get(name)) for name, data in whole.items()):
             return "bad: a file that is neither old nor new"
-        if death is signal.SIGINT and (left or found not in (old, new)):
+        if death is signal.SIGINT and (left or files not in (old, new)):
             return "bad: something left after an interrupt"
         if len(left) > 1:
             return "bad: more than one temporary"
         _write(kind, _models()[kind][1], work / "result")
         if _tree(work) != new:
             return "bad: the next run did not repair it"
-        return "new" if found == new else "old" if found == old else "between"
+        return "new" if files == new else "old" if files == old else "between"

@@ -10,8 +10,8 @@ _LONGEST = 65536
 
 def _seeds() -> list[bytes]:
     """Return sound fragments: of cut layers, of blocks by rows, of sums over input channels, and coordinators'."""
-    found = [data for strategy in ("paper", "time", "ram") for data in fragments(strategy).workers]
-    return [*found, *with_sums().workers, fragments().coordinator, without_operators()[1].coordinator]
+    workers = [data for strategy in ("paper", "time", "ram") for data in fragments(strategy).workers]
+    return [*workers, *with_sums().workers, fragments().coordinator, without_operators()[1].coordinator]
 
 
 TARGETS = tuple(

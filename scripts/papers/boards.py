@@ -66,7 +66,7 @@ def msf_cnn_least(data: Data) -> dict[str, Any]:
 
 def msf_cnn_boards(data: Data) -> dict[str, Any]:
     """Return tables 2 and 4: the cost of the least RAM on each board."""
-    found = {board.name: board for board in (*known_boards(), HIFIVE1)}
+    boards_by_name = {board.name: board for board in (*known_boards(), HIFIVE1)}
     (theirs,) = (row for row in data.facts("msf_cnn_table3_min_ram") if row["system"] == "msf-CNN")
     rows: list[Row] = []
     for name, chain in MSF_CHAINS.items():
@@ -82,7 +82,7 @@ def msf_cnn_boards(data: Data) -> dict[str, Any]:
                     "theirs_ram_bytes": ram,
                     "theirs_ms": least,
                     "theirs_time_factor": least / unfused if least and unfused else None,
-                    **_on_board(found[board], target, fronts[target], ram),
+                    **_on_board(boards_by_name[board], target, fronts[target], ram),
                 }
             )
     return {

@@ -107,8 +107,8 @@ def _scheme(graph: PricedProgram, count: int) -> Row:
     best = least_ram(search(graph, SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tiles=tiles))[0])
     counted, _ = search(graph, SearchOptions(scheme=Scheme.INVERTED_RESIDUAL, tiles=tiles, target=CORE))
     instructions = least_ram(counted).compute_factor
-    found = best.ram_bytes, best.compute_factor, instructions, len(best.blocks), best.ram_bytes <= LIMIT
-    return {f"scheme_{column}": value for column, value in zip(SCHEME_COLUMNS, found, strict=True)}
+    figures = best.ram_bytes, best.compute_factor, instructions, len(best.blocks), best.ram_bytes <= LIMIT
+    return {f"scheme_{column}": value for column, value in zip(SCHEME_COLUMNS, figures, strict=True)}
 
 
 @dataclass(frozen=True, kw_only=True)

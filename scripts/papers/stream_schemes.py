@@ -109,15 +109,15 @@ def _macs(layer: Mapping[str, Any]) -> int:
 
 def _ours(graph: PricedProgram) -> Row:
     """Return the schemes, the one that is chosen, and the free search."""
-    found: Row = {}
+    figures: Row = {}
     best: dict[str, Point] = {}
     for column, scheme in SCHEMES.items():
         best[column] = least_ram(search(graph, _options(scheme))[0])
-        found |= dict(_figures(graph, column, scheme, best[column]))
+        figures |= dict(_figures(graph, column, scheme, best[column]))
     chosen = min(reversed(best), key=lambda column: (best[column].ram_bytes, best[column].work))
     ram = best[chosen].ram_bytes
     auto = least_compute(search(graph, _options(Scheme.AUTO))[0], ram)
-    return found | {"chosen": chosen} | dict(_figures(graph, "auto", Scheme.AUTO, auto, ram))
+    return figures | {"chosen": chosen} | dict(_figures(graph, "auto", Scheme.AUTO, auto, ram))
 
 
 def _figures(

@@ -51,15 +51,15 @@ def streamnet(data: Data) -> dict[str, Any]:
 def _streamnet_runs(data: Data, row: Row) -> Row:
     """Return real runs at zero recompute, for the columns in front of what the search says."""
     theirs = row["theirs_stream_2d_ram_bytes"]
-    found: Row = {"model": row["model"], "image_bytes": row["image_bytes"], "theirs_stream_2d_ram_bytes": theirs}
+    result: Row = {"model": row["model"], "image_bytes": row["image_bytes"], "theirs_stream_2d_ram_bytes": theirs}
     model = build_architecture(data.architecture(row["model"]))
     for mode in INPUTS:
         run = measure(row["model"], model, FuseOptions(goal=Goal(max_compute=1.0), input_mode=mode), data.inputs)
-        found[f"measured {mode.value} head_bytes"], found[f"{mode.value} ratio"] = (
+        result[f"measured {mode.value} head_bytes"], result[f"{mode.value} ratio"] = (
             run.head_bytes,
             run.head_bytes / theirs,
         )
-        found[f"measured {mode.value} arena_bytes"] = run.arena_bytes
+        result[f"measured {mode.value} arena_bytes"] = run.arena_bytes
         if mode is InputMode.RESIDENT:
-            found["resident / image"] = run.head_bytes / row["image_bytes"]
-    return found
+            result["resident / image"] = run.head_bytes / row["image_bytes"]
+    return result

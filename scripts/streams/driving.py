@@ -40,9 +40,9 @@ def driven_steps(model: Model, count: int, seed: int = 1) -> list[list[Array]]:
         sequence = [rng.uniform(spec.low, spec.high, (LENGTH, *spec.shape)) for spec in specs]
         for _ in range(ROUNDS):
             tried = [_changed(values, spec, rng) for values, spec in zip(sequence, specs, strict=True)]
-            height, found = _run(session, _as_fed(tried, specs))
-            if found - seen:
-                seen |= found
+            height, shapes = _run(session, _as_fed(tried, specs))
+            if shapes - seen:
+                seen |= shapes
                 kept.append(_as_fed(tried, specs))
             if height >= best:
                 best, sequence = height, tried
@@ -69,8 +69,8 @@ def _changed(values: Array, spec: InputSpec, rng: np.random.Generator) -> Array:
         size = rng.integers(1, 20), rng.integers(1, 12)
         here = tuple(slice(at, at + length) for at, length in zip(begin, size, strict=True))
         flat[here] += rng.normal(0, 0.3 * (spec.high - spec.low))
-    found: Array = np.clip(flat, spec.low, spec.high).reshape(values.shape)
-    return found
+    clipped: Array = np.clip(flat, spec.low, spec.high).reshape(values.shape)
+    return clipped
 
 
 def _as_fed(sequence: Sequence[Array], specs: Sequence[InputSpec]) -> list[Array]:

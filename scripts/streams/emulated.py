@@ -19,7 +19,7 @@ STEPS = 12
 
 
 def instructions_of(
-    model: Model, target: Target, steps: Sequence[Sequence[npt.NDArray[Any]]], wanted: Sequence[bytes] | None = None
+    model: Model, target: Target, steps: Sequence[Sequence[npt.NDArray[Any]]], reference: Sequence[bytes] | None = None
 ) -> int | None:
     """Return instructions of a step, the mean of the last ones; None where an operator is no block.
 
@@ -32,7 +32,7 @@ def instructions_of(
         return None
     with tempfile.TemporaryDirectory() as folder:
         report = execute(target, build(target, program, steps[:STEPS], Path(folder), "-O2"), program)
-    for outputs, expected in zip(report.outputs, wanted or (), strict=False):
+    for outputs, expected in zip(report.outputs, reference or (), strict=False):
         if b"".join(np.asarray(each).tobytes() for each in outputs) != expected:
             raise ValueError(f"{target.name} gives another output than TensorFlow Lite Micro")
     late = report.instructions[len(report.instructions) // 2 :]

@@ -75,9 +75,11 @@ def measure(name: str, model: Model, hop: int, targets: Sequence[Target], window
     """Make a stream of a model and compare both. Raises TfliteFuseError."""
     data = serialize_model(model)
     fused, done = tflite_fuse.rewrite(data, verify=False), tflite_fuse.rewrite(data, stream_time=hop, verify=False)
-    told, stream = done.report.stream, load_model(done.model)
-    assert told is not None
-    found = compare_over_time((data, done.model), (model, stream), stream=stream_time(stream), calls=-(-windows // 2))
+    stream_report, stream = done.report.stream, load_model(done.model)
+    assert stream_report is not None
+    compared = compare_over_time(
+        (data, done.model), (model, stream), stream=stream_time(stream), calls=-(-windows // 2)
+    )
     before, after = (
         {target.name: instructions_of(each, target, _noise(each)) for target in targets}
         for each in (load_model(fused.model), stream)
@@ -85,16 +87,16 @@ def measure(name: str, model: Model, hop: int, targets: Sequence[Target], window
     return Result(
         model=name,
         hop=hop,
-        macs_of_window=told.macs_of_window,
-        macs_of_call=told.macs_of_call,
+        macs_of_window=stream_report.macs_of_window,
+        macs_of_call=stream_report.macs_of_call,
         arena_before=fused.report.before.arena_bytes,
         arena_fused=fused.report.after.arena_bytes,
         arena=done.report.after.arena_bytes,
-        state=told.state_bytes,
-        scratch=told.scratch_bytes,
-        tail=told.tail_bytes,
-        windows=found.inputs,
-        different="" if found.first_difference is None else str(found.first_difference),
+        state=stream_report.state_bytes,
+        scratch=stream_report.scratch_bytes,
+        tail=stream_report.tail_bytes,
+        windows=compared.inputs,
+        different="" if compared.first_difference is None else str(compared.first_difference),
         instructions_before=before,
         instructions=after,
     )
@@ -116,7 +118,7 @@ def as_table(results: Sequence[Result], targets: Sequence[Target]) -> Table:
     for column in (*columns, "tail", "windows", "differ", *names):
         table.add_column(column, justify="left" if column == "model" else "right", overflow="fold")
     for each in results:
-        counts = ((each.instructions_before[name], found) for name, found in each.instructions.items())
+        counts = ((each.instructions_before[name], count) for name, count in each.instructions.items())
         sizes = each.arena_before, each.arena_fused, each.arena, each.state, each.scratch, each.tail, each.windows
         table.add_row(
             each.model,
@@ -125,7 +127,7 @@ def as_table(results: Sequence[Result], targets: Sequence[Target]) -> Table:
             f"{each.work:.3f}",
             *(f"{size:,}" for size in sizes),
             each.different or "no",
-            *(" -> ".join("-" if found is None else f"{found:,}" for found in pair) for pair in counts),
+            *(" -> ".join("-" if count is None else f"{count:,}" for count in pair) for pair in counts),
         )
     return table
 
@@ -150,7 +152,7 @@ def counts_as_markdown(results: Sequence[Result], steps: Mapping[str, Mapping[st
         results: windows as streams.
         steps: by model that keeps variables, the instructions of a step, by target.
     """
-    rows = {f"{model}, a step": [f"{found or 0:,}" for found in counts.values()] for model, counts in steps.items()}
+    rows = {f"{model}, a step": [f"{count or 0:,}" for count in counts.values()] for model, counts in steps.items()}
     for each in results:
         both = zip(each.instructions_before.values(), each.instructions.values(), strict=True)
         rows[f"{each.model}, hop {each.hop}"] = [f"{window or 0:,} → {call or 0:,}" for window, call in both]

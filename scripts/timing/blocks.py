@@ -46,6 +46,6 @@ def of_blocks(target: Target, elf: Path, blocks: int, runs: int = 1) -> list[Cou
         blocks: of the program.
         runs: of the program: in all but the first, caches hold what the one before left there.
     """
-    found = of_program(target, elf, MARK)
+    costs = of_program(target, elf, MARK)
     first = 2 * blocks * runs + 1
-    return found[first : first + 2 * blocks : 2]
+    return costs[first : first + 2 * blocks : 2]

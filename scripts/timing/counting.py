@@ -108,14 +108,14 @@ def intervals(
 
 def read(text: str) -> list[Interval]:
     """Return the intervals in the plugin's file."""
-    found: list[Interval] = []
+    counted: list[Interval] = []
     for line in text.splitlines():
         word, *rest = line.split()
         if word == "interval":
-            found.append(Interval())
+            counted.append(Interval())
         elif word == "misses":
-            found[-1].misses = Misses(*map(int, rest))
+            counted[-1].misses = Misses(*map(int, rest))
         elif word == "ran":
             before, here = (int(rest[0], 16), int(rest[1])), (int(rest[2], 16), int(rest[3]))
-            found[-1].times[before, here] = found[-1].times.get((before, here), 0) + int(rest[4])
-    return found
+            counted[-1].times[before, here] = counted[-1].times.get((before, here), 0) + int(rest[4])
+    return counted

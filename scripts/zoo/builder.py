@@ -113,8 +113,8 @@ class ModelBuilder(WeightedOperators):
 
     def log_softmax(self, x: Ref, *, name: str | None = None) -> Ref:
         """Add a LOG_SOFTMAX over the last axis, output scale 1/16, zero point 127."""
-        found = self._emit("LOG_SOFTMAX", (x.index,), numerics.log_softmax(self._values(x)), None, name)
-        return self._fix(found, LOG_SOFTMAX_PARAMETERS)
+        logarithms = self._emit("LOG_SOFTMAX", (x.index,), numerics.log_softmax(self._values(x)), None, name)
+        return self._fix(logarithms, LOG_SOFTMAX_PARAMETERS)
 
     def logistic(self, x: Ref, *, name: str | None = None) -> Ref:
         """Add a LOGISTIC, output scale 1/256, zero point −128."""
