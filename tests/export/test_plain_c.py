@@ -15,6 +15,7 @@ from scripts.zoo import ModelBuilder
 from scripts.zoo.float_twin import float_twin
 from tests.arduino.fake_runtime import SANITIZERS, library_objects
 from tests.export.exported import FUSED_OPERATORS, SHAPE, chained, fused, images, network, outside, run
+from tests.ops.lowering.test_arg_max import segmentation
 from tests.runtime.fused_models import fuse
 from tests.uint8_models import with_uint8_borders
 from tflite_fuse.emit.in_model import blocks_in
@@ -28,6 +29,7 @@ from tflite_fuse.model.schema import Quantization
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.runtime.reference import run_block_reference
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -254,6 +256,15 @@ def test_uint8_and_float32_models_equal_the_runtime(dtype: type, tmp_path: Path)
     results = outputs(compile_with(folder, RUNNER, SANITIZED), inputs)
     oracle = tflm.run(data, [[image] for image in inputs]).outputs
     assert results == [arrays[0].view(np.int8).ravel().tolist() for arrays in oracle]
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+def test_an_int32_output_equals_the_runtime(tmp_path: Path) -> None:
+    data = serialize_model(segmentation())
+    inputs = [arrays[0] for arrays in generate_inputs(load_model(data), 3)]
+    folder = export(tflite_fuse.rewrite(data, verify=False).model, tmp_path / "model")
+    results = outputs(compile_with(folder, RUNNER, SANITIZED), inputs)
+    assert results == [x[0].view(np.int8).ravel().tolist() for x in tflm.run(data, [[x] for x in inputs]).outputs]
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -17,7 +17,7 @@ from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.runtime import tflm
 
 
-def searched(type_: TensorType = TensorType.INT32, axis: int = 3, dims: Sequence[int] = (1, 16, 16)) -> Model:
+def segmentation(type_: TensorType = TensorType.INT32, axis: int = 3, dims: Sequence[int] = (1, 16, 16)) -> Model:
     """A convolution of 21 channels, and the number of each pixel's largest."""
     m = RawModel()
     x = m.tensor((1, 16, 16, 3), 0.05, 3)
@@ -32,7 +32,7 @@ def searched(type_: TensorType = TensorType.INT32, axis: int = 3, dims: Sequence
 @pytest.mark.parametrize("mode", ["resident", "streamed"])
 @pytest.mark.parametrize("is_float", [False, True])
 def test_the_channels_of_a_segmentation_are_never_whole(is_float: bool, mode: str) -> None:
-    model = float_twin(searched()) if is_float else searched()
+    model = float_twin(segmentation()) if is_float else segmentation()
     report = tflite_fuse.rewrite(serialize_model(model), input_mode=mode, inputs=4, verify=True).report
     assert report.blocks[-1].operators == ("CONV_2D_0", "ARG_MAX_1")
     maps = 16 * 16 * 21 * (4 if is_float else 1)
@@ -42,9 +42,9 @@ def test_the_channels_of_a_segmentation_are_never_whole(is_float: bool, mode: st
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (searched(TensorType.INT64), "its output is int64, which TFLM refuses"),
-        (searched(axis=1, dims=(1, 16, 21)), "it searches along axes [1], not along channels"),
-        (searched(dims=(1, 256)), "its output numbers has the shape [1, 256]"),
+        (segmentation(TensorType.INT64), "its output is int64, which TFLM refuses"),
+        (segmentation(axis=1, dims=(1, 16, 21)), "it searches along axes [1], not along channels"),
+        (segmentation(dims=(1, 256)), "its output numbers has the shape [1, 256]"),
     ],
 )
 def test_others_run_outside_of_blocks(model: Model, reason: str) -> None:
