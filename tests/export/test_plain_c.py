@@ -203,6 +203,7 @@ def test_cc_builds_the_folder_and_its_main_program_prints_the_outputs(tmp_path: 
 
 def test_operators_left_out_are_noted(tmp_path: Path) -> None:
     result = export_model(fused("float"), tmp_path / "model", "c")
+    assert arena_without_tflm(load_model(fused("float"))) is None, "its outputs have another type there"
     assert result.notes == (
         "DEQUANTIZE_2 is left out: output 0 is the int8 tensor before it",
         "SOFTMAX_1 is in no block of the model and runs as one by itself",

@@ -131,11 +131,14 @@ def whole_model(model: Model) -> WholeModel:
 
 
 def arena_without_tflm(model: Model) -> int | None:
-    """Return the bytes of a model's arena in plain C, None if it needs TensorFlow Lite Micro."""
+    """Return the bytes of a model's arena in plain C, None if it needs TensorFlow Lite Micro or has other ends."""
     try:
-        return whole_model(model).arena_bytes
+        whole = whole_model(model)
     except (UsageError, ModelError):
         return None
+    ends = [port.tensor.name for port, _ in (*whole.inputs, *whole.outputs)]
+    own = [model.main.tensors[index].name for index in (*model.main.inputs, *model.main.outputs)]
+    return whole.arena_bytes if ends == own else None
 
 
 def _step(model: Model, index: int, places: list[Place]) -> Step:
