@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.drawing.raw_models import RawModel, add_convolution, edgy_int8
 from tests.told import told
@@ -15,6 +17,7 @@ from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import add_int32, prune, replace_operators, replace_tensor
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
+from tflite_fuse.model.schema import DimensionMetadata, Sparsity, Uint8Vector, Uint16Vector
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.runtime import tflm
@@ -158,6 +161,74 @@ def test_a_file_rewritten_from_other_float16_weights_is_not_proven() -> None:
     other = data.replace(mine, others)
     assert other != data
     assert not validate(other, rewritten).proven
+
+
+def sparse(values: NDArray[np.generic]) -> Sparsity:
+    """The form that TensorFlow's converter writes: all rows, and of each the columns of its values."""
+    rows, columns = np.nonzero(values)
+    ends = np.searchsorted(rows, range(len(values) + 1))
+    whole = DimensionMetadata(dense_size=len(values))
+    chosen = DimensionMetadata(1, 0, Uint16Vector(tuple(ends.tolist())), Uint8Vector(bytes(columns.tolist())))
+    return Sparsity((0, 1), (), (whole, chosen))
+
+
+def of_sparse_weights(type_: type[np.generic], *, dense: bool = False, **changes: Any) -> Model:
+    """A fully connected layer on float32 whose weights have zeros: stored, or omitted in front of a DENSIFY."""
+    rng, raw = np.random.default_rng(7), RawModel()
+    source, output = (raw.tensor((1, size), type_=TensorType.FLOAT32, quantization=None) for size in (12, 5))
+    values = np.where(rng.random((5, 12)) < 0.3, rng.normal(0, 1, (5, 12)), 0).astype(type_)
+    values[2] = 0
+    weights = raw.constant(values if dense else values[values != 0])
+    if not dense:
+        sparsity = replace(sparse(values), **changes)
+        raw.tensors[weights] = replace(raw.tensors[weights], shape=(5, 12), sparsity=sparsity)
+        stored, weights = weights, raw.tensor((5, 12), type_=raw.tensors[weights].type, quantization=None)
+        raw.operator("DENSIFY", [stored], [weights], None)
+    if type_ is np.float16:
+        halves, weights = weights, raw.tensor((5, 12), type_=TensorType.FLOAT32, quantization=None)
+        raw.operator("DEQUANTIZE", [halves], [weights], None)
+    raw.operator("FULLY_CONNECTED", [source, weights, -1], [output], make_options("FullyConnectedOptions"))
+    return raw.build([source], [output])
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.parametrize("type_", [np.float32, np.float16])
+def test_sparse_weights_become_weights_with_their_zeros(type_: type[np.generic]) -> None:
+    """The runtime has no DENSIFY; what is made of it computes what stored zeros do."""
+    result = api.rewrite(serialize_model(of_sparse_weights(type_)), inputs=1)
+    assert result.report.proven is not None and "DENSIFY" in (result.report.unverified or "")
+    images = [[np.random.default_rng(8).normal(0, 1, (1, 12)).astype(np.float32)]]
+    dense = api.rewrite(serialize_model(of_sparse_weights(type_, dense=True)), verify=False).model
+    before, after = (tflm.run(model, images) for model in (dense, result.model))
+    assert before.outputs[0][0].tobytes() == after.outputs[0][0].tobytes()
+
+
+def test_a_file_rewritten_from_other_sparse_weights_is_not_proven() -> None:
+    model = of_sparse_weights(np.float32)
+    rewritten = api.rewrite(serialize_model(model), verify=False).model
+    assert validate(model, rewritten).proven
+    levels = (model.main.tensors[2].sparsity or Sparsity()).dim_metadata or ()
+    moved = bytes((column + 1) % 12 for column in levels[1].array_indices.values)
+    other = of_sparse_weights(
+        np.float32, dim_metadata=(levels[0], replace(levels[1], array_indices=Uint8Vector(moved)))
+    )
+    assert not validate(other, rewritten).proven
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"traversal_order": (1, 0)},
+        {"block_map": (1,)},
+        {"dim_metadata": (DimensionMetadata(dense_size=5), DimensionMetadata(dense_size=12))},
+        {"dim_metadata": (DimensionMetadata(dense_size=5), DimensionMetadata(1, 0, Uint8Vector(b"\0"), Uint8Vector()))},
+        {"dim_metadata": None},
+    ],
+)
+def test_another_form_of_sparse_weights_is_left_to_the_runtime(changes: dict[str, Any]) -> None:
+    model = of_sparse_weights(np.float32, **changes)
+    assert names(FoldConstants().run(model).model) == ["DENSIFY", "FULLY_CONNECTED"]
+    assert not validate(model, of_sparse_weights(np.float32, dense=True)).proven
 
 
 @pytest.mark.parametrize(("axis", "constant"), [(0, True), (-1, True), (1, False)])

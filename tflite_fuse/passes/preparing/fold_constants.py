@@ -1,4 +1,4 @@
-"""Constants in place of shape arithmetic on constants, and of float16 weights.
+"""Constants in place of shape arithmetic on constants, and of sparse and float16 weights.
 
     SHAPE ── STRIDED_SLICE ── PACK ── RESHAPE   =   RESHAPE with a constant
 
@@ -8,7 +8,9 @@ RESHAPE whose result the file leaves open gets the shape that such a constant ho
 
     DEQUANTIZE of float16 weights   =   float32 weights
 
-The conversion is exact. TensorFlow Lite Micro rejects such an operator, and other runtimes keep its output in RAM.
+    DENSIFY of sparse weights       =   weights with their zeros
+
+Both are exact. TensorFlow Lite Micro rejects such operators, and other runtimes keep their outputs in RAM.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from tflite_fuse.ir.program import has_effects
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import add_buffer, prune, replace_operators, replace_tensor
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
-from tflite_fuse.model.schema import Model
-from tflite_fuse.model.types import TensorType, tensor_nbytes
+from tflite_fuse.model.schema import Model, Tensor
+from tflite_fuse.model.types import TensorType, element_bits, tensor_nbytes
 from tflite_fuse.notes import note
 from tflite_fuse.passes.base import PassResult
 
@@ -34,6 +36,9 @@ Integers = npt.NDArray[np.int64]
 
 MOST_VALUES = 64
 """Largest number of values of a folded tensor: shapes are short, and constants take flash."""
+
+MOST_DENSE = 1 << 22
+"""Largest number of values of a tensor that was sparse."""
 
 _DTYPES: Mapping[int, npt.DTypeLike] = {TensorType.INT32: "<i4", TensorType.INT64: "<i8"}
 
@@ -54,7 +59,7 @@ class FoldConstants:
             results = _result(model, index, values)
             values |= results
             stored |= {tensor: each.astype(_DTYPES[_type(model, tensor)]).tobytes() for tensor, each in results.items()}
-            stored |= _widened(model, index)
+            stored |= _expanded(model, index, stored)
         folded = [i for i, op in enumerate(model.main.operators) if any(t in stored for t in op.outputs or ())]
         if not folded:
             return PassResult(model, model is not original)
@@ -76,19 +81,54 @@ def _with_content(model: Model, tensor: int, content: bytes) -> Model:
     return replace_tensor(model, tensor, replace(model.main.tensors[tensor], buffer=buffer))
 
 
-def _widened(model: Model, index: int) -> dict[int, bytes]:
-    """Return the output of a DEQUANTIZE of a float16 constant by its tensor; empty for other operators."""
+def _expanded(model: Model, index: int, stored: Mapping[int, bytes]) -> dict[int, bytes]:
+    """Return the output of a DENSIFY or a DEQUANTIZE of a float16 constant by its tensor; empty for other operators."""
     operator, graph = model.main.operators[index], model.main
-    read, written = operator.inputs or (), operator.outputs or ()
-    if operator_name(model, operator) != "DEQUANTIZE" or not len(read) == len(written) == 1 or min(read) < 0:
+    name, read, written = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
+    if name not in ("DENSIFY", "DEQUANTIZE") or not len(read) == len(written) == 1 or min(read) < 0:
         return {}
     source, output = graph.tensors[read[0]], graph.tensors[written[0]]
-    data = model.buffers[source.buffer].data or b""
-    plain = source.sparsity is None and not source.is_variable and len(data) == tensor_nbytes(source)
-    types = (source.type, output.type) == (TensorType.FLOAT16, TensorType.FLOAT32)
-    if not data or not plain or not types or source.dims != output.dims or written[0] in graph.outputs:
+    data = stored.get(read[0]) or model.buffers[source.buffer].data or b""
+    if not data or source.is_variable or source.dims != output.dims or written[0] in graph.outputs:
+        return {}
+    if name == "DENSIFY":
+        dense = _dense(source, data) if source.type == output.type else None
+        return {} if dense is None else {written[0]: dense}
+    if source.sparsity is not None or len(data) != tensor_nbytes(source):
+        return {}
+    if (source.type, output.type) != (TensorType.FLOAT16, TensorType.FLOAT32):
         return {}
     return {written[0]: np.frombuffer(data, "<f2").astype("<f4").tobytes()}
+
+
+def _dense(tensor: Tensor, data: bytes) -> bytes | None:
+    """Return the values of a sparse tensor with the zeros between them, None if its levels are not its dimensions.
+
+    A level leads from a place in the dimensions before it to places in its own: all of them, or those of its indices.
+    """
+    form, count, width = tensor.sparsity, prod(tensor.dims), element_bits(tensor.type) // 8
+    if form is None or form.block_map or form.traversal_order != tuple(range(len(tensor.dims))) or not width:
+        return None
+    levels = form.dim_metadata or ()
+    if len(levels) != len(tensor.dims) or not 0 < count <= MOST_DENSE:
+        return None
+    places = np.zeros(1, np.int64)
+    for dim, level in zip(tensor.dims, levels, strict=True):
+        if level.array_segments is None or level.array_indices is None:
+            places = (places[:, None] * dim + np.arange(dim)).ravel()
+            continue
+        arrays = (level.array_segments, level.array_indices)
+        ends, indices = (np.array(list(each.values or ()), np.int64) for each in arrays)
+        counts = np.diff(ends)
+        valid = len(counts) == len(places) and np.all(counts >= 0) and (ends[0], ends[-1]) == (0, len(indices))
+        if not valid or np.any(indices < 0) or np.any(indices >= dim):
+            return None
+        places = np.repeat(places, counts) * dim + indices
+    if len(data) != len(places) * width:
+        return None
+    dense = np.zeros((count, width), np.uint8)
+    dense[places] = np.frombuffer(data, np.uint8).reshape(-1, width)
+    return dense.tobytes()
 
 
 def _with_resolved_shape(model: Model, index: int, values: Mapping[int, Integers]) -> Model:

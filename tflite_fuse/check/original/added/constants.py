@@ -1,4 +1,4 @@
-"""Numbers of the original that are the same in every inference: shapes, results computed from them, widened float16.
+"""Numbers of the original that are the same in every inference: shapes and results computed from them, and weights.
 
 A rewritten model may hold such a tensor as a constant. Its numbers are computed here, one tensor at a time. They also
 determine the shapes of RESHAPEs that the file leaves open.
@@ -16,12 +16,15 @@ import numpy as np
 from tflite_fuse.check.moves import Numbers, parts_of
 from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.model.edit import replace_main
-from tflite_fuse.model.schema import Model
-from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.schema import Model, Tensor
+from tflite_fuse.model.types import TensorType, element_bits
 
 _FORMS: dict[int, str] = {TensorType.INT32: "<i4", TensorType.INT64: "<i8"}
 _MOST = 1 << 10
 """Most numbers of a tensor; repeated joins in a hostile file would grow without bound."""
+
+_MOST_DENSE = 1 << 22
+"""Most numbers of a constant that was sparse."""
 
 _OF_TWO: dict[str, Callable[..., Any]] = {
     "ADD": np.add,
@@ -49,8 +52,8 @@ def add_known_numbers(original: Original) -> None:
         output = original.tensors[step.outputs[0]]
         if step.name == "RESHAPE" and (dims := _left_open(original, step)) not in ((), output.dims):
             original.tensors[step.outputs[0]] = output = replace(output, shape=dims, shape_signature=None)
-        if step.name == "DEQUANTIZE" and (wide := _widened(original, step)):
-            original.know(step.outputs[0], wide)
+        if step.name in ("DENSIFY", "DEQUANTIZE") and (content := _expanded(original, step)):
+            original.know(step.outputs[0], content)
         numbers = _numbers(original, step) if output.type in _FORMS and not output.is_variable else None
         if numbers is None or numbers.size != prod(output.dims) or not 0 < numbers.size <= _MOST:
             continue
@@ -83,15 +86,45 @@ def _read(original: Original, tensor: int) -> Numbers | None:
     return np.frombuffer(content, form).astype(np.int64).reshape(described.dims)
 
 
-def _widened(original: Original, step: Step) -> bytes:
-    """Return a float16 constant as float32, little-endian; empty if the operand is none."""
-    described = original.tensors[step.operand(0)] if step.operand(0) >= 0 else None
-    if described is None or described.type != TensorType.FLOAT16 or described.sparsity or described.is_variable:
-        return b""
+def _expanded(original: Original, step: Step) -> bytes:
+    """Return a sparse constant with its zeros, or one of float16 as float32; empty if the operand is neither."""
+    source = original.tensors[step.operand(0)] if step.operand(0) >= 0 else None
     content, output = original.content(step.operand(0)), original.tensors[step.outputs[0]]
-    if output.type != TensorType.FLOAT32 or output.dims != described.dims or len(content) != 2 * prod(output.dims):
+    if source is None or source.is_variable or output.dims != source.dims or not content:
+        return b""
+    if step.name == "DENSIFY":
+        return _dense(source, content) if output.type == source.type else b""
+    widens = (source.type, output.type) == (TensorType.FLOAT16, TensorType.FLOAT32)
+    if not widens or source.sparsity is not None or len(content) != 2 * prod(output.dims):
         return b""
     return np.frombuffer(content, "<f2").astype("<f4").tobytes()
+
+
+def _dense(tensor: Tensor, content: bytes) -> bytes:
+    """Return a constant with the zeros that its sparse form omits; empty if it has other levels than its dimensions."""
+    form, width, count = tensor.sparsity, element_bits(tensor.type) // 8, prod(tensor.dims)
+    levels = (form and form.dim_metadata) or ()
+    if form is None or form.block_map or not 0 < count <= _MOST_DENSE or len(levels) != len(tensor.dims) or not width:
+        return b""
+    if list(form.traversal_order or ()) != list(range(len(levels))):
+        return b""
+    nodes = [0]
+    for size, level in zip(tensor.dims, levels, strict=True):
+        if level.array_segments is None and level.array_indices is None:
+            nodes = [node * size + each for node in nodes for each in range(size)]
+            continue
+        bounds, chosen = (list((part and part.values) or ()) for part in (level.array_segments, level.array_indices))
+        ascending = bounds == sorted(bounds) and len(bounds) == len(nodes) + 1
+        if not ascending or bounds[0] != 0 or bounds[-1] != len(chosen) or not set(chosen) <= set(range(size)):
+            return b""
+        spans = zip(nodes, bounds, bounds[1:], strict=False)
+        nodes = [node * size + each for node, start, end in spans for each in chosen[start:end]]
+    if len(content) != width * len(nodes):
+        return b""
+    dense = bytearray(width * count)
+    for number, node in enumerate(nodes):
+        dense[width * node : width * (node + 1)] = content[width * number : width * (number + 1)]
+    return bytes(dense)
 
 
 def _numbers(original: Original, step: Step) -> Numbers | None:
