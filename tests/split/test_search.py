@@ -91,7 +91,8 @@ def test_more_workers_are_never_slower_than_fewer() -> None:
 def test_work_of_the_coordinator_is_below_no_bound() -> None:
     builder = ModelBuilder(0)
     x = builder.input((1, 4, 4, 3))
-    assert bounds_of(network_of(builder.build([builder.log_softmax(x)]))).moved == 0
+    network = network_of(builder.build([builder.log_softmax(x)]))
+    assert bounds_of(network).moved == 0 and bounds_of(network).seconds(cluster(), Estimates(network)) == 0
     beside = builder.build([builder.log_softmax(x), builder.conv(builder.log_softmax(x), 2)])
     for objective in ("time", "traffic"):
         split = found(beside, cluster(), objective)

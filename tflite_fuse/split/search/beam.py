@@ -155,8 +155,9 @@ class Bounds:
         def work(target: Target) -> float:
             return sum(estimates.whole_instructions(node, target) * share for node, share in enumerate(self.shares))
 
-        speed = sum(worker.mhz * 1e6 / max(1.0, work(worker.target)) for worker in cluster.workers)
-        return max(1 / speed, cluster.coordinator.link.seconds(self.sent) if self.sent else 0.0)
+        alone = [work(worker.target) / (worker.mhz * 1e6) for worker in cluster.workers]
+        shared = 1 / sum(1 / seconds for seconds in alone) if all(alone) else 0.0
+        return max(shared, cluster.coordinator.link.seconds(self.sent) if self.sent else 0.0)
 
 
 def bounds_of(network: Network) -> Bounds:
