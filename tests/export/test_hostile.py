@@ -151,7 +151,7 @@ def test_a_file_cut_anywhere_is_a_sentence(format: str, tmp_path: Path) -> None:
             assert not (tmp_path / f"model{end}").exists()
 
 
-@pytest.mark.parametrize("format", [name for name in ANY_MODEL if name not in ("c", "zephyr")])
+@pytest.mark.parametrize("format", ANY_MODEL)
 def test_hybrid_operators_are_refused_as_the_runtime_refuses_them(format: str, tmp_path: Path) -> None:
     model = load_model(network())
     real = [

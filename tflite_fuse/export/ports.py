@@ -11,6 +11,7 @@ from tflite_fuse.export.text import comment, fill, float_literal, int_literal
 from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+from tflite_fuse.rewriting.quantized import hybrid_operator
 
 OUTSIDE_LIMIT = 16
 """Most inputs outside the arena in the C library (``TFLITE_FUSE_MAX_OPERANDS``)."""
@@ -81,6 +82,15 @@ class Port:
         if quantization is None or len(quantization.scale or ()) != 1 or len(quantization.zero_point or ()) != 1:
             return None
         return (quantization.scale or ())[0], (quantization.zero_point or ())[0]
+
+
+def require_no_hybrid(model: Model) -> None:
+    """Raise UsageError if an operator computes in float32 with weights of fewer bits: no export can run it."""
+    if (hybrid := hybrid_operator(model)) is not None:
+        raise UsageError(
+            f"{hybrid} computes in float32 with weights of fewer bits, which TensorFlow Lite Micro refuses: quantize "
+            "the model to int8 (`inspect --verbose` prints how)"
+        )
 
 
 def model_ports(model: Model) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

@@ -16,6 +16,7 @@ from tflite_fuse.export.ports import (
     model_ports,
     outside_source,
     port_macros,
+    require_no_hybrid,
 )
 from tflite_fuse.export.text import byte_array, comment, fill
 from tflite_fuse.ir.program import FUSED_OPERATOR
@@ -24,7 +25,6 @@ from tflite_fuse.memory.tflm.tail import resource_variables
 from tflite_fuse.model.memories import slow_bytes
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model
-from tflite_fuse.rewriting.quantized import hybrid_operator
 from tflite_fuse.runtime.registration import method, used_operators
 
 
@@ -103,11 +103,7 @@ def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmM
         ModelError, PlanError: the model is damaged.
         UsageError: too many inputs outside the arena, or a hybrid operator.
     """
-    if (hybrid := hybrid_operator(model)) is not None:
-        raise UsageError(
-            f"{hybrid} computes in float32 with weights of fewer bits, which TensorFlow Lite Micro refuses: quantize "
-            "the model to int8 (`inspect --verbose` prints how)"
-        )
+    require_no_hybrid(model)
     inputs, outputs = model_ports(model)
     arenas = declared_arenas(model, runtime)
     outside, operators = checked_outside(model), used_operators(model)
