@@ -123,9 +123,9 @@ def test_a_stream_names_its_window_for_verify() -> None:
         verify(serialize_model(keyword_network(23, 6, 8, 1, 4)), stream)
 
 
-def dense() -> Model:
+def dense(rows: int = 10) -> Model:
     b = ModelBuilder()
-    return b.build([b.fully_connected(b.reshape(b.input((1, 10, 4, 1)), (1, 40)), 3)])
+    return b.build([b.fully_connected(b.reshape(b.input((1, rows, 4, 1)), (1, 4 * rows)), 3)])
 
 
 @pytest.mark.parametrize(
@@ -133,6 +133,7 @@ def dense() -> Model:
     [
         (keyword_network(25, 6, 4, 1, 2), 25, None, "a hop of 25 is not within 1...24"),
         (keyword_network(25, 6, 4, 1, 2), 2, "width", "steps must be contiguous"),
+        (dense(1), 1, "height", "its window has one step"),
         (dense(), 1, None, "RESHAPE_0 and what follows it look at the whole window"),
     ],
 )

@@ -148,6 +148,8 @@ def to_stream(model: Model, hop: Hop) -> Streamed:
     if len(steps) != 1 or len({(time.axis, time.each) for time in times.values()}) != 1:
         raise LimitError(f"it is no stream: its inputs have {sorted(steps)} steps along {hop.axis or 'height'}")
     (window,) = steps
+    if window < 2:
+        raise LimitError("it is no stream: its window has one step")
     if not 0 < hop.steps < window:
         raise UsageError(f"a hop of {hop.steps} is not within 1...{window - 1}: the window has {window} steps")
     try:
