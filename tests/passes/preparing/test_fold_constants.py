@@ -231,6 +231,21 @@ def test_another_form_of_sparse_weights_is_left_to_the_runtime(changes: dict[str
     assert not validate(model, of_sparse_weights(np.float32, dense=True)).proven
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_constant_that_is_tiled_once_is_itself(times: int) -> None:
+    """Detectors of MediaPipe write their anchors once for each image of a batch of one; TFLM lacks TILE."""
+    raw = RawModel()
+    x, y = raw.tensor((times, 3), 0.1), raw.tensor((times, 3), 0.2)
+    anchors = raw.constant(np.array([[1, -2, 3]], np.int8), (0.1,))
+    tiled = raw.tensor((times, 3), 0.1)
+    raw.operator("TILE", [anchors, numbers(raw, times, 1)], [tiled], None)
+    raw.operator("ADD", [x, tiled], [y], make_options("AddOptions"))
+    model = raw.build([x], [y])
+    folded = FoldConstants().run(model).model
+    assert names(folded) == (["ADD"] if times == 1 else ["TILE", "ADD"])
+    assert validate(model, folded).proven
+
+
 @pytest.mark.parametrize(("axis", "constant"), [(0, True), (-1, True), (1, False)])
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_product_of_a_shape_is_a_constant(axis: int, constant: bool, keep: bool) -> None:

@@ -10,7 +10,9 @@ RESHAPE whose result the file leaves open gets the shape that such a constant ho
 
     DENSIFY of sparse weights       =   weights with their zeros
 
-Both are exact. TensorFlow Lite Micro rejects such operators, and other runtimes keep their outputs in RAM.
+    TILE of a constant once         =   the constant
+
+All are exact. TensorFlow Lite Micro rejects such operators, and other runtimes keep their outputs in RAM.
 """
 
 from __future__ import annotations
@@ -82,10 +84,10 @@ def _with_content(model: Model, tensor: int, content: bytes) -> Model:
 
 
 def _expanded(model: Model, index: int, stored: Mapping[int, bytes]) -> dict[int, bytes]:
-    """Return the output of a DENSIFY or a DEQUANTIZE of a float16 constant by its tensor; empty for other operators."""
+    """Return what a DENSIFY, a TILE or a DEQUANTIZE of float16 makes of a constant by its tensor; else nothing."""
     operator, graph = model.main.operators[index], model.main
     name, read, written = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
-    if name not in ("DENSIFY", "DEQUANTIZE") or not len(read) == len(written) == 1 or min(read) < 0:
+    if name not in ("DENSIFY", "DEQUANTIZE", "TILE") or not read or len(written) != 1 or read[0] < 0:
         return {}
     source, output = graph.tensors[read[0]], graph.tensors[written[0]]
     data = stored.get(read[0]) or model.buffers[source.buffer].data or b""
@@ -96,6 +98,8 @@ def _expanded(model: Model, index: int, stored: Mapping[int, bytes]) -> dict[int
         return {} if dense is None else {written[0]: dense}
     if source.sparsity is not None or len(data) != tensor_nbytes(source):
         return {}
+    if name == "TILE":
+        return {written[0]: data} if source.type == output.type else {}
     if (source.type, output.type) != (TensorType.FLOAT16, TensorType.FLOAT32):
         return {}
     return {written[0]: np.frombuffer(data, "<f2").astype("<f4").tobytes()}

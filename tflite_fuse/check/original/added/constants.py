@@ -52,7 +52,7 @@ def add_known_numbers(original: Original) -> None:
         output = original.tensors[step.outputs[0]]
         if step.name == "RESHAPE" and (dims := _left_open(original, step)) not in ((), output.dims):
             original.tensors[step.outputs[0]] = output = replace(output, shape=dims, shape_signature=None)
-        if step.name in ("DENSIFY", "DEQUANTIZE") and (content := _expanded(original, step)):
+        if step.name in ("DENSIFY", "DEQUANTIZE", "TILE") and (content := _expanded(original, step)):
             original.know(step.outputs[0], content)
         numbers = _numbers(original, step) if output.type in _FORMS and not output.is_variable else None
         if numbers is None or numbers.size != prod(output.dims) or not 0 < numbers.size <= _MOST:
@@ -87,13 +87,15 @@ def _read(original: Original, tensor: int) -> Numbers | None:
 
 
 def _expanded(original: Original, step: Step) -> bytes:
-    """Return a sparse constant with its zeros, or one of float16 as float32; empty if the operand is neither."""
+    """Return a constant with the zeros its sparse form omits, as float32 or tiled once; empty for other operands."""
     source = original.tensors[step.operand(0)] if step.operand(0) >= 0 else None
     content, output = original.content(step.operand(0)), original.tensors[step.outputs[0]]
     if source is None or source.is_variable or output.dims != source.dims or not content:
         return b""
     if step.name == "DENSIFY":
         return _dense(source, content) if output.type == source.type else b""
+    if step.name == "TILE" and source.type == output.type and source.sparsity is None:
+        return content
     widens = (source.type, output.type) == (TensorType.FLOAT16, TensorType.FLOAT32)
     if not widens or source.sparsity is not None or len(content) != 2 * prod(output.dims):
         return b""
