@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,12 @@ from tests.uint8_models import with_uint8_borders
 from tflite_fuse import Goal, LimitError
 from tflite_fuse.cli import app
 from tflite_fuse.model import Model, serialize_model
+from tflite_fuse.model.edit import replace_main
+from tflite_fuse.model.options import make_options
+from tflite_fuse.model.schema import Operator, OperatorCode, Tensor
+from tflite_fuse.model.types import BUILTIN_CODES, TensorType
 from tflite_fuse.passes.base import PassResult
+from tflite_fuse.rewriting.advice import MOST_OPERATORS
 
 FLAGS = {
     "--int8-io": {"int8_io": True},
@@ -47,6 +53,28 @@ def test_an_option_reaches_its_advised_arena(kind: str) -> None:
     for option, said in found.items():
         there = tflite_fuse.rewrite(source, verify=False, **FLAGS[option]).report.after.arena_bytes
         assert there == said < report.after.arena_bytes
+
+
+def with_shapes(model: Model, count: int) -> Model:
+    """The model and operators that compute the shape of its input, as exporters write them."""
+    graph, number = model.main, BUILTIN_CODES["SHAPE"]
+    options = make_options("ShapeOptions", out_type=int(TensorType.INT32))
+    shapes = tuple(Tensor((4,), TensorType.INT32, name=f"shape {each}") for each in range(count))
+    added = tuple(
+        Operator(len(model.operator_codes), graph.inputs, (len(graph.tensors) + each,), options)
+        for each in range(count)
+    )
+    graph = replace(graph, tensors=(*graph.tensors, *shapes), operators=(*added, *graph.operators))
+    codes = (*model.operator_codes, OperatorCode(number, None, 1, number))
+    return replace_main(replace(model, operator_codes=codes), graph)
+
+
+def test_operators_that_become_constants_leave_a_model_its_advice() -> None:
+    plain, shaped = (
+        tflite_fuse.rewrite(serialize_model(each), verify=False, advise=True).report.advice
+        for each in (network(), with_shapes(network(), MOST_OPERATORS))
+    )
+    assert "--input streamed" in offered(plain) and plain == shaped
 
 
 def test_advice_includes_the_gain_of_another_order() -> None:

@@ -19,13 +19,14 @@ from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.preparing.by_columns import by_columns
+from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.report.report import Report
 from tflite_fuse.report.sentences import WORTHWHILE
 from tflite_fuse.rewriting.figures import arena_in_file, memory_table
 from tflite_fuse.rewriting.rewrite import Counter, rewrite_model
 
 MOST_OPERATORS = 120
-"""Most operators of a model with advice: larger ones take too long."""
+"""Most operators of a model with advice, constant ones aside: larger ones take too long."""
 
 _MOSTLY = 0.75
 """Least share of the head that inputs fill where advice mentions them."""
@@ -70,7 +71,7 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
         options: of the rewrite.
         report: about it.
     """
-    if len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None or options.stream is not None:
+    if not _has_advice(model) or options.stream is not None:
         return ()
     useful = [each for each in offers(model, options) if each.arena_bytes < WORTHWHILE * report.after.arena_bytes]
     sentences = (*_about_moving(model, options, report), *_about_inputs(rewritten, report, useful))
@@ -80,9 +81,7 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
 def clause_of_option(model: Model, options: FuseOptions) -> str:
     """Return a clause on the option that keeps a refused limit on RAM, or comes nearest; empty if there is none."""
     limit = options.effective_goal.max_ram
-    if limit is None or len(model.main.operators) > MOST_OPERATORS or why_untouchable(model) is not None:
-        return ""
-    if options.stream is not None or options.memory is not None:
+    if limit is None or options.stream is not None or options.memory is not None or not _has_advice(model):
         return ""
     option = next(iter(_options_alone_and_together(model, options)), None)
     if option is not None:
@@ -90,6 +89,10 @@ def clause_of_option(model: Model, options: FuseOptions) -> str:
     least = replace(options, goal=Goal(least_ram=True))
     nearest = min(_options_alone_and_together(model, least), key=lambda each: each.arena_bytes, default=None)
     return "" if nearest is None else f"; nor with {nearest.option}, which needs {nearest.arena_bytes:,} bytes at least"
+
+
+def _has_advice(model: Model) -> bool:
+    return len(FoldConstants().run(model).model.main.operators) <= MOST_OPERATORS and why_untouchable(model) is None
 
 
 def _options_alone_and_together(model: Model, options: FuseOptions) -> Iterator[Offer]:
@@ -108,9 +111,10 @@ def offers(model: Model, options: FuseOptions) -> Iterator[Offer]:
         yield from _offer("--int8-io", model, replace(options, int8_io=True))
     if options.input_mode is not InputMode.RESIDENT or "fuse" not in options.passes:
         return
+    folded = FoldConstants().run(bare.model if options.int8_io else model).model
     for mode in (InputMode.STREAMED, InputMode.EXTERNAL):
         try:
-            inputs_to_move(bare.model if options.int8_io else model, mode)
+            inputs_to_move(folded, mode)
         except LimitError:
             continue
         moved = list(_offer(f"--input {mode.value}", model, replace(options, input_mode=mode)))
