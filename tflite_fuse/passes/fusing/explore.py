@@ -40,34 +40,48 @@ def solve(site: Site, goal: Goal) -> Candidate:
 
 
 def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
-    """Add promising candidates for a goal to a pool, those of the model's other forms if these may need less."""
+    """Add promising candidates for a goal to a pool: small ones of every form of the model, then fast ones.
+
+    Fast ones are those of the form with the least arena; of every form within a limit on RAM; and if every byte counts,
+    of forms with about as small arenas.
+    """
+    _add_small(site, goal, pool)
     objective = objective_of(site, goal)
-    candidates = [each for each in pool if each.site is site]
-    count, best = len(candidates), objective.least(pool)
-    _explore(site, objective, goal, candidates, None if best is None else objective.ceiling(best.arena))
+    if (least := objective.least(pool)) is None:
+        return
+    near = site.tuning.near if goal.wants_every_byte else 0.0
+    most = least.arena * (1 + near) if goal.max_ram is None else goal.max_ram
+    kept = [least, *(each for each in pool if each.arena <= most and objective.keeps(each))]
+    for form in {id(each.site): each.site for each in kept}.values():
+        _add_fast(form, goal, pool)
+
+
+def _add_small(site: Site, goal: Goal, pool: list[Candidate]) -> None:
+    """Add candidates towards the least arena within a goal's limits, of a form and of its other forms."""
+    objective, candidates = objective_of(site, goal), [each for each in pool if each.site is site]
+    count = len(candidates)
+    candidates += smallest(site, objective)
+    if goal.max_ram is not None:
+        candidates += within_ram(site, objective, goal.max_ram)
+    least = _least(site, objective, candidates)
+    if least is not None and goal.max_ram is None:
+        candidates += joined(site, least)
     pool += candidates[count:]
     for form in site.forms:
         least = objective.least(pool)
         if (least is None or least.arena > form.least_bytes) and (other := form.site()) is not None:
-            explore(other, goal, pool)
+            _add_small(other, goal, pool)
 
 
-def _explore(site: Site, objective: Objective, goal: Goal, pool: list[Candidate], most: int | None) -> None:
-    """Add the candidates of one form; none of speed if its least arena exceeds ``most`` bytes."""
-    pool += smallest(site, objective)
-    if goal.max_ram is not None:
-        pool += within_ram(site, objective, goal.max_ram)
-    least = _least(site, objective, pool)
-    if least is None:
-        return
-    if goal.max_ram is None:
-        pool += joined(site, least)
-        least = objective.least(pool) or least
-    if most is not None and least.arena > most:
-        return
-    pool += faster(site, objective, least)
-    least = _least(site, objective, pool) or least
-    pool += in_own_runs(site, objective, [*objective.favourites(pool), least])
+def _add_fast(site: Site, goal: Goal, pool: list[Candidate]) -> None:
+    """Add candidates of few instructions near the least arena of a form."""
+    objective, candidates = objective_of(site, goal), [each for each in pool if each.site is site]
+    count = len(candidates)
+    if (least := objective.least(candidates)) is not None:
+        candidates += faster(site, objective, least)
+        least = _least(site, objective, candidates) or least
+        candidates += in_own_runs(site, objective, [*objective.favourites(candidates), least])
+    pool += candidates[count:]
 
 
 def _least(site: Site, objective: Objective, pool: list[Candidate]) -> Candidate | None:
