@@ -141,6 +141,14 @@ def test_pools_of_as_many_columns_stay(stride: tuple[int, int]) -> None:
     assert pool_by_axes(model).model is model
 
 
+def test_pools_beside_other_readers_stay() -> None:
+    raw = RawModel()
+    image = raw.tensor((1, 8, 8, 2), 0.3, -7)
+    pool = add_pool(raw, image, (2, 2), (2, 2), True)
+    model = raw.build([image], [pool, add_convolution(raw, image, (1, 4, 4, 2), kernel=3, stride=2)])
+    assert pool_by_axes(model).model is model
+
+
 @pytest.mark.parametrize("wrong", ["filter_height", "filter_width", "stride_h", "stride_w"])
 def test_pools_of_other_windows_are_not_the_same(wrong: str) -> None:
     model = network()

@@ -19,6 +19,7 @@ block keeps rows of the narrower map in place of those of x.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -216,12 +217,15 @@ def _is_pool_of_both_axes(model: Model, operator: Operator) -> bool:
 def pool_by_axes(model: Model, kept: Collection[str] = ()) -> PassResult:
     """Replace every MAX_POOL_2D over both axes, whose output is narrower than its input: over columns, then over rows.
 
-    Those that write tensors of the names ``kept`` stay. An offline memory plan is dropped if the model changes.
+    Those that write tensors of the names ``kept`` stay, and those whose input has other readers, for which blocks keep
+    its rows. An offline memory plan is dropped if the model changes.
     """
     rewritten, operators, notes = remove_plan(model), list[Operator](), list[Note]()
+    reads = Counter(tensor for operator in model.main.operators for tensor in operator.inputs or ())
     for index, operator in enumerate(model.main.operators):
         written = {model.main.tensors[tensor].name for tensor in operator.outputs or ()}
-        if not written.isdisjoint(kept) or not _is_pool_of_both_axes(model, operator):
+        stays = not written.isdisjoint(kept) or any(reads[tensor] > 1 for tensor in operator.inputs or ())
+        if stays or not _is_pool_of_both_axes(model, operator):
             operators.append(operator)
             continue
         source, whole = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
