@@ -60,6 +60,10 @@ class Demand(NamedTuple):
     times: IntArray
     ends: IntArray
 
+    def starts(self, begins: int = 0) -> IntArray:
+        """Return the start of each request: the end of the previous one, or ``begins``."""
+        return np.concatenate(([begins], self.ends[:-1]))[: len(self.ends)]
+
 
 Execution = tuple[int, bool]
 """Execution of a stage: pixels of its longest runs, and whether it runs ahead."""
@@ -72,14 +76,14 @@ class TileRun:
     Attributes:
         capacities: ring capacity in pixels of each tensor that a stage writes.
         produced: computed pixels of each tensor that a stage writes.
-        lengths: number of runs of each length, from 0 on, for each tensor that a stage writes.
+        lengths: number of runs of each length, for each tensor that a stage writes.
         runs: runs of the block's outputs.
         holds: holds of each tensor that no stage writes.
     """
 
     capacities: Mapping[int, int]
     produced: Mapping[int, int]
-    lengths: Mapping[int, IntArray]
+    lengths: Mapping[int, Mapping[int, int]]
     runs: Mapping[int, Runs]
     holds: Mapping[int, Sequence[Hold]]
 
@@ -111,7 +115,7 @@ class Followed:
     runs: Mapping[int, Moments] = field(default_factory=dict)
     capacities: Mapping[int, int] = field(default_factory=dict)
     produced: Mapping[int, int] = field(default_factory=dict)
-    lengths: Mapping[int, IntArray] = field(default_factory=dict)
+    lengths: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
     def demand_on(self, tensor: int) -> Demand:
         """Return all demands on a tensor, in order."""
@@ -140,9 +144,9 @@ def merge(demands: Sequence[Demand]) -> Demand:
         times, ends = (np.concatenate(each) for each in zip(*demands, strict=True))
         order = np.argsort(times)
         times, ends = times[order], ends[order]
-    ends = np.maximum.accumulate(ends)
-    new = np.diff(ends, prepend=0) > 0
-    return Demand(times[new], ends[new])
+    merged = Demand(times, np.maximum.accumulate(ends))
+    new = merged.ends > merged.starts()
+    return Demand(times[new], merged.ends[new])
 
 
 def insert_events(

@@ -9,6 +9,7 @@ order, except the overlap distances of blocks in several tiles, which are bounds
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -198,11 +199,10 @@ def _check_runs(split: Split, config: BlockConfig) -> None:
 
 def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int, int]:
     """Return the number of runs of each length that write a tensor."""
-    times = np.zeros(max(len(run.lengths[tensor]) for run, _ in tiles), dtype=np.int64)
+    times = Counter[int]()
     for run, count in tiles:
-        times[: len(run.lengths[tensor])] += run.lengths[tensor] * count
-    lengths = np.flatnonzero(times)
-    return dict(zip(lengths.tolist(), times[lengths].tolist(), strict=True))
+        times.update({length: number * count for length, number in run.lengths[tensor].items()})
+    return dict(sorted(times.items()))
 
 
 def _capacities(block: Block, split: Split, runs: Sequence[TileRun]) -> tuple[int, ...]:

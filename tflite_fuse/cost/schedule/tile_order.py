@@ -143,7 +143,7 @@ class _Node:
 
     @cached_property
     def _at_once(self) -> int:
-        return min(self.width, int(np.max(self.demand.ends - _starts(self.demand, self.begins), initial=1)))
+        return min(self.width, int(np.max(self.demand.ends - self.demand.starts(self.begins), initial=1)))
 
 
 @dataclass
@@ -220,7 +220,7 @@ class TileOrder:
         output, windows, earlier = stage.output, self.tile.windows[stage.output], node.followed
         width, begins = node.width, node.begins
         demand = _whole_runs(node.demand, width, longest) if ahead else node.demand
-        owner, position, count = split_runs(_starts(demand, begins), demand.ends, width, longest)
+        owner, position, count = split_runs(demand.starts(begins), demand.ends, width, longest)
 
         demands = {tensor: moments for tensor, moments in earlier.demands.items() if tensor != output}
         holds = {tensor: moments for tensor, moments in earlier.holds.items() if tensor != output}
@@ -234,7 +234,7 @@ class TileOrder:
                 first, end = position, position + count
             else:
                 first, end = _seen(windows[number], extents[tensor], *np.divmod(position, width), count)
-            oldest = np.minimum.accumulate(np.append(first, FAR)[::-1])[::-1]
+            oldest = np.minimum.accumulate(np.concatenate((first, [FAR]))[::-1])[::-1]
             demands[tensor] = (*demands.get(tensor, ()), Moments(output, number, end))
             holds[tensor] = (*holds.get(tensor, ()), Moments(output, -1, oldest))
         if stage.waits_for >= 0:
@@ -252,7 +252,7 @@ class TileOrder:
             runs,
             {**earlier.capacities, output: _capacity(demand, earlier.holds_of(output))},
             {**earlier.produced, output: produced},
-            {**earlier.lengths, output: np.bincount(count)},
+            {**earlier.lengths, output: _counted(count)},
         )
 
     def _begins(self, stage: Stage) -> int:
@@ -282,15 +282,17 @@ def _from(begins: int, demand: Demand) -> Demand:
     return Demand(demand.times[behind], demand.ends[behind])
 
 
-def _starts(demand: Demand, begins: int) -> IntArray:
-    """Return the start of each request: the end of the previous one."""
-    return np.concatenate((np.full(1, begins), demand.ends[:-1]))[: len(demand.ends)]
-
-
 def _whole_runs(demand: Demand, width: int, longest: int) -> Demand:
     """Return the demand extended to whole runs: each request up to the end of a run or of the row."""
     row, column = np.divmod(demand.ends - 1, width)
     return merge([Demand(demand.times, row * width + np.minimum((column // longest + 1) * longest, width))])
+
+
+def _counted(lengths: IntArray) -> dict[int, int]:
+    """Return the number of runs of each length."""
+    times = np.bincount(lengths)
+    used = np.flatnonzero(times)
+    return dict(zip(used.tolist(), times[used].tolist(), strict=True))
 
 
 def _capacity(demand: Demand, holds: Sequence[Hold]) -> int:
