@@ -67,6 +67,7 @@ class _Bounds:
         most_work: largest work of a path.
         tails: whether edges differ in their tail.
         most_cuts: number of cuts on the longest path.
+        step: costs within an interval of this length count as equal; all edges of a path lose at most the least gain.
     """
 
     floor: int
@@ -76,6 +77,7 @@ class _Bounds:
     most_work: int
     tails: bool
     most_cuts: int
+    step: int = 1
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,8 @@ def search_paths(
     Args:
         cuts: the edges.
         most_work: work beyond which paths are dropped, except those of least work; None for no limit.
-        least_gain: paths whose work is not smaller than the previous one's by more than this share are left out.
+        least_gain: paths whose work is not smaller than the previous one's by more than this share are left out, and
+            as much work may be lost.
         most_ram: bytes of RAM beyond which paths are dropped, except those of least RAM, unless work is limited.
     """
     start, edges = cuts.start, [list(into) for into in cuts.into]
@@ -119,7 +122,8 @@ def search_paths(
     ceiling = int((cheapest.peak + cheapest.tail).min())
     if most_ram is not None and most_work is None:
         ceiling = min(ceiling, max(most_ram, least_ram(cuts).ram) - cuts.tail)
-    labels = _labels(edges, replace(bounds, ceiling=ceiling))
+    step = int(least_gain * bounds.work_ahead[0] * bounds.most_cuts) or 1
+    labels = _labels(edges, replace(bounds, ceiling=ceiling, step=step))
     end = labels[-1]
     paths: list[Path] = []
     for index in pareto(end.peak + end.tail, end.cost):
@@ -211,7 +215,7 @@ def _extend(edges: list[Edge], cut: int, labels: list[_Labels], bounds: _Bounds)
     dearest = (bounds.most_work - bounds.work_ahead[cut] + 1) * bounds.most_cuts**2 - 1
     within_limits = (peak + tail <= bounds.ceiling - bounds.tail_ahead[cut]) & (cost <= min(dearest, _DEAREST))
     allowed = np.flatnonzero(within_limits)
-    best = allowed[pareto_with_tail((peak + tail)[allowed], tail[allowed], cost[allowed])]
+    best = allowed[pareto_with_tail((peak + tail)[allowed], tail[allowed], cost[allowed] // bounds.step)]
     ends = np.cumsum(counts)
     line = np.searchsorted(ends, best, side="right")
     return _Labels(peak[best], tail[best], cost[best], of_edge[line], best - (ends - counts)[line], of_option[line])
