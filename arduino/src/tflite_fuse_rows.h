@@ -38,7 +38,9 @@ extern "C" {
  *     rows of `columns` pointers from pixel (first_row, first_column) on; output pixel 0 is (y, x).
  * windows[1]: the second operand of kinds with two, one pointer per output pixel: to its pixel at the same place, or to
  *     the first pixel of an operand that each output pixel needs whole.
- * outputs: one pointer per output pixel; a kernel writes output->channels elements to each. */
+ * outputs: one pointer per output pixel; a kernel writes output->channels elements to each. Windows of one pixel may be
+ *     the outputs: then each output pixel replaces the input pixel at its place. Only the library's kernels get such
+ *     calls. */
 typedef struct {
   const tflite_fuse_stage* stage;
   const tflite_fuse_tensor* inputs[2];

@@ -13,7 +13,7 @@ from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import random_config
 from tests.drawing.waiting_blocks import waiting_block
 from tflite_fuse.check.block.options import Options, read_options
-from tflite_fuse.check.block.regions import block_program
+from tflite_fuse.check.block.regions import BY_VALUE, block_program
 from tflite_fuse.check.block.replay import ScheduleProof, replay
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.cost.schedule.tiles import split_block
@@ -164,3 +164,33 @@ def test_runs_that_no_stage_keeps_to_are_found() -> None:
         assert any(
             "run of its own" in problem for problem in run(changed(options, "stages", s, longest_run=2)).problems
         )
+
+
+def test_a_ring_in_another_one_is_found_unless_each_pixel_replaces_the_one_it_needs() -> None:
+    tried = 0
+    for seed in range(120):
+        _, _, options = drawn(seed)
+        program = block_program(options)
+        for s in program.spatial:
+            output, source = options.stages[s].output, next(iter(program.inputs[s]), -1)
+            if program.overwritten(s) >= 0 or options.stages[s].kind in BY_VALUE:
+                continue
+            tried += 1
+            place = {"offset": options.tensors[source].offset, "capacity": options.tensors[source].capacity}
+            assert run(changed(options, "tensors", output, overwrites=source + 1, **place)).problems
+    assert tried > 50
+
+
+def test_a_stage_with_another_window_that_writes_over_its_input_is_found() -> None:
+    tried = 0
+    for seed in range(200):
+        _, _, options = drawn(seed)
+        program = block_program(options)
+        for s in (each for each in program.spatial if program.overwritten(each) >= 0):
+            tried += 1
+            problems = run(changed(options, "stages", s, kind=StageKind.MAX_POOL)).problems
+            assert any(f"stage {s} overwrites" in problem for problem in problems)
+            problems = run(changed(options, "tensors", program.overwritten(s), channels=999)).problems
+            assert any(f"stage {s} overwrites" in problem for problem in problems)
+            assert run(changed(options, "tensors", options.stages[s].output, overwrites=0)).problems
+    assert tried > 20

@@ -33,6 +33,9 @@ class PlainPull:
             for left in range(0, driven.width, config.tile_width):
                 rows = (top, min(top + config.tile_height, driven.height))
                 self._tile(rows, (left, min(left + config.tile_width, driven.width)))
+        for stage in self.writer.values():
+            if stage.overwrites >= 0:
+                self.capacity[stage.output] = self.capacity[stage.overwrites]
 
     def _split(self) -> tuple[int, int]:
         for number, stage in enumerate(self.block.stages):
@@ -142,9 +145,15 @@ class PlainPull:
     def _note(self, tensor: int, written: int) -> None:
         self.filled.append((tensor, written, {source: self._oldest(source) for source in self.block.inputs}))
         if self.block.tensors[tensor].storage is Storage.SCRATCH:
-            self.capacity[tensor] = max(self.capacity[tensor], written - self._oldest(tensor))
+            oldest = min(map(self._oldest, self._in_ring_of(tensor)))
+            self.capacity[tensor] = max(self.capacity[tensor], written - oldest)
         if self.block.tensors[tensor].storage is Storage.OUTPUT:
             self._compare(tensor, written)
+
+    def _in_ring_of(self, tensor: int) -> list[int]:
+        """The tensor, and those whose pixels replace its pixels one after the other."""
+        later = [output for output, stage in self.writer.items() if stage.overwrites == tensor]
+        return [tensor, *(each for output in later for each in self._in_ring_of(output))]
 
     def _compare(self, output: int, written: int) -> None:
         for source in self.block.inputs:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.drawing.steps.sums import draw_sums
 from tests.drawing.steps.tensors import TensorMaker
+from tflite_fuse.cost.schedule.in_place import with_stages_in_place
 from tflite_fuse.ir.block import Block, Int8Array, Requantization, Stage, StageKind, Storage
 from tflite_fuse.ops.kinds.by_channel import OffsetParameters, ScaleParameters
 from tflite_fuse.ops.kinds.lookup import LookupParameters
@@ -312,7 +313,7 @@ class BlockMaker(TensorMaker):
 
 
 def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) -> Block:
-    """A block of one to about nine stages."""
+    """A block of one to about nine stages; in half of them, stages compute in place where they can."""
     maker = BlockMaker(rng, largest=largest, plain_inputs=plain_inputs, reals=True)
     steps = [maker.windowed, maker.windowed, maker.keeping, maker.padding, maker.addition, maker.concatenation]
     steps += [maker.lookup, maker.product, maker.difference, maker.scaling, maker.offset, maker.channels]
@@ -326,7 +327,8 @@ def random_block(rng: Random, *, largest: int = 12, plain_inputs: bool = False) 
         maker.tail()
     if rng.random() < 0.15:
         maker.dequantization()
-    return maker.finish(extra_outputs=rng.random() < 0.15)
+    block = maker.finish(extra_outputs=rng.random() < 0.15)
+    return with_stages_in_place(block) if rng.random() < 0.5 else block
 
 
 def random_operands(rng: Random, block: Block) -> tuple[list[Int8Array], list[Int8Array], list[Int8Array]]:

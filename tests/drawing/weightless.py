@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.early_branches import with_early_branches
+from tflite_fuse.cost.schedule.in_place import with_stages_in_place
 from tflite_fuse.cost.schedule.schedule import Schedule, schedule
 from tflite_fuse.ir.block import Block, BlockConfig, Stage, StageKind, Storage
 
@@ -70,8 +71,8 @@ def _leaves(graph: PricedProgram, tensor: int, last: int) -> bool:
 
 
 def early(block: Block, config: BlockConfig) -> tuple[Block, Schedule]:
-    """The block as it is made, with those branches early that shrink its scratch, and its schedule."""
-    made = with_early_branches(block, config)
+    """The block as it is made, with its schedule: stages in place, and those branches early that shrink its scratch."""
+    made = with_early_branches(with_stages_in_place(block), config)
     return made, schedule(made, config)
 
 

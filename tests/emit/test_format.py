@@ -103,7 +103,7 @@ def test_bytes_of_structs_that_nothing_fills_yet_are_refused(desc: type[TensorDe
     row = found.tensors[0] if desc is TensorDesc else found.stages[0]
     start = options.index(LAYOUTS[desc].pack(*row))
     positions = unused_bytes(desc)
-    assert len(positions) == {TensorDesc: 4, StageDesc: 9}[desc]
+    assert len(positions) == {TensorDesc: 3, StageDesc: 9}[desc]
     for at in positions:
         changed = sealed(options[: start + at] + b"\1" + options[start + at + 1 :], encoded(small_block()).constants)
         with pytest.raises(BlockError, match=f"A {desc.__name__} of the fused block has a field"):

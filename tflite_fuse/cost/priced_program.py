@@ -204,6 +204,21 @@ class PricedProgram(Program):
         return frozenset(behind.union(*(range(first + 1, _joint(self, first) + 1) for first in range(len(self.steps)))))
 
     @cached_property
+    def overwritten(self) -> frozenset[int]:
+        """Tensors of which the only reader may compute in place: in a block both of its ends share a ring."""
+        return frozenset(
+            tensor
+            for index, step in enumerate(self.steps)
+            for tensor in step.inputs
+            if step.stage is not None and not step.absorbed and self._may_overwrite(index, step.stage, tensor)
+        )
+
+    def _may_overwrite(self, index: int, stage: Stage, tensor: int) -> bool:
+        alone = self.consumers[tensor] == (index,) and tensor not in self.outputs and self.producer[tensor] >= 0
+        output = self.tensors[self.steps[index].outputs[0]]
+        return alone and KINDS[stage.kind].may_overwrite(stage, self.tensors[tensor], output)
+
+    @cached_property
     def row_progress(self) -> Progress:
         """Progress of one layer's output while another begins a row of its own, [the one, the other]."""
         return _row_progress(self)

@@ -164,6 +164,7 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
         inputs=inputs,
         output=desc.output,
         waits_for=desc.waits_for - 1,
+        overwrites=options.tensors[desc.output].overwrites - 1,
         kernel_size=(desc.kernel_height, desc.kernel_width),
         stride=(desc.stride_height, desc.stride_width),
         dilation=(1, 1) if kind.window is Window.SPREAD else dilation,

@@ -98,6 +98,7 @@ def _describe_tensors(
 ) -> Iterable[TensorDesc]:
     producer = {stage.output: index for index, stage in enumerate(block.stages)}
     operand = {**operand_numbers(block), **outside}
+    overwrites = {stage.output: stage.overwrites + 1 for stage in block.stages}
     in_state, _ = state_offsets(block.tensors)
     for index, tensor in enumerate(block.tensors):
         if not 0 <= operand.get(index, 0) <= MAX_OPERAND:
@@ -109,6 +110,7 @@ def _describe_tensors(
             zero_point=tensor.zero_point,
             storage=int(tensor.storage),
             element_type=int(tensor.element_type),
+            overwrites=overwrites.get(index, 0),
             operand=operand.get(index, 0),
             region=int(index in slow),
             producer=producer.get(index, NONE),

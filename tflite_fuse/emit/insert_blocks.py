@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tflite_fuse.cost.schedule.early_branches import with_early_branches
+from tflite_fuse.cost.schedule.in_place import with_stages_in_place
 from tflite_fuse.cost.schedule.tiles import Tiles, split_block
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import executed_macs, operands_of
@@ -346,6 +347,7 @@ class BlockMaker:
             if slow_operands:
                 block = with_copies_out(block, slow_operands)
                 block = with_copies(block, slow_operands.keys() & set(block.inputs))
+            block = with_stages_in_place(block)
             block = with_early_branches(block, _with_tiles_inside(BlockConfig(*tiles, chunk=1), block))
             extracted = replace(extracted, extraction=replace(extracted.extraction, block=block))
             self._tiled[key] = extracted, slow_operands

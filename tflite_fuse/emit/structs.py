@@ -44,6 +44,7 @@ class TensorDesc(NamedTuple):
     storage: int = 0
     element_type: int = 0
     element_order: int = 0
+    overwrites: int = 0
     operand: int = 0
     region: int = 0
     first_row: int = 0
@@ -117,7 +118,7 @@ class OffsetTable(NamedTuple):
 
 LAYOUTS: dict[type, Struct] = {
     BlockHeader: Struct("<iiiiii"),
-    TensorDesc: Struct("<iiiiBBBxBBHiii"),
+    TensorDesc: Struct("<iiiiBBBBBBHiii"),
     StageDesc: Struct("<BBHBBHiBBHiiiiiiiiiiiBxHiiii"),
     ChannelEntry: Struct("<iii"),
     AddTable: Struct("<iiiiiii"),

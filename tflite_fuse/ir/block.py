@@ -110,6 +110,8 @@ class Stage:
         parameters: parameters of its kind, of a type defined by the kind's entry; else None.
         waits_for: tensor that the stage does not read, −1 for none: before a run, its pixels up to the run's end are
             computed. It has the output's rows and columns, and an earlier stage writes it.
+        overwrites: tensor that the stage alone reads, −1 for none: each output pixel replaces the pixel at the same
+            place, so both tensors share one ring.
     """
 
     kind: StageKind
@@ -131,6 +133,7 @@ class Stage:
     pad_value: int = 0
     parameters: object | None = None
     waits_for: int = -1
+    overwrites: int = -1
 
     @property
     def extent(self) -> tuple[int, int]:

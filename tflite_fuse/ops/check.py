@@ -107,6 +107,7 @@ def _check_stage(block: Block, stage: Stage, written: set[int]) -> None:
     writes = check.output.is_real if kind.moves or stage.kind is StageKind.SOURCE else kind.writes_real
     check.require(check.output.is_real == writes, f"writes elements of type {check.output.element_type.name}")
     _check_wait(block, check, written)
+    _check_overwritten(block, check, written)
     _check_window(check, kind.window)
     low, high = stage.activation_min, stage.activation_max
     check.require(-128 <= low <= high <= 127, f"clamps to {low}...{high}")
@@ -125,6 +126,21 @@ def _check_wait(block: Block, check: StageCheck, written: set[int]) -> None:
     check.require(is_computed, f"waits for {tensor.name}, which is no ring and no output")
     alike = (tensor.height, tensor.width) == (check.output.height, check.output.width)
     check.require(alike, f"waits for {tensor.name}, which has other rows or columns")
+
+
+def _check_overwritten(block: Block, check: StageCheck, written: set[int]) -> None:
+    """Check the tensor whose pixels a stage replaces by its own."""
+    stage, tensor = check.stage, check.stage.overwrites
+    if tensor < 0:
+        return
+    check.require(tensor in stage.inputs and tensor in written, "overwrites a tensor that it does not read")
+    source = block.tensors[tensor]
+    in_rings = source.storage is Storage.SCRATCH and check.output.storage is Storage.SCRATCH
+    check.require(in_rings, f"overwrites {source.name}, but not from ring to ring")
+    readers = sum(tensor in each.inputs for each in block.stages)
+    check.require(readers == 1, f"overwrites {source.name}, which another stage reads")
+    may = KINDS[stage.kind].may_overwrite(stage, source, check.output)
+    check.require(may, f"overwrites {source.name}, of which it may need overwritten pixels")
 
 
 def _check_window(check: StageCheck, window: Window) -> None:

@@ -315,6 +315,8 @@ class Kind:
         moves: whether it moves elements of any type, so that its output has its input's type.
         by_value: whether every output value depends only on the values at the same place and channel, everywhere in the
             same way.
+        writes_over: function from the stage and its input to whether its kernels may write an output pixel over the
+            input pixel at the same place, besides kinds by value.
         whole: number of the input that every output pixel needs all of; None without one.
         cuts: whether its padding may be negative: windows may skip rows and columns at the edges of the input.
         sum_bytes: function from its first input to the bytes per output channel of the sums that it keeps while it
@@ -339,6 +341,7 @@ class Kind:
     writes_real: bool = False
     moves: bool = False
     by_value: bool = False
+    writes_over: Callable[[Stage, BlockTensor], bool] = lambda stage, source: False
     whole: int | None = None
     cuts: bool = False
     sum_bytes: Callable[[BlockTensor], int] = lambda source: 0
@@ -357,6 +360,11 @@ class Kind:
         """Return whether it sums its whole first input before it writes its one pixel."""
         return self.sum_bytes(source) > 0
 
+    def may_overwrite(self, stage: Stage, source: BlockTensor, output: BlockTensor) -> bool:
+        """Return whether each output pixel may replace the pixel of an input at the same place."""
+        one, other = ((each.height, each.width, each.channels, each.element_type) for each in (source, output))
+        return one == other and (self.by_value or self.writes_over(stage, source))
+
     def needs_all(self, number: int, source: BlockTensor, output: BlockTensor) -> bool:
         """Return whether every output pixel needs all of an input: a matrix, or a single pixel beside a larger input.
 
@@ -368,6 +376,11 @@ class Kind:
             return number == self.whole
         broadcasts = (self.by_value and self.inputs[0] > 1) or self.memory_bytes(output) > 0
         return broadcasts and source.pixels == 1 < output.pixels
+
+
+def always(stage: Stage, source: BlockTensor) -> bool:
+    """Return that kernels read each value of a pixel before they write the one at its place."""
+    return True
 
 
 def required(value: T | None, stage: Stage, role: str) -> T:

@@ -266,7 +266,7 @@ def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
                 "kernel": list(stage.kernel_size),
                 "stride": list(stage.stride),
                 "ring_pixels": int(capacity),
-                "ring_bytes": int(ring_bytes(capacity, out.channels)) if inner else 0,
+                "ring_bytes": int(ring_bytes(capacity, out.pixel_bytes)) if inner and stage.overwrites < 0 else 0,
                 "whole_bytes": out.nbytes,
                 "computed_pixels": int(pixels),
             }

@@ -127,15 +127,16 @@ def _box(model: Model, labels: tuple[str, ...], buffer: BufferRequest, offset: i
 
 
 def _rings(model: Model, blocks: Mapping[int, BlockPlan], at: Mapping[int, int]) -> Iterator[Box]:
-    """Yield the rings inside the scratch tensors of blocks."""
+    """Yield the rings inside the scratch tensors of blocks, those of two tensors once."""
     for index, plan in blocks.items():
         scratch = (model.main.operators[index].outputs or (-1,))[-1]
         if scratch not in at:
             continue
-        for tensor, offset, pixels in zip(
-            plan.block.tensors, plan.schedule.offsets, plan.schedule.capacities, strict=True
+        shared = {stage.overwrites for stage in plan.block.stages}
+        for number, (tensor, offset, pixels) in enumerate(
+            zip(plan.block.tensors, plan.schedule.offsets, plan.schedule.capacities, strict=True)
         ):
-            if offset >= 0:
-                size = int(ring_bytes(pixels, tensor.channels))
+            if offset >= 0 and number not in shared:
+                size = int(ring_bytes(pixels, tensor.pixel_bytes))
                 name = f"{printable(tensor.name)}: {pixels:,} of {tensor.pixels:,} pixels of {tensor.channels} channels"
                 yield Box(name, "ring", index, index, at[scratch] + offset, size)

@@ -190,6 +190,8 @@ def _least_ring(graph: PricedProgram, tensor: int, complete: Sequence[bool], rul
             return 0
     elif graph.steps[producer].view or graph.steps[producer].absorbed or extent.pixels == 1:
         return 0  # A view has no ring; a single pixel may belong to a folded tail.
+    if tensor in graph.overwritten:
+        return 0
     pixels = 0
     for reader, padding in _through_padding(graph, tensor):
         if graph.accumulates(reader):

@@ -154,15 +154,17 @@ static void compute_each(const tflite_fuse_machine* m, tflite_fuse_call* call, i
 
 /* ---- Kernels of the application ---- */
 
-/* Computes a call with the application's kernel; returns whether there is one. */
+/* Computes a call with the application's kernel; returns whether there is one. Calls that write over an input are the
+ * library's: an application's kernel may read the input again, and the test of one computes each call twice. */
 static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE bool compute_by_application(const tflite_fuse_rows* rows,
                                                                          tflite_fuse_call* call) {
   const tflite_fuse_kernel kernel = tflite_fuse_row_kernel(rows, call->stage->kind);
+  const bool is_used = kernel != NULL && call->output->overwrites == 0;
   call->user = rows->user;
-  if (kernel != NULL) {
+  if (is_used) {
     kernel(call);
   }
-  return kernel != NULL;
+  return is_used;
 }
 
 /* ---- Calls ---- */

@@ -255,7 +255,7 @@ typedef struct tflite_fuse_tensor {
   uint8_t storage;
   uint8_t element_type;
   uint8_t element_order;
-  uint8_t reserved_0;
+  uint8_t overwrites;
   uint8_t operand;
   uint8_t region;
   uint16_t first_row;
@@ -268,7 +268,7 @@ TFLITE_FUSE_ASSERT(sizeof(tflite_fuse_tensor) == 36, "read in place");
 
 /* Returns whether all fields without a use yet are 0. */
 static inline bool tflite_fuse_tensor_is_known(const tflite_fuse_tensor* value) {
-  return (value->element_order | value->reserved_0 | value->first_row) == 0;
+  return (value->element_order | value->first_row) == 0;
 }
 
 /* One step of the block: reads pixels of its inputs, writes pixels of its output. */

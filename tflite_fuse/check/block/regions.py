@@ -61,6 +61,10 @@ class BlockProgram:
         """Return whether a stage sums the driven tensor while the tiles run."""
         return self.sums(stage) and self.inputs[stage][0] == self.header.driven
 
+    def overwritten(self, stage: int) -> int:
+        """Return the tensor in whose ring a stage writes its output, -1 if the output has a ring of its own."""
+        return self.tensors[self.stages[stage].output].overwrites - 1 if stage in self.spatial else -1
+
     @property
     def tail(self) -> range:
         return range(self.header.spatial_stages, len(self.stages))
@@ -104,6 +108,9 @@ WINDOWED = both_types("CONV", "DEPTHWISE", "AVERAGE_POOL", "MAX_POOL", "SPACE_TO
 
 PAIRS = both_types("ADD", "MULTIPLY", "SQUARED_DIFFERENCE", "MAXIMUM", "MINIMUM", "REAL_PAIR", "PAIR")
 """Kinds of two inputs, one of which may be a single pixel that is combined with all pixels of the other."""
+
+BY_VALUE = PAIRS + both_types("LOOKUP", "OFFSET", "SCALE", "BY_CHANNEL", "CURVE", "LIBRARY_CURVE")
+"""Kinds that compute each value from the values at its place, in the order of the channels."""
 
 MATRICES = both_types("MATRIX_PRODUCT")
 """Kinds of two inputs, the second of which is needed whole for every output pixel."""

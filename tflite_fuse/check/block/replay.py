@@ -12,11 +12,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tflite_fuse.check.block.options import Options
-from tflite_fuse.check.block.regions import FLOATS, NOWHERE, Axis, BlockProgram, Tile, pixel_bytes, reach, spans, tiles
+from tflite_fuse.check.block.regions import (
+    BY_VALUE,
+    FLOATS,
+    NOWHERE,
+    Axis,
+    BlockProgram,
+    Tile,
+    pixel_bytes,
+    reach,
+    spans,
+    tiles,
+)
 from tflite_fuse.check.block.tape import NEVER, Ints, Tape, first_computed, follow, is_source, reads, writes
-from tflite_fuse.emit.structs import NONE
-from tflite_fuse.ir.enums import StageKind, Storage
-from tflite_fuse.ir.limits import CURSOR_BYTES, POINTER_BYTES, STACK_POINTERS
+from tflite_fuse.emit.structs import NONE, StageDesc, TensorDesc
+from tflite_fuse.ir.enums import StageKind, Storage, WeightLayout
+from tflite_fuse.ir.limits import CURSOR_BYTES, MAX_PATCH_VALUES, POINTER_BYTES, STACK_POINTERS
 
 _ALIGNMENT = 4
 _NARROW_PIXELS = 255
@@ -86,8 +97,9 @@ def _pieces(program: BlockProgram) -> Iterator[tuple[str, int, int, int, int]]:
     follows."""
     spatial = program.header.spatial_stages
     yield "the executor's own part", 0, reserved(program), 0, len(program.stages)
+    in_place = {program.stages[s].output for s in program.spatial if program.overwritten(s) >= 0}
     for t, tensor in enumerate(program.tensors):
-        if tensor.storage == Storage.SCRATCH:
+        if tensor.storage == Storage.SCRATCH and t not in in_place:
             born = max(0, tensor.producer - spatial + 1)
             readers = [s - spatial + 1 for s in program.tail if t in program.inputs[s] and not program.sums_driven(s)]
             size = max(0, tensor.capacity) * pixel_bytes(tensor)
@@ -115,7 +127,8 @@ def _expected_places(program: BlockProgram) -> tuple[dict[str, int], int]:
             end += _up(_sum_bytes(program, s))
     tail_end = end
     for s in program.spatial:
-        end = _put(program, places, program.stages[s].output, end)
+        if program.overwritten(s) < 0:
+            end = _put(program, places, program.stages[s].output, end)
     for s in program.tail:
         tail_end = _put(program, places, program.stages[s].output, tail_end)
         if program.sums(s) and not program.sums_driven(s):
@@ -205,6 +218,7 @@ def replay(program: BlockProgram) -> ScheduleProof:
         return proof
     rows, columns = spans(program, 0), spans(program, 1)
     proof.problems += [*_coverage_problems(program, rows, columns), *_wait_problems(program, rows, columns)]
+    proof.problems += _in_place_problems(program)
     needed: dict[int, int] = {}
     last: tuple[Tile, Tape] | None = None
     for tile in tiles(program, rows, columns):
@@ -294,6 +308,36 @@ def _wait_problems(program: BlockProgram, rows: Axis, columns: Axis) -> Iterator
             yield f"stage {s} waits for tensor {t}, of which other pixels are computed"
         if tensor.storage not in (Storage.SCRATCH, Storage.OUTPUT) or not 0 <= tensor.producer < s:
             yield f"stage {s} waits for tensor {t}, which is no ring or output of an earlier stage"
+
+
+def _in_place_problems(program: BlockProgram) -> Iterator[str]:
+    """Check stages whose outputs replace the pixels of an input: no pixel may be needed again, in any kernel."""
+    for o, output in enumerate(program.tensors):
+        if not output.overwrites:
+            continue
+        s, t = output.producer, output.overwrites - 1
+        if s not in program.spatial or t not in program.inputs[s]:
+            yield f"tensor {o} overwrites a tensor that no stage reads for it"
+            continue
+        stage, source = program.stages[s], program.tensors[t]
+        readers = [n for n, inputs in enumerate(program.inputs) if t in inputs]
+        if readers != [s] or source.producer not in program.spatial:
+            yield f"stage {s} overwrites tensor {t}, which others read or no stage computes"
+        if (source.storage, output.storage) != (Storage.SCRATCH, Storage.SCRATCH):
+            yield f"stage {s} overwrites tensor {t} outside of scratch"
+        alike = ("height", "width", "channels", "element_type", "capacity", "offset")
+        if any(getattr(source, name) != getattr(output, name) for name in alike):
+            yield f"stage {s} overwrites tensor {t}, whose pixels have other places"
+        if stage.kind not in BY_VALUE and not _is_one_small_pixel(stage, source):
+            yield f"stage {s} overwrites tensor {t}, of which its kernel may read overwritten pixels"
+
+
+def _is_one_small_pixel(stage: StageDesc, source: TensorDesc) -> bool:
+    """Return whether a window is the pixel at the same place, and kernels of its packed weights copy it whole."""
+    if stage.kind not in (StageKind.CONV, StageKind.FULLY_CONNECTED) or stage.weight_layout == WeightLayout.PLAIN:
+        return False
+    window = stage.kernel_height, stage.kernel_width, stage.stride_height, stage.stride_width
+    return window == (1, 1, 1, 1) and (stage.pad_top, stage.pad_left) == (0, 0) and source.channels <= MAX_PATCH_VALUES
 
 
 # ---- Rings ----

@@ -102,11 +102,17 @@ def follow(program: BlockProgram, tile: Tile) -> Replay:
         tape = _expand(program, tile, tape, s)
     needed: dict[int, int] = {}
     missing: list[int] = []
-    for s in program.spatial:
+    sharing: dict[int, tuple[int, ...]] = {}
+    for s in reversed(program.spatial):
         tensor = program.stages[s].output
-        needed[tensor], complete = _replay(program, tile, tape, s)
+        in_ring = (tensor, *sharing.get(tensor, ()))
+        sharing[program.overwritten(s)] = in_ring
+        needed[tensor], complete = _replay(program, tile, tape, s, in_ring)
         if not complete:
             missing.append(tensor)
+    for s in program.spatial:
+        if program.overwritten(s) in needed:
+            needed[program.stages[s].output] = needed[program.overwritten(s)]
     return Replay(tape, needed, missing, int((tape.what == _COMPUTE).sum()))
 
 
@@ -216,11 +222,16 @@ def writes(tape: Tape, stage: int) -> tuple[Ints, Ints]:
     return at, tape.end[at]
 
 
-def _replay(program: BlockProgram, tile: Tile, tape: Tape, s: int) -> tuple[int, bool]:
+def _replay(program: BlockProgram, tile: Tile, tape: Tape, s: int, in_ring: tuple[int, ...]) -> tuple[int, bool]:
     """Return the pixels that the ring of a stage's output must hold, and whether every pixel was there when it was
-    read."""
+    read.
+
+    Args:
+        in_ring: the output, and the tensors whose pixels replace its pixels.
+    """
     written, ends = writes(tape, s)
-    at, oldest, end = reads(program, tile, tape, program.stages[s].output)
+    each = (reads(program, tile, tape, tensor) for tensor in in_ring)
+    at, oldest, end = (np.concatenate(parts) for parts in zip(*each, strict=True))
     reading = oldest < NEVER
     at, oldest, end = at[reading], oldest[reading], end[reading]
     if not len(at):

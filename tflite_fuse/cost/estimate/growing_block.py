@@ -122,6 +122,8 @@ class GrowingBlock:
         self.stages = self.pointers = self.sums = self.tail_bytes = 0
         self.begins = last
         self.computed: Demand | None = None
+        self._in_place = set[int]()
+        self._placed: dict[int, tuple[IntArray, IntArray]] = {}  # Ring of each layer: bytes behind it, and with it.
 
     def fold(self, tail: int) -> None:
         """Add the accumulator ``tail`` and the single pixels behind it, computed once, over the bytes of the rings.
@@ -282,19 +284,29 @@ class GrowingBlock:
         if is_state:
             return
         if inside:
-            behind, self.scratch = self.scratch, self.scratch + self.rings.bytes(demand)
-            early = self.rings.early(demand) if len(demand.consumers) > 1 else None
-            if early is not None:
-                helps = self.grid.is_whole(self.graph.tensors[self.driven]) & (sum(early) < 0)
-                behind = behind + np.where(helps, early[0], 0)
-                self.scratch = self.scratch + np.where(helps, sum(early), 0)
+            self._placed[index] = self._ring(index, demand)
             self.rings.keep(index, demand)
             if self.scratch_overlap is not None:
-                self.scratch_overlap.add(index, demand, behind, self.scratch)
+                self.scratch_overlap.add(index, demand, *self._placed[index])
             return
         self.usable = self.usable & self._is_whole(demand)
         if self.graph.steps[index].outputs[0] in self.pricing.slow:
             self._copy_out(demand)
+
+    def _ring(self, index: int, demand: Demand) -> tuple[IntArray, IntArray]:
+        """Return the bytes of the rings behind a layer's, and of those with it, which are now in scratch."""
+        reader = demand.consumers[0].layer
+        overwritten = self.graph.steps[index].outputs[0] in self.graph.overwritten
+        if overwritten and reader in self._placed and reader not in self._in_place:
+            self._in_place.add(reader)
+            return self._placed[reader]
+        behind, self.scratch = self.scratch, self.scratch + self.rings.bytes(demand)
+        early = self.rings.early(demand) if len(demand.consumers) > 1 else None
+        if early is not None:
+            helps = self.grid.is_whole(self.graph.tensors[self.driven]) & (sum(early) < 0)
+            behind = behind + np.where(helps, early[0], 0)
+            self.scratch = self.scratch + np.where(helps, sum(early), 0)
+        return behind, self.scratch
 
     def _copy_out(self, demand: Demand) -> None:
         """Keep a tensor in a ring and copy it to the slow memory, if a reader can wait for the copy."""

@@ -206,9 +206,14 @@ def _run_lengths(tensor: int, tiles: Sequence[tuple[TileRun, int]]) -> dict[int,
 
 
 def _capacities(block: Block, split: Split, runs: Sequence[TileRun]) -> tuple[int, ...]:
-    """Return the pixels of every ring: the most that any tile needs, and one for the single pixels of the tail."""
+    """Return the pixels of every ring: the most that any tile needs, and one for the single pixels of the tail.
+
+    A ring of two tensors holds the pixels of the second from the time when those of the first are written.
+    """
     capacities = [int(tensor.storage is Storage.SCRATCH) for tensor in block.tensors]
     for stage in split.spatial:
         if capacities[stage.output]:
             capacities[stage.output] = max(1, *(run.capacities[stage.output] for run in runs))
+        if stage.overwrites >= 0:
+            capacities[stage.output] = capacities[stage.overwrites]
     return tuple(capacities)

@@ -94,7 +94,10 @@ def lay_out(block: Block, split: Split, capacities: Sequence[int]) -> ScratchLay
             end += accumulator_bytes(stage, block.tensors)
     tail_end = end
     for stage in split.spatial:
-        end = _place(block, stage.output, capacities, offsets, end)
+        if stage.overwrites >= 0:
+            offsets[stage.output] = offsets[stage.overwrites]
+        else:
+            end = _place(block, stage.output, capacities, offsets, end)
     for index, stage in enumerate(split.tail, len(split.spatial)):
         tail_end = _place(block, stage.output, capacities, offsets, tail_end)
         if accumulates(stage, block.tensors) and sums[index] < 0:
@@ -223,7 +226,10 @@ class TileOrder:
         owner, position, count = split_runs(demand.starts(begins), demand.ends, width, longest)
 
         demands = {tensor: moments for tensor, moments in earlier.demands.items() if tensor != output}
+        shared = earlier.holds.get(output, ()) if stage.overwrites >= 0 else ()
         holds = {tensor: moments for tensor, moments in earlier.holds.items() if tensor != output}
+        if shared:
+            holds[stage.overwrites] = shared
         runs = dict(earlier.runs)
         needed = _still_needed(earlier.events, demands, holds, runs)
         requests = len(stage.inputs) + (stage.waits_for >= 0)

@@ -21,6 +21,7 @@ from tflite_fuse.ops.entry import (
     StageCheck,
     StoredTables,
     Tensors,
+    always,
     each_value,
     parameters_of,
 )
@@ -189,6 +190,7 @@ FLOAT_PAIR = float_kind(
 
 FLOAT_BY_CHANNEL = float_kind(
     StageKind.FLOAT_BY_CHANNEL,
+    writes_over=always,
     check=_check_by_channel,
     reference=_by_channel,
     encode_table=_BY_CHANNEL.encode,
@@ -268,6 +270,7 @@ _CURVES: Mapping[str, Callable[[OperatorView], FloatCurve]] = {
 
 FLOAT_CURVE = float_kind(
     StageKind.FLOAT_CURVE,
+    writes_over=always,
     check=_check_curve,
     reference=_curve,
     encode_table=_CURVE.encode,

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
-from tflite_fuse.ops.entry import Layout, Operand, StageCheck, each_value, parameters_of
+from tflite_fuse.ops.entry import Layout, Operand, StageCheck, always, each_value, parameters_of
 from tflite_fuse.ops.floats.common import Floats, float_kind
 from tflite_fuse.ops.floats.elementwise import alone_or_part
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, one_to_one
@@ -86,6 +86,7 @@ def _lowered_to(curve: int) -> Callable[[OperatorView], Lowered]:
 
 FLOAT_LIBRARY_CURVE = float_kind(
     StageKind.FLOAT_LIBRARY_CURVE,
+    writes_over=always,
     check=_check,
     reference=_reference,
     encode_table=_CURVE.encode,

@@ -23,6 +23,7 @@ from tflite_fuse.ops.entry import (
     StoredTables,
     Tables,
     Tensors,
+    always,
     each_value,
     int32_bytes,
     parameters_of,
@@ -106,6 +107,7 @@ def offset_by_channel(total: Lowered, values: Int64Array) -> Lowered:
 
 OFFSET = Kind(
     StageKind.OFFSET,
+    writes_over=always,
     check=_check_offset,
     reference=_offset,
     encode_table=_OFFSET_LAYOUT.encode,
@@ -206,6 +208,7 @@ def _lower_prelu(view: OperatorView) -> Lowered:
 
 SCALE = Kind(
     StageKind.SCALE,
+    writes_over=always,
     check=_check_scale,
     reference=_scale,
     encode_table=_encode_scale,

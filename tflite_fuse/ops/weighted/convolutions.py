@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.ir.block import BlockTensor, Requantization, Stage, StageKind
-from tflite_fuse.ir.limits import MAX_AVERAGED
+from tflite_fuse.ir.limits import MAX_AVERAGED, MAX_PATCH_VALUES
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import (
     Kernels,
@@ -32,7 +32,7 @@ from tflite_fuse.ops.entry import (
     pixels_of,
     required,
 )
-from tflite_fuse.ops.packing import packs_sums, sums_pixels
+from tflite_fuse.ops.packing import can_pack, packs_sums, sums_pixels
 from tflite_fuse.ops.weighted.lowering import lower_conv, lower_dense, lower_depthwise, lower_transposed
 from tflite_fuse.ops.weighted.sums import (
     add_bias,
@@ -89,6 +89,12 @@ def _conv(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int
     return requantize(stage, add_bias(stage, sums), output)
 
 
+def _holds_pixel(stage: Stage, source: BlockTensor) -> bool:
+    """Return whether a stage reads one pixel, and its kernels copy it on every core before they write the result."""
+    is_pixel = (stage.kernel_size, stage.stride, stage.padding) == ((1, 1), (1, 1), (0, 0))
+    return is_pixel and source.channels <= MAX_PATCH_VALUES and can_pack(stage, source)
+
+
 def sum_of_channels(channels: int, table: Requantization) -> Stage:
     """Return a stage that sums each pixel's values without their zero point, rescaled by a table of one entry."""
     return Stage(StageKind.CONV, weights=np.ones((1, 1, 1, channels), np.int8), requantization=table)
@@ -98,6 +104,7 @@ CONV = Kind(
     StageKind.CONV,
     window=Window.SLIDING,
     cuts=True,
+    writes_over=_holds_pixel,
     check=lambda check: check_weights(check, conv_shape(check.stage, check.sources[0], check.output)),
     reference=_conv,
     encode_table=encode_weighted,
@@ -196,6 +203,7 @@ FULLY_CONNECTED = Kind(
     StageKind.FULLY_CONNECTED,
     # With a single pixel it is a 1x1 convolution and keeps no sums.
     sum_bytes=lambda source: 4 if source.pixels > 1 else 0,
+    writes_over=_holds_pixel,
     check=_check_dense,
     reference=_dense,
     encode_table=encode_weighted,

@@ -63,7 +63,8 @@ static int8_t finish(int32_t twice, const tflite_fuse_channel* entry, const tfli
 static void compute_pixel(const tflite_fuse_call* call, int32_t index) {
   const int8_t* const* window = call->windows[0] + index * call->stage->stride_width;
   const tflite_fuse_channel *entry = call->table, *const end = entry + call->output->channels;
-  const bool is_copied = call->inputs[0]->channels % 4 != 0;
+  /* Pixels that outputs replace are copied, because every channel needs all of their values. */
+  const bool is_copied = call->inputs[0]->channels % 4 != 0 || call->output->overwrites != 0;
   int8_t* output = call->outputs[index];
   int8_t copy[TFLITE_FUSE_MAX_PATCH_VALUES];
   const int32_t copied = is_copied ? copy_window(call, window, copy) : 0;
