@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import permutations
 from random import Random
 
 import pytest
 
-from tests.drawing.small_graphs import GraphMaker, random_graph
+from tests.drawing.small_graphs import random_graph
 from tests.memory.order.order_graphs import is_valid
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.ir.block import StageKind
 from tflite_fuse.search.front import Front
-from tflite_fuse.search.fusion_front import SearchOptions, fusion_front, searched_cuts
+from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 
 OPTIONS = SearchOptions(alignment=16, overlap=True, single_operators=True)
 
@@ -54,17 +52,6 @@ def test_every_point_is_one_of_its_own_order(seed: int) -> None:
         for block in point.blocks:
             at = point.order.index(block.operators[0])
             assert point.order[at : at + len(block.operators)] == block.operators
-
-
-@pytest.mark.parametrize(("size", "searched"), [(32, [0]), (4, [0, 1])])
-def test_orders_that_differ_only_behind_the_largest_working_set_are_not_priced(size: int, searched: list[int]) -> None:
-    maker = GraphMaker(size, size, 4)
-    narrow = maker.other(maker.window(0, 16, (3, 3), (2, 2)), 2, 2, 64)
-    maker.join(StageKind.ADD, maker.window(narrow, 64, (1, 1)), maker.window(narrow, 64, (1, 1)))
-    graph = maker.graph()
-    options = replace(OPTIONS, every_block=False, most_work=graph.work)
-    cuts, _ = searched_cuts(graph, [(0, 1, 3, 2, 4)], options)
-    assert list(cuts.orders) == searched
 
 
 def test_an_order_given_twice_adds_nothing() -> None:

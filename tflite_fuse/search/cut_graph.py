@@ -129,35 +129,13 @@ class CutGraph:
         return reached[-1]
 
 
-class Least(NamedTuple):
-    """The path of the least peak.
-
-    Attributes:
-        ram: its peak plus the least tail among the paths with that peak to every cut, in bytes.
-        largest: cut behind the edge with the most RAM; 0 if the start needs more.
-    """
-
-    ram: int
-    largest: int
-
-
-def least_ram(cuts: CutGraph, option: int = 0) -> Least:
-    """Return the path of the least peak.
-
-    Args:
-        cuts: the edges.
-        option: number of the option of every edge: 0 for the least RAM, -1 for the least work.
-    """
-    best = [(cuts.start, cuts.tail, 0)]
-    for cut, edges in enumerate(cuts.into[1:], 1):
-        reached = (
-            (max(peak, ram), tail + edge.tail, cut if ram > peak else largest)
-            for edge, (peak, tail, largest) in ((edge, best[edge.source]) for edge in edges)
-            for ram in (int(edge.options.ram[option]),)
-        )
-        best.append(min(reached, default=(NEVER, 0, len(cuts.into))))
-    peak, tail, largest = best[-1]
-    return Least(peak + tail, largest)
+def least_ram(cuts: CutGraph) -> int:
+    """Return the least peak of any path plus the least tail among the paths with that peak to every cut, in bytes."""
+    best = [(cuts.start, cuts.tail)]
+    for edges in cuts.into[1:]:
+        reached = [(best[edge.source], int(edge.options.ram[0]), edge.tail) for edge in edges]
+        best.append(min(((max(peak, ram), tail + more) for (peak, tail), ram, more in reached), default=(NEVER, 0)))
+    return sum(best[-1])
 
 
 def pareto(ram: IntArray, cost: IntArray) -> IntArray:
@@ -478,7 +456,7 @@ class _Edges:
                 self._in_one_tile(last, narrow.intersection(firsts), most).values() if last + 1 in narrow else ()
                 for last, firsts in enumerate(allowed)
             ]
-            least = least_ram(self._cuts(blocks)).ram
+            least = least_ram(self._cuts(blocks))
             if most is not None and least <= most:  # Blocks that need more, which were skipped, would not lower it.
                 break
         return least

@@ -8,19 +8,18 @@ are neighbours in none of them.
     another      a c b d    {} a ac abc abcd       the cuts a and abc are the same
 
 Blocks are priced once for every order of their own operators, which determines the places of rings and their overlap
-with the input. Where recompute does not lower the peak of the first order, an order that equals it up to the end of its
-largest working set cannot lower that either, and no blocks of such an order are priced.
+with the input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import or_
 
 from tflite_fuse.cost.priced_program import PricedProgram
-from tflite_fuse.search.cut_graph import CutGraph, Cuts, Edge, Rules, cut_graph, least_ram, longest_block, require_end
+from tflite_fuse.search.cut_graph import CutGraph, Cuts, Edge, Rules, cut_graph, longest_block, require_end
 from tflite_fuse.search.schemes import Restriction
 
 Order = tuple[int, ...]
@@ -36,12 +35,12 @@ class JointCuts:
 
     Attributes:
         edges: cuts sorted by the number of operators that have run.
-        orders: the cuts of each order that can lower the peak, by its number, without edges of earlier ones.
+        orders: the cuts of each order, without edges of earlier ones.
         operators: for each order, the number of each operator in the first one.
     """
 
     edges: CutGraph
-    orders: Mapping[int, Cuts]
+    orders: tuple[Cuts, ...]
     operators: tuple[Order, ...]
 
     def run_by(self, edge: Edge) -> tuple[int, ...]:
@@ -67,18 +66,17 @@ def joint_cuts(
     Raises:
         BudgetError, LimitError: as ``cut_graph``.
     """
-    by_order: dict[int, Cuts] = {}
+    by_order: list[Cuts] = []
     into: dict[int, list[tuple[int, int, Edge]]] = {}
     seen: set[_Piece] = set()
-    orders, alike = (tuple(range(len(graph.steps))), *other_orders), len(graph.steps)
+    orders = (tuple(range(len(graph.steps))), *other_orders)
     first_allows = restricted(0, graph)
     for number, order in enumerate(orders):
-        if number and order[:alike] == orders[0][:alike]:
-            continue
         run = (0, *accumulate((1 << operator for operator in order), or_))
         ordered = graph.reordered(order) if number else graph
         allows = restricted(number, ordered) if number else first_allows
-        cuts = by_order[number] = cut_graph(ordered, _without(allows, run, order, seen), rules)
+        cuts = cut_graph(ordered, _without(allows, run, order, seen), rules)
+        by_order.append(cuts)
         into.update({cut: [] for cut in run if cut not in into})
         for edge in (edge for edges in cuts.edges.into for edge in edges):
             first, last, _ = edge.span
@@ -86,14 +84,11 @@ def joint_cuts(
                 into[run[last + 1]].append((run[first], number, edge))
         if number + 1 < len(orders):
             seen.update(_pieces(run, order))
-        if not number and rules.most_ram is None and cuts.most is not None:  # Blocks in one tile take the least work.
-            least, cheapest = (least_ram(cuts.edges, option) for option in (0, -1))
-            alike = cheapest.largest if least.ram == cheapest.ram else len(order)
             # A block that needs more RAM than a path of the first order is not on the joint front.
-            rules = replace(rules, most_ram=min(cuts.most, cheapest.ram))
+            rules = replace(rules, most_ram=by_order[0].most)
     edges = _numbered(into, by_order[0].edges)
     require_end(edges, graph, first_allows.scheme, rules)
-    return JointCuts(edges, by_order, orders)
+    return JointCuts(edges, tuple(by_order), orders)
 
 
 def _pieces(run: Sequence[int], operators: tuple[int, ...]) -> Iterator[_Piece]:

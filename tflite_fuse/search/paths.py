@@ -117,11 +117,11 @@ def search_paths(
     if most_work is not None:
         bounds = replace(bounds, most_work=max(most_work, bounds.work_ahead[0]))
     tight = _cheapest_edges(edges)
-    bound = least_ram(CutGraph(start, 0, tuple(map(tuple, tight)))).ram  # of one of these paths, maybe not the best
+    bound = least_ram(CutGraph(start, 0, tuple(map(tuple, tight))))  # of one of these paths, maybe not the best
     cheapest = _labels(tight, replace(bounds, ceiling=bound))[-1]
     ceiling = int((cheapest.peak + cheapest.tail).min())
     if most_ram is not None and most_work is None:
-        ceiling = min(ceiling, max(most_ram, least_ram(cuts).ram) - cuts.tail)
+        ceiling = min(ceiling, max(most_ram, least_ram(cuts)) - cuts.tail)
     step = int(least_gain * bounds.work_ahead[0] * bounds.most_cuts) or 1
     labels = _labels(edges, replace(bounds, ceiling=ceiling, step=step))
     end = labels[-1]
