@@ -314,7 +314,7 @@ class Kind:
         reads_real, writes_real: whether its inputs, its output are float32.
         moves: whether it moves elements of any type, so that its output has its input's type.
         by_value: whether every output value depends only on the values at the same place and channel, everywhere in the
-            same way.
+            same way. Its kernels may write it over one of these, as with ``writes_over``.
         writes_over: function from the stage and its input to whether its kernels may write an output pixel over the
             input pixel at the same place, besides kinds by value.
         whole: number of the input that every output pixel needs all of; None without one.

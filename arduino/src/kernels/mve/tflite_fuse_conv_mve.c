@@ -85,8 +85,8 @@ static void copy_windows(job* j, const int8_t* const* window) {
   }
 }
 
-/* Lists the rows of each pixel's window; returns false if the rows to copy exceed the patch. Pixels that outputs replace
- * are copied, because every channel needs all of their values. */
+/* Lists the rows of each pixel's window; returns false if the rows to copy exceed the patch. Windows of one pixel come
+ * here only if outputs replace them: then they are copied, because every channel needs all values. */
 static bool list_rows(job* j, const int8_t* const* window) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int32_t depth = j->call->inputs[0]->channels, rows = stage->kernel_height;
@@ -94,7 +94,7 @@ static bool list_rows(job* j, const int8_t* const* window) {
   int8_t* free = j->patch;
   for (int32_t ky = 0; ky < rows; ++ky, window += j->call->columns) {
     const int8_t* row = *window;
-    if (apart != 1 || j->call->output->overwrites != 0 || !tflite_fuse_is_whole(j->call, window, columns)) {
+    if (apart != 1 || stage->kernel_width == 1 || !tflite_fuse_is_whole(j->call, window, columns)) {
       row = free;
       if (columns * depth > j->patch + PATCH_BYTES - free) {
         return false;
@@ -133,15 +133,6 @@ static void set_pieces(job* j, int32_t pieces, int32_t length) {
 static void find_windows(job* j, const int8_t* const* window, int32_t remaining) {
   const tflite_fuse_stage* stage = j->call->stage;
   const int32_t depth = j->call->inputs[0]->channels, width = stage->kernel_width, rows = stage->kernel_height;
-  const bool is_pixel = width * rows == 1, in_place = j->call->output->overwrites != 0;
-  if (is_pixel && !in_place) {
-    set_pieces(j, 1, depth);
-    j->pixels = tflite_fuse_min(remaining, MOST_PIXELS);
-    for (int32_t p = 0; p < j->pixels; ++p, window += stage->stride_width) {
-      j->list[p] = *window;
-    }
-    return;
-  }
   if (width > 1 && width * depth < LANES) {
     set_pieces(j, 1, rows * ((width * depth + 3) / 4 * 4));
     const int32_t most = tflite_fuse_min(PATCH_BYTES / (j->vectors * LANES + j->rest), MOST_PIXELS);
@@ -149,7 +140,7 @@ static void find_windows(job* j, const int8_t* const* window, int32_t remaining)
     copy_windows(j, window);
     return;
   }
-  if (width > 1 || in_place) {
+  if (width > 1 || j->call->output->overwrites != 0) {
     const int32_t most = tflite_fuse_min(TFLITE_FUSE_MAX_LISTED_TAPS / rows, MOST_PIXELS);
     set_pieces(j, rows, width * depth);
     for (j->pixels = stage->dilation_width > 1 ? 1 : tflite_fuse_min(remaining, most); j->pixels > 0; j->pixels /= 2) {
