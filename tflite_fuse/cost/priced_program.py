@@ -214,7 +214,7 @@ class PricedProgram(Program):
         )
 
     def _may_overwrite(self, index: int, stage: Stage, tensor: int) -> bool:
-        alone = self.consumers[tensor] == (index,) and tensor not in self.outputs and self.producer[tensor] >= 0
+        alone = self.consumers[tensor] == (index,) and tensor not in self.outputs
         output = self.tensors[self.steps[index].outputs[0]]
         return alone and KINDS[stage.kind].may_overwrite(stage, self.tensors[tensor], output)
 
