@@ -90,6 +90,14 @@ def test_nor_an_inverted_residual_with_a_folded_tail(moved: bool) -> None:
     assert 0 < least_arena(graph, rules) <= least_of_all(graph, moved)
 
 
+@pytest.mark.parametrize("kernel", [(1, 1), (1, 3)])
+def test_a_streamed_input_may_share_a_ring_with_a_stage_in_place(kernel: tuple[int, int]) -> None:
+    maker = GraphMaker(6, 5, 32)
+    maker.window(maker.window(0, 32), 1, kernel)
+    rules = BoundRules(frozenset({0}), streamed=True)
+    assert kernel[1] * 32 < least_arena(maker.graph(), rules) <= least_of_all(maker.graph(), moved=True)
+
+
 def test_operators_no_block_can_hold_make_the_bound_their_working_set() -> None:
     maker = GraphMaker(8, 8, 4)
     wide = maker.window(0, 16, (3, 3))
