@@ -39,7 +39,7 @@ from tflite_fuse.memory.place.portfolio import place, rounded
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.options import RewriteOptions
 from tflite_fuse.rewriting.rewrite import rewrite_model
 from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.tuning import TUNING, Tuning
@@ -55,10 +55,10 @@ SHARED = (
 SEEDS = (1, 7, 39)
 GRAPH_WORK = WORK // 50
 GOALS = {
-    "": FuseOptions(),
-    ", least RAM": FuseOptions(goal=Goal(least_ram=True)),
-    ", streamed": FuseOptions(input_mode=InputMode.STREAMED),
-    ", 1.1 of the instructions": FuseOptions(goal=Goal(max_compute=1.1), target=Target.CORTEX_M7),
+    "": RewriteOptions(),
+    ", least RAM": RewriteOptions(goal=Goal(least_ram=True)),
+    ", streamed": RewriteOptions(input_mode=InputMode.STREAMED),
+    ", 1.1 of the instructions": RewriteOptions(goal=Goal(max_compute=1.1), target=Target.CORTEX_M7),
 }
 
 Run = Callable[[Tuning], tuple[int, float]]
@@ -104,9 +104,9 @@ def runs(data: Path) -> Iterator[tuple[str, Run]]:
         yield f"branching split over {workers}, time", _splitting(NAMED["branching"](), SplitOptions(), workers)
 
 
-def _rewriting(content: bytes, options: FuseOptions) -> Run:
+def _rewriting(content: bytes, options: RewriteOptions) -> Run:
     def run(tuning: Tuning) -> tuple[int, float]:
-        _, report = rewrite_model(load_model(content), content, replace(options, tuning=tuning), False, 0, None, None)
+        _, report = rewrite_model(load_model(content), content, replace(options, tuning=tuning, verify=False))
         prediction = report.prediction
         return report.after.arena_bytes, 0.0 if prediction is None else float(prediction.instructions)
 

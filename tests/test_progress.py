@@ -12,7 +12,7 @@ def test_a_rewrite_counts_operators_candidates_and_inputs() -> None:
     heard: list[tuple[str, int, int]] = []
     source = serialize_model(MODELS["inverted residuals"]())
     rewrite(source, inputs=3, progress=lambda *told: heard.append(told))
-    assert {"operators searched", "candidates placed"} <= {step for step, _, _ in heard}
+    assert {"operators searched", "candidates placed", "inputs compared"} <= {step for step, _, _ in heard}
     for step in {step for step, _, _ in heard}:
         counts = [(done, total) for name, done, total in heard if name == step]
         assert all(0 < done <= total or total == 0 for done, total in counts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -119,9 +119,8 @@ def rewrite(source: Source, options: RewriteOptions) -> Result:
     make = rewrite_model
     if options.advise:
         from tflite_fuse.rewriting.advice import rewrite_with_advice as make
-    counter = _counted(options.progress)
     with reporting_to(options.progress):
-        return Result(*make(model, data, options, options.verify, options.inputs, options.seed, counter))
+        return Result(*make(model, data, options))
 
 
 @takes(FuseOptions)
@@ -229,8 +228,9 @@ def verify(
     _require_seed(seed)
     (first_bytes, first), (second_bytes, second) = _read(a), _read(b)
     names = _name(a) or "model A", _name(b) or "model B"
-    pair = Pair(names, (first_bytes, second_bytes), (first, second), _counted(progress))
-    return verify_pair(pair, inputs, seed, None if data is None else Path(data), mutants)
+    pair = Pair(names, (first_bytes, second_bytes), (first, second))
+    with reporting_to(progress):
+        return verify_pair(pair, inputs, seed, None if data is None else Path(data), mutants)
 
 
 def _read(source: Source, name: str | None = None) -> tuple[bytes, Model]:
@@ -247,7 +247,3 @@ def _name(source: Source) -> str:
 def _require_seed(seed: int | None) -> None:
     if seed is not None and seed < 0:
         raise UsageError(f"seed is 0 or more, not {seed}")
-
-
-def _counted(progress: Progress | None) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress("inputs compared", done, total)

@@ -22,7 +22,7 @@ from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.options import RewriteOptions
 from tflite_fuse.rewriting.rewrite import rewrite_model
 from tflite_fuse.tuning import TUNING
 
@@ -103,8 +103,8 @@ def test_an_estimate_is_near_where_narrow_places_of_the_file_are_not_enough(path
     if not path.exists():
         pytest.skip(f"no {path.name} beside the project")
     estimate, data = tflite_fuse.metrics(path)["arena_bytes"], path.read_bytes()
-    options = FuseOptions(tuning=FEW_PLACED)  # all candidates take twice as long and differ by 2 %
-    exact = rewrite_model(load_model(data), data, options, False, 0, None, None)[1].after.arena_bytes
+    options = RewriteOptions(tuning=FEW_PLACED, verify=False)  # all candidates take twice as long and differ by 2 %
+    exact = rewrite_model(load_model(data), data, options)[1].after.arena_bytes
     assert abs(estimate / exact - 1) < 0.05
 
 

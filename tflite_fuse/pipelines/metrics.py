@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.priced_program import WorkUnit
@@ -31,7 +31,7 @@ from tflite_fuse.passes.fusing.candidate import Site
 from tflite_fuse.passes.fusing.fuse import Fuse
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.options import FuseOptions, MetricsOptions
+from tflite_fuse.passes.options import FuseOptions, MetricsOptions, RewriteOptions
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.pipelines.flat import report_metrics, shortfalls
 from tflite_fuse.rewriting.figures import expected_instructions
@@ -59,9 +59,10 @@ def model_metrics(model: Model, data: bytes, options: MetricsOptions) -> dict[st
 
 
 def _exact(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
-    for attempt in _attempts(options):
+    passed = {each.name: getattr(options, each.name) for each in fields(FuseOptions)}
+    for attempt in _attempts(RewriteOptions(**passed, verify=False)):
         try:
-            report = rewrite_model(model, data, attempt, False, 0, None, None)[1]
+            report = rewrite_model(model, data, attempt)[1]
         except LimitError:
             continue
         metrics = report_metrics(report)
@@ -78,7 +79,7 @@ def _exact(model: Model, data: bytes, options: MetricsOptions) -> dict[str, floa
     raise AssertionError("the last attempt has no limit")
 
 
-def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
+def _attempts(options: RewriteOptions) -> Iterator[RewriteOptions]:
     """Yield the options, then with fewer and fewer of the requirements that may be out of reach."""
     yield options
     goal = options.effective_goal
@@ -86,7 +87,8 @@ def _attempts(options: FuseOptions) -> Iterator[FuseOptions]:
         yield replace(options, goal=Goal(max_compute=goal.max_compute, least_ram=goal.max_compute is None))
     yield replace(options, goal=Goal(least_ram=True))
     yield replace(options, goal=Goal(least_ram=True), input_mode=InputMode.RESIDENT)
-    yield FuseOptions(
+    yield RewriteOptions(
+        verify=False,
         passes=("reorder", "plan"),
         in_place=options.in_place,
         time_limit=options.time_limit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,13 +37,11 @@ class Pair:
         names: in messages.
         files: theirs.
         models: as loaded.
-        progress: called after every input with (done, in all).
     """
 
     names: tuple[str, str]
     files: tuple[bytes, bytes]
     models: tuple[Model, Model]
-    progress: Callable[[int, int], None] | None
 
 
 def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mutants: int) -> Comparison:
@@ -87,11 +85,9 @@ def _run(
     inside = watched(pair.models, certificate)
     if seed is not None:
         samples = directed(pair.models[0], samples, inside.first, seed)
-    comparison = compare(
-        *pair.files, samples, names=pair.names, models=pair.models, progress=pair.progress, watch=inside
-    )
+    comparison = compare(*pair.files, samples, names=pair.names, models=pair.models, watch=inside)
     if seed is not None:
-        comparison = also_over_time(comparison, pair.files, pair.models, seed, pair.progress)
+        comparison = also_over_time(comparison, pair.files, pair.models, seed)
     return replace(comparison, seed=seed), samples
 
 
@@ -100,9 +96,7 @@ def _of_stream(pair: Pair, stream: StreamTime, calls: int, seed: int) -> Compari
     axis = {1: "height", 2: "width"}.get(stream.axis)
     certificate = validate_any(to_stream(pair.models[0], Hop(stream.hop, axis)).model, pair.models[1])
     try:
-        over_time = compare_over_time(
-            pair.files, pair.models, stream=stream, calls=max(calls, STEPS), seed=seed, progress=pair.progress
-        )
+        over_time = compare_over_time(pair.files, pair.models, stream=stream, calls=max(calls, STEPS), seed=seed)
     except RuntimeUnavailableError as error:
         return Comparison(True, 0, None, "", "", certificate, str(error))
     return replace(over_time, certificate=certificate, seed=seed, unconfined=tflm.unconfined())

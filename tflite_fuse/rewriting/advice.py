@@ -16,14 +16,14 @@ from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.base import run_passes
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
-from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.options import FuseOptions, RewriteOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.preparing.by_columns import by_columns
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.report.report import Report
 from tflite_fuse.report.sentences import WORTHWHILE
 from tflite_fuse.rewriting.figures import arena_in_file, memory_table
-from tflite_fuse.rewriting.rewrite import Counter, rewrite_model
+from tflite_fuse.rewriting.rewrite import rewrite_model
 
 MOST_OPERATORS = 120
 """Most operators of a model with advice, constant ones aside: larger ones take too long."""
@@ -40,15 +40,7 @@ class Offer:
     arena_bytes: int
 
 
-def rewrite_with_advice(
-    model: Model,
-    data: bytes,
-    options: FuseOptions,
-    verify: bool | None,
-    inputs: int,
-    seed: int | None,
-    progress: Counter | None,
-) -> tuple[bytes, Report]:
+def rewrite_with_advice(model: Model, data: bytes, options: RewriteOptions) -> tuple[bytes, Report]:
     """Return ``rewrite_model``'s result with advice in the report.
 
     Raises:
@@ -56,7 +48,7 @@ def rewrite_with_advice(
         Other errors: as ``rewrite_model``.
     """
     try:
-        output, report = rewrite_model(model, data, options, verify, inputs, seed, progress)
+        output, report = rewrite_model(model, data, options)
     except LimitError as error:
         raise error.followed_by(clause_of_option(model, options)) from error
     return output, replace(report, advice=advice(model, load_model(output), options, report))

@@ -28,7 +28,7 @@ from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.passes.base import PassResult, run_passes, witness_of
 from tflite_fuse.passes.fusing.fuse import FuseResult
-from tflite_fuse.passes.options import FuseOptions, Hop
+from tflite_fuse.passes.options import FuseOptions, Hop, RewriteOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
 from tflite_fuse.passes.preparing.dilate import Dilate
@@ -52,29 +52,13 @@ if TYPE_CHECKING:
     from tflite_fuse.passes.sliding.stream import Streamed
 
 
-Counter = Callable[[int, int], None]
-"""Called after every compared input with (done, in all)."""
-
-
-def rewrite_model(
-    model: Model,
-    data: bytes,
-    options: FuseOptions,
-    verify: bool | None,
-    inputs: int,
-    seed: int | None,
-    progress: Counter | None,
-) -> tuple[bytes, Report]:
+def rewrite_model(model: Model, data: bytes, options: RewriteOptions) -> tuple[bytes, Report]:
     """Return the file of a rewritten model and the report about it.
 
     Args:
         model: a model as loaded.
         data: its file.
-        options: of the passes.
-        verify: whether to run both in TFLM; None: if it is installed and runs the original.
-        inputs: number of inputs.
-        seed: of generated inputs; None: derived from the file, so that the same file gives the same report.
-        progress: called after every input.
+        options: of the passes and of the comparison; ``advise`` has no effect here.
 
     Raises: as ``api.rewrite``.
     """
@@ -101,21 +85,21 @@ def rewrite_model(
     if may_stay and result.after.arena_bytes > before.arena_bytes:
         return _unchanged(model, data, before, options, _larger(result.after.arena_bytes, before))
     files = data if sound and not repaired.changed else serialize_model(remove_plan(model)), result.file
-    seed = crc32(data) if seed is None else seed
+    inputs, seed = options.inputs, crc32(data) if options.seed is None else options.seed
     over = None if result.streamed is None else result.streamed.time
-    comparisons = not_compared(verify)
+    comparisons = not_compared(options.verify)
     if comparisons is None:
         from tflite_fuse.runtime.comparing.witnesses import run_both
 
         models = model, result.model
-        comparisons = run_both(models, files, bool(verify), inputs, seed, progress, result.certificate, over)
-    elif verify is None and not tflm.built_for_this_machine():
+        comparisons = run_both(models, files, bool(options.verify), inputs, seed, result.certificate, over)
+    elif options.verify is None and not tflm.built_for_this_machine():
         from tflite_fuse.runtime.comparing.by_blocks import blocks_beside_reference
 
         comparisons = replace(comparisons, notes=blocks_beside_reference(result.model, seed))
     if repaired.changed:
-        comparisons = _of_repaired(comparisons, repaired, verify)
-        if comparisons.why_not and not_compared(verify) is None:
+        comparisons = _of_repaired(comparisons, repaired, options.verify)
+        if comparisons.why_not and not_compared(options.verify) is None:
             from tflite_fuse.runtime.comparing.witnesses import compare_in_litert
 
             comparisons = compare_in_litert(comparisons, (original, result.model), (data, result.file), inputs, seed)

@@ -11,6 +11,7 @@ from tests.drawing.raw_models import RawModel
 from tests.runtime.small_models import counter_model, custom_model, dense_model, int8, model_file
 from tflite_fuse.api import rewrite
 from tflite_fuse.errors import ModelError, UsageError, VerificationError
+from tflite_fuse.memory.budget import reporting_to
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
 from tflite_fuse.model.options import make_options
@@ -155,7 +156,8 @@ def test_no_inputs_are_an_error() -> None:
 
 def test_progress_counts_every_inference() -> None:
     seen: list[tuple[int, int]] = []
-    compare(dense_model(), dense_model(), inputs_of(dense_model(), 3), progress=lambda *now: seen.append(now))
+    with reporting_to(lambda step, *now: seen.append(now)):
+        compare(dense_model(), dense_model(), inputs_of(dense_model(), 3))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 

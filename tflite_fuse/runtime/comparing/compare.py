@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from tflite_fuse.errors import ModelError, UsageError, VerificationError
+from tflite_fuse.memory.budget import report_progress
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import with_inputs_inside
@@ -53,7 +54,6 @@ def compare(
     *,
     names: tuple[str, str] = ("the first model", "the second model"),
     models: tuple[Model, Model] | None = None,
-    progress: Callable[[int, int], None] | None = None,
     runtime: Runtime = tflm,
     watch: Watched | None = None,
 ) -> Comparison:
@@ -71,7 +71,6 @@ def compare(
         inputs: one list per inference, with one array per input of the first model, inside the arena or not.
         names: of the two models in messages.
         models: the two as loaded, if available.
-        progress: called with (inferences done, inferences in all).
         runtime: the runtime.
         watch: if the second was made from the first, tensors at and in its blocks that are compared, too, in copies of
             both models that have them as outputs.
@@ -90,10 +89,10 @@ def compare(
         copies = exposed(models[0], watch.first), b, exposed(watch.opened, watch.second)
         inside = [_tensor_name(models[0], tensor) for tensor in watch.first]
         try:
-            return _Comparing(models, copies, names, runtime, inside).run(inputs, progress)
+            return _Comparing(models, copies, names, runtime, inside).run(inputs)
         except ModelError:  # a copy may need too much memory: then only outputs are compared
             pass
-    return _Comparing(models, (a, b), names, runtime).run(inputs, progress)
+    return _Comparing(models, (a, b), names, runtime).run(inputs)
 
 
 class _Comparing:
@@ -124,7 +123,7 @@ class _Comparing:
         self._outputs = [_tensor_name(models[0], index) for index in models[0].main.outputs]
         self._inside = list(inside)
 
-    def run(self, inputs: Sequence[Sequence[Array]], progress: Callable[[int, int], None] | None) -> Comparison:
+    def run(self, inputs: Sequence[Sequence[Array]]) -> Comparison:
         """Run and compare as ``compare`` describes."""
         stateful = any(keeps_state(model) for model in self._models)
         steps = [(False, index, True) for index in range(len(inputs))]
@@ -141,8 +140,7 @@ class _Comparing:
                 seen.note(results[0][: len(self._outputs)])
                 outputs = len(self._outputs)
                 difference = first_difference(results, self._outputs + self._inside, index, streamed, outputs)
-                if progress is not None:
-                    progress(done, len(steps))
+                report_progress("inputs compared", done, len(steps))
                 if difference is not None:
                     break
         return Comparison(

@@ -15,6 +15,7 @@ import numpy as np
 
 from tflite_fuse.emit.stream_time import StreamTime
 from tflite_fuse.errors import ModelError, VerificationError
+from tflite_fuse.memory.budget import report_progress
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import Ends, keeps_state
@@ -36,7 +37,6 @@ def compare_over_time(
     stream: StreamTime | None = None,
     calls: int = STEPS,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Run two models over sequences of calls and compare every output of every call.
 
@@ -47,7 +47,6 @@ def compare_over_time(
         stream: relation of a stream to the first model's window; None if both keep a state or none.
         calls: least number of calls; more if a window is longer.
         seed: of the sequences.
-        progress: called after every call.
 
     Raises:
         ModelError: a model cannot be loaded or run.
@@ -88,8 +87,7 @@ def compare_over_time(
                     break
             else:
                 done += 1
-                if progress is not None:
-                    progress(done, calls)
+                report_progress("inputs compared", done, calls)
     runtime = tflm.RUNTIME_NAME, tflm.runtime_version() or "unknown"
     return Comparison(difference is None, 2 * done, difference, *runtime, varied=seen.varied, elements=seen.elements)
 
@@ -99,12 +97,11 @@ def also_over_time(
     files: tuple[bytes, bytes],
     models: tuple[Model, Model],
     seed: int,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Add a comparison over time if one of the models keeps a state; raises as ``compare_over_time`` does."""
     if not comparison.bit_exact or not any(keeps_state(model) for model in models):
         return comparison
-    over = compare_over_time(files, models, seed=seed, progress=progress)
+    over = compare_over_time(files, models, seed=seed)
     return replace(comparison, bit_exact=over.bit_exact, first_difference=over.first_difference, calls=over.inputs // 2)
 
 

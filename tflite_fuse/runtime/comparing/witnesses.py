@@ -6,7 +6,7 @@ bytes confirm the rewrite, and different bytes of a model with blocks prove noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tflite_fuse.check.certificate import Certificate
@@ -35,7 +35,6 @@ def run_both(
     verify: bool,
     inputs: int,
     seed: int,
-    progress: Callable[[int, int], None] | None,
     watch: Certificate | None = None,
     stream: StreamTime | None = None,
 ) -> Comparisons:
@@ -47,7 +46,6 @@ def run_both(
         verify: whether they must be run, or only if the runtime accepts the original.
         inputs: number of inputs.
         seed: of generated inputs, and of the search for better ones.
-        progress: called after every inference.
         watch: the certificate, for tensors in blocks (see ``watched``).
         stream: relation of a stream to the first model's window: the two run over a sequence of calls.
 
@@ -59,12 +57,12 @@ def run_both(
     samples: Sequence[Sequence[Array]] = ()
     try:
         if stream is not None:
-            return _over_time(models, files, seed, progress, stream)
+            return _over_time(models, files, seed, stream)
         samples = generate_inputs(models[0], inputs, seed)
         seen = watched(models, watch)
         samples = directed(models[0], samples, seen.first, seed)
-        oracle = compare(*files, samples, names=NAMES, models=models, progress=progress, watch=seen)
-        oracle = also_over_time(oracle, files, models, seed, progress)
+        oracle = compare(*files, samples, names=NAMES, models=models, watch=seen)
+        oracle = also_over_time(oracle, files, models, seed)
     except ModelError as error:
         if _runs(models[0], files[0], samples):
             raise VerificationError(
@@ -97,11 +95,10 @@ def _over_time(
     models: tuple[Model, Model],
     files: tuple[bytes, bytes],
     seed: int,
-    progress: Callable[[int, int], None] | None,
     stream: StreamTime,
 ) -> Comparisons:
     """Compare a stream with the model over its window."""
-    result = compare_over_time(files, models, stream=stream, seed=seed, progress=progress)
+    result = compare_over_time(files, models, stream=stream, seed=seed)
     if result.first_difference is not None:
         raise VerificationError(
             f"the stream does not compute the window's bytes: {result.first_difference}; nothing was written"
