@@ -126,6 +126,17 @@ def test_the_command_converts_quantizes_and_rewrites(converters: Path, tmp_path:
     )
 
 
+def test_several_models_are_converted_into_a_folder_with_all_figures_on_request(
+    converters: Path, tmp_path: Path
+) -> None:
+    source, plain = converters / "model.onnx", converters / "ai_edge_quantizer" / "int8.tflite"
+    done = run("rewrite", source, plain, "-o", tmp_path / "out", "--verbose")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{source}: converted by onnx2tf; input x is 1 x 12 x 10 x 3\n")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"model.tflite", "int8.tflite"}
+    assert done.stdout.count("largest working set") == 2
+
+
 def test_samples_may_have_channels_last_and_one_name_of_several_inputs_may_not_be_missing(
     converters: Path, tmp_path: Path
 ) -> None:

@@ -134,11 +134,6 @@ class BoardVerdict:
         }
 
 
-def default_reserve(board: Board) -> int:
-    """Return the default RAM bytes for the rest of a program: a quarter."""
-    return board.ram_bytes // 4
-
-
 def fit_board(
     source: Source,
     board: Board,
@@ -155,7 +150,7 @@ def fit_board(
     Args:
         source: path or bytes of a ``.tflite``.
         board: the board.
-        reserve_bytes: RAM for everything but the tensor arena, on every board; None for ``default_reserve`` of each.
+        reserve_bytes: RAM for everything but the tensor arena, on every board; None for a quarter of each.
         progress: called with the options about to be tried.
         runtime: name of the runtime on the device.
         quick: try only the model as it is.
@@ -163,8 +158,7 @@ def fit_board(
     Raises:
         ModelError, UsageError: the model cannot be used.
     """
-    reserve = default_reserve(board) if reserve_bytes is None else reserve_bytes
-    available = board.ram_bytes - reserve
+    available = board.room(reserve_bytes)
     today = api.inspect(source, runtime=runtime).figures
     limit, least = _typed(board, reserve_bytes, runtime)
     tried, last = [_fit(board, available, None, today)], None
@@ -183,7 +177,9 @@ def fit_board(
         if tried[-1].fits:
             break
     also = _smaller_boards(board, reserve_bytes, tried[-1])
-    return BoardVerdict(board, reserve, tuple(tried), also, reserve_bytes is not None, last, runtime)
+    return BoardVerdict(
+        board, board.ram_bytes - available, tuple(tried), also, reserve_bytes is not None, last, runtime
+    )
 
 
 def _typed(board: Board, reserve_bytes: int | None, runtime: str) -> tuple[str, str]:
@@ -267,17 +263,13 @@ def fitting_boards(
     Args:
         arena_bytes: bytes of the tensor arena.
         file_bytes: bytes of the model in flash.
-        reserve_bytes: bytes of RAM for everything but the arena; None for ``default_reserve`` of each board.
+        reserve_bytes: bytes of RAM for everything but the arena; None for a quarter of each board.
         second_bytes: bytes of a second memory.
     """
-
-    def kept(board: Board) -> int:
-        return default_reserve(board) if reserve_bytes is None else reserve_bytes
-
     fitting = (
         board
         for board in known_boards()
-        if arena_bytes <= board.ram_bytes - kept(board)
+        if arena_bytes <= board.room(reserve_bytes)
         and file_bytes <= board.flash_bytes
         and second_bytes <= (0 if board.second is None else board.second.nbytes)
     )
@@ -297,10 +289,10 @@ def fit_sentence(
     """
     fitting = fitting_boards(arena_bytes, file_bytes, reserve_bytes, second_bytes)
     if board is not None:
-        kept = default_reserve(board) if reserve_bytes is None else reserve_bytes
-        fits = arena_bytes <= board.ram_bytes - kept and file_bytes <= board.flash_bytes
-        room = f"{board.ram_bytes - kept:,} of {board.ram_bytes:,} bytes of RAM ({kept:,} reserved)"
-        return f"{'fits' if fits else 'does not fit'} {board.name}: {room}"
+        room = board.room(reserve_bytes)
+        fits = arena_bytes <= room and file_bytes <= board.flash_bytes
+        share = f"{room:,} of {board.ram_bytes:,} bytes of RAM ({board.ram_bytes - room:,} reserved)"
+        return f"{'fits' if fits else 'does not fit'} {board.name}: {share}"
     if not fitting:
         return f"fits none of the {len(known_boards())} known boards"
     named = ", ".join(each.name for each in fitting[:3])
@@ -309,6 +301,12 @@ def fit_sentence(
         f"fits {len(fitting)} of {len(known_boards())} known boards with a quarter of their RAM reserved{second}, the "
         f"smallest are {named}"
     )
+
+
+def fit_of(report: Report, board: Board | None, reserve_bytes: int | None) -> str:
+    """Return ``fit_sentence`` of a rewritten model."""
+    second = 0 if report.memories is None else report.memories.slow_bytes
+    return fit_sentence(report.after.arena_bytes, report.after.file_bytes, board, reserve_bytes, second)
 
 
 def _smaller_boards(board: Board, reserve_bytes: int | None, fit: Fit) -> tuple[str, ...]:

@@ -64,6 +64,10 @@ class Board:
     source: str
     second: Region | None = None
 
+    def room(self, reserve_bytes: int | None = None) -> int:
+        """Return the bytes of RAM for an arena beside a reserve for the rest of a program, by default a quarter."""
+        return self.ram_bytes - (self.ram_bytes // 4 if reserve_bytes is None else reserve_bytes)
+
     def memories(self, room: int) -> Memories | None:
         """Return so many bytes of its RAM with its second memory; None without one."""
         return None if self.second is None else Memories(Region("ram", room), self.second)

@@ -10,8 +10,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from tflite_fuse.boards.fit import default_reserve
-from tflite_fuse.boards.table import Board
+from tflite_fuse.boards.table import Board, find_board
 from tflite_fuse.errors import UsageError
 from tflite_fuse.memory.tflm.runtimes import RUNTIMES
 from tflite_fuse.passes.declared import Declared, declared
@@ -145,9 +144,14 @@ def refuse_dash(path: Path) -> None:
         raise UsageError("-: nothing is written to standard output; give a path with a name")
 
 
-def reserved(board: Board, text: str | None) -> int:
-    """Return the RAM bytes of a board for everything but the arena. Raises UsageError."""
-    size = default_reserve(board) if text is None else parse_bytes(text)
-    if size >= board.ram_bytes:
-        raise UsageError(f"--reserve {text} leaves no RAM: {board.name} has {board.ram_bytes:,} bytes")
-    return size
+def board_of(name: str | None, reserve: str | None) -> tuple[Board | None, int | None]:
+    """Return the board and the bytes of its RAM for everything but the arena, None by default. Raises UsageError."""
+    if name is None:
+        if reserve is not None:
+            raise UsageError("--reserve says what a board keeps: name one with --board")
+        return None, None
+    board = find_board(name)
+    kept = None if reserve is None else parse_bytes(reserve)
+    if board.room(kept) <= 0:
+        raise UsageError(f"--reserve {reserve} leaves no RAM: {board.name} has {board.ram_bytes:,} bytes")
+    return board, kept

@@ -12,8 +12,8 @@ from rich.table import Table
 
 import tflite_fuse
 from tflite_fuse.boards.fit import fit_sentence
-from tflite_fuse.boards.table import find_board
-from tflite_fuse.commands.arguments import BoardName, JsonFlag, Reserve, RuntimeName, reserved
+from tflite_fuse.boards.table import Board
+from tflite_fuse.commands.arguments import BoardName, JsonFlag, Reserve, RuntimeName, board_of
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.cost.instructions import Target
@@ -51,8 +51,9 @@ def check(
     runtime_named(runtime)  # refuses other words
     if markdown and as_json:
         raise UsageError("--json and --markdown exclude each other")
-    ram, flash = _limits(max_ram, max_flash, board, reserve)
-    core = Target.GENERIC if board is None else find_board(board).target
+    chosen, kept = board_of(board, reserve)
+    ram, flash = _limits(max_ram, max_flash, chosen, kept)
+    core = Target.GENERIC if chosen is None else chosen.target
     arguments = {"runtime": runtime, "target": core.value} if rewritten else {"runtime": runtime}
     for model in models:
         if model.is_dir() or not model.exists():
@@ -160,16 +161,13 @@ def _table(rows: Sequence[Row], ram: int | None, flash: int | None) -> Table:
 
 
 def _limits(
-    max_ram: str | None, max_flash: str | None, board: str | None, reserve: str | None
+    max_ram: str | None, max_flash: str | None, board: Board | None, kept: int | None
 ) -> tuple[int | None, int | None]:
     """Return the bytes of arena and of flash that a model may need. Raises UsageError."""
-    if board is None and reserve is not None:
-        raise UsageError("--reserve says what a board keeps: name one with --board")
     if board is not None:
         if max_ram is not None or max_flash is not None:
             raise UsageError("--board says how much RAM and flash there is: drop --max-ram and --max-flash")
-        chosen = find_board(board)
-        return chosen.ram_bytes - reserved(chosen, reserve), chosen.flash_bytes
+        return board.room(kept), board.flash_bytes
     if max_ram is None and max_flash is None:
         raise UsageError("no limit is given: add --max-ram, --max-flash or --board")
     return tuple(None if text is None else parse_bytes(text) for text in (max_ram, max_flash))  # type: ignore[return-value]

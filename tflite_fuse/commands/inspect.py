@@ -10,7 +10,6 @@ import typer
 
 import tflite_fuse
 from tflite_fuse.boards.fit import BoardVerdict, fit_board, forecast, forecast_of
-from tflite_fuse.boards.table import find_board
 from tflite_fuse.commands.arguments import (
     BoardName,
     JsonFlag,
@@ -19,11 +18,10 @@ from tflite_fuse.commands.arguments import (
     PlotFile,
     Reserve,
     RuntimeName,
-    reserved,
+    board_of,
 )
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
-from tflite_fuse.errors import UsageError
 from tflite_fuse.explorer.node_data import write_node_data
 from tflite_fuse.files import require_apart, require_writable
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
@@ -65,14 +63,11 @@ def inspect(
     config: ConfigFile = None,
 ) -> None:
     """Show how much RAM a model needs, which operator is the bottleneck, and whether it fits a board."""
-    if reserve is not None and board is None:
-        raise UsageError("--reserve says what a board keeps: name one with --board")
     require_plottable(plot)
     require_apart((metrics, plot, trace), (model, config))
     for path in (metrics, trace):
         require_writable(path)
-    chosen = None if board is None else find_board(board)
-    kept = None if chosen is None or reserve is None else reserved(chosen, reserve)
+    chosen, kept = board_of(board, reserve)
     with Status("inspecting", as_json) as progress:
         data = read_source(model)  # once: it may be a pipe
         inspection = tflite_fuse.inspect(data, name=str(model), runtime=runtime)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,17 +10,17 @@ from typing import Annotated, Any
 import typer
 
 import tflite_fuse
-from tflite_fuse.boards.fit import fit_sentence
-from tflite_fuse.boards.table import Board, find_board
+from tflite_fuse.boards.fit import fit_of
+from tflite_fuse.boards.table import Board
 from tflite_fuse.boards.time import report_time
 from tflite_fuse.commands.arguments import (
     BoardName,
     JsonFlag,
     MetricsFile,
     Reserve,
+    board_of,
     goal_of,
     refuse_dash,
-    reserved,
     with_options,
 )
 from tflite_fuse.commands.config import ConfigFile
@@ -35,7 +35,6 @@ from tflite_fuse.files import read_file, require_apart, require_writable, write_
 from tflite_fuse.memory.tflm.runtimes import runtime_named
 from tflite_fuse.memory.tflm.shared import shared_arena
 from tflite_fuse.model.memories import Memories
-from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import RewriteOptions
 from tflite_fuse.pipelines.flat import report_metrics
@@ -108,62 +107,84 @@ def rewrite(
         options["passes"] = [name for name in options["passes"] if name != "fuse"]
     if folder is not None:
         _refuse_for_several(board=board, reserve=reserve, metrics=metrics, calibrate=calibrate, converted=keep)
-        _rewrite_all((source, out, *(more or ())), folder, _limited(options), force=force, as_json=as_json)
+        targets = _targets((source, out, *(more or ())), folder, force=force)
+        _rewrite_all(targets, folder, _limited(options), as_json=as_json, verbose=verbose)
         return
-    if more:
-        raise UsageError(f"{more[0]}: is a third path; give IN and OUT, or several models and -o DIR")
-    if not force and _same_file(source, out):
-        raise UsageError(f"{out}: is the input itself; give another path, or --force to replace it")
+    _require_paths(source, out, more, force=force)
     require_apart((out, metrics, keep))
     require_apart((metrics, keep), (source, config, calibrate))
     for path in (out, metrics, keep):
         require_writable(path)
-    if source.suffix.lower() not in CONVERTERS and (calibrate or keep):
+    if not _is_converted(source) and (calibrate or keep):
         raise UsageError(f"{source}: is not converted, which --calibrate and --converted are for")
-    chosen = None if board is None else find_board(board)
-    options = _limited(options, chosen, reserve)
-    if chosen is not None and chosen.target is not Target.GENERIC:
-        if read_target(options["target"]).target not in (Target.GENERIC, chosen.target):
-            core = chosen.target.value
-            raise UsageError(f"the core of {chosen.name} is {core}: leave out --target {options['target']}")
-        options["target"] = chosen.target.value
+    chosen, kept = board_of(board, reserve)
+    options = _limited(options, chosen, kept)
     with Status("rewriting", as_json) as progress:
-        converted = tflite_fuse.convert(source, calibrate) if source.suffix.lower() in CONVERTERS else None
-        if converted is not None and keep is not None:
-            write_atomically(converted.model, keep)
-        model = source if converted is None else converted.model
-        try:
-            result = tflite_fuse.rewrite(model, **options, advise=True, progress=progress)
-        except LimitError as error:
-            if chosen is None or chosen.second is not None or "memory" in options:
-                raise
-            raise error.followed_by(f"; {chosen.name} has no second memory") from error
-        if chosen is not None and len(result.model) > chosen.flash_bytes:
-            raise LimitError(
-                f"the model takes {len(result.model):,} bytes, {board} has {chosen.flash_bytes:,} of flash",
-                limit=chosen.flash_bytes,
-                reached=len(result.model),
-            )
+        model, steps = _read(source, calibrate)
+        if keep is not None and isinstance(model, bytes):
+            write_atomically(model, keep)
+        result = _rewritten(model, options | {"advise": True, "progress": progress}, chosen)
         result.save(out)
     write_json(report_metrics(result.report), metrics)
     time = None if chosen is None else report_time(chosen, result.report)
     if as_json:
-        conversion = {} if converted is None else {"converted": list(converted.steps)}
+        conversion = {"converted": list(steps)} if steps else {}
         print_json(result.report.to_json() | conversion | ({} if time is None else {"time": time.to_json()}))
         return
-    kept = None if chosen is None else reserved(chosen, reserve)
-    after, memories = result.report.after, result.report.memories
-    second = 0 if memories is None else memories.slow_bytes
-    fit = fit_sentence(after.arena_bytes, after.file_bytes, chosen, kept, second)
-    if converted is not None:
-        say(f"{source}: {'; '.join(converted.steps)}")
-    fit = fit if time is None else f"{fit}; one inference takes {time}"
+    _say_steps(source, steps)
+    fit = fit_of(result.report, chosen, kept) + ("" if time is None else f"; one inference takes {time}")
     for line in headline(result.report, str(out), fit, arena_without_tflm(tflite_fuse.load(result.model))):
         say(line)
     if verbose:
-        console().print(report_table(result.report))
-        for line in details(result.report):
-            say(line)
+        _say_details(result.report)
+
+
+def _require_paths(source: Path, out: Path, more: Sequence[Path] | None, *, force: bool) -> None:
+    """Raise UsageError unless a model and another path for the result were given."""
+    if more:
+        raise UsageError(f"{more[0]}: is a third path; give IN and OUT, or several models and -o DIR")
+    if not force and _same_file(source, out):
+        raise UsageError(f"{out}: is the input itself; give another path, or --force to replace it")
+
+
+def _is_converted(source: Path) -> bool:
+    return source.suffix.lower() in CONVERTERS
+
+
+def _read(source: Path, calibrate: Path | None = None) -> tuple[Path | bytes, tuple[str, ...]]:
+    """Return the .tflite to rewrite, converted from another format where needed, and the steps of its conversion."""
+    if not _is_converted(source):
+        return source, ()
+    converted = tflite_fuse.convert(source, calibrate)
+    return converted.model, converted.steps
+
+
+def _rewritten(model: Path | bytes, options: dict[str, Any], board: Board | None) -> tflite_fuse.Result:
+    """Return the rewrite for a board. Raises LimitError if the board has too little RAM or flash."""
+    try:
+        result = tflite_fuse.rewrite(model, **options)
+    except LimitError as error:
+        if board is None or board.second is not None or "memory" in options:
+            raise
+        raise error.followed_by(f"; {board.name} has no second memory") from error
+    if board is not None and len(result.model) > board.flash_bytes:
+        raise LimitError(
+            f"the model takes {len(result.model):,} bytes, {board.name} has {board.flash_bytes:,} of flash",
+            limit=board.flash_bytes,
+            reached=len(result.model),
+        )
+    return result
+
+
+def _say_steps(source: Path, steps: Sequence[str]) -> None:
+    if steps:
+        say(f"{source}: {'; '.join(steps)}")
+
+
+def _say_details(report: Report) -> None:
+    console().print(report_table(report))
+    for line in details(report):
+        say(line)
 
 
 def _refuse_for_several(**options: object) -> None:
@@ -172,69 +193,82 @@ def _refuse_for_several(**options: object) -> None:
             raise UsageError(f"--{name} is for one model: leave it out, or rewrite each model by itself")
 
 
-def _rewrite_all(sources: Sequence[Path], folder: Path, options: dict[str, Any], *, force: bool, as_json: bool) -> None:
-    """Rewrite models into a folder under their own names, and print the arena they can share."""
-    targets = [folder / source.name for source in sources]
-    if len(set(targets)) < len(targets):
+def _targets(sources: Sequence[Path], folder: Path, *, force: bool) -> dict[Path, Path]:
+    """Return the path in the folder for each model, once all can be read and written. Raises UsageError."""
+    names = [source.with_suffix(".tflite").name if _is_converted(source) else source.name for source in sources]
+    if len(set(names)) < len(names):
         raise UsageError(f"{folder}: two models have the same name; give them others")
-    same = next((target for source, target in zip(sources, targets, strict=True) if _same_file(source, target)), None)
+    targets = {source: folder / name for source, name in zip(sources, names, strict=True)}
+    same = next((target for source, target in targets.items() if _same_file(source, target)), None)
     if same is not None and not force:
         raise UsageError(f"{same}: is one of the inputs; give another folder, or --force to replace it")
     require_usable(folder, force=True)
     for source in sources:
         if not source.exists():
             read_file(source)  # reports it before the others are rewritten
-    for target in targets if folder.exists() else ():
+    for target in targets.values() if folder.exists() else ():
         require_writable(target)
-    reports, models = list[Report](), list[Model]()
+    return targets
+
+
+def _rewrite_all(
+    targets: Mapping[Path, Path], folder: Path, options: dict[str, Any], *, as_json: bool, verbose: bool
+) -> None:
+    """Rewrite models into a folder, and print the arena that they can share."""
     with Status("rewriting", as_json) as progress:
-        results = [tflite_fuse.rewrite(source, **options, progress=progress) for source in sources]
+        models = [_read(source) for source in targets]
+        results = [tflite_fuse.rewrite(model, **options, progress=progress) for model, _ in models]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made ({error.strerror})") from error
-    for result, target in zip(results, targets, strict=True):
+    for result, target in zip(results, targets.values(), strict=True):
         result.save(target)
-        reports.append(result.report)
-        models.append(tflite_fuse.load(result.model))
-    shared = shared_arena(models, runtime_named(reports[0].runtime).build)
-    separate = sum(report.after.arena_bytes for report in reports)
+    reports = dict(zip(targets.values(), (result.report for result in results), strict=True))
+    build = runtime_named(results[0].report.runtime).build
+    shared = shared_arena([tflite_fuse.load(result.model) for result in results], build)
     if as_json:
-        each = zip(targets, reports, strict=True)
-        documents = [{"file": str(target), "report": report.to_json()} for target, report in each]
+        documents = [{"file": str(target), "report": report.to_json()} for target, report in reports.items()]
         print_json({"schema": "tflite-fuse/reports/1", "shared_arena_bytes": shared, "models": documents})
         return
-    for report, target in zip(reports, targets, strict=True):
+    for (source, (target, report)), (_, steps) in zip(zip(targets, reports.items(), strict=True), models, strict=True):
+        _say_steps(source, steps)
         before, after = report.before.arena_bytes, report.after.arena_bytes
         say(f"{target}: arena {before:,} -> {after:,} bytes ({change(before, after)}); {report.claim()}")
+        if verbose:
+            _say_details(report)
+    separate = sum(report.after.arena_bytes for report in reports.values())
     say(
         f"one arena for {len(targets)} models that run one after the other: {shared:,} bytes, {separate:,} in arenas "
         "of their own; give each interpreter the same MicroAllocator"
     )
 
 
-def _limited(options: dict[str, Any], board: Board | None = None, reserve: str | None = None) -> dict[str, Any]:
-    """Return options with a goal and memories in place of sizes and a board. Raises UsageError."""
+def _limited(options: dict[str, Any], board: Board | None = None, reserve: int | None = None) -> dict[str, Any]:
+    """Return options with a goal, memories and a core in place of sizes and a board. Raises UsageError."""
     sizes, memory = options.get("max_ram"), options.get("memory")
-    if board is None and reserve is not None:
-        raise UsageError("--reserve says what a board keeps: name one with --board")
-    if memory is not None and (sizes or reserve):
+    if memory is not None and (sizes or reserve is not None):
         raise UsageError("--memory says how much RAM there is: leave out --max-ram and --reserve")
     if isinstance(sizes, Memories):
         options = options | {"max_ram": None, "memory": sizes if board is None else _on_board(sizes, board, reserve)}
     elif board is not None and sizes is not None:
         raise UsageError("--board and --max-ram both limit the RAM: drop one of the two")
     elif board is not None and memory is None:
-        options = options | {"max_ram": board.ram_bytes - reserved(board, reserve)}
+        options = options | {"max_ram": board.room(reserve)}
         memories = board.memories(options["max_ram"])
         if memories is not None and options["scheme"] == "auto" and {"fuse", "plan"} <= {*options["passes"]}:
             options["memory"] = memories
+    if board is not None and board.target is not Target.GENERIC:
+        if read_target(options["target"]).target not in (Target.GENERIC, board.target):
+            core = board.target.value
+            raise UsageError(f"the core of {board.name} is {core}: leave out --target {options['target']}")
+        options = options | {"target": board.target.value}
     return options | {"goal": goal_of(options)}
 
 
-def _on_board(sizes: Memories, board: Board, reserve: str | None) -> Memories:
+def _on_board(sizes: Memories, board: Board, reserve: int | None) -> Memories:
     """Return limits within a board's two memories, with its costs. Raises UsageError."""
-    memories = board.memories(board.ram_bytes - reserved(board, reserve))
+    memories = board.memories(board.room(reserve))
     if memories is None:
         raise UsageError(f"{board.name} has no second memory, for which {sizes.slow.name} is a size")
     for requested, available in ((sizes.fast, memories.fast), (sizes.slow, memories.slow)):

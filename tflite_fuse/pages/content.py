@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflite_fuse import api
-from tflite_fuse.boards.fit import default_reserve, fitting_boards
+from tflite_fuse.boards.fit import fitting_boards
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.cost.instructions import Target, prediction_error
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
@@ -182,9 +182,7 @@ def _boards(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         "known": len(known_boards()),
         "before": len(first),
         "after": len(second),
-        "gained": [
-            {"name": b.name, "ram_bytes": b.ram_bytes, "arena_bytes": b.ram_bytes - default_reserve(b)} for b in gained
-        ],
+        "gained": [{"name": b.name, "ram_bytes": b.ram_bytes, "arena_bytes": b.room()} for b in gained],
     }
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse import __version__
-from tflite_fuse.boards.fit import default_reserve
 from tflite_fuse.boards.table import known_boards
 from tflite_fuse.errors import RuntimeUnavailableError, how_to_install
 from tflite_fuse.pages.charts import Chart, Dot, arena_chart, front_chart, live_chart
@@ -108,7 +107,7 @@ def _near(points: Sequence[Dot]) -> Sequence[Dot]:
 
 def _limits(least: int, most: int) -> list[tuple[str, int]]:
     """Return boards between two sizes of an arena, one of each size, evenly spread."""
-    of_size = {board.ram_bytes - default_reserve(board): board.name for board in reversed(known_boards())}
+    of_size = {board.room(): board.name for board in reversed(known_boards())}
     distance = (most - least) / (2 * MOST_LIMITS)
     limits: list[tuple[str, int]] = []
     for size, name in sorted(of_size.items()):
