@@ -20,9 +20,10 @@ from tests.drawing.witness import array_source, check, check_random, plan, refer
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.cost.schedule.tile_order import window_pointers
 from tflite_fuse.emit.encode import encode
+from tflite_fuse.emit.options import read_options, write_options
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.ir.block import Block, BlockConfig, Int8Array, Stage, StageKind, Storage
-from tflite_fuse.ir.limits import STACK_POINTERS
+from tflite_fuse.ir.limits import MAX_PATCH_VALUES, STACK_POINTERS
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
 WHOLE = BlockConfig(65535, 65535)
@@ -273,6 +274,23 @@ def invoke_raw(library: HostLibrary, place: Callable[[int, int], tuple[int, int]
     assert status == 0
     io = (ctypes.c_void_p * 5)(ctypes.addressof(inputs), ctypes.addressof(outputs), None, None, scratch)
     return int(library.functions.tflite_fuse_invoke(prepared, io))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "channels", "refused"), [(1, MAX_PATCH_VALUES, False), (1, MAX_PATCH_VALUES + 4, True), (3, 24, True)]
+)
+def test_outputs_replace_no_pixels_that_kernels_do_not_copy(
+    library: HostLibrary, kernel: int, channels: int, refused: bool
+) -> None:
+    made = maker(3, (3, 3, 4))
+    for size in (1, kernel, 1):
+        conv(made, (size, size), (1, 1), channels)
+    block = made.finish(extra_outputs=False)
+    data = encode(block, plan(block, WHOLE))
+    options = read_options(data.options)
+    tensors = [desc._replace(overwrites=2 * (index == 2)) for index, desc in enumerate(options.tensors)]
+    damaged = write_options(options._replace(tensors=tuple(tensors)), data.constants)
+    assert (library.prepare(damaged, data.constants) != library.prepare(data.options, data.constants)) is refused
 
 
 def test_operands_that_do_not_fit_are_refused() -> None:

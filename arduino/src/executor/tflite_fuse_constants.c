@@ -23,13 +23,21 @@ TFLITE_FUSE_RARE int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, 
                    : tflite_fuse_volume((8 << is_wide) * stage->kernel_height, (int32_t)((row + 3) / 4), pairs);
 }
 
+/* Returns whether kernels with weights copy the pixels that their outputs replace, if they do: single ones, not too
+ * large for the stack. */
+static TFLITE_FUSE_RARE bool copy_fits(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                       const tflite_fuse_tensor* output) {
+  const int32_t taps = stage->kernel_height * stage->kernel_width;
+  return output->overwrites == 0 || (taps == 1 && input->channels <= TFLITE_FUSE_MAX_PATCH_VALUES);
+}
+
 TFLITE_FUSE_RARE int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                                   const tflite_fuse_tensor* output) {
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
   if (entry->weight_bytes == NULL) {
     return is_packed(stage) ? -1 : 0;
   }
-  return entry->weight_bytes(stage, input, output);
+  return copy_fits(stage, input, output) ? entry->weight_bytes(stage, input, output) : -1;
 }
 
 TFLITE_FUSE_RARE bool tflite_fuse_entries_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_channel* table,
