@@ -10,13 +10,13 @@ from tflite_fuse.memory.budget import Budget
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note
-from tflite_fuse.passes.base import Pass, PassResult
+from tflite_fuse.passes.base import Pass, PassResult, run_passes
 from tflite_fuse.passes.fusing.fuse import Fuse, FuseSpelled
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.plan import Plan
 from tflite_fuse.passes.preparing.channels_last import ChannelsLast
-from tflite_fuse.passes.preparing.constant_channels import ConstantChannels
+from tflite_fuse.passes.preparing.constant_channels import Accepts, ConstantChannels
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.passes.preparing.heads import Heads
@@ -37,7 +37,7 @@ def make_passes(
     budget: Budget,
     *,
     states: bool = True,
-    accepts: Callable[[Model, Model], bool] = lambda before, after: True,
+    accepts: Accepts | None = None,
     outside: Collection[str] = (),
     original: Model | None = None,
 ) -> list[Pass]:
@@ -48,7 +48,7 @@ def make_passes(
         measure: function that returns the bytes of the head in a real runtime, for the plan.
         budget: work of all searches together.
         states: whether blocks may keep variables of a streaming model.
-        accepts: function from the model with and without some channels to whether they may be removed.
+        accepts: function from the model with and without some channels to whether they may be removed; None for always.
         outside: names of tensors; the operators that write them are in no block.
         original: the model that compute factors refer to; None for the one that is fused.
     """
@@ -56,16 +56,11 @@ def make_passes(
     def overlaps(model: Model) -> tuple[Overlap, ...]:
         return block_overlaps(model) if options.shares else ()
 
-    streaming: list[Pass] = [Rings(), MixedDepthwise()] if options.scheme is Scheme.AUTO and states else []
     by_name: dict[str, list[Pass]] = {
         # Fusing also tries the order in the file, so it orders operators itself.
         "reorder": [] if "fuse" in options.passes else [Reorder(budget, options.in_place, tuning=options.tuning)],
         "fuse": [
-            NamedEnds(),
-            ConstantChannels(accepts),
-            FoldConstants(),
-            *streaming,
-            *_tidying(),
+            *_preparing(accepts, states=states and options.scheme is Scheme.AUTO),
             FuseSpelled(Fuse(options, budget, frozenset(outside), original)),
         ],
         "plan": [Plan(options.arena(), overlaps, budget, measure)],
@@ -74,22 +69,20 @@ def make_passes(
     return borders + [step for name in options.passes for step in by_name[name]]
 
 
-def _tidying() -> tuple[Pass, ...]:
-    """Return passes that normalise: int8 moves, heads, channels last, straight chains, sunk transposes, own PADs."""
-    return QuantizeFirst(), Heads(), ChannelsLast(), Straighten(), SinkTranspose(), OwnPads()
+def _preparing(accepts: Accepts | None = None, *, states: bool = False) -> tuple[Pass, ...]:
+    """Return the passes before the fuse pass, with those that make states of variables if ``states``."""
+    streaming: tuple[Pass, ...] = (Rings(), MixedDepthwise()) if states else ()
+    normalising = QuantizeFirst(), Heads(), ChannelsLast(), Straighten(), SinkTranspose(), OwnPads()
+    return NamedEnds(), ConstantChannels(accepts), FoldConstants(), *streaming, *normalising
 
 
 def prepared(model: Model, *, states: bool = False) -> Model:
-    """Return a model as the fuse pass receives it, after ``Dilate``, folding, states and ``_tidying``."""
-    streaming: list[Pass] = [Rings(), MixedDepthwise()] if states else []
-    steps: list[Pass] = [Dilate(), ConstantChannels(), FoldConstants(), *streaming, *_tidying()]
-    for step in steps:
-        model = step.run(model).model
-    return model
+    """Return a model as the fuse pass of a rewrite receives it, in which ``Dilate`` comes first."""
+    return run_passes(model, [Dilate(), *_preparing(states=states)])[0]
 
 
-def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model, list[Note]]:
-    """Return a model in the best form for splitting: no constant channels, ``_tidying``, groups divided.
+def tidied(model: Model, accepts: Accepts) -> tuple[Model, list[Note]]:
+    """Return a model in the best form for splitting: as the fuse pass receives it, groups divided.
 
     Args:
         model: any model.
@@ -106,9 +99,8 @@ def tidied(model: Model, accepts: Callable[[Model, Model], bool]) -> tuple[Model
         spelled_out = spell_out(before, whole)  # operators on float32 run whole, in the runtime
         return PassResult(spelled_out.model, spelled_out.model is not before, spelled_out.notes)
 
-    steps: tuple[Pass, ...] = (ConstantChannels(), FoldConstants(), *_tidying())
     notes = list[Note]()
-    for step in (*(each.run for each in steps), spelled):
+    for step in (*(each.run for each in _preparing()), spelled):
         result = step(model)
         if result.changed and accepts(model, result.witnessed):
             model = result.model

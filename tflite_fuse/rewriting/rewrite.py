@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -31,6 +31,7 @@ from tflite_fuse.passes.fusing.fuse import FuseResult
 from tflite_fuse.passes.options import FuseOptions, Hop, RewriteOptions
 from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
+from tflite_fuse.passes.preparing.constant_channels import Accepts
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.report.report import (
     BlockReport,
@@ -148,9 +149,6 @@ class _Rewritten:
 _MOST_ATTEMPTS = 8
 """Most rewrites of one model, each with more operators outside of blocks than the one before."""
 
-_Accepts = Callable[[Model, Model], bool]
-"""(model with channels, model without them) → whether the channels may be left out."""
-
 
 def _proven_rewrite(model: Model, options: FuseOptions, budget: Budget) -> _Rewritten:
     """Run the passes and prove the result; if the proof fails, rewrite with fewer changes.
@@ -164,7 +162,7 @@ def _proven_rewrite(model: Model, options: FuseOptions, budget: Budget) -> _Rewr
         UnprovenError: not even a model without blocks can be proven.
     """
     outside = dict[str, Unproven]()
-    accepts: _Accepts = _assume_equal
+    accepts: Accepts | None = None
     refused: UnprovenError | None = None
     for attempt in range(_MOST_ATTEMPTS):
         try:
@@ -190,10 +188,6 @@ def _proven_rewrite(model: Model, options: FuseOptions, budget: Budget) -> _Rewr
     return replace(result, unproven=(note("limited", "no proof of blocks", why=str(refused)),))
 
 
-def _assume_equal(before: Model, after: Model) -> bool:
-    return True
-
-
 def _are_proven_equal(before: Model, after: Model) -> bool:
     return validate(before, after).proven
 
@@ -202,7 +196,7 @@ def _attempt(
     model: Model,
     options: FuseOptions,
     budget: Budget,
-    accepts: _Accepts,
+    accepts: Accepts | None,
     outside: Collection[str],
 ) -> _Rewritten:
     streamed = None if options.stream is None else _streamed(model, options.stream)

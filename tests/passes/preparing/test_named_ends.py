@@ -12,6 +12,7 @@ from tflite_fuse.api import rewrite
 from tflite_fuse.check import validate
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.schema import SignatureDef, TensorMap
+from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.runtime import tflm
 
 
@@ -52,3 +53,8 @@ def test_a_signature_of_another_tensor_is_not_proven() -> None:
     entries = [replace(e, name=n.name) for e, n in zip(signature.outputs or (), signature.inputs or (), strict=True)]
     for other in (wrong, replace(signature, inputs=tuple(entries))):
         assert not validate(model, replace(after, signature_defs=(other,))).proven
+
+
+def test_prepared_models_name_the_ends_as_well() -> None:
+    after = prepared(named_inside())
+    assert named(after) == (list(after.main.inputs), list(after.main.outputs))
