@@ -212,6 +212,12 @@ CUSTOM_CODE = "TFLITE_FUSE"
 FUSED_OPERATOR = f"CUSTOM:{CUSTOM_CODE}"
 """``operator_name`` of this project's custom operator, which has no effect beyond its outputs."""
 
+
+def has_blocks(model: Model) -> bool:
+    """Return whether a model has fused blocks."""
+    return any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators)
+
+
 _EFFECTS = frozenset(
     {
         "ASSIGN_VARIABLE",

@@ -151,7 +151,7 @@ def _about_inputs(rewritten: Model, report: Report, useful: Sequence[Offer]) -> 
 
 def _about_operators(rewritten: Model, report: Report) -> Iterator[str]:
     """Yield sentences about operators outside blocks with the largest working set."""
-    rows = [row for row in memory_table(rewritten)[0] if row.blocked is not None and "TFLITE_FUSE" not in row.name]
+    rows = [row for row in memory_table(rewritten)[0] if row.blocked is not None]
     most = max((row.working_set_bytes for row in rows), default=0)
     if most < WORTHWHILE * report.after.head_bytes:
         return

@@ -10,13 +10,14 @@ from tflite_fuse.emit.in_model import block_overlaps, blocks_in, executed_macs, 
 from tflite_fuse.emit.slow import Traffic, traffic_of
 from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError, TfliteFuseError
 from tflite_fuse.ir.liveness import bytes_before_start, covered_bytes, working_sets
-from tflite_fuse.ir.program import program_of
+from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
 from tflite_fuse.memory.arena import Arena, ArenaOptions, with_given_offsets
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.apart import arenas_apart
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.model.memories import Memories, slow_bytes, slow_tensors
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note
@@ -140,7 +141,7 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...
     highest = max(bytes_before_start(graph), *sets, 0)
     rows = []
     for index, operator in enumerate(model.main.operators):
-        output = model.main.tensors[operator.outputs[0]] if operator.outputs else None
+        output = model.main.written_by(operator)
         rows.append(
             OperatorRow(
                 index=index,
@@ -150,7 +151,7 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...
                 working_set_bytes=sets[index],
                 macs=macs[index],
                 bottleneck=sets[index] == highest,
-                blocked=None if graph.steps[index].name.startswith("TFLITE_FUSE") else reasons[index],
+                blocked=None if operator_name(model, operator) == FUSED_OPERATOR else reasons[index],
             )
         )
     notes = list(outside_notes(outside_inputs(model), outside_reads(model)))

@@ -10,10 +10,8 @@ import contextlib
 import importlib.util
 from collections.abc import Iterator
 
-from tflite_fuse.ir.program import FUSED_OPERATOR
+from tflite_fuse.ir.program import has_blocks
 from tflite_fuse.model.file import load_model
-from tflite_fuse.model.operators import operator_name
-from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime.library.sources import REGISTERER, litert_library
 from tflite_fuse.runtime.processes.worker import Worker, WorkerKind, installed_version, worker
 
@@ -38,13 +36,9 @@ def session(model_bytes: bytes, name: str = "the model") -> Iterator[Worker]:
         ModelError: the runtime refuses the model; with its reason.
         RuntimeUnavailableError: LiteRT is not installed.
     """
-    with worker(_kind(load_model(model_bytes))) as loaded:
+    kind = WorkerKind("litert")
+    if has_blocks(load_model(model_bytes)):
+        kind = WorkerKind("litert", (str(litert_library()),), (REGISTERER,))
+    with worker(kind) as loaded:
         loaded.load(model_bytes, name)
         yield loaded
-
-
-def _kind(model: Model) -> WorkerKind:
-    """Return a worker kind with the operator of fused blocks if the model has any."""
-    if not any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators):
-        return WorkerKind("litert")
-    return WorkerKind("litert", (str(litert_library()),), (REGISTERER,))

@@ -19,6 +19,7 @@ from tflite_fuse.ir.block import BlockConfig, Storage
 from tflite_fuse.ir.program import CUSTOM_CODE
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
+from tflite_fuse.model.edit import replace_main
 from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
@@ -305,3 +306,11 @@ def test_public_models_as_one_block(name: str, strip: int | None) -> None:
     prefix = next((i for i, reason in enumerate(reasons) if reason is not None), len(reasons))
     model = fuse(content, range(prefix), None if strip is None else BlockConfig(1 << 10, strip))
     assert compare(content, model, inputs_of(content, 6)).bit_exact
+
+
+def test_a_tensor_with_the_name_of_the_operator_needs_no_library() -> None:
+    model = load_model(network())
+    tensors = tuple(replace(each, name=CUSTOM_CODE) for each in model.main.tensors)
+    named = serialize_model(replace_main(model, replace(model.main, tensors=tensors)))
+    assert not tflm_kind(named).libraries
+    assert tflm_kind(fused()).libraries

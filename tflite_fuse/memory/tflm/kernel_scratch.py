@@ -11,6 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.tflm import cmsis_nn, esp_nn
 from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
 from tflite_fuse.model.operators import operator_name
@@ -29,7 +30,7 @@ _UNKNOWN_TYPES = frozenset({TensorType.INT2, TensorType.UINT4, TensorType.FLOAT8
 
 _QUANTIZED = (TensorType.INT8, TensorType.INT16)
 
-WITHOUT_SCRATCH = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:CIRCULAR_BUFFER"})
+WITHOUT_SCRATCH = frozenset({FUSED_OPERATOR, "CUSTOM:CIRCULAR_BUFFER"})
 """Custom operators that request no scratch: this project's (its scratch is an output tensor) and one of TFLM's."""
 
 

@@ -11,6 +11,7 @@ import csv
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tflite_fuse.ir.program import CUSTOM_CODE
 from tflite_fuse.memory.tflm.kernel_sets import REFERENCE, Kernels
 
 FUSED_BLOCK_BYTES = 28
@@ -75,7 +76,7 @@ class Build:
     kernels: Kernels = REFERENCE
 
 
-CUSTOM_OPERATORS = {"TFLITE_FUSE": FUSED_BLOCK_BYTES, "TFLite_Detection_PostProcess": 112, "CIRCULAR_BUFFER": 8}
+CUSTOM_OPERATORS = {CUSTOM_CODE: FUSED_BLOCK_BYTES, "TFLite_Detection_PostProcess": 112, "CIRCULAR_BUFFER": 8}
 
 
 _TABLE = Path(__file__).resolve().parents[2] / "data" / "tflm_operator_sizes.csv"

@@ -78,7 +78,8 @@ def _possible(model: Model, order: list[int]) -> list[int]:
         return all(each == index or each in possible for each in makers)
 
     while waiting:
-        ready = next((place for place, index in enumerate(waiting) if is_ready(index)), 0)
+        ready = next((place for place, index in enumerate(waiting) if is_ready(index)), None)
+        assert ready is not None, "operators of a file have an order"
         possible[waiting.pop(ready)] = None
     return list(possible)
 

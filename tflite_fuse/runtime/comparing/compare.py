@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from tflite_fuse.errors import ModelError, UsageError, VerificationError
+from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.budget import report_progress
 from tflite_fuse.model import Model, load_model
 from tflite_fuse.model.operators import operator_name
@@ -32,7 +33,7 @@ from tflite_fuse.runtime.streams import Feed, make_feed
 
 # Foreign custom operators may keep a state, so a model with one also runs as a stream.
 _STATEFUL = frozenset({"VAR_HANDLE", "CALL_ONCE", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"})
-_STATELESS_CUSTOM = frozenset({"CUSTOM:TFLITE_FUSE", "CUSTOM:TFLite_Detection_PostProcess"})
+_STATELESS_CUSTOM = frozenset({FUSED_OPERATOR, "CUSTOM:TFLite_Detection_PostProcess"})
 
 
 class Runtime(Protocol):

@@ -12,9 +12,8 @@ from dataclasses import replace
 from tflite_fuse.check.certificate import Certificate
 from tflite_fuse.emit.stream_time import StreamTime
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError, VerificationError
-from tflite_fuse.ir.program import FUSED_OPERATOR
+from tflite_fuse.ir.program import has_blocks
 from tflite_fuse.model import Model
-from tflite_fuse.model.operators import operator_name
 from tflite_fuse.notes import Note, note
 from tflite_fuse.runtime import litert, tflm
 from tflite_fuse.runtime.comparing.compare import compare
@@ -134,15 +133,11 @@ def _second(
         second = compare(*files, samples, names=NAMES, models=models, runtime=litert)
     except (ModelError, RuntimeUnavailableError) as error:
         return Comparisons(None, why_not, notes=(note("warned", "no second witness", why=str(error)),))
-    if second.first_difference is not None and any(map(_has_blocks, models)):
+    if second.first_difference is not None and any(map(has_blocks, models)):
         why = f"its kernels round differently from those of blocks: {second.first_difference}"
         return Comparisons(None, why_not, notes=(note("warned", "no second witness", why=why),))
     _refuse_difference(second)
     return Comparisons(None, why_not, second)
-
-
-def _has_blocks(model: Model) -> bool:
-    return any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators)
 
 
 def _refuse_difference(comparison: Comparison) -> None:
