@@ -61,7 +61,7 @@ class _Walk:
             _Block(matching, label, operator).check()
         elif name in RENAMING and self._keeps_bytes(operator):
             matching.plain += 1
-            matching.values[(operator.outputs or (-1,))[0]] = matching.values[(operator.inputs or (-1,))[0]]
+            matching.values[operator.output] = matching.values[(operator.inputs or (-1,))[0]]
             matching.check_tensors(label, operator.outputs or ())
         else:
             matching.report(label, "no operator of the original does the same with the same operands")

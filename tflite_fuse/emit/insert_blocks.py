@@ -394,7 +394,7 @@ class BlockMaker:
         first, *_ = *extracted.extraction.inputs, *extracted.outside.values()
         names = tensor_name(self.model, first), tensor_name(self.model, extracted.extraction.outputs[0])
         labels = tuple(operator_label(self.model, index) for index in choice.operators)
-        first_outputs = ((self.model.main.operators[index].outputs or (-1,))[0] for index in choice.operators)
+        first_outputs = (self.model.main.operators[index].output for index in choice.operators)
         writes = tuple(tensor_name(self.model, tensor) for tensor in first_outputs)
         extra = plan.schedule.macs - sum(self.macs[index] for index in choice.operators)
         return InsertedBlock(

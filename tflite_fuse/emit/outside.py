@@ -161,7 +161,7 @@ def why_inside(model: Model, tensor: int, lowerings: Lowerings | None = None) ->
     reason = why_not_moved(model, tensor)
     if reason is not None:
         return reason
-    readers = _readers(model, tensor)
+    readers = model.main.readers.get(tensor, ())
     return _why_not_read(model, tensor, readers, lower_model(model) if lowerings is None else lowerings)
 
 
@@ -172,7 +172,7 @@ def is_map(dims: Sequence[int]) -> bool:
 
 def why_not_moved(model: Model, tensor: int) -> str | None:
     """Return the reason why no block can read an input from outside, whatever its readers are; None if some can."""
-    graph, readers = model.main, _readers(model, tensor)
+    graph, readers = model.main, model.main.readers.get(tensor, ())
     if not readers:
         return "no operator reads it"
     if tensor in graph.outputs:
@@ -205,14 +205,10 @@ def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: 
             renamed = lowered.output.index
             if renamed in model.main.outputs:
                 return f"{operator_label(model, index)} makes it an output of the model"
-            reason = _why_not_read(model, renamed, _readers(model, renamed), lowerings)
+            reason = _why_not_read(model, renamed, model.main.readers.get(renamed, ()), lowerings)
             if reason is not None:
                 return reason
     return None
-
-
-def _readers(model: Model, tensor: int) -> list[int]:
-    return [index for index, operator in enumerate(model.main.operators) if tensor in (operator.inputs or ())]
 
 
 def with_copies(model: Model, moved: Collection[int]) -> Model | None:

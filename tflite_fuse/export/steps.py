@@ -145,7 +145,7 @@ def arena_without_tflm(model: Model) -> int | None:
 def _step(model: Model, index: int, places: list[Place]) -> Step:
     operator, label = model.main.operators[index], operator_label(model, index)
     if operator_name(model, operator) in _COPIES:
-        source, target = (operator.inputs or ())[0], (operator.outputs or ())[0]
+        source, target = (operator.inputs or ())[0], operator.output
         if places[source].apart or places[target].apart:
             raise UsageError(f"{label} copies a tensor of the second memory, which blocks alone read and write")
         return Step(label, b"", b"", (places[source],), (places[target],), Place(0, 0))

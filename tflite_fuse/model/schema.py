@@ -7,7 +7,10 @@ Options tables of built-in operators are kept as ``OptionsTable``: their bytes s
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tflite_fuse.model.wire import Kind, slot
@@ -154,6 +157,11 @@ class Operator:
     plan: Any = field(default=None, compare=False, repr=False)
     """The ``BlockPlan`` of a fused block that a pass made; not part of the file."""
 
+    @property
+    def output(self) -> int:
+        """The first tensor that it writes; -1 without one."""
+        return self.outputs[0] if self.outputs else -1
+
 
 @dataclass(frozen=True)
 class SubGraph:
@@ -163,6 +171,20 @@ class SubGraph:
     operators: tuple[Operator, ...] = slot(3, Kind.TABLE_VECTOR, table=Operator, required=True)
     name: str | None = slot(4, Kind.STRING)
     debug_metadata_index: int = slot(5, Kind.INT32, default=-1)
+
+    @cached_property
+    def readers(self) -> Mapping[int, Sequence[int]]:
+        """The indices of the operators that read each tensor, once for each operand; only tensors with readers."""
+        readers = defaultdict[int, list[int]](list)
+        for index, operator in enumerate(self.operators):
+            for tensor in operator.inputs or ():
+                readers[tensor].append(index)
+        return dict(readers)
+
+    @cached_property
+    def writers(self) -> Mapping[int, int]:
+        """The index of the operator that writes each tensor; only tensors with a writer."""
+        return {tensor: index for index, operator in enumerate(self.operators) for tensor in operator.outputs or ()}
 
     def read_by(self, operator: Operator, position: int) -> Tensor | None:
         """What an operator reads as its input ``position``; None where it has no such input or leaves it out."""

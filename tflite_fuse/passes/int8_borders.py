@@ -78,26 +78,26 @@ class Int8Borders:
 def _behind(model: Model, tensor: int) -> _Border | str:
     """Return the QUANTIZE that is the only reader of an input, or the reason why none can be removed."""
     graph = model.main
-    readers = [index for index, op in enumerate(graph.operators) if tensor in (op.inputs or ())]
+    readers = graph.readers.get(tensor, ())
     if graph.inputs.count(tensor) != 1 or tensor in graph.outputs:
         return "the model lists it more than once"
     if len(readers) != 1 or operator_name(model, graph.operators[readers[0]]) != "QUANTIZE":
         return f"{_list(model, readers)} reads it, not one QUANTIZE alone"
-    return _checked(model, _Border(readers[0], tensor, (graph.operators[readers[0]].outputs or (-1,))[0]))
+    return _checked(model, _Border(readers[0], tensor, graph.operators[readers[0]].output))
 
 
 def _before(model: Model, tensor: int) -> _Border | str:
     """Return the DEQUANTIZE that writes an output without other readers, or the reason why none can be removed."""
     graph = model.main
-    writers = [index for index, op in enumerate(graph.operators) if tensor in (op.outputs or ())]
+    writer = graph.writers.get(tensor)
     if graph.outputs.count(tensor) != 1:
         return "the model lists it more than once"
-    if any(tensor in (op.inputs or ()) for op in graph.operators):
+    if tensor in graph.readers:
         return "the model reads it itself"
     expected = _OUTER[graph.tensors[tensor].type]
-    if len(writers) != 1 or operator_name(model, graph.operators[writers[0]]) != expected:
-        return f"{_list(model, writers)} writes it, not a {expected}"
-    return _checked(model, _Border(writers[0], tensor, (graph.operators[writers[0]].inputs or (-1,))[0]))
+    if writer is None or operator_name(model, graph.operators[writer]) != expected:
+        return f"{_list(model, [] if writer is None else [writer])} writes it, not a {expected}"
+    return _checked(model, _Border(writer, tensor, (graph.operators[writer].inputs or (-1,))[0]))
 
 
 def _checked(model: Model, border: _Border) -> _Border | str:

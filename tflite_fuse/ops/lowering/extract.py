@@ -18,7 +18,7 @@ from tflite_fuse.ir.block import Block, BlockTensor, ElementType, Stage, StageKi
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.ops.lowering.lower import PART_ALONE, Lowerings, absorb, lower_model, lower_operator, readers_of
+from tflite_fuse.ops.lowering.lower import PART_ALONE, Lowerings, absorb, lower_model, lower_operator
 from tflite_fuse.ops.lowering.operands import Activation, Shape, tensor_name
 from tflite_fuse.ops.lowering.tables import find_tables
 from tflite_fuse.ops.lowering.view import Fit, Lowered
@@ -99,7 +99,7 @@ class _Piece:
             raise BlockError(f"a block needs operators between 0 and {count - 1}, not {list(self.operators)}")
         self.lowered = {index: self._lower(index, lowerings) for index in self.operators}
         self.writer = {lowered.output.index: index for index, lowered in self.lowered.items()}
-        self.readers = readers_of(model)
+        self.readers = model.main.readers
 
     def _lower(self, index: int, lowerings: Lowerings | None) -> Lowered:
         try:

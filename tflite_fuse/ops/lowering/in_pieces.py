@@ -15,7 +15,7 @@ from tflite_fuse.ir.block import StageKind
 from tflite_fuse.ir.limits import MAX_EXTENT
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
-from tflite_fuse.ops.lowering.lower import Lowerings, readers_of
+from tflite_fuse.ops.lowering.lower import Lowerings
 from tflite_fuse.ops.lowering.operands import Shape
 from tflite_fuse.ops.lowering.view import Fit, Lowered
 
@@ -43,7 +43,7 @@ def in_pieces(model: Model, lowerings: Lowerings) -> Lowerings:
     RESHAPEs, a QUANTIZE and other functions of one value may lie between them. Without such an input, or where it would
     have too many pixels, the result is ``lowerings`` itself.
     """
-    pieces, readers = list(lowerings), readers_of(model)
+    pieces, readers = list(lowerings), model.main.readers
     paths = [_path(model, lowerings, readers, tensor) for tensor in model.main.inputs]
     for index, lowered in chain.from_iterable(paths):
         image = _row(lowered.inputs[0].elements)

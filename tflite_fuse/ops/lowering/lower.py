@@ -9,7 +9,7 @@ neither computes nor stores the padded image.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 import numpy as np
@@ -105,12 +105,10 @@ def lower_model(model: Model) -> Lowerings:
     Operators that become a table together refer to each other. An operator that is a stage only as part of a table
     yields a reason if there is no table.
     """
-    written = {*model.main.inputs, *(t for operator in model.main.operators for t in operator.outputs or ())}
-    readers = readers_of(model)
-    read = {*model.main.outputs, *readers}
+    written, read = {*model.main.inputs, *model.main.writers}, {*model.main.outputs, *model.main.readers}
     results = [_lower_or_reason(model, index, written, read) for index in range(len(model.main.operators))]
     lowered = {index: each for index, each in enumerate(results) if not isinstance(each, str)}
-    tables = find_tables(lowered, readers, lambda tensor: tensor in model.main.outputs)
+    tables = find_tables(lowered, model.main.readers, lambda tensor: tensor in model.main.outputs)
     inner = {each for table in tables.values() for each in table.operators} - tables.keys()
     passed_over = {each for table in tables.values() for each in table.passed_over}
     for unit in _units(tables):
@@ -121,15 +119,6 @@ def lower_model(model: Model) -> Lowerings:
     return tuple(
         PART_ALONE if not isinstance(each, str) and each.part_alone and not each.unit else each for each in results
     )
-
-
-def readers_of(model: Model) -> Mapping[int, Sequence[int]]:
-    """Return for each tensor of the first subgraph the operators that read it, once for each operand."""
-    readers: dict[int, list[int]] = {}
-    for index, operator in enumerate(model.main.operators):
-        for tensor in operator.inputs or ():
-            readers.setdefault(tensor, []).append(index)
-    return readers
 
 
 PART_ALONE = "it computes with float32, and not from one int8 value to another"
@@ -179,7 +168,7 @@ def lower_operator(model: Model, index: int) -> Lowered:
         raise BlockError(f"{name.replace('CUSTOM:', 'custom operator ')} is not a fusable operator")
     if len(operator.outputs or ()) != 1:
         raise BlockError(f"it has {len(operator.outputs or ())} outputs")
-    view = OperatorView(model, operator.inputs or (), (operator.outputs or (-1,))[0], get_options(operator))
+    view = OperatorView(model, operator.inputs or (), operator.output, get_options(operator))
     lowered = fold_constant(lowerings[name](view))
     for source in lowered.inputs:
         lowered.seen(source)

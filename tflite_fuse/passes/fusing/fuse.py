@@ -297,7 +297,7 @@ def _faster(site: Site, chosen: Candidate) -> Iterator[Note]:
 
 def _block_notes(chosen: Candidate) -> Iterator[Note]:
     model = chosen.site.maker.model
-    copies = {(model.main.operators[index].outputs or (-1,))[0] for index in copies_of(model)}
+    copies = {model.main.operators[index].output for index in copies_of(model)}
     for block in chosen.blocks:
         for tensor in copies.intersection(block.extraction.outputs):
             yield note(

@@ -69,13 +69,12 @@ def _possible(model: Model, order: list[int]) -> list[int]:
     Only a RESHAPE inside a block needs this: the block runs where its pixels are computed and contains the shape, which
     the RESHAPE by itself would read from a later operator.
     """
-    operators = model.main.operators
-    maker = {tensor: index for index, operator in enumerate(operators) for tensor in operator.outputs or ()}
+    operators, writers = model.main.operators, model.main.writers
     waiting, possible = list(order), dict[int, None]()
 
     def is_ready(index: int) -> bool:
-        makers = (maker.get(tensor, index) for tensor in operators[index].inputs or ())
-        return all(each == index or each in possible for each in makers)
+        before = (writers.get(tensor, index) for tensor in operators[index].inputs or ())
+        return all(each == index or each in possible for each in before)
 
     while waiting:
         ready = next((place for place, index in enumerate(waiting) if is_ready(index)), None)

@@ -200,7 +200,7 @@ class _Turned:
 
     def _windows_turn(self, operator: Operator) -> bool:
         graph, options = self.model.main, get_options(operator)
-        inputs, output = operator.inputs or (), (operator.outputs or (-1,))[0]
+        inputs, output = operator.inputs or (), operator.output
         types = {graph.tensors[inputs[0]].type, graph.tensors[output].type}
         window = options.get("filter_height", 1), options.get("filter_width", 1)
         if len(inputs) > 1:

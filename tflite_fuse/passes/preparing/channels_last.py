@@ -22,7 +22,6 @@ from tflite_fuse.model.edit import prune, replace_main
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.notes import Note, note
-from tflite_fuse.ops.lowering.lower import readers_of
 from tflite_fuse.ops.lowering.operands import is_constant
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.preparing.sink_transpose import Axes, layout_of
@@ -79,13 +78,12 @@ def _apart(groups: Iterable[_Group]) -> list[_Group]:
 def _groups(model: Model) -> Iterator[_Group]:
     transposes = [i for i, operator in enumerate(model.main.operators) if operator_name(model, operator) == "TRANSPOSE"]
     layouts = {index: layout for index in transposes if (layout := layout_of(model, index)) is not None}
-    readers = readers_of(model)
-    writers = {tensor: i for i, operator in enumerate(model.main.operators) for tensor in operator.outputs or ()}
+    readers, writers = model.main.readers, model.main.writers
     seen = set[int]()
     for start, first in layouts.items():
         if start in seen or first == tuple(sorted(first)):
             continue
-        orders = {_output(model.main.operators[start]): first}
+        orders = {model.main.operators[start].output: first}
         entries, exits, inside = set[int](), set[int](), set[int]()
         waiting, sound = list(orders), True
         while waiting and sound:
@@ -95,7 +93,7 @@ def _groups(model: Model) -> Iterator[_Group]:
                 leads_in, order = index == writers[tensor], orders[tensor]
                 if layouts.get(index) == (order if leads_in else tuple(np.argsort(order).tolist())):
                     (entries if leads_in else exits).add(index)
-                    sound &= leads_in or _output(model.main.operators[index]) not in model.main.outputs
+                    sound &= leads_in or model.main.operators[index].output not in model.main.outputs
                     continue
                 results = _orders(model, model.main.operators[index], order)
                 sound &= bool(results) and all(orders.get(each, other) == other for each, other in results.items())
@@ -104,7 +102,7 @@ def _groups(model: Model) -> Iterator[_Group]:
                 orders |= results
         seen |= entries
         if sound and inside and exits and not entries & exits:
-            by_operator = {index: orders[_output(model.main.operators[index])] for index in inside}
+            by_operator = {index: orders[model.main.operators[index].output] for index in inside}
             yield _Group(frozenset(entries), frozenset(exits), by_operator)
 
 
@@ -115,8 +113,8 @@ def _orders(model: Model, operator: Operator, order: Axes) -> dict[int, Axes]:
     """
     if operator_name(model, operator) != "RESHAPE":
         computed = computed_alike(model, operator, len(order))
-        return dict.fromkeys((*computed, _output(operator)), order) if computed else {}
-    ends = (operator.inputs or (-1,))[0], _output(operator)
+        return dict.fromkeys((*computed, operator.output), order) if computed else {}
+    ends = (operator.inputs or (-1,))[0], operator.output
     before, after = (model.main.tensors[end].dims for end in ends)
     keeps = min(len(before), len(after)) > 2 and before[:2] == after[:2] and prod(before) == prod(after)
     whole = all(is_whole(model, end) and not is_constant(model, end) for end in ends)
@@ -130,16 +128,12 @@ def _channels_first(rank: int) -> Axes:
     return 0, rank - 1, *range(1, rank - 1)
 
 
-def _output(operator: Operator) -> int:
-    return (operator.outputs or (-1,))[0]
-
-
 def _turned(model: Model, groups: Sequence[_Group]) -> Model:
     """Return the model with the groups' operators on tensors in the order before the TRANSPOSEs, without these."""
     operators = list(model.main.operators)
     orders = {index: order for group in groups for index, order in group.orders.items()}
     removed = frozenset[int]().union(*(group.transposes for group in groups))
-    replacements = {_output(operators[index]): (operators[index].inputs or ())[0] for index in removed}
+    replacements = {operators[index].output: (operators[index].inputs or ())[0] for index in removed}
     for index, operator in enumerate(operators):
         if index in orders:
             model, operator = turned_operator(model, operator, orders[index])
@@ -150,7 +144,7 @@ def _turned(model: Model, groups: Sequence[_Group]) -> Model:
         operators[index] = replace(operator, inputs=tuple(inputs))
     tensors = list(model.main.tensors)
     for index, order in orders.items():
-        output = _output(operators[index])
+        output = operators[index].output
         dims = tuple(tensors[output].dims[axis] for axis in np.argsort(order))
         tensors[output] = replace(tensors[output], shape=dims, shape_signature=None)
     kept = tuple(each for index, each in enumerate(operators) if index not in removed)

@@ -319,8 +319,8 @@ class _Facts:
             name, inputs = operator_name(self.model, operator), operator.inputs or ()
             activations = self.activation_inputs(index)
             if name in _MIXING and self.mixing(index) is not None:
-                allow(inputs[0], self._unneeded(index, before.get(self.leaders[(operator.outputs or (-1,))[0]])))
-                allow((operator.outputs or (-1,))[0], True)
+                allow(inputs[0], self._unneeded(index, before.get(self.leaders[operator.output])))
+                allow(operator.output, True)
             elif name in _BY_CHANNEL and self._is_by_channel(index):
                 for tensor in (*activations, *(operator.outputs or ())):
                     allow(tensor, True)
@@ -416,7 +416,7 @@ def _rounded(mask: Mask) -> Mask:
 def _narrowed(model: Model, facts: _Facts, kept: Mapping[int, Channels]) -> Model:
     operators = list(model.main.operators)
     for index, operator in enumerate(operators):
-        activations, output = facts.activation_inputs(index), (operator.outputs or (-1,))[0]
+        activations, output = facts.activation_inputs(index), operator.output
         if output not in kept and not any(tensor in kept for tensor in activations):
             continue
         name, inputs, edited = operator_name(model, operator), list(operator.inputs or ()), operator
@@ -457,7 +457,7 @@ def _with_weights(model: Model, facts: _Facts, index: int, kept: Mapping[int, Ch
     assert described is not None
     lowered, stage = described
     source, weights, *rest = operator.inputs or ()
-    output = (operator.outputs or (-1,))[0]
+    output = operator.output
     by_channel = stage.kind is StageKind.DEPTHWISE
     axis = 3 if by_channel else 0
     tensor = model.main.tensors[weights]

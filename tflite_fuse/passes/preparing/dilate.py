@@ -102,7 +102,7 @@ def _followed(model: Model, index: int) -> list[int]:
         written = operator.outputs or ()
         if operator_name(model, operator) == "BATCH_TO_SPACE_ND":
             return chain
-        readers = [i for i, other in enumerate(graph.operators) if set(written) & set(other.inputs or ())]
+        readers = graph.readers.get(operator.output, ())
         if len(written) != 1 or len(readers) != 1 or written[0] in graph.outputs or readers[0] <= chain[-1]:
             return []
         chain.append(readers[0])
@@ -117,9 +117,9 @@ def _chain(model: Model, indices: Sequence[int]) -> _Chain | None:
     if len(convolutions) != 1 or not named or any(len(each.inputs or ()) < 3 for each in (first, last)):
         return None
     (convolution,) = convolutions
-    source, output = (first.inputs or ())[0], (last.outputs or (-1,))[0]
-    ends = [graph.tensors[tensor] for tensor in (source, (first.outputs or ())[0])]
-    ends += [graph.tensors[tensor] for tensor in ((convolution.outputs or ())[0], output)]
+    source, output = (first.inputs or ())[0], last.output
+    ends = [graph.tensors[tensor] for tensor in (source, first.output)]
+    ends += [graph.tensors[tensor] for tensor in (convolution.output, output)]
     types = {tensor.type for tensor in ends}
     plain = types in ({TensorType.INT8}, {TensorType.FLOAT32}) and ends[0].dims[:1] == ends[3].dims[:1] == (1,)
     if not plain or not _alike(*ends[:2]) or not _alike(*ends[2:]) or not _is_plain(model, convolution):

@@ -10,7 +10,7 @@ result of the last TRANSPOSE.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar
@@ -22,7 +22,6 @@ from tflite_fuse.model.operators import get_options, make_options, operator_labe
 from tflite_fuse.model.schema import Model, Operator, OptionsTable
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import note
-from tflite_fuse.ops.lowering.lower import readers_of
 from tflite_fuse.ops.lowering.operands import is_constant, read_constant, read_moved
 from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.preparing.spell_out import MOST_JOINED, equal_parts, part_of
@@ -42,12 +41,11 @@ class Heads:
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         graph, notes, operators = model.main, [], list[Operator]()
-        writers = {tensor: op for op in graph.operators for tensor in op.outputs or ()}
-        readers = {tensor: len(indices) for tensor, indices in readers_of(model).items()}
+        writers = {tensor: graph.operators[index] for tensor, index in graph.writers.items()}
         rewritten = remove_plan(model) if has_plan(model) else model
         for index, operator in enumerate(graph.operators):
             try:
-                parts = _Parts(rewritten, writers, readers)
+                parts = _Parts(rewritten, writers, graph.readers)
                 operators += parts.instead_of(operator)
                 rewritten = parts.model
                 notes.append(note("changed", "heads", operator_label(model, index), heads=parts.count))
@@ -68,7 +66,7 @@ class _Parts:
     Attributes:
         model: the model with new tensors.
         writers: tensor → the operator that writes it.
-        readers: tensor → number of operators that read it.
+        readers: tensor → the operators that read it.
         count: number of heads.
         looks: operators visited for one head.
         operators: the operators of parts, in order.
@@ -76,7 +74,7 @@ class _Parts:
 
     model: Model
     writers: Mapping[int, Operator]
-    readers: Mapping[int, int]
+    readers: Mapping[int, Sequence[int]]
     count: int = 0
     looks: int = 0
     operators: list[Operator] = field(default_factory=list)
@@ -170,7 +168,7 @@ class _Parts:
             raise BlockError("its heads are not ranges of channels")
         layer = self.writers.get(source)
         result = self._like(source, (*before[:-1], dims[3]), f"head {head}")
-        if layer is not None and self._divides(layer, before[-1]) and self.readers.get(source) == 1:
+        if layer is not None and self._divides(layer, before[-1]) and len(self.readers.get(source, ())) == 1:
             operands = [self._constant(each, head) if each >= 0 else each for each in (layer.inputs or ())[1:]]
             self.operators.append(replace(layer, inputs=((layer.inputs or ())[0], *operands), outputs=(result,)))
         else:

@@ -130,7 +130,7 @@ class _Values:
         if get_options(operator).get("fused_activation_function", 0) or not _is_sound(self.model, operator):
             return False
         if name == "MAX_POOL_2D":
-            scale = _scale(self.model.main.tensors[(quantize.outputs or (-1,))[0]])
+            scale = _scale(self.model.main.tensors[quantize.output])
             return len(chain) == 1 and self.largest[moved[0]] < _LARGEST * scale
         return name in _MOVING or (name in _QUANTIZE_ALONE and len(chain) == 1)
 
@@ -189,7 +189,7 @@ def _is_sound(model: Model, operator: Operator) -> bool:
     """Return whether a mover's output has the shape that follows from its inputs; kernels do not check it."""
     tensors, inputs, name = model.main.tensors, operator.inputs or (), operator_name(model, operator)
     parts = [tensors[each].dims for each in (inputs if name == "CONCATENATION" else inputs[:1])]
-    source, shape, options = parts[0], tensors[(operator.outputs or (-1,))[0]].dims, get_options(operator)
+    source, shape, options = parts[0], tensors[operator.output].dims, get_options(operator)
     if any(size < 1 for dims in (*parts, shape) for size in dims):
         return False
     if name in _RENAMING:
@@ -250,7 +250,7 @@ def _moved(model: Model, site: _Site) -> Model:
     count = len(inputs) if operator_name(model, mover) == "CONCATENATION" else 1
     replacements, parts = list[Operator](), list[int]()
     for number, part in enumerate(inputs[:count]):
-        carried, newest = (mover.outputs or (-1,))[0], part
+        carried, newest = mover.output, part
         for operator in chain:
             (result,) = operator.outputs or (-1,)
             like = model.main.tensors[result]

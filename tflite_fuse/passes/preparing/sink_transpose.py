@@ -88,7 +88,7 @@ class SinkTranspose:
 def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
     """Return the MEANs after which a TRANSPOSE no longer affects the order of bytes; empty without such a point."""
     graph = model.main
-    tensor, layout = (graph.operators[index].outputs or (-1,))[0], layout_of(model, index)
+    tensor, layout = graph.operators[index].output, layout_of(model, index)
     if layout is None:
         return ()
     type_ = graph.tensors[tensor].type
@@ -96,7 +96,7 @@ def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
     for reader in _readers(model, tensor):
         mean = graph.operators[reader]
         listed = stored_numbers(model, mean, 1)
-        output = (mean.outputs or (-1,))[0]
+        output = mean.output
         if operator_name(model, mean) != "MEAN" or not listed or graph.tensors[output].type != type_:
             return ()
         reduced = {axis % len(layout) for axis in listed}
@@ -132,11 +132,11 @@ def _readers(model: Model, tensor: int) -> Iterator[int]:
     """Yield the chain of operators each of which is the only reader of the previous one's output."""
     graph = model.main
     while tensor not in graph.outputs:
-        readers = [i for i, operator in enumerate(graph.operators) if tensor in (operator.inputs or ())]
+        readers = graph.readers.get(tensor, ())
         if len(readers) != 1:
             return
         yield readers[0]
-        tensor = (graph.operators[readers[0]].outputs or (-1,))[0]
+        tensor = graph.operators[readers[0]].output
 
 
 def _alike(source: Tensor, output: Tensor) -> bool:
@@ -155,10 +155,10 @@ def _dense_behind(model: Model, index: int) -> Axes:
     if layout_of(model, index) is None:
         return ()
     layers: list[int] = []
-    waiting = [(graph.operators[index].outputs or (-1,))[0]]
+    waiting = [graph.operators[index].output]
     while waiting:
         tensor = waiting.pop()
-        readers = [i for i, operator in enumerate(graph.operators) if tensor in (operator.inputs or ())]
+        readers = graph.readers.get(tensor, ())
         if tensor in graph.outputs or not readers:
             return ()
         for reader in readers:
@@ -193,7 +193,7 @@ def _is_dense(model: Model, operator: Operator) -> bool:
 def _with_weights_moved(model: Model, index: int, dense: Axes) -> Model:
     """Return the model without the TRANSPOSE ``index``; its readers read its input, with reordered weights."""
     transpose, layout = model.main.operators[index], layout_of(model, index)
-    source, moved = (transpose.inputs or (-1,))[0], (transpose.outputs or (-1,))[0]
+    source, moved = (transpose.inputs or (-1,))[0], transpose.output
     dims = model.main.tensors[source].dims
     order = np.arange(prod(dims)).reshape(dims).transpose(layout or ()).ravel()
     operators = list(model.main.operators)
@@ -222,7 +222,7 @@ def _without(model: Model, index: int, means: Sequence[_Mean]) -> Model:
     reshape: Operator | None = None
     for number, mean in enumerate(means):
         old = model.main.operators[mean.operator]
-        output = (old.outputs or (-1,))[0]
+        output = old.output
         model, axes = add_int32(model, "axes", mean.axes)
         tensor = model.main.tensors[output]
         if tensor.dims != mean.shape:

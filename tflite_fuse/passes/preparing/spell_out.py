@@ -87,7 +87,7 @@ def equal_parts(model: Model, tensor: int, channels: int) -> bool:
 
 def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, list[Operator]]:
     """Return the operators that replace a CONV_2D with groups; the last one writes its output."""
-    source, output = (operator.inputs or ())[0], (operator.outputs or ())[0]
+    source, output = (operator.inputs or ())[0], operator.output
     image, whole = model.main.tensors[source], model.main.tensors[output]
     model, slicing = add_operator_code(model, builtin="SLICE", version=2)
     model, joining = add_operator_code(model, builtin="CONCATENATION", version=2)

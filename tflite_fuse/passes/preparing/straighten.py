@@ -61,7 +61,7 @@ class OwnPads:
         for index, operator in enumerate(model.main.operators):
             if index in own:
                 pad = model.main.operators[own[index]]
-                padded = (pad.outputs or (-1,))[0]
+                padded = pad.output
                 rewritten, copy = add_tensor(rewritten, model.main.tensors[padded])
                 operators.append(replace(pad, outputs=(copy,)))
                 inputs = tuple(copy if read == padded else read for read in operator.inputs or ())
@@ -76,17 +76,13 @@ def _shared(model: Model) -> dict[int, tuple[int, ...]]:
     operators = model.main.operators
     pads = [index for index, operator in enumerate(operators) if operator_name(model, operator) in _PADDING]
     shared = {
-        pad: tuple(i for i, operator in enumerate(operators) if _output(operators[pad]) in (operator.inputs or ()))
+        pad: tuple(dict.fromkeys(model.main.readers.get(operators[pad].output, ())))
         for pad in pads
-        if _output(operators[pad]) not in model.main.outputs
+        if operators[pad].output not in model.main.outputs
     }
     shared = {pad: readers for pad, readers in shared.items() if len(readers) > 1}
     lowerings: Lowerings = lower_model(model) if shared else ()
     return {pad: readers for pad, readers in shared.items() if _all_can(lowerings, pad, readers)}
-
-
-def _output(operator: Operator) -> int:
-    return (operator.outputs or (-1,))[0]
 
 
 def _all_can(lowerings: Lowerings, pad: int, readers: tuple[int, ...]) -> bool:
@@ -235,7 +231,7 @@ def _gathers(moves: _Moves, operator: Operator) -> dict[int, _Move]:
     outputs, graph = operator.outputs or (), moves.model.main
     if not moves.by_output.keys() & outputs:
         return {}
-    read = {*graph.outputs, *(tensor for other in graph.operators for tensor in other.inputs or ())}
+    read = {*graph.outputs, *graph.readers}
     candidates = {tensor: moves.furthest(tensor) for tensor in outputs if tensor in read}
     complete = {tensor: move for tensor, move in candidates.items() if move is not None}
     has_all = len(complete) == len(candidates) and all(len(graph.tensors[tensor].dims) > 1 for tensor in complete)

@@ -33,8 +33,8 @@ def computed_alike(model: Model, operator: Operator, rank: int) -> tuple[int, ..
         return ()
     computed = tuple(tensor for tensor in inputs if not is_constant(model, tensor))
     constants = [tensor for tensor in inputs if tensor not in computed]
-    dims = tensors[(operator.outputs or (-1,))[0]].dims
-    if len(dims) != rank or not all(is_whole(model, tensor) for tensor in (*computed, (operator.outputs or (-1,))[0])):
+    dims = tensors[operator.output].dims
+    if len(dims) != rank or not all(is_whole(model, tensor) for tensor in (*computed, operator.output)):
         return ()
     if name in _BY_VALUE:
         fits = all(tensors[tensor].dims == dims for tensor in computed)
@@ -79,7 +79,7 @@ def turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Mode
         assert isinstance(axis, int)
         return model, with_options(model, operator, axis=order[axis])
     if name == "RESHAPE":
-        dims = tuple(model.main.tensors[(operator.outputs or (-1,))[0]].dims[axis] for axis in back)
+        dims = tuple(model.main.tensors[operator.output].dims[axis] for axis in back)
         model, shape = add_int32(model, "shape", dims)
         reshape = make_options("ReshapeOptions", new_shape=dims)
         return model, replace(operator, inputs=(inputs[0], shape), builtin_options=reshape)

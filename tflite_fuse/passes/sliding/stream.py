@@ -45,7 +45,7 @@ def with_resting_states(model: Model) -> Model:
         operator = model.main.operators[index]
         if operator_name(model, operator) == f"CUSTOM:{STATE_OPERATOR}":
             new, fill = operator.inputs or ()
-            window = (operator.outputs or (-1,))[0]
+            window = operator.output
             content = values[new].ravel()
             whole = int(np.prod(model.main.tensors[window].dims))
             step = content[: content.size // _steps(model, new, window)]
@@ -53,7 +53,7 @@ def with_resting_states(model: Model) -> Model:
             model = _filled(model, fill, step.astype(np.int8).tobytes())
             continue
         try:
-            values[(operator.outputs or (-1,))[0]] = _computed(model, index, values)
+            values[operator.output] = _computed(model, index, values)
         except BlockError as error:
             label = operator_label(model, index)
             raise BlockError(f"{label}, before a state, can be in no block: {error}") from error
@@ -245,7 +245,7 @@ def _input_times(model: Model, named: str | None) -> Mapping[int, Time]:
 
 def _reshaped(model: Model, tensor: int) -> tuple[int, ...]:
     """Return the shape of a flat input after its only reader, a RESHAPE."""
-    readers = [operator for operator in model.main.operators if tensor in (operator.inputs or ())]
+    readers = [model.main.operators[index] for index in model.main.readers.get(tensor, ())]
     if len(readers) == 1 and operator_name(model, readers[0]) == "RESHAPE":
-        return model.main.tensors[(readers[0].outputs or (-1,))[0]].dims
+        return model.main.tensors[readers[0].output].dims
     return model.main.tensors[tensor].dims

@@ -119,7 +119,7 @@ class _Seen:
 
     @property
     def output(self) -> int:
-        return (self.operator.outputs or (-1,))[0]
+        return self.operator.output
 
     def dims(self, tensor: int) -> tuple[int, ...]:
         return self.model.main.tensors[tensor].dims

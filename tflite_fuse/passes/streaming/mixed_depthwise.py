@@ -73,7 +73,7 @@ class MixedDepthwise:
                 parts = _parts(moves, operator)
                 if not parts:
                     continue
-                changed, operators[index] = _joined(changed, parts, (operator.outputs or (-1,))[0])
+                changed, operators[index] = _joined(changed, parts, operator.output)
             except BlockError:
                 continue
             labels.append(operator_label(model, index))
@@ -97,14 +97,14 @@ def _parts(moves: Moves, operator: Operator) -> Sequence[_Part]:
         BlockError: one of them cannot be joined.
     """
     model, name = moves.model, operator_name(moves.model, operator)
-    writer = {tensor: op for op in model.main.operators for tensor in op.outputs or ()}
+    writer = {tensor: model.main.operators[index] for tensor, index in model.main.writers.items()}
     if name == "DEPTHWISE_CONV_2D":
         part = _part(moves, operator)
         whole = part.channel == 0 and part.weights.shape[2] == part.window.shape[2]
         return (part,) if part.row and whole and _is_state(moves, part) else ()
     if name != "CONCATENATION" or get_options(operator).get("fused_activation_function", 0) != NO_ACTIVATION:
         return ()
-    output = read_activation(model, (operator.outputs or (-1,))[0])
+    output = read_activation(model, operator.output)
     if get_options(operator).get("axis") not in (-1, len(output.dims) - 1):
         return ()
     parts: list[_Part] = []
@@ -140,7 +140,7 @@ def _alike(part: _Part, other: _Part) -> bool:
 def _part(moves: Moves, operator: Operator) -> _Part:
     """Return a depthwise convolution's part. Raises BlockError unless it reads neighbouring rows and channels."""
     model, options = moves.model, get_options(operator)
-    view = OperatorView(model, operator.inputs or (), (operator.outputs or (-1,))[0], options)
+    view = OperatorView(model, operator.inputs or (), operator.output, options)
     window_index, indices = moves.origin(view.read().index)
     window = read_activation(model, window_index)
     weights, scales = read_filter(model, view.operand(1), 3, 4)

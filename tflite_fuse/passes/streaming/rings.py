@@ -182,7 +182,7 @@ def find_windows(moves: Moves, variable: Variable) -> Windows:
         raise BlockError("it is assigned before it is read")
     if variable.once > min(variable.reads):
         raise BlockError("it is initialized after it is read")
-    held = [(operators[read].outputs or (-1,))[0] for read in variable.reads]
+    held = [operators[read].output for read in variable.reads]
     value = (*(operators[variable.assigns[-1]].inputs or ()), -1, -1)[1]
     if value < 0 or min(held) < 0:
         raise BlockError("its operators lack a tensor")
@@ -193,7 +193,7 @@ def find_windows(moves: Moves, variable: Variable) -> Windows:
     positions = _Positions(moves, held, kept.elements, new)
     joins = list(positions.joins())
     live = _read(moves, variable, held, joins)
-    windows = [read_activation(model, (operators[index].outputs or (-1,))[0]) for index in live]
+    windows = [read_activation(model, operators[index].output) for index in live]
     longest = max(windows, key=lambda window: window.elements)
     if (kept.scale, kept.zero_point) != (longest.scale, longest.zero_point):
         raise BlockError("it is quantized differently from the steps joined to it")
@@ -254,7 +254,7 @@ class _Positions:
         self._positions[source] = places.reshape(dims)
         for operator in model.main.operators:
             if (joined := self._joined(operator)) is not None:
-                self._positions[(operator.outputs or (-1,))[0]] = joined
+                self._positions[operator.output] = joined
 
     def of(self, tensor: int) -> Indices | None:
         """Return the positions of a tensor's values, in its shape; None if it has other values."""
@@ -271,7 +271,7 @@ class _Positions:
         """Yield the CONCATENATIONs that make windows with the newest step at their end."""
         for index, operator in enumerate(self.moves.model.main.operators):
             if operator_name(self.moves.model, operator) == "CONCATENATION":
-                output = (operator.outputs or (-1,))[0]
+                output = operator.output
                 positions, end = self._positions.get(output), self.kept + self.new
                 if positions is not None and positions.size > self.new and self.are(output, end - positions.size, end):
                     yield index

@@ -154,7 +154,7 @@ def _cut(model: Model, piece: _Piece, index: int, weights: npt.NDArray[np.int8])
     """Return a model of a piece's operators with other weights in one of them, whose output is the last output."""
     graph = model.main
     operators: list[Operator] = [graph.operators[each] for each in piece.operators]
-    own = (graph.operators[index].outputs or ())[0]
+    own = graph.operators[index].output
     weight = (graph.operators[index].inputs or ())[1]
     buffers = (*model.buffers, replace(model.buffers[0], data=weights.tobytes()))
     tensors = list(graph.tensors)
