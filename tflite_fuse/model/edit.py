@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tflite_fuse.model.memories import MEMORIES_METADATA, slow_tensors, slow_tensors_entry
-from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.operators import make_options, operator_name
 from tflite_fuse.model.schema import (
     Buffer,
     Metadata,
     Model,
     Operator,
     OperatorCode,
+    OptionsTable,
     SubGraph,
     Tensor,
     TensorMap,
@@ -77,12 +78,81 @@ def add_operator_code(
     model: Model, *, builtin: str | None = None, custom: str | None = None, version: int = 1
 ) -> tuple[Model, int]:
     """Find or append an operator code; return the model and the code's index."""
+    codes = list(model.operator_codes)
+    index = _code_in(codes, builtin, custom, version)
+    return replace(model, operator_codes=tuple(codes)), index
+
+
+def _code_in(codes: list[OperatorCode], builtin: str | None, custom: str | None, version: int) -> int:
+    """Return the index of an operator code, appended if it is new."""
     number = CUSTOM if custom is not None else BUILTIN_CODES[builtin or ""]
-    added = OperatorCode(min(number, _LARGEST_BYTE_CODE), custom, version, number)
-    for index, code in enumerate(model.operator_codes):
-        if code.code == added.code and code.custom_code == custom and code.version == version:
-            return model, index
-    return replace(model, operator_codes=(*model.operator_codes, added)), len(model.operator_codes)
+    for index, code in enumerate(codes):
+        if code.code == number and code.custom_code == custom and code.version == version:
+            return index
+    codes.append(OperatorCode(min(number, _LARGEST_BYTE_CODE), custom, version, number))
+    return len(codes) - 1
+
+
+class Editor:
+    """Additions to a model: tensors, constants, and the operators of the first subgraph from the first to the last.
+
+    Attributes:
+        model: the model without them, whose tensors keep their numbers.
+        tensors: its tensors, followed by the added ones.
+        operators: the operators so far.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.tensors, self.operators = model, list(model.main.tensors), list[Operator]()
+        self._buffers, self._codes = list(model.buffers), list(model.operator_codes)
+
+    def dims(self, tensor: int) -> tuple[int, ...]:
+        """Return the shape of a tensor."""
+        return self.tensors[tensor].dims
+
+    def tensor(self, tensor: Tensor) -> int:
+        """Append a tensor; return its index."""
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+    def like(self, tensor: int, dims: Sequence[int], name: str | None) -> int:
+        """Append a computed tensor like another one, of other dimensions; return its index."""
+        shaped = replace(self.tensors[tensor], shape=tuple(dims), shape_signature=None, buffer=0, name=name)
+        return self.tensor(shaped)
+
+    def constant(self, tensor: Tensor, data: bytes) -> int:
+        """Append a tensor with a buffer of its own; return the tensor's index."""
+        self._buffers.append(Buffer(data=data))
+        return self.tensor(replace(tensor, buffer=len(self._buffers) - 1))
+
+    def int32(self, name: str, values: Sequence[int], shape: tuple[int, ...] | None = None) -> int:
+        """Append a constant, of one dimension unless a shape is given; return its index."""
+        described = Tensor((len(values),) if shape is None else shape, TensorType.INT32, 0, name)
+        return self.constant(described, struct.pack(f"<{len(values)}i", *values))
+
+    def code(self, name: str, version: int = 1) -> int:
+        """Find or append the code of an operator, a built-in one unless its name begins with ``CUSTOM:``."""
+        custom = name.removeprefix("CUSTOM:") if name.startswith("CUSTOM:") else None
+        return _code_in(self._codes, None if custom else name, custom, version)
+
+    def add(
+        self, name: str, inputs: Sequence[int], output: int, options: OptionsTable | None = None, *, version: int = 1
+    ) -> int:
+        """Append an operator, named as in ``code``; return its output."""
+        self.operators.append(Operator(self.code(name, version), tuple(inputs), (output,), options))
+        return output
+
+    def reshape(self, source: int, output: int, name: str) -> int:
+        """Append a RESHAPE to the dimensions of its output, with a constant of a name; return its output."""
+        dims = self.dims(output)
+        options = make_options("ReshapeOptions", new_shape=dims)
+        return self.add("RESHAPE", (source, self.int32(name, dims)), output, options)
+
+    def finish(self) -> Model:
+        """Return the model with the additions, whose operators are those in ``operators``."""
+        graph = replace(self.model.main, tensors=tuple(self.tensors), operators=tuple(self.operators))
+        edited = replace(self.model, buffers=tuple(self._buffers), operator_codes=tuple(self._codes))
+        return replace_main(edited, graph)
 
 
 def get_metadata(model: Model, name: str) -> bytes | None:

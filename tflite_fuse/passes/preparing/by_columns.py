@@ -18,17 +18,7 @@ import numpy as np
 
 from tflite_fuse.emit.outside import is_map, why_not_moved
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import (
-    add_constant,
-    add_int32,
-    add_operator_code,
-    add_tensor,
-    prune,
-    renumber_signatures,
-    replace_main,
-    replace_operators,
-    replace_tensor,
-)
+from tflite_fuse.model.edit import Editor, prune, renumber_signatures, replace_main
 from tflite_fuse.model.operators import get_options, make_options, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
@@ -65,7 +55,7 @@ def by_columns(model: Model) -> PassResult:
         turned.leave(tensor)
     if not turned.windows or turned.saved <= 0:
         return PassResult(model, False)
-    walked = SinkTranspose().run(prune(replace_operators(turned.model, turned.operators))).model
+    walked = SinkTranspose().run(prune(turned.finish())).model
     return PassResult(walked, True, (note("changed", "by columns"),), witness=Witness(columns=True))
 
 
@@ -91,7 +81,7 @@ def arriving_by_columns(model: Model) -> Iterator[PassResult]:
         unsigned = {tensor for tensor in arriving if graph.tensors[tensor].type == TensorType.UINT8}
         if not arriving or unsigned & turned.whole or (walks and not turned.windows):
             continue  # the runtime cannot turn uint8 back
-        rewritten = replace_operators(turned.model, turned.operators)
+        rewritten = turned.finish()
         inputs = tuple(arriving.get(tensor, tensor) for tensor in graph.inputs)
         rewritten = renumber_signatures(replace_main(rewritten, replace(rewritten.main, inputs=inputs)), arriving)
         rewritten = prune(rewritten)
@@ -110,17 +100,18 @@ def entries(model: Model) -> Iterator[int]:
             candidates = [t for op in readers if operator_name(model, op) == "QUANTIZE" for t in op.outputs or ()]
         for tensor in candidates:
             described = graph.tensors[tensor]
-            is_read = any(tensor in (operator.inputs or ()) for operator in graph.operators)
-            if is_read and described.type in (TensorType.INT8, TensorType.FLOAT32) and is_map(described.dims):
+            if (
+                tensor in graph.readers
+                and described.type in (TensorType.INT8, TensorType.FLOAT32)
+                and is_map(described.dims)
+            ):
                 yield tensor
 
 
-class _Turned:
+class _Turned(Editor):
     """The operators of a model, turned one after the other.
 
     Attributes:
-        model: the model with new tensors.
-        operators: the operators so far.
         maps: tensor → the same with rows as columns.
         whole: tensors that exist with their rows as rows.
         windows: number of operators with windows that turned.
@@ -128,8 +119,7 @@ class _Turned:
     """
 
     def __init__(self, model: Model) -> None:
-        self.model = model
-        self.operators = list[Operator]()
+        super().__init__(model)
         self.maps = dict[int, int]()
         self.whole = set[int]()
         self.windows = self.saved = 0
@@ -137,15 +127,15 @@ class _Turned:
     def enter(self, tensor: int) -> None:
         """Turn a map that exists as it is, by a TRANSPOSE behind its writer."""
         self.whole.add(tensor)
-        writers = (op for op in self.model.main.operators if tensor in (op.outputs or ()))
-        self.operators += writers
+        graph = self.model.main
+        if tensor in graph.writers:
+            self.operators.append(graph.operators[graph.writers[tensor]])
         self._transpose(tensor, self._add_map(tensor))
 
     def arrive(self, tensor: int) -> int:
         """Return an input in place of another one, with its name, that has rows and columns exchanged."""
         arriving = self._add_map(tensor)
-        tensors = self.model.main.tensors
-        self.model = replace_tensor(self.model, arriving, replace(tensors[arriving], name=tensors[tensor].name))
+        self.tensors[arriving] = replace(self.tensors[arriving], name=self.tensors[tensor].name)
         return arriving
 
     def leave(self, tensor: int) -> None:
@@ -168,7 +158,7 @@ class _Turned:
         self.windows += name in _WINDOWS
         operator = self._turned(name, operator)
         inputs = tuple(self.maps.get(tensor, tensor) for tensor in operator.inputs or ())
-        result = self._add_map(output) if prod(self.model.main.tensors[output].dims[1:3]) > 1 else output
+        result = self._add_map(output) if prod(self.dims(output)[1:3]) > 1 else output
         self.operators.append(replace(operator, inputs=inputs, outputs=(result,)))
 
     def _turns(self, operator: Operator) -> bool:
@@ -195,7 +185,7 @@ class _Turned:
 
     def _is_pixel(self, tensor: int) -> bool:
         """Return whether a tensor is computed and one pixel, which goes with every pixel of a map."""
-        dims = self.model.main.tensors[tensor].dims
+        dims = self.dims(tensor)
         return not is_constant(self.model, tensor) and len(dims) == 4 and prod(dims[:3]) == 1
 
     def _windows_turn(self, operator: Operator) -> bool:
@@ -218,32 +208,28 @@ class _Turned:
         if name == "SOFTMAX":
             return operator
         if name.startswith("RESIZE"):
-            self.model, inputs[1] = add_int32(self.model, "size", stored_numbers(self.model, operator, 1)[::-1])
+            inputs[1] = self.int32("size", stored_numbers(self.model, operator, 1)[::-1])
             return replace(operator, inputs=tuple(inputs))
         if name not in _WINDOWS:
-            self.model, operator = turned_operator(self.model, operator, COLUMNS_FIRST)
-            return operator
+            return turned_operator(self, operator, COLUMNS_FIRST)
         options = get_options(operator)
         exchanged = {a: options[b] for pair in _PAIRS for a, b in (pair, pair[::-1]) if a in options}
         operator = with_options(self.model, operator, **exchanged)
         if len(inputs) > 1:
-            weights = self.model.main.tensors[inputs[1]]
+            weights = self.tensors[inputs[1]]
             dtype = np.float32 if weights.type == TensorType.FLOAT32 else np.int8
             values = np.frombuffer(self.model.buffers[weights.buffer].data or b"", dtype).reshape(weights.dims)
             turned = np.ascontiguousarray(values.swapaxes(1, 2))
             shaped = replace(weights, shape=turned.shape, shape_signature=None)
-            self.model, inputs[1] = add_constant(self.model, shaped, turned.tobytes())
+            inputs[1] = self.constant(shaped, turned.tobytes())
         return replace(operator, inputs=tuple(inputs))
 
     def _add_map(self, tensor: int) -> int:
-        described = self.model.main.tensors[tensor]
-        one, height, width, channels = described.dims
-        shaped = replace(described, shape=(one, width, height, channels), shape_signature=None, buffer=0)
-        self.model, self.maps[tensor] = add_tensor(self.model, replace(shaped, name=f"{described.name}/columns"))
+        one, height, width, channels = self.dims(tensor)
+        self.maps[tensor] = self.like(tensor, (one, width, height, channels), f"{self.tensors[tensor].name}/columns")
         self.saved += (width - height) * channels
         return self.maps[tensor]
 
     def _transpose(self, source: int, output: int) -> None:
-        self.model, order = add_int32(self.model, "columns first", COLUMNS_FIRST)
-        self.model, code = add_operator_code(self.model, builtin="TRANSPOSE")
-        self.operators.append(Operator(code, (source, order), (output,), make_options("TransposeOptions")))
+        order = self.int32("columns first", COLUMNS_FIRST)
+        self.add("TRANSPOSE", (source, order), output, make_options("TransposeOptions"))

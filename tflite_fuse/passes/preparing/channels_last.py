@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import prune, replace_main
+from tflite_fuse.model.edit import Editor, prune
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.notes import Note, note
@@ -130,22 +130,21 @@ def _channels_first(rank: int) -> Axes:
 
 def _turned(model: Model, groups: Sequence[_Group]) -> Model:
     """Return the model with the groups' operators on tensors in the order before the TRANSPOSEs, without these."""
-    operators = list(model.main.operators)
+    editor, operators = Editor(model), list(model.main.operators)
     orders = {index: order for group in groups for index, order in group.orders.items()}
     removed = frozenset[int]().union(*(group.transposes for group in groups))
     replacements = {operators[index].output: (operators[index].inputs or ())[0] for index in removed}
     for index, operator in enumerate(operators):
         if index in orders:
-            model, operator = turned_operator(model, operator, orders[index])
+            operator = turned_operator(editor, operator, orders[index])
         inputs = list(operator.inputs or ())
         for place in range(len(inputs)):
             while inputs[place] in replacements:  # a group may follow another
                 inputs[place] = replacements[inputs[place]]
         operators[index] = replace(operator, inputs=tuple(inputs))
-    tensors = list(model.main.tensors)
     for index, order in orders.items():
         output = operators[index].output
-        dims = tuple(tensors[output].dims[axis] for axis in np.argsort(order))
-        tensors[output] = replace(tensors[output], shape=dims, shape_signature=None)
-    kept = tuple(each for index, each in enumerate(operators) if index not in removed)
-    return replace_main(model, replace(model.main, tensors=tuple(tensors), operators=kept))
+        dims = tuple(editor.dims(output)[axis] for axis in np.argsort(order))
+        editor.tensors[output] = replace(editor.tensors[output], shape=dims, shape_signature=None)
+    editor.operators += (each for index, each in enumerate(operators) if index not in removed)
+    return editor.finish()

@@ -19,8 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_constant, add_operator_code, add_tensor, prune, replace_operators
-from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name, with_options
+from tflite_fuse.model.edit import Editor, prune
+from tflite_fuse.model.operators import get_options, operator_label, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
@@ -45,17 +45,15 @@ class Dilate:
         chains = list(_chains(model))
         if not chains:
             return PassResult(model, False)
-        rewritten = remove_plan(model)
+        editor = Editor(remove_plan(model))
         inside = {index: chain for chain in chains for index in chain.operators}
-        operators: list[Operator] = []
         for index, operator in enumerate(model.main.operators):
             if index not in inside:
-                operators.append(operator)
+                editor.operators.append(operator)
             elif index == inside[index].operators[-1]:
-                rewritten, replacements = _dilated(rewritten, inside[index])
-                operators += replacements
+                _add_dilated(editor, inside[index])
         notes = tuple(map(_note, [model] * len(chains), chains))
-        return PassResult(prune(replace_operators(rewritten, operators)), True, notes)
+        return PassResult(prune(editor.finish()), True, notes)
 
 
 @dataclass(frozen=True)
@@ -189,48 +187,26 @@ def _geometry(
 # ---- What stands in their place ----
 
 
-def _dilated(model: Model, chain: _Chain) -> tuple[Model, list[Operator]]:
-    """Return the convolution, with a PAD unless its own padding is the same, and with RESHAPEs around a single row."""
-    graph, operators = model.main, list[Operator]()
-    source, output = graph.tensors[chain.source], graph.tensors[chain.output]
+def _add_dilated(editor: Editor, chain: _Chain) -> None:
+    """Add the convolution, with a PAD unless its own padding is the same, and with RESHAPEs around a single row."""
+    source, output, constant = editor.tensors[chain.source], editor.tensors[chain.output], "dilated/constant"
     is_row = len(source.dims) == 3
     read, written = chain.source, chain.output
     if is_row:
-        model, read = add_tensor(model, replace(source, shape=(1, *source.dims), shape_signature=None))
-        model, operators = _reshape(model, chain.source, read, operators)
-        model, written = add_tensor(model, replace(output, shape=(1, *output.dims), shape_signature=None))
-    kernel = graph.tensors[(chain.convolution.inputs or ())[1]].dims[1:3]
+        read = editor.reshape(read, editor.like(read, (1, *source.dims), source.name), constant)
+        written = editor.like(written, (1, *output.dims), output.name)
+    kernel = editor.dims((chain.convolution.inputs or ())[1])[1:3]
     reach = [(size - 1) * step for size, step in zip(kernel, chain.dilation, strict=True)]
     is_same = all(pad == (far // 2, far - far // 2) for pad, far in zip(chain.padding, reach, strict=True))
     if not is_same and any(map(any, chain.padding)):
-        model, read, operators = _pad(model, read, chain.padding, operators)
+        amounts = ((0, 0), *chain.padding, (0, 0))
+        dims = [dim + sum(around) for dim, around in zip(editor.dims(read), amounts, strict=True)]
+        around = editor.int32(constant, np.ravel(amounts).tolist(), (4, 2))
+        read = editor.add("PAD", (read, around), editor.like(read, dims, source.name))
     padding, (down, across) = _SAME if is_same else _VALID, chain.dilation
-    changed = with_options(model, chain.convolution, padding=padding, dilation_h_factor=down, dilation_w_factor=across)
-    operators.append(replace(changed, inputs=(read, *(changed.inputs or ())[1:]), outputs=(written,)))
-    return _reshape(model, written, chain.output, operators) if is_row else (model, operators)
-
-
-def _reshape(model: Model, source: int, output: int, operators: list[Operator]) -> tuple[Model, list[Operator]]:
-    dims = model.main.tensors[output].dims
-    model, shape = _constant(model, np.array(dims, "<i4"))
-    model, code = add_operator_code(model, builtin="RESHAPE")
-    return model, [
-        *operators,
-        Operator(code, (source, shape), (output,), make_options("ReshapeOptions", new_shape=dims)),
-    ]
-
-
-def _pad(
-    model: Model, read: int, padding: tuple[Pair, Pair], operators: list[Operator]
-) -> tuple[Model, int, list[Operator]]:
-    source = model.main.tensors[read]
-    amounts = np.array([(0, 0), *padding, (0, 0)], "<i4")
-    dims = tuple(dim + int(before + behind) for dim, (before, behind) in zip(source.dims, amounts, strict=True))
-    model, constant = _constant(model, amounts)
-    model, padded = add_tensor(model, replace(source, shape=dims, shape_signature=None))
-    model, code = add_operator_code(model, builtin="PAD")
-    return model, padded, [*operators, Operator(code, (read, constant), (padded,))]
-
-
-def _constant(model: Model, values: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> tuple[Model, int]:
-    return add_constant(model, Tensor(values.shape, TensorType.INT32, 0, "dilated/constant"), values.tobytes())
+    changed = with_options(
+        editor.model, chain.convolution, padding=padding, dilation_h_factor=down, dilation_w_factor=across
+    )
+    editor.operators.append(replace(changed, inputs=(read, *(changed.inputs or ())[1:]), outputs=(written,)))
+    if is_row:
+        editor.reshape(written, chain.output, constant)

@@ -11,15 +11,15 @@ result of the last TRANSPOSE.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.memory.tflm.offline_plan import has_plan, remove_plan
-from tflite_fuse.model.edit import add_int32, add_operator_code, add_tensor, drop_unread, prune, replace_operators
+from tflite_fuse.memory.tflm.offline_plan import remove_plan
+from tflite_fuse.model.edit import Editor, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
-from tflite_fuse.model.schema import Model, Operator, OptionsTable
+from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import note
 from tflite_fuse.ops.lowering.operands import is_constant, read_constant, read_moved
@@ -42,21 +42,19 @@ class Heads:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         graph, notes, operators = model.main, [], list[Operator]()
         writers = {tensor: graph.operators[index] for tensor, index in graph.writers.items()}
-        rewritten = remove_plan(model) if has_plan(model) else model
+        rewritten = remove_plan(model)
         for index, operator in enumerate(graph.operators):
+            parts = _Parts(Editor(rewritten), writers, graph.readers)
             try:
-                parts = _Parts(rewritten, writers, graph.readers)
                 operators += parts.instead_of(operator)
-                rewritten = parts.model
+                rewritten = parts.editor.finish()
                 notes.append(note("changed", "heads", operator_label(model, index), heads=parts.count))
             except BlockError:
                 operators.append(operator)
         if not notes:
             return PassResult(model, False)
-        rewritten = replace_operators(rewritten, operators)
-        return PassResult(
-            prune(replace_operators(rewritten, drop_unread(rewritten, operators, _REPLACED))), True, tuple(notes)
-        )
+        kept = drop_unread(replace_operators(rewritten, operators), operators, _REPLACED)
+        return PassResult(prune(replace_operators(rewritten, kept)), True, tuple(notes))
 
 
 @dataclass
@@ -64,20 +62,18 @@ class _Parts:
     """The part of each tensor that belongs to one head, computed on demand.
 
     Attributes:
-        model: the model with new tensors.
+        editor: new tensors, and the operators of parts in order.
         writers: tensor → the operator that writes it.
         readers: tensor → the operators that read it.
         count: number of heads.
         looks: operators visited for one head.
-        operators: the operators of parts, in order.
     """
 
-    model: Model
+    editor: Editor
     writers: Mapping[int, Operator]
     readers: Mapping[int, Sequence[int]]
     count: int = 0
     looks: int = 0
-    operators: list[Operator] = field(default_factory=list)
 
     def instead_of(self, operator: Operator) -> list[Operator]:
         """Return the operators that replace a TRANSPOSE behind attention. Raises: BlockError: it is another one."""
@@ -94,12 +90,10 @@ class _Parts:
             self.looks = 0
             parts.append(self._of_batch(source, head)[0])
         joined = self._like(output, (*self._dims(parts[0])[:-1], self.count * dims[3]), "heads")
-        self._add(
-            "CONCATENATION", parts, joined, make_options("ConcatenationOptions", axis=len(self._dims(joined)) - 1)
-        )
-        self.model, shape = add_int32(self.model, "heads/shape", self._dims(output))
-        self._add("RESHAPE", [joined, shape], output, make_options("ReshapeOptions", new_shape=self._dims(output)))
-        return self.operators
+        options = make_options("ConcatenationOptions", axis=len(self._dims(joined)) - 1)
+        self.editor.add("CONCATENATION", parts, joined, options, version=2)
+        self.editor.reshape(joined, output, "heads/shape")
+        return self.editor.operators
 
     def _of_batch(self, tensor: int, head: int) -> tuple[int, bool]:
         """Return the part of a head in [1, heads, …], and whether its two dimensions are exchanged."""
@@ -126,7 +120,7 @@ class _Parts:
         if turned:
             raise BlockError("its dimensions are exchanged")
         result = self._like(tensor, self._dims(part), f"head {head}")
-        self.operators.append(replace(operator, inputs=(part, *inputs[1:]), outputs=(result,)))
+        self.editor.operators.append(replace(operator, inputs=(part, *inputs[1:]), outputs=(result,)))
         return result, False
 
     def _product(self, tensor: int, head: int, exchanged: bool) -> int:
@@ -144,7 +138,8 @@ class _Parts:
         width = self._dims(second)[-2 if by_column else -1]
         result = self._like(tensor, (*self._dims(first)[:-1], width), f"head {head}")
         new_options = make_options("BatchMatMulOptions", adj_x=False, adj_y=by_column)
-        self.operators.append(replace(operator, inputs=(first, second), outputs=(result,), builtin_options=new_options))
+        replaced = replace(operator, inputs=(first, second), outputs=(result,), builtin_options=new_options)
+        self.editor.operators.append(replaced)
         return result
 
     def _of_row(self, tensor: int, head: int) -> int:
@@ -157,7 +152,7 @@ class _Parts:
                 raise BlockError("it has no constant for each channel")
             constant = inputs[1] if one else self._constant(inputs[1], head)
             result = self._like(tensor, self._dims(part), f"head {head}")
-            self.operators.append(replace(operator, inputs=(part, constant), outputs=(result,)))
+            self.editor.operators.append(replace(operator, inputs=(part, constant), outputs=(result,)))
             return result
         source = inputs[0] if name == "RESHAPE" else -1
         if source < 0 or len(dims) != 4 or dims[0] != 1 or dims[2] != self.count:
@@ -170,44 +165,33 @@ class _Parts:
         result = self._like(source, (*before[:-1], dims[3]), f"head {head}")
         if layer is not None and self._divides(layer, before[-1]) and len(self.readers.get(source, ())) == 1:
             operands = [self._constant(each, head) if each >= 0 else each for each in (layer.inputs or ())[1:]]
-            self.operators.append(replace(layer, inputs=((layer.inputs or ())[0], *operands), outputs=(result,)))
+            self.editor.operators.append(replace(layer, inputs=((layer.inputs or ())[0], *operands), outputs=(result,)))
         else:
-            self.model, begin = add_int32(self.model, "head/begin", [*[0] * (len(before) - 1), head * dims[3]])
-            self.model, size = add_int32(self.model, "head/size", self._dims(result))
-            self._add("SLICE", [source, begin, size], result, make_options("SliceOptions"))
+            begin = self.editor.int32("head/begin", [*[0] * (len(before) - 1), head * dims[3]])
+            size = self.editor.int32("head/size", self._dims(result))
+            self.editor.add("SLICE", (source, begin, size), result, make_options("SliceOptions"), version=2)
         return result if prod(before[:-2]) == 1 else self._in_one_row(result)
 
     def _in_one_row(self, image: int) -> int:
         """Return [1, h, w, channels] as [1, h * w, channels]: a BATCH_MATMUL multiplies each row of an image alone."""
         dims = self._dims(image)
         row = (1, prod(dims[:-1]), dims[-1])
-        result = self._like(image, row, "tokens")
-        self.model, shape = add_int32(self.model, "tokens/shape", row)
-        self._add("RESHAPE", [image, shape], result, make_options("ReshapeOptions", new_shape=row))
-        return result
+        return self.editor.reshape(image, self._like(image, row, "tokens"), "tokens/shape")
 
     def _divides(self, layer: Operator, channels: int) -> bool:
         """Return whether an operator is a FULLY_CONNECTED with constants of equal parts for all heads."""
         constants = [each for each in (layer.inputs or ())[1:] if each >= 0]
         is_layer = self._name(layer) == "FULLY_CONNECTED" and len(constants) >= 1 and (layer.inputs or ())[1] >= 0
-        return is_layer and all(equal_parts(self.model, each, channels) for each in constants)
+        return is_layer and all(equal_parts(self.editor.model, each, channels) for each in constants)
 
     def _constant(self, tensor: int, head: int) -> int:
         """Return a head's part of a constant with the channels of all heads, or with [heads, channels]."""
-        if not equal_parts(self.model, tensor, self._dims(tensor)[0]) or self._dims(tensor)[0] % self.count:
+        if not equal_parts(self.editor.model, tensor, self._dims(tensor)[0]) or self._dims(tensor)[0] % self.count:
             raise BlockError("its constant has no part for each head")
-        self.model, part = part_of(self.model, tensor, head, self.count)
-        return part
-
-    def _add(self, name: str, inputs: list[int], output: int, options: OptionsTable) -> None:
-        self.model, code = add_operator_code(self.model, builtin=name, version=2 if name != "RESHAPE" else 1)
-        self.operators.append(Operator(code, tuple(inputs), (output,), options))
+        return part_of(self.editor, tensor, head, self.count)
 
     def _like(self, tensor: int, dims: tuple[int, ...], suffix: str) -> int:
-        described = self.model.main.tensors[tensor]
-        part = replace(described, shape=dims, shape_signature=None, buffer=0, name=f"{described.name}/{suffix}")
-        self.model, index = add_tensor(self.model, part)
-        return index
+        return self.editor.like(tensor, dims, f"{self.editor.tensors[tensor].name}/{suffix}")
 
     def _writer(self, tensor: int) -> Operator:
         if tensor not in self.writers or len(self.writers[tensor].outputs or ()) != 1:
@@ -218,21 +202,21 @@ class _Parts:
         return self.writers[tensor]
 
     def _name(self, operator: Operator) -> str:
-        return operator_name(self.model, operator)
+        return operator_name(self.editor.model, operator)
 
     def _dims(self, tensor: int) -> tuple[int, ...]:
-        return self.model.main.tensors[tensor].dims
+        return self.editor.dims(tensor)
 
     def _order(self, operator: Operator) -> tuple[int, ...]:
         inputs = operator.inputs or ()
         order = inputs[1] if len(inputs) == 2 else -1
-        return tuple(read_constant(self.model, order, TensorType.INT32, "permutation").ravel().tolist())
+        return tuple(read_constant(self.editor.model, order, TensorType.INT32, "permutation").ravel().tolist())
 
     def _moves(self, source: int, output: int) -> None:
         """Raise BlockError unless values of two tensors have the same bytes."""
-        one, other = read_moved(self.model, source), read_moved(self.model, output)
+        one, other = read_moved(self.editor.model, source), read_moved(self.editor.model, output)
         if (one.type, one.scale, one.zero_point) != (other.type, other.scale, other.zero_point):
             raise BlockError("it changes what its bytes are")
 
     def _is_one(self, tensor: int) -> bool:
-        return is_constant(self.model, tensor) and prod(self._dims(tensor)) == 1
+        return is_constant(self.editor.model, tensor) and prod(self._dims(tensor)) == 1

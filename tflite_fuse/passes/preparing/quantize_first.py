@@ -13,13 +13,13 @@ If every value comes from a DEQUANTIZE, the operators between it and its QUANTIZ
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite, prod
 from typing import ClassVar
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_operator_code, add_tensor, prune, replace_operators
+from tflite_fuse.model.edit import Editor, prune
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
@@ -244,38 +244,30 @@ def _scale(tensor: Tensor) -> float:
 
 def _moved(model: Model, site: _Site) -> Model:
     """Return the model with a site's chain in front of its mover, once for each moved tensor."""
-    operators = model.main.operators
-    mover, chain = operators[site.mover], [operators[index] for index in site.chain]
-    inputs = mover.inputs or ()
-    count = len(inputs) if operator_name(model, mover) == "CONCATENATION" else 1
-    replacements, parts = list[Operator](), list[int]()
+    editor, operators = Editor(model), model.main.operators
+    for index, operator in enumerate(operators):
+        if index == site.mover:
+            _add_moved(editor, operator, [operators[each] for each in site.chain])
+        elif index not in site.chain:
+            editor.operators.append(operator)
+    return editor.finish()
+
+
+def _add_moved(editor: Editor, mover: Operator, chain: Sequence[Operator]) -> None:
+    """Add operators by value for each tensor that an operator moves, and this operator behind them."""
+    name, inputs, parts = operator_name(editor.model, mover), mover.inputs or (), list[int]()
+    count = len(inputs) if name == "CONCATENATION" else 1
     for number, part in enumerate(inputs[:count]):
         carried, newest = mover.output, part
         for operator in chain:
-            (result,) = operator.outputs or (-1,)
-            like = model.main.tensors[result]
-            shape, name = model.main.tensors[part].dims, f"{like.name}/{number}"
-            model, copy = add_tensor(model, replace(like, shape=shape, shape_signature=None, name=name))
+            result = operator.output
+            copy = editor.like(result, editor.dims(part), f"{editor.tensors[result].name}/{number}")
             operands = tuple(newest if each == carried else each for each in operator.inputs or ())
-            replacements.append(replace(operator, inputs=operands, outputs=(copy,)))
+            editor.operators.append(replace(operator, inputs=operands, outputs=(copy,)))
             carried, newest = result, copy
         parts.append(newest)
-    model, code = _code(model, mover)
-    replacements.append(replace(mover, opcode_index=code, inputs=(*parts, *inputs[count:]), outputs=chain[-1].outputs))
-    return replace_operators(model, list(_replaced(operators, site, replacements)))
-
-
-def _replaced(operators: tuple[Operator, ...], site: _Site, replacements: list[Operator]) -> Iterator[Operator]:
-    for index, operator in enumerate(operators):
-        if index == site.mover:
-            yield from replacements
-        elif index not in site.chain:
-            yield operator
-
-
-def _code(model: Model, mover: Operator) -> tuple[Model, int]:
-    """Return the operator code of an int8 mover: most of its kernels require version 2."""
-    name, old = operator_name(model, mover), model.operator_codes[mover.opcode_index]
-    if name in _RENAMING:
-        return model, mover.opcode_index
-    return add_operator_code(model, builtin=name, version=max(old.version, 2))
+    code = mover.opcode_index
+    if name not in _RENAMING:  # most kernels of int8 require version 2
+        code = editor.code(name, max(editor.model.operator_codes[code].version, 2))
+    moved = replace(mover, opcode_index=code, inputs=(*parts, *inputs[count:]), outputs=chain[-1].outputs)
+    editor.operators.append(moved)

@@ -19,16 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import (
-    add_constant,
-    add_int32,
-    add_operator_code,
-    add_tensor,
-    prune,
-    replace_main,
-    replace_tensor,
-)
-from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name
+from tflite_fuse.model.edit import Editor, prune
+from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
@@ -196,8 +188,8 @@ def _with_weights_moved(model: Model, index: int, dense: Axes) -> Model:
     source, moved = (transpose.inputs or (-1,))[0], transpose.output
     dims = model.main.tensors[source].dims
     order = np.arange(prod(dims)).reshape(dims).transpose(layout or ()).ravel()
-    operators = list(model.main.operators)
-    for reader, operator in enumerate(operators):
+    editor = Editor(model)
+    for reader, operator in enumerate(model.main.operators):
         inputs = operator.inputs or ()
         if reader in dense:
             tensor = model.main.tensors[inputs[1]]
@@ -205,47 +197,31 @@ def _with_weights_moved(model: Model, index: int, dense: Axes) -> Model:
             turned = np.empty_like(rows)
             turned[:, order] = rows
             named = replace(tensor, name=f"{tensor.name}/transposed")
-            model, weights = add_constant(model, named, turned.tobytes())
-            inputs = (inputs[0], weights, *inputs[2:])
-        if moved in inputs or reader in dense:
+            inputs = (inputs[0], editor.constant(named, turned.tobytes()), *inputs[2:])
+        if moved in inputs:
             inputs = tuple(source if tensor == moved else tensor for tensor in inputs)
-            operators[reader] = replace(operator, inputs=inputs)
-    del operators[index]
-    return replace_main(model, replace(model.main, operators=tuple(operators)))
+        editor.operators.append(operator if inputs == (operator.inputs or ()) else replace(operator, inputs=inputs))
+    del editor.operators[index]
+    return editor.finish()
 
 
 def _without(model: Model, index: int, means: Sequence[_Mean]) -> Model:
     """Return the model without the TRANSPOSE ``index``, its MEANs averaging over their new axes."""
-    operators: list[Operator | None] = list(model.main.operators)
-    transpose = model.main.operators[index]
-    source = (transpose.inputs or (-1,))[0]
-    reshape: Operator | None = None
-    for number, mean in enumerate(means):
-        old = model.main.operators[mean.operator]
-        output = old.output
-        model, axes = add_int32(model, "axes", mean.axes)
-        tensor = model.main.tensors[output]
-        if tensor.dims != mean.shape:
-            shaped = replace(tensor, shape=mean.shape, shape_signature=None)
-            if number < len(means) - 1:
-                model = replace_tensor(model, output, shaped)
-            else:
-                model, output, reshape = _reshaped(model, shaped, output)
-        operators[mean.operator] = replace(old, inputs=(source, axes), outputs=(output,))
+    editor, by_operator = Editor(model), {mean.operator: mean for mean in means}
+    source = (model.main.operators[index].inputs or (-1,))[0]
+    for place, operator in enumerate(model.main.operators):
+        mean, output = by_operator.get(place), operator.output
+        if mean is None:
+            editor.operators += () if place == index else (operator,)
+            continue
+        axes, tensor = editor.int32("axes", mean.axes), editor.tensors[output]
+        reshapes = tensor.dims != mean.shape and mean is means[-1]
+        if reshapes:  # from the natural shape of its bytes
+            output = editor.like(output, mean.shape, f"{tensor.name}/mean")
+        elif tensor.dims != mean.shape:
+            editor.tensors[output] = replace(tensor, shape=mean.shape, shape_signature=None)
+        editor.operators.append(replace(operator, inputs=(source, axes), outputs=(output,)))
         source = output
-    operators[index] = None
-    last = means[-1].operator
-    if reshape is not None:
-        operators.insert(last + 1, reshape)
-    kept = tuple(operator for operator in operators if operator is not None)
-    return replace_main(model, replace(model.main, operators=kept))
-
-
-def _reshaped(model: Model, shaped: Tensor, output: int) -> tuple[Model, int, Operator]:
-    """Return a tensor for a MEAN's bytes in their natural shape, and the RESHAPE from it to the original output."""
-    dims = model.main.tensors[output].dims
-    model, before = add_tensor(model, replace(shaped, name=f"{shaped.name}/mean"))
-    model, shape = add_int32(model, "shape", dims)
-    model, code = add_operator_code(model, builtin="RESHAPE")
-    options = make_options("ReshapeOptions", new_shape=dims)
-    return model, before, Operator(code, (before, shape), (output,), options)
+        if reshapes:
+            editor.reshape(output, operator.output, "shape")
+    return editor.finish()

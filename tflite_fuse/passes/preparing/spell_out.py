@@ -20,16 +20,15 @@ block keeps rows of the narrower map in place of those of x.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.limits import MAX_WINDOW
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_constant, add_int32, add_operator_code, add_tensor, replace_operators
+from tflite_fuse.model.edit import Editor
 from tflite_fuse.model.operators import get_options, make_options, operator_label, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes
@@ -85,33 +84,25 @@ def equal_parts(model: Model, tensor: int, channels: int) -> bool:
     return plain and sized and {scales, points} <= {0, 1, channels}
 
 
-def split_groups(model: Model, operator: Operator, groups: int) -> tuple[Model, list[Operator]]:
-    """Return the operators that replace a CONV_2D with groups; the last one writes its output."""
-    source, output = (operator.inputs or ())[0], operator.output
-    image, whole = model.main.tensors[source], model.main.tensors[output]
-    model, slicing = add_operator_code(model, builtin="SLICE", version=2)
-    model, joining = add_operator_code(model, builtin="CONCATENATION", version=2)
-    replacements, parts = list[Operator](), list[int]()
-    depth, channels = image.dims[3] // groups, whole.dims[3] // groups
+def split_groups(editor: Editor, operator: Operator, groups: int) -> None:
+    """Add the operators that replace a CONV_2D with groups; the last one writes its output."""
+    (source, *constants), output, parts = operator.inputs or (), operator.output, list[int]()
+    image, whole = editor.dims(source), editor.dims(output)
+    depth, channels, name = image[3] // groups, whole[3] // groups, editor.tensors[output].name
     for group in range(groups):
-        model, begin = add_int32(model, f"{whole.name}/begin", (0, 0, 0, group * depth))
-        model, size = add_int32(model, f"{whole.name}/size", (*image.dims[:3], depth))
-        model, read = _like(model, image, depth, f"{whole.name}/read {group}")
-        replacements.append(Operator(slicing, (source, begin, size), (read,), make_options("SliceOptions")))
-        operands = [read]
-        for constant in (operator.inputs or ())[1:]:
-            model, own = (model, constant) if constant < 0 else part_of(model, constant, group, groups)
-            operands.append(own)
-        model, part = _like(model, whole, channels, f"{whole.name}/group {group}")
-        replacements.append(replace(operator, inputs=tuple(operands), outputs=(part,)))
-        parts.append(part)
-    options = make_options("ConcatenationOptions", axis=3)
-    return model, [*replacements, Operator(joining, tuple(parts), (output,), options)]
+        begin = editor.int32(f"{name}/begin", (0, 0, 0, group * depth))
+        size = editor.int32(f"{name}/size", (*image[:3], depth))
+        read = editor.like(source, (*image[:3], depth), f"{name}/read {group}")
+        editor.add("SLICE", (source, begin, size), read, make_options("SliceOptions"), version=2)
+        own = [each if each < 0 else part_of(editor, each, group, groups) for each in constants]
+        parts.append(editor.like(output, (*whole[:3], channels), f"{name}/group {group}"))
+        editor.operators.append(replace(operator, inputs=(read, *own), outputs=(parts[-1],)))
+    editor.add("CONCATENATION", parts, output, make_options("ConcatenationOptions", axis=3), version=2)
 
 
-def part_of(model: Model, constant: int, group: int, groups: int) -> tuple[Model, int]:
-    """Return a group's part of filters, of a bias, or of any constant whose first dimension groups divide."""
-    described = model.main.tensors[constant]
+def part_of(editor: Editor, constant: int, group: int, groups: int) -> int:
+    """Add a group's part of filters, of a bias, or of any constant whose first dimension groups divide."""
+    model, described = editor.model, editor.tensors[constant]
     content, count = model.buffers[described.buffer].data or b"", described.dims[0] // groups
     nbytes = len(content) // groups
     quantization = described.quantization
@@ -121,12 +112,7 @@ def part_of(model: Model, constant: int, group: int, groups: int) -> tuple[Model
         scale, points = (scale[own] if len(scale) > 1 else scale), (points[own] if len(points) > 1 else points)
         quantization = replace(quantization, scale=scale, zero_point=points, min=None, max=None)
     part = replace(described, shape=(count, *described.dims[1:]), shape_signature=None, quantization=quantization)
-    return add_constant(model, part, content[group * nbytes : (group + 1) * nbytes])
-
-
-def _like(model: Model, tensor: Tensor, channels: int, name: str) -> tuple[Model, int]:
-    shape = (*tensor.dims[:3], channels)
-    return add_tensor(model, replace(tensor, shape=shape, shape_signature=None, buffer=0, name=name))
+    return editor.constant(part, content[group * nbytes : (group + 1) * nbytes])
 
 
 MOST_JOINED = 10
@@ -162,42 +148,28 @@ def _axis(operator: Operator, rank: int) -> int:
     return int(axis) + rank * (int(axis) < 0) if isinstance(axis, int) else -1
 
 
-def join_rows(model: Model, operator: Operator) -> tuple[Model, list[Operator]]:
-    """Return the operators that replace one CONCATENATION; the last one writes its output."""
-    inputs, (output,) = operator.inputs or (), operator.outputs or ()
-    whole = model.main.tensors[output]
-    axis = _axis(operator, len(whole.dims))
+def join_rows(editor: Editor, operator: Operator) -> None:
+    """Add the operators that replace one CONCATENATION; the last one writes its output."""
+    inputs, output = operator.inputs or (), operator.output
+    whole = editor.tensors[output]
+    axis, padded = _axis(operator, len(whole.dims)), list[int]()
     pad, join, fill = "PAD", "BITWISE_XOR", list[int]()
     if whole.type == TensorType.INT8:
         least = Tensor((), TensorType.INT8, 0, f"{whole.name}/least", whole.quantization)
-        model, constant = _constant(model, least, [_LEAST])
-        pad, join, fill = "PADV2", "MAXIMUM", [constant]
-    model, code = add_operator_code(model, builtin=pad, version=2)
-    model, joining = add_operator_code(model, builtin=join, version=2)
-    replacements: list[Operator] = []
-    padded: list[int] = []
-    for part, amounts in zip(inputs, _amounts(model, inputs, axis), strict=True):
-        around = Tensor((len(amounts), 2), TensorType.INT32, 0, f"{whole.name}/around")
-        model, around_it = _constant(model, around, [number for pair in amounts for number in pair])
-        model, filled = add_tensor(model, _longer(whole, f"{whole.name}/part {len(padded)}"))
-        replacements.append(Operator(code, (part, around_it, *fill), (filled,)))
-        padded.append(filled)
+        pad, join, fill = "PADV2", "MAXIMUM", [editor.constant(least, _LEAST.to_bytes(1, "little", signed=True))]
+    before = 0
+    for part in inputs:
+        amounts, length = np.zeros((len(whole.dims), 2), np.int64), editor.dims(part)[axis]
+        amounts[axis] = before, whole.dims[axis] - before - length
+        around = editor.int32(f"{whole.name}/around", amounts.ravel().tolist(), amounts.shape)
+        filled = editor.like(output, whole.dims, f"{whole.name}/part {len(padded)}")
+        padded.append(editor.add(pad, (part, around, *fill), filled, version=2))
+        before += length
     joined = padded[0]
     for place, filled in enumerate(padded[1:], start=2):
-        model, result = (
-            (model, output) if place == len(padded) else add_tensor(model, _longer(whole, f"{whole.name}/join {place}"))
-        )
-        replacements.append(Operator(joining, (joined, filled), (result,)))
-        joined = result
-    return model, replacements
-
-
-def _amounts(model: Model, inputs: Sequence[int], axis: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield for each input the padding before and behind it, along every axis."""
-    lengths = [model.main.tensors[part].dims[axis] for part in inputs]
-    for length, end in zip(lengths, accumulate(lengths), strict=True):
-        rank = len(model.main.tensors[inputs[0]].dims)
-        yield [(end - length, sum(lengths) - end) if at == axis else (0, 0) for at in range(rank)]
+        is_last = place == len(padded)
+        result = output if is_last else editor.like(output, whole.dims, f"{whole.name}/join {place}")
+        joined = editor.add(join, (joined, filled), result, version=2)
 
 
 def _is_pool_of_both_axes(model: Model, operator: Operator) -> bool:
@@ -220,35 +192,25 @@ def pool_by_axes(model: Model, kept: Collection[str] = ()) -> PassResult:
     Those that write tensors of the names ``kept`` stay, and those whose input has other readers, for which blocks keep
     its rows. An offline memory plan is dropped if the model changes.
     """
-    rewritten, operators, notes = remove_plan(model), list[Operator](), list[Note]()
+    editor, notes = Editor(remove_plan(model)), list[Note]()
     reads = Counter(tensor for operator in model.main.operators for tensor in operator.inputs or ())
     for index, operator in enumerate(model.main.operators):
         written = {model.main.tensors[tensor].name for tensor in operator.outputs or ()}
         stays = not written.isdisjoint(kept) or any(reads[tensor] > 1 for tensor in operator.inputs or ())
         if stays or not _is_pool_of_both_axes(model, operator):
-            operators.append(operator)
+            editor.operators.append(operator)
             continue
-        source, whole = (model.main.tensors[(some or (-1,))[0]] for some in (operator.inputs, operator.outputs))
+        source, whole = (operator.inputs or (-1,))[0], operator.output
         columns, rows = (with_options(model, operator, **changes) for changes in (_OF_COLUMNS, _OF_ROWS))
-        shape = (*source.dims[:2], *whole.dims[2:])
-        narrow = replace(whole, buffer=0, name=f"{whole.name}/columns", shape=shape, shape_signature=None)
-        rewritten, between = add_tensor(rewritten, narrow)
-        operators += replace(columns, outputs=(between,)), replace(rows, inputs=(between,))
+        shape = (*editor.dims(source)[:2], *editor.dims(whole)[2:])
+        between = editor.like(whole, shape, f"{editor.tensors[whole].name}/columns")
+        editor.operators += replace(columns, outputs=(between,)), replace(rows, inputs=(between,))
         notes.append(note("changed", "pooled by axes", operator_label(model, index)))
-    return PassResult(replace_operators(rewritten, operators) if notes else model, bool(notes), tuple(notes))
+    return PassResult(editor.finish() if notes else model, bool(notes), tuple(notes))
 
 
 _OF_COLUMNS = {"stride_h": 1, "filter_height": 1, "fused_activation_function": NO_ACTIVATION}
 _OF_ROWS = {"stride_w": 1, "filter_width": 1}
-
-
-def _longer(whole: Tensor, name: str) -> Tensor:
-    return replace(whole, buffer=0, name=name, shape_signature=None)
-
-
-def _constant(model: Model, tensor: Tensor, values: Sequence[int]) -> tuple[Model, int]:
-    form = "<i4" if tensor.type == TensorType.INT32 else "i1"
-    return add_constant(model, tensor, np.array(values, form).tobytes())
 
 
 @dataclass(frozen=True)
@@ -273,20 +235,18 @@ def spell_out(model: Model, kept: Collection[int] = ()) -> Spelled:
         model: any valid model.
         kept: indices of operators that stay unchanged.
     """
-    rewritten = remove_plan(model)
-    operators, replaced, notes = list[Operator](), dict[int, frozenset[str]](), list[Note]()
+    editor, replaced, notes = Editor(remove_plan(model)), dict[int, frozenset[str]](), list[Note]()
     for index, operator in enumerate(model.main.operators):
-        groups = 0 if index in kept else groups_of(model, operator)
+        groups, begin = 0 if index in kept else groups_of(model, operator), len(editor.operators)
         if groups:
-            rewritten, replacements = split_groups(rewritten, operator, groups)
+            split_groups(editor, operator, groups)
             notes.append(note("changed", "groups", operator_label(model, index), groups=groups))
         elif index not in kept and joins_rows(model, operator):
-            rewritten, replacements = join_rows(rewritten, operator)
+            join_rows(editor, operator)
             notes.append(note("changed", "rows joined", operator_label(model, index)))
         else:
-            operators.append(operator)
+            editor.operators.append(operator)
             continue
-        names = (rewritten.main.tensors[tensor].name for each in replacements for tensor in each.outputs or ())
+        names = (editor.tensors[each.output].name for each in editor.operators[begin:])
         replaced[index] = frozenset(name for name in names if name)
-        operators += replacements
-    return Spelled(replace_operators(rewritten, operators) if replaced else model, replaced, tuple(notes))
+    return Spelled(editor.finish() if replaced else model, replaced, tuple(notes))

@@ -26,7 +26,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_int32, add_operator_code, add_tensor, drop_unread, prune, replace_operators
+from tflite_fuse.model.edit import Editor, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import make_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, OptionsTable
 from tflite_fuse.notes import note
@@ -56,19 +56,17 @@ class OwnPads:
             for pad, readers in shared.items()
         ]
         own = {reader: pad for pad, readers in shared.items() for reader in readers}
-        rewritten = remove_plan(model)
-        operators: list[Operator] = []
+        editor = Editor(remove_plan(model))
         for index, operator in enumerate(model.main.operators):
             if index in own:
                 pad = model.main.operators[own[index]]
-                padded = pad.output
-                rewritten, copy = add_tensor(rewritten, model.main.tensors[padded])
-                operators.append(replace(pad, outputs=(copy,)))
-                inputs = tuple(copy if read == padded else read for read in operator.inputs or ())
-                operators.append(replace(operator, inputs=inputs))
+                copy = editor.tensor(model.main.tensors[pad.output])
+                editor.operators.append(replace(pad, outputs=(copy,)))
+                inputs = tuple(copy if read == pad.output else read for read in operator.inputs or ())
+                editor.operators.append(replace(operator, inputs=inputs))
             elif index not in shared:
-                operators.append(operator)
-        return PassResult(replace_operators(rewritten, operators), True, tuple(notes))
+                editor.operators.append(operator)
+        return PassResult(editor.finish(), True, tuple(notes))
 
 
 def _shared(model: Model) -> dict[int, tuple[int, ...]]:
@@ -243,21 +241,12 @@ def _gathers(moves: _Moves, operator: Operator) -> dict[int, _Move]:
 
 def _rewritten(model: Model, chosen: Mapping[int, Mapping[int, _Move]]) -> Model:
     """Return the model with the selected operators replaced, without operators that no longer have a reader."""
-    operators: list[Operator] = []
+    editor = Editor(model)
     for index, operator in enumerate(model.main.operators):
         if index not in chosen:
-            operators.append(operator)
-            continue
-        for tensor, move in chosen[index].items():
-            model, moving = _operator(model, tensor, move)
-            operators.append(moving)
-    return prune(replace_operators(model, drop_unread(model, operators, _MOVING)))
-
-
-def _operator(model: Model, tensor: int, move: _Move) -> tuple[Model, Operator]:
-    inputs = [move.source.index]
-    for name, numbers in move.constants.items():
-        model, constant = add_int32(model, f"{move.source.name}/{name}", numbers)
-        inputs.append(constant)
-    model, code = add_operator_code(model, builtin=move.name)
-    return model, Operator(code, tuple(inputs), (tensor,), move.options)
+            editor.operators.append(operator)
+        for tensor, move in chosen.get(index, {}).items():
+            constants = (editor.int32(f"{move.source.name}/{name}", each) for name, each in move.constants.items())
+            editor.add(move.name, (move.source.index, *constants), tensor, move.options)
+    edited = editor.finish()
+    return prune(replace_operators(edited, drop_unread(edited, editor.operators, _MOVING)))

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from tflite_fuse.model.edit import add_constant, add_int32, replace_tensor
+from tflite_fuse.model.edit import Editor
 from tflite_fuse.model.operators import get_options, make_options, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
@@ -71,28 +71,27 @@ def _can_turn(model: Model, tensor: int, rank: int) -> bool:
     )
 
 
-def turned_operator(model: Model, operator: Operator, order: Axes) -> tuple[Model, Operator]:
-    """Return an operator with its constants and its axis in the order before a TRANSPOSE."""
-    back, inputs, name = tuple(np.argsort(order).tolist()), list(operator.inputs or ()), operator_name(model, operator)
+def turned_operator(editor: Editor, operator: Operator, order: Axes) -> Operator:
+    """Return an operator with its constants, which are added, and its axis in the order before a TRANSPOSE."""
+    model, back, inputs = editor.model, tuple(np.argsort(order).tolist()), list(operator.inputs or ())
+    name = operator_name(model, operator)
     if name == "CONCATENATION":
         axis = get_options(operator).get("axis", 0)
         assert isinstance(axis, int)
-        return model, with_options(model, operator, axis=order[axis])
+        return with_options(model, operator, axis=order[axis])
     if name == "RESHAPE":
         dims = tuple(model.main.tensors[operator.output].dims[axis] for axis in back)
-        model, shape = add_int32(model, "shape", dims)
         reshape = make_options("ReshapeOptions", new_shape=dims)
-        return model, replace(operator, inputs=(inputs[0], shape), builtin_options=reshape)
+        return replace(operator, inputs=(inputs[0], editor.int32("shape", dims)), builtin_options=reshape)
     if name in _PADS:
         amounts = np.reshape(stored_numbers(model, operator, 1), (-1, 2))[list(back)]
-        model, inputs[1] = add_int32(model, "paddings", amounts.ravel().tolist())
-        model = replace_tensor(model, inputs[1], replace(model.main.tensors[inputs[1]], shape=amounts.shape))
-        return model, replace(operator, inputs=tuple(inputs))
+        inputs[1] = editor.int32("paddings", amounts.ravel().tolist(), amounts.shape)
+        return replace(operator, inputs=tuple(inputs))
     for place, tensor in enumerate(inputs):
         described = model.main.tensors[tensor]
         if is_constant(model, tensor) and prod(described.dims) > 1:
             dims = (1,) * (len(order) - len(described.dims)) + described.dims
             values = np.frombuffer(model.buffers[described.buffer].data or b"", _DTYPES[described.type]).reshape(dims)
             turned = np.ascontiguousarray(values.transpose(back))
-            model, inputs[place] = add_constant(model, replace(described, shape=turned.shape), turned.tobytes())
-    return model, replace(operator, inputs=tuple(inputs))
+            inputs[place] = editor.constant(replace(described, shape=turned.shape), turned.tobytes())
+    return replace(operator, inputs=tuple(inputs))

@@ -27,7 +27,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_constant, add_int32, add_operator_code, drop_unread, prune, replace_operators
+from tflite_fuse.model.edit import Editor, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType
@@ -395,8 +395,9 @@ def _find_ring(moves: Moves, variable: Variable) -> _Ring:
     fill = windows.longest.zero_point
     first = variable.first[windows.kept - windows.earlier :]
     ring = _Ring(variable, windows, fill, b"" if set(first) <= {fill % 256} else first)
-    trial, operators = _operators(moves.model, ring)
-    lower_operator(replace_operators(trial, operators[:1]), 0)  # raises BlockError if no block supports it
+    trial = Editor(moves.model)
+    _add_operators(trial, ring)
+    lower_operator(trial.finish(), 0)  # raises BlockError if no block supports it
     return ring
 
 
@@ -413,34 +414,22 @@ def _kept_by_others(model: Model, variables: Sequence[Variable], reasons: dict[i
     }
 
 
-def _operators(model: Model, ring: _Ring) -> tuple[Model, list[Operator]]:
-    """Return the STATE, followed by the operators that cut the other windows from the longest one."""
-    model, code = add_operator_code(model, custom=STATE_OPERATOR)
+def _add_operators(editor: Editor, ring: _Ring) -> None:
+    """Add the STATE, followed by the operators that cut the other windows from the longest one."""
     longest = ring.windows.longest
     inputs = [ring.windows.new]
     for what, data in (("reset", bytes([ring.fill % 256])), ("first", ring.first)):
         if data:
             described = Tensor((len(data),), TensorType.INT8, 0, f"{longest.name}/{what}")
-            model, constant = add_constant(model, described, data)
-            inputs.append(constant)
-    operators = [Operator(code, tuple(inputs), (longest.index,))]
+            inputs.append(editor.constant(described, data))
+    editor.add(f"CUSTOM:{STATE_OPERATOR}", inputs, longest.index)
     for index in ring.windows.joins:
-        (output,) = model.main.operators[index].outputs or (-1,)
-        if output != longest.index:
-            model, end = _end(model, longest.index, output)
-            operators.append(end)
-    return model, operators
-
-
-def _end(model: Model, longest: int, window: int) -> tuple[Model, Operator]:
-    """Return a window as the end of the longest."""
-    whole, dims = model.main.tensors[longest], model.main.tensors[window].dims
-    model, code = add_operator_code(model, builtin="SLICE")
-    inputs = [longest]
-    for what, values in (("begin", tuple(a - b for a, b in zip(whole.dims, dims, strict=True))), ("size", dims)):
-        model, constant = add_int32(model, f"{whole.name}/{what}", values)
-        inputs.append(constant)
-    return model, Operator(code, tuple(inputs), (window,))
+        window = editor.model.main.operators[index].output
+        if window != longest.index:  # an end of the longest
+            dims = editor.dims(window)
+            begin = [a - b for a, b in zip(editor.dims(longest.index), dims, strict=True)]
+            part = editor.int32(f"{longest.name}/begin", begin), editor.int32(f"{longest.name}/size", dims)
+            editor.add("SLICE", (longest.index, *part), window)
 
 
 def _rewritten(model: Model, rings: Sequence[_Ring]) -> Model:
@@ -448,16 +437,18 @@ def _rewritten(model: Model, rings: Sequence[_Ring]) -> Model:
     states = {ring.variable.key for ring in rings}
     still_called = {each.once for key, each in find_variables(model).items() if key not in states}
     emptied = {ring.variable.once for ring in rings if ring.variable.once >= 0} - still_called
-    model = remove_plan(model)
-    replaced: dict[int, list[Operator]] = {once: [] for once in emptied}
+    editor, gone = Editor(remove_plan(model)), set(emptied)
+    placed = {ring.windows.joins[0]: ring for ring in rings}  # here new steps are computed, and no window is read yet
     for ring in rings:
-        model, inserted = _operators(model, ring)
         variable, windows = ring.variable, ring.windows
-        gone = (*variable.handles, *variable.reads, *variable.assigns, *windows.unread, *windows.joins)
-        replaced.update({index: [] for index in gone})
-        replaced[windows.joins[0]] = inserted  # here the new steps are computed, and no window is read yet
-    operators = [each for index, op in enumerate(model.main.operators) for each in replaced.get(index, [op])]
-    model = replace_operators(model, drop_unread(model, operators, MOVES))
+        gone.update((*variable.handles, *variable.reads, *variable.assigns, *windows.unread, *windows.joins))
+    for index, operator in enumerate(model.main.operators):
+        if index in placed:
+            _add_operators(editor, placed[index])
+        elif index not in gone:
+            editor.operators.append(operator)
+    model = editor.finish()
+    model = replace_operators(model, drop_unread(model, editor.operators, MOVES))
     graphs = {called[once] for once in emptied}
     initializing = {called[once] for once in still_called if once >= 0}
     kept = tuple(
