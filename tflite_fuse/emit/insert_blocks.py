@@ -197,10 +197,6 @@ class BlockMaker:
         self.lowerings = lowerings_for(model, mode) if lowerings is None else lowerings
         self.macs = executed_macs(model)
         self._numbers = outside_numbers(model, self.moved)
-        self._readers: dict[int, list[int]] = {}
-        for index, operator in enumerate(model.main.operators):
-            for tensor in dict.fromkeys(operator.inputs or ()):
-                self._readers.setdefault(tensor, []).append(index)
         self._tiled: dict[
             tuple[tuple[int, ...], tuple[int, int], frozenset[int]], tuple[OutsideExtraction, dict[int, int]]
         ] = {}
@@ -300,7 +296,7 @@ class BlockMaker:
         waiting = [tensor for index in choice.operators for tensor in operators[index].outputs or ()]
         while waiting:
             tensor = waiting.pop()
-            readers = self._readers.get(tensor, [])
+            readers = self.model.main.readers.get(tensor, ())
             lowered = self.lowerings[readers[0]] if len(readers) == 1 and readers[0] not in fused else ""
             if not isinstance(lowered, str) and lowered.stage is None and tensor not in self.model.main.outputs:
                 renames += readers

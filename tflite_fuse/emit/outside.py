@@ -10,10 +10,10 @@ import numpy as np
 from tflite_fuse.cost.schedule.tiles import is_one_tile, split_block
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, ElementType, Stage, StageKind, Storage
-from tflite_fuse.model.edit import add_operator_code, add_tensor, replace_operators
+from tflite_fuse.model.edit import Editor
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import OUTSIDE_TYPES, InputMode
-from tflite_fuse.model.schema import Model, Operator
+from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.lookup import VALUES, answers_of, lookup_parameters
@@ -211,6 +211,9 @@ def _why_not_read(model: Model, tensor: int, readers: Sequence[int], lowerings: 
     return None
 
 
+_COPY = f"CUSTOM:{COPY_OPERATOR}"
+
+
 def with_copies(model: Model, moved: Collection[int]) -> Model | None:
     """Return the model with copies of inputs in front of their readers; None if none can be copied or has no reader.
 
@@ -221,20 +224,18 @@ def with_copies(model: Model, moved: Collection[int]) -> Model | None:
         model: any model.
         moved: the inputs that leave the arena; where there are none, all that a block can copy.
     """
-    copied, code = add_operator_code(model, custom=COPY_OPERATOR)
-    inputs, names = moved or model.main.inputs, dict[int, int]()  # the copy of each input
+    editor, inputs, copies = Editor(model), moved or model.main.inputs, dict[int, int]()
     live = _live(model)
     for tensor in inputs:
         if tensor not in live:
             return None  # a block of its copy and its readers would have no output
         if why_not_moved(model, tensor) is None:
-            copied, names[tensor] = add_tensor(copied, copied.main.tensors[tensor])
-    copies = [Operator(code, (tensor,), (copy,)) for tensor, copy in names.items()]
-    readers = (
-        replace(op, inputs=None if op.inputs is None else tuple(names.get(tensor, tensor) for tensor in op.inputs))
+            copies[tensor] = editor.add(_COPY, (tensor,), editor.tensor(editor.tensors[tensor]))
+    editor.operators += (
+        replace(op, inputs=None if op.inputs is None else tuple(copies.get(tensor, tensor) for tensor in op.inputs))
         for op in model.main.operators
     )
-    copied = replace_operators(copied, [*copies, *readers])
+    copied = editor.finish()
     try:
         stages = [lower_operator(copied, index) for index in range(len(copies))]
     except BlockError:
@@ -254,7 +255,7 @@ def _live(model: Model) -> set[int]:
 def copies_of(model: Model) -> tuple[int, ...]:
     """Return the operators that copy inputs."""
     names = (operator_name(model, operator) for operator in model.main.operators)
-    return tuple(index for index, name in enumerate(names) if name == f"CUSTOM:{COPY_OPERATOR}")
+    return tuple(index for index, name in enumerate(names) if name == _COPY)
 
 
 def input_name(model: Model, tensor: int) -> str:

@@ -105,24 +105,20 @@ class Unrolling:
         self._rows_by_distance: dict[tuple[int, int, int, int], int] = {}
         self._notes: list[Note] = []
         self._spacings: set[int] = set()
-        self._readers: dict[int, list[Operator]] = {}
-        for operator in self.model.main.operators:
-            for tensor in operator.inputs or ():
-                self._readers.setdefault(tensor, []).append(operator)
 
     def run(self) -> Unrolled:
         """Return the new model."""
         inputs = []
         for tensor in self.model.main.inputs:
             time = self.inputs[tensor]
-            stream = Stream(time, 1, 1, new=self.write.like(tensor, time, self.hop))
+            stream = Stream(time, 1, 1, new=self.write.over(tensor, time, self.hop))
             self.streams[tensor] = stream
             inputs.append(stream.new)
         count = 0
         for index, operator in enumerate(self.model.main.operators):
             count += self._visit(index, operator)
         outputs = [self._whole_window(tensor) for tensor in self.model.main.outputs]
-        return Unrolled(self.write.finish(inputs, outputs), tuple(self._notes), count, frozenset(self._spacings))
+        return Unrolled(self.write.between(inputs, outputs), tuple(self._notes), count, frozenset(self._spacings))
 
     # ---- Operators, one after the other ----
 
@@ -142,7 +138,7 @@ class Unrolling:
             return False
         times, streams = {t: stream.time for t, stream in self.streams.items()}, []
         for tensor, time in zip(operator.outputs or (), window.times, strict=True):
-            kept = rows_kept(self.model, self._readers, times, tensor, time)
+            kept = rows_kept(self.model, times, tensor, time)
             streams.append(replace(result, time=time, operator=operator, kept=kept))
         self.streams.update(zip(operator.outputs or (), streams, strict=True))
         if not window.late:
@@ -301,18 +297,17 @@ def _fewer(spacing: int, gap: int, new: int, shared: int) -> str:
     return f", {new} of them new ones, as the strides make one of {spacing} steps; hops that are {hops} share some"
 
 
-def rows_kept(
-    model: Model, readers: Mapping[int, Sequence[Operator]], times: Mapping[int, Time], tensor: int, time: Time
-) -> int:
+def rows_kept(model: Model, times: Mapping[int, Time], tensor: int, time: Time) -> int:
     """Return the rows of a tensor that are kept for its readers anyway, through readers that compute nothing."""
     most, all_times = 1, {**times, tensor: time}
-    for reader in readers.get(tensor, ()):
+    for index in model.main.readers.get(tensor, ()):
+        reader = model.main.operators[index]
         try:
             window = time_window_of(model, reader, all_times)
         except BlockError:
             continue
         beyond = zip(reader.outputs or (), window.times, strict=True)
-        behind = max(rows_kept(model, readers, all_times, t, each) for t, each in beyond) if window.late else 1
+        behind = max(rows_kept(model, all_times, t, each) for t, each in beyond) if window.late else 1
         most = max(most, window.reach + (behind - 1) * window.stride)
     return most
 

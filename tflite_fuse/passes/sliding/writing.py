@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import prune, renumber_signatures, replace_main
+from tflite_fuse.model.edit import Editor, prune, renumber_signatures, replace_main
 from tflite_fuse.model.operators import get_options, make_options, operator_name, with_options
-from tflite_fuse.model.schema import Buffer, Model, Operator, OperatorCode, OptionsTable, Quantization, Tensor
-from tflite_fuse.model.types import BUILTIN_CODES, CUSTOM, TensorType
+from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.passes.sliding.time_windows import Time, TimeWindow, WindowKind
@@ -21,64 +21,41 @@ VALID = 1
 LEAST = -128
 
 
-class Writing:
-    """Tensors, constants and operators in order; the original's tensors keep their numbers until ``finish``."""
+class Writing(Editor):
+    """Additions to a model for other numbers of time steps; equal constants are shared."""
 
     def __init__(self, model: Model) -> None:
-        self.model = remove_plan(model)
-        self.tensors: list[Tensor] = list(self.model.main.tensors)
-        self.operators: list[Operator] = []
-        self._buffers: list[Buffer] = list(self.model.buffers)
-        self._codes: list[OperatorCode] = list(self.model.operator_codes)
+        super().__init__(remove_plan(model))
         self._constants: dict[tuple[bytes, tuple[int, ...], Quantization | None], int] = {}
         self._names: dict[str, int] = {}
 
     # ---- Parts ----
 
-    def like(self, tensor: int, time: Time, steps: int) -> int:
+    def over(self, tensor: int, time: Time, steps: int) -> int:
         """Append a tensor like another one with a different number of steps; return its index."""
-        old = self.tensors[tensor]
-        dims = list(old.dims)
+        old, dims = self.tensors[tensor].name, list(self.dims(tensor))
         dims[time.axis] = steps * time.each
-        count = self._names[old.name or ""] = self._names.get(old.name or "", 0) + 1
-        name = f"{old.name}/{count}" if count > 1 or steps != time.steps else old.name
-        self.tensors.append(replace(old, shape=tuple(dims), shape_signature=None, buffer=0, name=name))
-        return len(self.tensors) - 1
+        count = self._names[old or ""] = self._names.get(old or "", 0) + 1
+        return self.like(tensor, dims, f"{old}/{count}" if count > 1 or steps != time.steps else old)
 
-    def constant(self, values: npt.NDArray[np.generic], type_: TensorType, like: int | None = None) -> int:
+    def shared(self, values: npt.NDArray[np.generic], type_: TensorType, like: int | None = None) -> int:
         """Return a constant with a tensor's quantization; equal constants are shared."""
         quantization = None if like is None else self.tensors[like].quantization
         data = values.astype(values.dtype.newbyteorder("<")).tobytes()
         key = (data, values.shape, quantization)
         if key not in self._constants:
-            self._buffers.append(Buffer(data=data))
-            name = f"stream/constant {len(self._constants)}"
-            self.tensors.append(Tensor(values.shape, type_, len(self._buffers) - 1, name, quantization))
-            self._constants[key] = len(self.tensors) - 1
+            described = Tensor(values.shape, type_, 0, f"stream/constant {len(self._constants)}", quantization)
+            self._constants[key] = self.constant(described, data)
         return self._constants[key]
 
     def integers(self, values: Sequence[int]) -> int:
-        return self.constant(np.array(values, np.int32), TensorType.INT32)
-
-    def operator(self, name: str, inputs: Sequence[int], output: int, options: OptionsTable | None) -> int:
-        """Append a built-in operator; return its output."""
-        number = BUILTIN_CODES[name]
-        code = OperatorCode(min(number, 127), None, 1, number)
-        if code not in self._codes:
-            self._codes.append(code)
-        self.operators.append(Operator(self._codes.index(code), tuple(inputs), (output,), options))
-        return output
+        return self.shared(np.array(values, np.int32), TensorType.INT32)
 
     def state(self, new: int, time: Time, steps: int) -> int:
         """Append a state of ``steps`` earlier and new steps; return its output. Its reset value is set later."""
-        code = OperatorCode(CUSTOM, STATE_OPERATOR, 1, CUSTOM)
-        if code not in self._codes:
-            self._codes.append(code)
-        rows = self.like(new, time, steps)
-        self.tensors.append(Tensor((1,), TensorType.INT8, 0, f"{self.tensors[rows].name}/reset"))
-        fill = len(self.tensors) - 1
-        self.operators.append(Operator(self._codes.index(code), (new, fill), (rows,)))
-        return rows
+        rows = self.over(new, time, steps)
+        fill = self.tensor(Tensor((1,), TensorType.INT8, 0, f"{self.tensors[rows].name}/reset"))
+        return self.add(f"CUSTOM:{STATE_OPERATOR}", (new, fill), rows)
 
     # ---- Steps ----
 
@@ -90,9 +67,9 @@ class Writing:
         assert stride == 1 or time.each == 1
         at, to, by = [0] * len(dims), list(dims), [1] * len(dims)
         at[time.axis], to[time.axis], by[time.axis] = begin * time.each, end * time.each, stride
-        output = self.like(tensor, time, -(-(end - begin) // stride))
+        output = self.over(tensor, time, -(-(end - begin) // stride))
         operands = (tensor, *map(self.integers, (at, to, by)))
-        return self.operator("STRIDED_SLICE", operands, output, make_options("StridedSliceOptions"))
+        return self.add("STRIDED_SLICE", operands, output, make_options("StridedSliceOptions"))
 
     def padded(self, tensor: int, axes: Mapping[int, tuple[int, int]], value: int | None) -> int:
         """Return the tensor with more values before and behind some axes: ``value``, or the zero point's."""
@@ -103,14 +80,12 @@ class Writing:
         for axis, amount in axes.items():
             amounts[axis] = amount
             dims[axis] += sum(amount)
-        old = self.tensors[tensor]
-        self.tensors.append(replace(old, shape=tuple(dims), buffer=0, name=f"{old.name}/padded {len(self.tensors)}"))
-        output = len(self.tensors) - 1
-        operands = [tensor, self.constant(amounts, TensorType.INT32)]
+        output = self.like(tensor, dims, f"{self.tensors[tensor].name}/padded {len(self.tensors)}")
+        operands = [tensor, self.shared(amounts, TensorType.INT32)]
         if value is None:
-            return self.operator("PAD", operands, output, make_options("PadOptions"))
-        operands.append(self.constant(np.array([value], np.int8), TensorType.INT8, tensor))
-        return self.operator("PADV2", operands, output, None)
+            return self.add("PAD", operands, output, make_options("PadOptions"))
+        operands.append(self.shared(np.array([value], np.int8), TensorType.INT8, tensor))
+        return self.add("PADV2", operands, output)
 
     def joined(self, parts: Sequence[int], time: Time) -> int:
         """Return steps joined along time.
@@ -128,8 +103,7 @@ class Writing:
             if result < 0:
                 result = placed
                 continue
-            output = self.like(part, time, whole)
-            result = self.operator("MAXIMUM", (result, placed), output, None)
+            result = self.add("MAXIMUM", (result, placed), self.over(part, time, whole))
         return result
 
     # ---- Operators ----
@@ -154,7 +128,7 @@ class Writing:
         inputs = [replacements.get(tensor, tensor) for tensor in operator.inputs or ()]
         count = window.steps if steps is None else steps
         outputs = tuple(
-            self.like(tensor, time, count) for tensor, time in zip(operator.outputs or (), window.times, strict=True)
+            self.over(tensor, time, count) for tensor, time in zip(operator.outputs or (), window.times, strict=True)
         )
         changed = operator
         if window.kind is WindowKind.SLIDING:
@@ -164,7 +138,7 @@ class Writing:
         elif window.kind is WindowKind.PAD:
             amounts = read_constant(self.model, inputs[1], TensorType.INT32, "paddings").reshape(-1, 2).copy()
             amounts[window.times[0].axis] = edges
-            inputs[1] = self.constant(amounts.astype(np.int32), TensorType.INT32)
+            inputs[1] = self.shared(amounts.astype(np.int32), TensorType.INT32)
         else:
             changed = self._other_shapes(operator, inputs, outputs[0], window.times[0])
         self.operators.append(replace(changed, inputs=tuple(inputs), outputs=outputs))
@@ -196,20 +170,17 @@ class Writing:
 
     # ---- The end ----
 
-    def finish(self, inputs: Sequence[int], outputs: Sequence[int]) -> Model:
-        """Return the model without operators and tensors that no output depends on."""
+    def between(self, inputs: Sequence[int], outputs: Sequence[int]) -> Model:
+        """Return the model from inputs to outputs, without operators and tensors that no output depends on."""
         read, kept = set(outputs), []
         for operator in reversed(self.operators):
             if read.intersection(operator.outputs or ()):
                 read.update(operator.inputs or ())
                 kept.append(operator)
-        graph = replace(
-            self.model.main, tensors=tuple(self.tensors), inputs=tuple(inputs), outputs=tuple(outputs),
-            operators=tuple(reversed(kept)),
-        )  # fmt: skip
+        self.operators = kept[::-1]
         moved = dict(zip((*self.model.main.inputs, *self.model.main.outputs), (*inputs, *outputs), strict=True))
-        model = replace(self.model, buffers=tuple(self._buffers), operator_codes=tuple(self._codes))
-        return prune(replace_main(renumber_signatures(model, moved), graph))
+        model = renumber_signatures(self.finish(), moved)
+        return prune(replace_main(model, replace(model.main, inputs=tuple(inputs), outputs=tuple(outputs))))
 
 
 def _number(value: object) -> int:
