@@ -14,13 +14,12 @@ from tflite_fuse.memory.arena import ArenaOptions, realise
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, remove_plan
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.memories import slow_bytes, slow_tensors
-from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.operators import RENAMING, operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
 from tflite_fuse.units import round_up
 
-_COPIES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 _CONVERSIONS_BEFORE, _CONVERSIONS_BEHIND = ("QUANTIZE",), ("QUANTIZE", "DEQUANTIZE")
 
 
@@ -144,7 +143,7 @@ def arena_without_tflm(model: Model) -> int | None:
 
 def _step(model: Model, index: int, places: list[Place]) -> Step:
     operator, label = model.main.operators[index], operator_label(model, index)
-    if operator_name(model, operator) in _COPIES:
+    if operator_name(model, operator) in RENAMING:
         source, target = (operator.inputs or ())[0], operator.output
         if places[source].apart or places[target].apart:
             raise UsageError(f"{label} copies a tensor of the second memory, which blocks alone read and write")
@@ -211,7 +210,7 @@ def _drop(model: Model, index: int, port: str, number: int, tensor: int) -> Mode
 def _require_runnable(model: Model, index: int) -> None:
     operator, label = model.main.operators[index], operator_label(model, index)
     name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
-    if name not in _COPIES and name != FUSED_OPERATOR:
+    if name not in RENAMING and name != FUSED_OPERATOR:
         raise UsageError(
             f"{label} is no fused block and becomes none by itself, so the model does not run without TensorFlow Lite "
             "Micro: export its rewrite, or, if `inspect` reports that no block can hold the operator, export for "
@@ -226,9 +225,9 @@ def _require_runnable(model: Model, index: int) -> None:
             f"{label} has {len(inputs)} inputs and {len(outputs)} outputs; the C library takes {most} of each at most, "
             "constants and scratch memory included"
         )
-    if name in _COPIES and (not inputs or len(outputs) != 1):
+    if name in RENAMING and (not inputs or len(outputs) != 1):
         raise UsageError(f"{label} has no input, or not one output")
-    data = inputs[: 1 if name in _COPIES else -1]
+    data = inputs[: 1 if name in RENAMING else -1]
     for tensor in (*data, *outputs):
         if (
             tensor < 0

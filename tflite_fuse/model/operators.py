@@ -8,7 +8,37 @@ from tflite_fuse.model.options import CHANGED, Value, get_options, make_options
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import operator_label, operator_name
 
-__all__ = ["get_options", "make_options", "operator_label", "operator_name", "with_options"]
+__all__ = [
+    "RENAMING",
+    "SAME",
+    "VALID",
+    "get_options",
+    "make_options",
+    "operator_label",
+    "operator_name",
+    "same_padding",
+    "with_options",
+]
+
+
+RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
+"""Operators that only give the same bytes another shape."""
+
+SAME, VALID = 0, 1
+"""Numbers of the schema's ``Padding``."""
+
+
+def same_padding(size: int, extent: int, stride: int) -> tuple[int, tuple[int, int]]:
+    """Return the output size along an axis that is padded SAME in TFLM, and the padding before and behind it.
+
+    Args:
+        size: rows or columns of the input.
+        extent: rows or columns from the first tap to the last, both included.
+        stride: rows or columns between two windows; positive.
+    """
+    out = -(-size // stride)
+    missing = max(0, (out - 1) * stride + extent - size)
+    return out, (missing // 2, missing - missing // 2)
 
 
 def with_options(model: Model, operator: Operator, **changes: Value) -> Operator:

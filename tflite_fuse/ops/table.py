@@ -7,6 +7,7 @@ from itertools import chain
 
 from tflite_fuse.ir.axes import Windows, stage_windows, whole_windows
 from tflite_fuse.ir.block import Stage, StageKind
+from tflite_fuse.model.operators import RENAMING
 from tflite_fuse.ops.entry import Kind, Tensors
 from tflite_fuse.ops.floats import elementwise as float_elementwise
 from tflite_fuse.ops.floats import library as float_library
@@ -46,10 +47,8 @@ KINDS: Mapping[StageKind, Kind] = {
     for kind in sorted(chain.from_iterable(family.KINDS for family in _FAMILIES), key=lambda kind: kind.number)
 }
 
-_RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
-
 LOWERINGS: Mapping[str, Callable[[OperatorView], Lowered]] = {
-    **dict.fromkeys(_RENAMING, rename),
+    **dict.fromkeys(RENAMING, rename),
     **dict(chain.from_iterable(kind.lowerings.items() for kind in KINDS.values())),
 }
 """Lowering of each operator that a block can contain, by its name in TFLite's schema."""
@@ -64,7 +63,7 @@ FLOAT_OPERATORS: frozenset[str] = frozenset(
     {
         *chain.from_iterable(family.LOWERINGS for family in _FLOATS),
         *(name for kind in KINDS.values() if kind.moves for name in kind.lowerings if not name.startswith("CUSTOM:")),
-        *_RENAMING,
+        *RENAMING,
     }
 )
 """Operators that blocks compute in float32."""

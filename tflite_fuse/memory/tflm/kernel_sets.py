@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflite_fuse.model.operators import get_options
+from tflite_fuse.model.operators import SAME, get_options, same_padding
 from tflite_fuse.model.schema import Operator, SubGraph
 from tflite_fuse.model.types import TensorType
 
 GENERATIONS = ("2024", "2026")
 """Versions of TensorFlow Lite Micro: the Arduino library of July 2024, and the sources of August 2026."""
-
-_SAME = 0
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,11 @@ def convolution_of(graph: SubGraph, operator: Operator) -> Convolution | None:
         for names in (("stride_h", "stride_w"), ("dilation_h_factor", "dilation_w_factor"))
     )
     kernel = weights.dims[1:3]
-    same = options.get("padding") == _SAME
+    same = options.get("padding") == SAME
     padded = zip(data.dims[1:3], kernel, stride, dilation, strict=True)
-    padding = [_padding(*axis) if same else 0 for axis in padded]
+    padding = [
+        same_padding(size, (taps - 1) * step + 1, stride)[1][0] if same else 0 for size, taps, stride, step in padded
+    ]
     return Convolution(
         batches=data.dims[0],
         source=(data.dims[1], data.dims[2]),
@@ -96,12 +96,6 @@ def convolution_of(graph: SubGraph, operator: Operator) -> Convolution | None:
         multiplier=_number(options.get("depth_multiplier")),
         wide=data.type == TensorType.INT16,
     )
-
-
-def _padding(size: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return the rows above or the columns left of the input."""
-    outputs = -(-size // stride)
-    return max(0, (outputs - 1) * stride + (kernel - 1) * dilation + 1 - size) // 2
 
 
 def _number(value: object) -> int:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Stage
+from tflite_fuse.model.operators import SAME, same_padding
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.lowering.operands import (
@@ -24,10 +25,6 @@ from tflite_fuse.ops.lowering.operands import (
     read_real,
 )
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION, activation_range
-
-SAME = 0
-"""Number of SAME in the schema's ``Padding``; VALID is 1."""
-
 
 Values = npt.NDArray[Any]
 
@@ -158,8 +155,8 @@ class OperatorView:
     def require_alone(self, source: Activation) -> None:
         """Raise BlockError if an input is uint8 and has other readers."""
         graph = self.model.main
-        readers = sum(source.index in (operator.inputs or ()) for operator in graph.operators)
-        if self.types(source)[0] == TensorType.UINT8 and (readers > 1 or source.index in graph.outputs):
+        readers = set(graph.readers.get(source.index, ()))
+        if self.types(source)[0] == TensorType.UINT8 and (len(readers) > 1 or source.index in graph.outputs):
             raise BlockError(
                 f"tensor {source.name} is uint8 and read by others, too: a block would convert it in place",
                 source.name,
@@ -277,12 +274,6 @@ def rename(view: OperatorView) -> Lowered:
     return Lowered(None, (source,), output)
 
 
-def same_padding(size: int, extent: int, stride: int) -> tuple[int, int]:
-    """Return the output size, and the padding before the first row (or column), of SAME padding in TFLM."""
-    out = -(-size // stride)
-    return out, max(0, (out - 1) * stride + extent - size) // 2
-
-
 def window_padding(view: OperatorView, source: Activation, output: Activation, stage: Stage) -> tuple[int, int]:
     """Return (top, left) padding of a window stage.
 
@@ -293,7 +284,7 @@ def window_padding(view: OperatorView, source: Activation, output: Activation, s
     before: list[int] = []
     for size, extent, stride in zip(source.shape[:2], stage.extent, stage.stride, strict=True):
         if view.option("padding") == SAME:
-            out, pad = same_padding(size, extent, stride)
+            out, (pad, _) = same_padding(size, extent, stride)
         else:
             out, pad = (size - extent) // stride + 1, 0
         sizes.append(out)
@@ -315,7 +306,7 @@ def transposed_padding(
     strides = view.positive("stride_h", "stride_w")
     for size, length, taps, stride in zip(output.shape[:2], source.shape[:2], kernel, strides, strict=True):
         same = view.option("padding") == SAME
-        expected, before = same_padding(size, taps, stride) if same else ((size - taps) // stride + 1, 0)
+        expected, (before, _) = same_padding(size, taps, stride) if same else ((size - taps) // stride + 1, (0, 0))
         if expected != length:
             raise BlockError(f"its output {output.name} of {size} rows or columns does not come from {length}")
         padding.append(taps - 1 - before)

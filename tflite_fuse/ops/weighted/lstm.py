@@ -274,8 +274,9 @@ def _state(view: OperatorView, position: int, type_: TensorType) -> tuple[float,
         raise BlockError(f"its state is no quantized variable of type {type_.name.lower()}")
     scales, points = tensor.quantization.scale or (), tensor.quantization.zero_point or ()
     graph = view.model.main
-    users = sum(index in (*(operator.inputs or ()), *(operator.outputs or ())) for operator in graph.operators)
-    users += index in (*graph.inputs, *graph.outputs)
+    users = len(graph.readers.get(index, ())) + sum(
+        index in each for each in (graph.writers, graph.inputs, graph.outputs)
+    )
     if len(scales) != 1 or len(points) != 1 or not 0 < scales[0] < float("inf") or not -128 <= points[0] <= 127:
         raise BlockError(f"its state {tensor_name(view.model, index)} has no scale or an impossible one")
     if users != 1 or (type_ == TensorType.INT16 and points[0] != 0):

@@ -20,7 +20,7 @@ import numpy as np
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import Editor, prune
-from tflite_fuse.model.operators import get_options, operator_label, operator_name, with_options
+from tflite_fuse.model.operators import RENAMING, SAME, VALID, get_options, operator_label, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
@@ -28,8 +28,6 @@ from tflite_fuse.ops.lowering.operands import is_constant, stored_numbers
 from tflite_fuse.passes.base import PassResult
 
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
-_RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
-_SAME, _VALID = 0, 1
 
 Pair = tuple[int, int]
 
@@ -111,7 +109,7 @@ def _chain(model: Model, indices: Sequence[int]) -> _Chain | None:
     first, last = graph.operators[indices[0]], graph.operators[indices[-1]]
     between = [(operator_name(model, graph.operators[i]), graph.operators[i]) for i in indices[1:-1]]
     convolutions = [operator for name, operator in between if name in _CONVOLUTIONS]
-    named = all(name in (*_CONVOLUTIONS, *_RENAMING) for name, _ in between)
+    named = all(name in (*_CONVOLUTIONS, *RENAMING) for name, _ in between)
     if len(convolutions) != 1 or not named or any(len(each.inputs or ()) < 3 for each in (first, last)):
         return None
     (convolution,) = convolutions
@@ -151,7 +149,7 @@ def _is_plain(model: Model, convolution: Operator) -> bool:
     options = get_options(convolution)
     ones = all(options.get(name, 1) == 1 for name in ("stride_w", "stride_h", "dilation_w_factor", "dilation_h_factor"))
     weights = (convolution.inputs or ())[1:2]
-    return ones and options.get("padding") == _VALID and all(is_constant(model, tensor) for tensor in weights)
+    return ones and options.get("padding") == VALID and all(is_constant(model, tensor) for tensor in weights)
 
 
 def _geometry(
@@ -203,7 +201,7 @@ def _add_dilated(editor: Editor, chain: _Chain) -> None:
         dims = [dim + sum(around) for dim, around in zip(editor.dims(read), amounts, strict=True)]
         around = editor.int32(constant, np.ravel(amounts).tolist(), (4, 2))
         read = editor.add("PAD", (read, around), editor.like(read, dims, source.name))
-    padding, (down, across) = _SAME if is_same else _VALID, chain.dilation
+    padding, (down, across) = SAME if is_same else VALID, chain.dilation
     changed = with_options(
         editor.model, chain.convolution, padding=padding, dilation_h_factor=down, dilation_w_factor=across
     )

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import Editor, prune
-from tflite_fuse.model.operators import get_options, operator_label, operator_name
+from tflite_fuse.model.operators import RENAMING, SAME, VALID, get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
@@ -28,13 +28,11 @@ from tflite_fuse.ops.kinds.real import REAL_OPERATORS
 from tflite_fuse.ops.lowering.operands import stored_numbers
 from tflite_fuse.passes.base import PassResult
 
-_RENAMING = frozenset({"EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
-_MOVING = _RENAMING | {"CONCATENATION", "RESIZE_NEAREST_NEIGHBOR", "TRANSPOSE"}
+_MOVING = frozenset({*RENAMING, "CONCATENATION", "RESIZE_NEAREST_NEIGHBOR", "TRANSPOSE"})
 _QUANTIZE_ALONE = frozenset({"MAX_POOL_2D", "PAD"})
 """Operators that only a QUANTIZE may pass: other functions are not monotonic, or do not map zero to zero."""
 
 _POOLING = (("filter", ("height", "width")), ("stride", ("h", "w")))
-_SAME, _VALID = 0, 1
 
 _LARGEST = float(2**30)
 """Quotients of value and scale below this bound do not overflow the runtime's conversion to 32 bits."""
@@ -192,7 +190,7 @@ def _is_sound(model: Model, operator: Operator) -> bool:
     source, shape, options = parts[0], tensors[operator.output].dims, get_options(operator)
     if any(size < 1 for dims in (*parts, shape) for size in dims):
         return False
-    if name in _RENAMING:
+    if name in RENAMING:
         return prod(source) == prod(shape)
     if name == "CONCATENATION":
         return _joined(parts, options.get("axis", 0)) == shape
@@ -224,9 +222,9 @@ def _pooled(source: tuple[int, ...], options: Mapping[str, object]) -> tuple[int
     """Return the shape of maxima over windows; None if the options are invalid."""
     sizes = [options.get(f"{what}_{direction}", 0) for what, directions in _POOLING for direction in directions]
     counts = [size for size in sizes if isinstance(size, int) and size > 0]
-    if len(source) != 4 or len(counts) != 4 or options.get("padding", 0) not in (_SAME, _VALID):
+    if len(source) != 4 or len(counts) != 4 or options.get("padding", 0) not in (SAME, VALID):
         return None
-    valid = options.get("padding", 0) == _VALID
+    valid = options.get("padding", 0) == VALID
     windows = zip(source[1:3], counts[:2], counts[2:], strict=True)
     rows, columns = (-(-(size - (window - 1) * valid) // stride) for size, window, stride in windows)
     return source[0], rows, columns, source[3]
@@ -267,7 +265,7 @@ def _add_moved(editor: Editor, mover: Operator, chain: Sequence[Operator]) -> No
             carried, newest = result, copy
         parts.append(newest)
     code = mover.opcode_index
-    if name not in _RENAMING:  # most kernels of int8 require version 2
+    if name not in RENAMING:  # most kernels of int8 require version 2
         code = editor.code(name, max(editor.model.operator_codes[code].version, 2))
     moved = replace(mover, opcode_index=code, inputs=(*parts, *inputs[count:]), outputs=chain[-1].outputs)
     editor.operators.append(moved)

@@ -20,7 +20,7 @@ import numpy as np
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import Editor, prune
-from tflite_fuse.model.operators import get_options, operator_label, operator_name
+from tflite_fuse.model.operators import RENAMING, get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Note, note
@@ -28,8 +28,6 @@ from tflite_fuse.ops.lowering.operands import stored_numbers
 from tflite_fuse.passes.base import PassResult
 
 Axes = tuple[int, ...]
-
-_RENAMING = ("EXPAND_DIMS", "RESHAPE", "SQUEEZE")
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def _dense_behind(model: Model, index: int) -> Axes:
             inputs = operator.inputs or ()
             if inputs[0] != tensor or inputs.count(tensor) > 1:
                 return ()
-            if operator_name(model, operator) in _RENAMING:
+            if operator_name(model, operator) in RENAMING:
                 waiting.extend(operator.outputs or ())
             elif _is_dense(model, operator):
                 layers.append(reader)

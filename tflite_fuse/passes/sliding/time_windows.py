@@ -16,12 +16,12 @@ from math import prod
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.model.operators import get_options, operator_name
+from tflite_fuse.model.operators import RENAMING, SAME, get_options, operator_name, same_padding
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.lowering.movement import MOVES, moved
 from tflite_fuse.ops.lowering.operands import read_constant, tensor_name
-from tflite_fuse.ops.lowering.view import SAME, OperatorView
+from tflite_fuse.ops.lowering.view import OperatorView
 
 
 @dataclass(frozen=True)
@@ -103,23 +103,23 @@ def time_window_of(model: Model, operator: Operator, times: Times) -> TimeWindow
     outputs = operator.outputs or ()
     if name not in _WINDOWS or not outputs:
         raise BlockError(f"{name.replace('CUSTOM:', 'the custom operator ')} needs all steps at once")
-    return _WINDOWS[name](_Seen(model, operator, name, times))
+    inputs, options = operator.inputs or (), get_options(operator)
+    return _WINDOWS[name](_Seen(model, inputs, operator.output, options, name, outputs, times))
 
 
 @dataclass(frozen=True)
-class _Seen:
-    model: Model
-    operator: Operator
+class _Seen(OperatorView):
+    """An operator with the steps of its inputs.
+
+    Attributes:
+        name: its name in TFLite's schema.
+        outputs: its outputs.
+        times: by tensor, the steps of those that have some.
+    """
+
     name: str
+    outputs: tuple[int, ...]
     times: Times
-
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        return self.operator.inputs or ()
-
-    @property
-    def output(self) -> int:
-        return self.operator.output
 
     def dims(self, tensor: int) -> tuple[int, ...]:
         return self.model.main.tensors[tensor].dims
@@ -129,28 +129,18 @@ class _Seen:
         """Return the time of the first input with steps."""
         return next(self.times[tensor] for tensor in self.inputs if tensor in self.times)
 
-    def option(self, name: str, default: int = 0) -> int:
-        value = get_options(self.operator).get(name, default)
-        if not isinstance(value, int):
-            raise BlockError(f"its option {name} is {value}")
-        return value
-
     def constant(self, position: int, role: str) -> list[int]:
         values: list[int] = read_constant(self.model, self.operand(position), TensorType.INT32, role).ravel().tolist()
         return values
 
-    def operand(self, position: int) -> int:
-        """Return the tensor of an input, −1 if it is absent."""
-        return self.inputs[position] if position < len(self.inputs) else -1
-
     def outputs_as(self, axis: int, steps: int) -> tuple[Time, ...]:
         """Return the steps of every output along an axis. Raises BlockError if its shape does not match."""
         time = Time(axis, steps)
-        for tensor in self.operator.outputs or ():
+        for tensor in self.outputs:
             dims = self.dims(tensor)
             if axis >= len(dims) or dims[axis] != steps or prod(dims[:axis]) != 1:
                 raise BlockError(f"its output {tensor_name(self.model, tensor)} has no {steps} steps one after another")
-        return (time,) * len(self.operator.outputs or ())
+        return (time,) * len(self.outputs)
 
 
 def _each(seen: _Seen) -> TimeWindow:
@@ -178,33 +168,29 @@ def _sliding(seen: _Seen) -> TimeWindow:
         raise BlockError("its input is no image with steps as rows or columns")
     across, (sign, other) = 3 - time.axis, ("hw", "wh")[time.axis - 1]
     if seen.name.endswith("POOL_2D"):
-        taps = {axis: seen.option(f"filter_{'height' if axis == 1 else 'width'}") for axis in (1, 2)}
+        taps = {axis: seen.option(f"filter_{'height' if axis == 1 else 'width'}", 0) for axis in (1, 2)}
     else:
         weights = read_constant(seen.model, seen.operand(1), TensorType.INT8, "weights")
         if weights.ndim != 4:
             raise BlockError(f"its weights have {weights.ndim} dimensions, not 4")
         taps = {axis: weights.shape[axis] for axis in (1, 2)}
-    stride, dilation = seen.option(f"stride_{sign}"), seen.option(f"dilation_{sign}_factor", 1)
+    stride, dilation = seen.option(f"stride_{sign}", 0), seen.option(f"dilation_{sign}_factor", 1)
     steps = seen.dims(seen.output)[time.axis]
-    pads = seen.option("padding") == SAME
-    before, _ = _padding(time.steps, steps, taps[time.axis], stride, dilation) if pads else (0, 0)
-    wide = seen.dims(source)[across], seen.dims(seen.output)[across], taps[across]
-    beside = (seen.option(f"stride_{other}"), seen.option(f"dilation_{other}_factor", 1))
-    columns = _padding(*wide, *beside) if pads else (0, 0)
+    beside = seen.option(f"stride_{other}", 0), seen.option(f"dilation_{other}_factor", 1)
+    if min(stride, dilation, taps[time.axis], steps, *beside) < 1:
+        raise BlockError("its windows do not fit its input")
+    pads = seen.option("padding", SAME) == SAME
+    extent, width = (taps[time.axis] - 1) * dilation + 1, (taps[across] - 1) * beside[1] + 1
+    before, _ = same_padding(time.steps, extent, stride)[1] if pads else (0, 0)
+    columns = same_padding(seen.dims(source)[across], width, beside[0])[1] if pads else (0, 0)
     window = TimeWindow(
         seen.outputs_as(time.axis, steps), WindowKind.SLIDING, taps[time.axis], dilation, stride, before, columns
     )
-    if (steps - 1) * stride - before >= time.steps or min(stride, dilation, taps[time.axis], steps) < 1:
+    if (steps - 1) * stride - before >= time.steps:
         raise BlockError("its windows do not fit its input")
     if seen.name == "AVERAGE_POOL_2D" and (before or any(columns) or (steps - 1) * stride + window.reach > time.steps):
         raise BlockError("it averages fewer values at the edges of the window")
     return window if seen.name != "MAX_POOL_2D" else TimeWindow(**{**vars(window), "fill": -128})
-
-
-def _padding(length: int, size: int, taps: int, stride: int, dilation: int) -> tuple[int, int]:
-    """Return the padding of SAME before and behind an axis."""
-    missing = max((size - 1) * stride + (taps - 1) * dilation + 1 - length, 0)
-    return missing // 2, missing - missing // 2
 
 
 def _pad(seen: _Seen) -> TimeWindow:
@@ -240,7 +226,7 @@ def _mean(seen: _Seen) -> TimeWindow:
     axes = {axis % rank for axis in seen.constant(1, "axes")}
     if time.axis in axes:
         raise BlockError("it averages over all steps")
-    dropped = 0 if seen.option("keep_dims") else sum(axis < time.axis for axis in axes)
+    dropped = 0 if seen.option("keep_dims", 0) else sum(axis < time.axis for axis in axes)
     return TimeWindow(seen.outputs_as(time.axis - dropped, time.steps))
 
 
@@ -248,21 +234,20 @@ def _joining(seen: _Seen) -> TimeWindow:
     time, rank = seen.time, len(seen.dims(seen.output))
     if any(seen.times.get(tensor) != time for tensor in seen.inputs):
         raise BlockError("it joins tensors with different steps or without steps")
-    if seen.option("axis") % rank == time.axis:
+    if seen.option("axis", 0) % rank == time.axis:
         raise BlockError("it joins along time")
     return TimeWindow(seen.outputs_as(time.axis, time.steps))
 
 
 def _moving(seen: _Seen) -> TimeWindow:
     """Return the window of SLICE, STRIDED_SLICE, GATHER or SPLIT: some of the steps, or some values of every step."""
-    view = OperatorView(seen.model, seen.inputs, seen.output, get_options(seen.operator))
-    source, parts = moved(seen.name, view, seen.operator.outputs or ())
+    source, parts = moved(seen.name, seen, seen.outputs)
     time = seen.times.get(source.index)
     if time is None:
         raise BlockError("its input has no steps")
     values = source.elements // time.steps
     steps = [part.ravel()[:: max(part.size // seen.dims(t)[time.axis], 1)] // values if part.ndim > time.axis else None
-             for part, t in zip(parts, seen.operator.outputs or (), strict=True)]  # fmt: skip
+             for part, t in zip(parts, seen.outputs, strict=True)]  # fmt: skip
     first = parts[0]
     rows = steps[0]
     if rows is None or len(rows) != first.shape[time.axis]:
@@ -297,7 +282,7 @@ _WINDOWS: Mapping[str, Callable[[_Seen], TimeWindow]] = {
     **dict.fromkeys(_BY_VALUE.split(), _each),
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D"), _sliding),
     **dict.fromkeys(("PAD", "PADV2"), _pad),
-    **dict.fromkeys(("RESHAPE", "EXPAND_DIMS", "SQUEEZE"), _rename),
+    **dict.fromkeys(RENAMING, _rename),
     **dict.fromkeys(("GATHER", "SLICE", "SPLIT", "SPLIT_V", "STRIDED_SLICE"), _moving),
     "CONCATENATION": _joining,
     "MEAN": _mean,

@@ -10,14 +10,13 @@ import numpy.typing as npt
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import Editor, prune, renumber_signatures, replace_main
-from tflite_fuse.model.operators import get_options, make_options, operator_name, with_options
+from tflite_fuse.model.operators import VALID, get_options, make_options, operator_name, with_options
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.kinds.state import STATE_OPERATOR
 from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.passes.sliding.time_windows import Time, TimeWindow, WindowKind
 
-VALID = 1
 LEAST = -128
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import add_constant, drop_unread, prune, replace_operators
-from tflite_fuse.model.operators import get_options, operator_label, operator_name
+from tflite_fuse.model.operators import VALID, get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import note
@@ -32,8 +32,6 @@ from tflite_fuse.passes.streaming.rings import Moves
 
 MOST_TAPS = 2
 """Largest ratio of a joint kernel's taps to those of its parts, at which it costs about as much as the copies saved."""
-
-VALID = 1
 
 
 @dataclass(frozen=True)
