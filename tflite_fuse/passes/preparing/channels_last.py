@@ -27,6 +27,9 @@ from tflite_fuse.passes.base import PassResult
 from tflite_fuse.passes.preparing.sink_transpose import Axes, layout_of
 from tflite_fuse.passes.preparing.turned import computed_alike, is_whole, turned_operator
 
+_MOST_ROUNDS = 16
+"""Most groups inside one another: files are hostile, and each round reads the whole model."""
+
 
 @dataclass(frozen=True)
 class ChannelsLast:
@@ -37,7 +40,10 @@ class ChannelsLast:
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         rewritten, notes = model, list[Note]()
-        while groups := _apart(_groups(rewritten)):
+        for _ in range(_MOST_ROUNDS):
+            groups = _apart(_groups(rewritten))
+            if not groups:
+                break
             for group in groups:
                 labels = [operator_label(rewritten, index) for index in sorted(group.transposes)]
                 notes.append(note("removed", "transposes around", *labels, inside=len(group.orders)))

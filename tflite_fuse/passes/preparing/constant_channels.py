@@ -15,9 +15,12 @@ all tensors that they join, or from none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import product
+from operator import and_
 from typing import ClassVar
 
 import numpy as np
@@ -288,47 +291,59 @@ class _Facts:
 
     def kept(self) -> dict[int, Channels]:
         """Return the remaining channels of every tensor that loses some."""
-        masks: dict[int, Mask] = {}  # by leader: whether a channel may be removed
-        for _ in self.model.main.operators:
-            removable = self._removable(masks)
-            if _same(removable, masks):
-                break
-            masks = removable
-        else:
-            return {}  # two groups may depend on each other, because channels are kept in multiples
+        masks = self._removable()
         kept: dict[int, Channels] = {}
-        for tensor in {t for op in self.model.main.operators for t in op.outputs or ()}:
+        for tensor in sorted(self.model.main.writers):
             mask = masks.get(self.leaders[tensor])
             if mask is not None and mask.any():
                 kept[tensor] = np.flatnonzero(~_rounded(mask))
         return {t: channels for t, channels in kept.items() if len(channels) < self.model.main.tensors[t].dims[-1]}
 
-    def _removable(self, before: Mapping[int, Mask]) -> dict[int, Mask]:
-        """Return for each group its removable channels, given those of the groups behind it."""
-        graph = self.model.main
-        masks: dict[int, Mask] = {}
+    def _removable(self) -> dict[int, Mask]:
+        """Return for each group, by its leader, whether a channel may be removed; nothing if that has no end.
 
-        def allow(tensor: int, mask: Mask | bool) -> None:
-            leader = self.leaders[tensor]
-            all_channels = np.ones((1, *graph.tensors[tensor].dims)[-1], np.bool_)
-            masks[leader] = masks.get(leader, all_channels) & mask
+        A convolution limits the group that it reads by the channels that the group behind it keeps. Each round follows
+        the groups that changed in the round before.
+        """
+        limits, readers, writers = self._limits()
+        masks, shares = dict[int, Mask](), dict[int, Mask | bool]()
+        changed: Iterable[int] = limits
+        for _ in self.model.main.operators:
+            affected = set[int]() if masks else set(limits)
+            for leader in changed:
+                for index in writers[leader]:
+                    shares[index] = self._unneeded(index, masks.get(leader))
+                    affected.add(self.leaders[(self.model.main.operators[index].inputs or (-1,))[0]])
+            new = {each: reduce(and_, (shares[index] for index in readers[each]), limits[each]) for each in affected}
+            changed = [each for each, mask in new.items() if each not in masks or not np.array_equal(mask, masks[each])]
+            if not changed:
+                return masks
+            masks |= new
+        return {}  # two groups may depend on each other, because channels are kept in multiples
 
-        for tensor in (*graph.inputs, *graph.outputs):
-            allow(tensor, False)
+    def _limits(self) -> tuple[dict[int, Mask], dict[int, list[int]], dict[int, list[int]]]:
+        """Return for each group its channels that only convolutions may need, and those that read and write it."""
+        graph, limits = self.model.main, dict[int, Mask]()
+        readers, writers = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+
+        def allow(tensors: Iterable[int], removable: bool) -> None:
+            for tensor in tensors:
+                if tensor >= 0:
+                    all_channels = np.full((1, *graph.tensors[tensor].dims)[-1], removable, np.bool_)
+                    limits[self.leaders[tensor]] = limits.get(self.leaders[tensor], all_channels) & removable
+
+        allow((*graph.inputs, *graph.outputs), False)
         for index, operator in enumerate(graph.operators):
-            name, inputs = operator_name(self.model, operator), operator.inputs or ()
-            activations = self.activation_inputs(index)
+            name, inputs, outputs = operator_name(self.model, operator), operator.inputs or (), operator.outputs or ()
             if name in _MIXING and self.mixing(index) is not None:
-                allow(inputs[0], self._unneeded(index, before.get(self.leaders[operator.output])))
-                allow(operator.output, True)
+                readers[self.leaders[inputs[0]]].append(index)
+                writers[self.leaders[operator.output]].append(index)
+                allow((inputs[0], operator.output), True)
             elif name in _BY_CHANNEL and self._is_by_channel(index):
-                for tensor in (*activations, *(operator.outputs or ())):
-                    allow(tensor, True)
+                allow((*self.activation_inputs(index), *outputs), True)
             else:
-                for tensor in (*inputs, *(operator.outputs or ())):
-                    if tensor >= 0:
-                        allow(tensor, False)
-        return masks
+                allow((*inputs, *outputs), False)
+        return limits, readers, writers
 
     def _is_by_channel(self, index: int) -> bool:
         """Return whether an operator maps each channel to the same one and has no per-channel constants."""
@@ -394,10 +409,6 @@ def _leaders(model: Model) -> dict[int, int]:
             leaders.update(dict.fromkeys(rest, first))
             leaders[first] = first
     return {tensor: leader(tensor) for tensor in leaders}
-
-
-def _same(first: Mapping[int, Mask], second: Mapping[int, Mask]) -> bool:
-    return all(leader in second and np.array_equal(mask, second[leader]) for leader, mask in first.items())
 
 
 def _rounded(mask: Mask) -> Mask:

@@ -34,6 +34,9 @@ _QUANTIZE_ALONE = frozenset({"MAX_POOL_2D", "PAD"})
 
 _POOLING = (("filter", ("height", "width")), ("stride", ("h", "w")))
 
+_MOST_ROUNDS = 64
+"""Most operators that one QUANTIZE moves past: files are hostile, and each round reads the whole model."""
+
 _LARGEST = float(2**30)
 """Quotients of value and scale below this bound do not overflow the runtime's conversion to 32 bits."""
 
@@ -55,10 +58,14 @@ class QuantizeFirst:
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
         rewritten, notes = model, list[Note]()
-        while (site := _Values(rewritten).site()) is not None:
-            labels = [operator_label(rewritten, index) for index in (site.chain[-1], site.mover)]
-            notes.append(note("changed", "quantized first", labels[0], before=labels[1]))
-            rewritten = _moved(rewritten, site)
+        for _ in range(_MOST_ROUNDS):
+            sites = _Values(rewritten).sites()
+            if not sites:
+                break
+            for site in sites:
+                labels = [operator_label(rewritten, index) for index in (site.chain[-1], site.mover)]
+                notes.append(note("changed", "quantized first", labels[0], before=labels[1]))
+            rewritten = _moved(rewritten, sites)
         if rewritten is model:
             return PassResult(model, False, ())
         return PassResult(prune(remove_plan(rewritten)), True, tuple(notes))
@@ -94,14 +101,16 @@ class _Values:
         for operator in self.model.main.operators:
             self._follow(operator)
 
-    def site(self) -> _Site | None:
-        """Return the first place where a QUANTIZE can be moved, or None."""
+    def sites(self) -> list[_Site]:
+        """Return places where a QUANTIZE can be moved, without an operator in common."""
+        sites, used = list[_Site](), set[int]()
         for index, operator in enumerate(self.model.main.operators):
             if operator_name(self.model, operator) == "QUANTIZE" and self._makes_int8(operator):
                 site = self._before(index)
-                if site is not None:
-                    return site
-        return None
+                if site is not None and used.isdisjoint((site.mover, *site.chain)):
+                    sites.append(site)
+                    used.update((site.mover, *site.chain))
+        return sites
 
     def _before(self, quantize: int) -> _Site | None:
         """Return the operator before which a QUANTIZE can move, through operators by value without other readers."""
@@ -240,13 +249,14 @@ def _scale(tensor: Tensor) -> float:
     return float(scales[0]) if sound else 0.0
 
 
-def _moved(model: Model, site: _Site) -> Model:
-    """Return the model with a site's chain in front of its mover, once for each moved tensor."""
+def _moved(model: Model, sites: Sequence[_Site]) -> Model:
+    """Return the model with each site's chain in front of its mover, once for each moved tensor."""
     editor, operators = Editor(model), model.main.operators
+    chains, gone = {site.mover: site.chain for site in sites}, {each for site in sites for each in site.chain}
     for index, operator in enumerate(operators):
-        if index == site.mover:
-            _add_moved(editor, operator, [operators[each] for each in site.chain])
-        elif index not in site.chain:
+        if index in chains:
+            _add_moved(editor, operator, [operators[each] for each in chains[index]])
+        elif index not in gone:
             editor.operators.append(operator)
     return editor.finish()
 

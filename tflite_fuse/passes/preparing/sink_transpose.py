@@ -11,12 +11,13 @@ Without the TRANSPOSE they can be part of a fused block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.edit import Editor, prune
@@ -30,6 +31,10 @@ from tflite_fuse.passes.base import PassResult
 Axes = tuple[int, ...]
 
 
+_MOST_ROUNDS = 16
+"""Most TRANSPOSEs behind one another: files are hostile, and each round reads the whole model."""
+
+
 @dataclass(frozen=True)
 class _Mean:
     """A MEAN behind a TRANSPOSE, rewritten to run without it.
@@ -38,11 +43,13 @@ class _Mean:
         operator: its index.
         axes: axes to average over, in the original order of dimensions.
         shape: shape of its output in that order.
+        is_last: whether the values behind it have the order of the original again.
     """
 
     operator: int
     axes: Axes
     shape: Axes
+    is_last: bool
 
 
 @dataclass(frozen=True)
@@ -53,26 +60,28 @@ class SinkTranspose:
 
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
-        notes: list[Note] = []
-        rewritten = model
-        for index in reversed(range(len(model.main.operators))):
-            if operator_name(model, model.main.operators[index]) != "TRANSPOSE":
-                continue
-            label = operator_label(model, index)
-            means = _means_behind(rewritten, index)
-            dense = () if means else _dense_behind(rewritten, index)
-            if means:
-                rewritten = _without(rewritten, index, means)
-                notes.append(note("removed", "transpose before means", label))
-            elif dense:
-                rewritten = _with_weights_moved(rewritten, index, dense)
-                behind = " and ".join(operator_label(model, reader) for reader in dense)
-                notes.append(note("removed", "transpose before weights", label, readers=behind))
-            else:
-                notes.append(note("kept", "transpose", label))
+        rewritten, places, notes = model, list(range(len(model.main.operators))), dict[int, Note]()
+        for _ in range(_MOST_ROUNDS):
+            named = [operator_name(rewritten, operator) for operator in rewritten.main.operators]
+            transposes = [index for index, name in enumerate(named) if name == "TRANSPOSE"]
+            means = {index: behind for index in transposes if (behind := _means_behind(rewritten, index))}
+            dense = {i: layers for i in transposes if i not in means and (layers := _dense_behind(rewritten, i))}
+            for index in transposes:
+                label = operator_label(model, places[index])
+                readers = " and ".join(operator_label(model, places[each]) for each in dense.get(index, ()))
+                notes[places[index]] = note("kept", "transpose", label)
+                if readers:
+                    notes[places[index]] = note("removed", "transpose before weights", label, readers=readers)
+                elif index in means:
+                    notes[places[index]] = note("removed", "transpose before means", label)
+            if not means and not dense:
+                break
+            rewritten, origins = _without(rewritten, means, dense)
+            places = [places[index] for index in origins]
+        sorted_notes = tuple(each for _, each in sorted(notes.items()))
         if rewritten is model:
-            return PassResult(model, False, tuple(notes))
-        return PassResult(prune(remove_plan(rewritten)), True, tuple(reversed(notes)))
+            return PassResult(model, False, sorted_notes)
+        return PassResult(prune(remove_plan(rewritten)), True, sorted_notes)
 
 
 def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
@@ -101,9 +110,9 @@ def _means_behind(model: Model, index: int) -> tuple[_Mean, ...]:
         if len(dims) != len(layout):
             return ()
         by_axis = sorted(zip(layout, dims, strict=True))
-        means.append(_Mean(reader, axes, tuple(dim for _, dim in by_axis)))
         moved = [axis for axis, dim in zip(layout, dims, strict=True) if dim > 1]
-        if moved == sorted(moved):
+        means.append(_Mean(reader, axes, tuple(dim for _, dim in by_axis), moved == sorted(moved)))
+        if means[-1].is_last:
             return tuple(means)
     return ()
 
@@ -180,46 +189,56 @@ def _is_dense(model: Model, operator: Operator) -> bool:
     return stored and len(weights.dims) == 2 and weights.dims[1] == prod(source.dims)
 
 
-def _with_weights_moved(model: Model, index: int, dense: Axes) -> Model:
-    """Return the model without the TRANSPOSE ``index``; its readers read its input, with reordered weights."""
-    transpose, layout = model.main.operators[index], layout_of(model, index)
-    source, moved = (transpose.inputs or (-1,))[0], transpose.output
-    dims = model.main.tensors[source].dims
-    order = np.arange(prod(dims)).reshape(dims).transpose(layout or ()).ravel()
-    editor = Editor(model)
-    for reader, operator in enumerate(model.main.operators):
-        inputs = operator.inputs or ()
-        if reader in dense:
-            tensor = model.main.tensors[inputs[1]]
-            rows = np.frombuffer(model.buffers[tensor.buffer].data or b"", np.int8).reshape(tensor.dims)
-            turned = np.empty_like(rows)
-            turned[:, order] = rows
-            named = replace(tensor, name=f"{tensor.name}/transposed")
-            inputs = (inputs[0], editor.constant(named, turned.tobytes()), *inputs[2:])
-        if moved in inputs:
-            inputs = tuple(source if tensor == moved else tensor for tensor in inputs)
-        editor.operators.append(operator if inputs == (operator.inputs or ()) else replace(operator, inputs=inputs))
-    del editor.operators[index]
-    return editor.finish()
+def _without(model: Model, means: Mapping[int, Sequence[_Mean]], dense: Mapping[int, Axes]) -> tuple[Model, list[int]]:
+    """Return the model without TRANSPOSEs, and for each operator its index before, for a new one that of its maker.
 
-
-def _without(model: Model, index: int, means: Sequence[_Mean]) -> Model:
-    """Return the model without the TRANSPOSE ``index``, its MEANs averaging over their new axes."""
-    editor, by_operator = Editor(model), {mean.operator: mean for mean in means}
-    source = (model.main.operators[index].inputs or (-1,))[0]
-    for place, operator in enumerate(model.main.operators):
-        mean, output = by_operator.get(place), operator.output
-        if mean is None:
-            editor.operators += () if place == index else (operator,)
+    Args:
+        model: the model.
+        means: by TRANSPOSE the MEANs behind it, which get their new axes.
+        dense: by other TRANSPOSEs the layers behind them, which get their weights in another order.
+    """
+    editor, operators, origins = Editor(model), model.main.operators, list[int]()
+    by_operator = {mean.operator: mean for behind in means.values() for mean in behind}
+    layers = {layer: transpose for transpose, behind in dense.items() for layer in behind}
+    sources = {operators[index].output: (operators[index].inputs or (-1,))[0] for index in (*means, *dense)}
+    for index, operator in enumerate(operators):
+        if index in means or index in dense:
             continue
-        axes, tensor = editor.int32("axes", mean.axes), editor.tensors[output]
-        reshapes = tensor.dims != mean.shape and mean is means[-1]
-        if reshapes:  # from the natural shape of its bytes
-            output = editor.like(output, mean.shape, f"{tensor.name}/mean")
-        elif tensor.dims != mean.shape:
-            editor.tensors[output] = replace(tensor, shape=mean.shape, shape_signature=None)
-        editor.operators.append(replace(operator, inputs=(source, axes), outputs=(output,)))
-        source = output
-        if reshapes:
-            editor.reshape(output, operator.output, "shape")
-    return editor.finish()
+        inputs = tuple(sources.get(tensor, tensor) for tensor in operator.inputs or ())
+        if index in by_operator:
+            _add_mean(editor, operator, inputs[0], by_operator[index])
+        else:
+            if index in layers:
+                order = _order(model, layers[index])
+                inputs = (inputs[0], _add_turned(editor, inputs[1], order), *inputs[2:])
+            editor.operators.append(operator if inputs == (operator.inputs or ()) else replace(operator, inputs=inputs))
+        origins += [index] * (len(editor.operators) - len(origins))
+    return editor.finish(), origins
+
+
+def _order(model: Model, transpose: int) -> npt.NDArray[np.int64]:
+    """Return for each value of a TRANSPOSE's output its place in the input."""
+    dims = model.main.tensors[(model.main.operators[transpose].inputs or (-1,))[0]].dims
+    return np.arange(prod(dims)).reshape(dims).transpose(layout_of(model, transpose) or ()).ravel()
+
+
+def _add_turned(editor: Editor, weights: int, order: npt.NDArray[np.int64]) -> int:
+    """Add weights for the values of a row in another order; return their tensor."""
+    tensor = editor.tensors[weights]
+    rows = np.frombuffer(editor.model.buffers[tensor.buffer].data or b"", np.int8).reshape(tensor.dims)
+    turned = np.empty_like(rows)
+    turned[:, order] = rows
+    return editor.constant(replace(tensor, name=f"{tensor.name}/transposed"), turned.tobytes())
+
+
+def _add_mean(editor: Editor, operator: Operator, source: int, mean: _Mean) -> None:
+    """Add a MEAN over new axes, the last one with a RESHAPE behind it unless its bytes have the shape of the output."""
+    axes, tensor, output = editor.int32("axes", mean.axes), editor.tensors[operator.output], operator.output
+    differs = tensor.dims != mean.shape
+    if differs and mean.is_last:
+        output = editor.like(output, mean.shape, f"{tensor.name}/mean")
+    elif differs:
+        editor.tensors[output] = replace(tensor, shape=mean.shape, shape_signature=None)
+    editor.operators.append(replace(operator, inputs=(source, axes), outputs=(output,)))
+    if output != operator.output:
+        editor.reshape(output, operator.output, "shape")

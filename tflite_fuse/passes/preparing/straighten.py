@@ -91,8 +91,8 @@ def _all_can(lowerings: Lowerings, pad: int, readers: tuple[int, ...]) -> bool:
     return len(convolutions) == len(readers) and all(absorb(padding, each) is not None for each in convolutions)
 
 
-_MOST_LOOKED_UP = 1 << 25
-"""Limit of values looked up between tensors and the starts of their chains."""
+_MOST_LOOKED_UP, _LEAST_LOOKED_UP = 1 << 25, 1 << 12
+"""Limit of values looked up between tensors and the starts of their chains; a step counts as some at least."""
 _MOVING = frozenset({*MOVES, "RESIZE_NEAREST_NEIGHBOR"})
 
 
@@ -155,7 +155,7 @@ class _Moves:
         while tensor in self.by_output and self.looked_up <= _MOST_LOOKED_UP:
             source, indices = self.by_output[tensor]
             moves.append((source, indices if not moves else indices.ravel()[moves[-1][1]]))
-            self.looked_up += moves[-1][1].size
+            self.looked_up += max(moves[-1][1].size, _LEAST_LOOKED_UP)
             tensor = source.index
         return moves
 
