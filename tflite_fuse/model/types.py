@@ -147,11 +147,19 @@ def with_other_sign(values: Array) -> Array:
     return flipped.view(np.uint8 if values.dtype == np.int8 else np.int8)
 
 
+def half_away(values: Array | float) -> npt.NDArray[np.float64]:
+    """Return numbers of double precision rounded to integers, halves away from zero, as C's ``round`` does.
+
+    Exact below 2⁵¹ and for all quotients of single precision numbers.
+    """
+    wide = np.asarray(values, np.float64)
+    return np.copysign(np.floor(np.abs(wide) + 0.5), wide)
+
+
 def quantize(values: Array, scale: float, zero_point: int) -> Array:
     """Return float32 values as int8: divided in single precision, halves rounded away from zero, clamped."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        ratio = (np.asarray(values, np.float32) / np.float32(scale)).astype(np.float64)
-    rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
+        rounded = half_away(np.asarray(values, np.float32) / np.float32(scale))
     clamped: Array = np.clip(np.nan_to_num(rounded) + zero_point, _LOW, _HIGH)
     return clamped.astype(np.int8)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.axes import stage_windows
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import (
     Operand,
     StageCheck,
@@ -27,7 +27,7 @@ from tflite_fuse.ops.entry import (
 from tflite_fuse.ops.floats.common import Floats, float_kind
 from tflite_fuse.ops.kinds import resize
 from tflite_fuse.ops.kinds.moves import CHANNELS
-from tflite_fuse.ops.kinds.resize import PARTS, ResizeParameters, smallest_window
+from tflite_fuse.ops.kinds.resize import PARTS, ResizeParameters, check_places, smallest_window
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 
 Place = tuple[int, int, float]
@@ -65,23 +65,20 @@ def _decode(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
 
 
 def _check(check: StageCheck) -> None:
-    check.same_channels()
-    parameters, source, output = parameters_of(check.stage, FloatPlaces), check.sources[0], check.output
-    axes = ((parameters.rows, source.height, output.height), (parameters.columns, source.width, output.width))
-    for (places, length, size), window in zip(axes, stage_windows(check.stage), strict=True):
-        check.require(len(places) == size, f"has places of {len(places)} rows or columns, not {size}")
-        ends, at = np.array([place[:2] for place in places], np.int64), np.arange(size)[:, None]
-        check.require(bool(ends.min() >= 0 and ends.max() < length), "interpolates what lies outside its input")
-        inside = (window.first(at) <= ends) & (ends < window.end(at + 1))
-        check.require(bool(inside.all()), "interpolates what lies outside its windows")
+    parameters = parameters_of(check.stage, FloatPlaces)
+    check_places(check, _between(parameters.rows), _between(parameters.columns))
+
+
+def _between(places: Sequence[tuple[int, int, float]]) -> tuple[Int64Array, Int64Array]:
+    """Return the two input positions around each place."""
+    low, high = np.array([place[:2] for place in places], np.int64).reshape(-1, 2).T
+    return low, high
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     values: Floats = operands[0][1]
     parameters = parameters_of(stage, FloatPlaces)
-    above, below, left, right = (
-        np.array([place[end] for place in places]) for places in (parameters.rows, parameters.columns) for end in (0, 1)
-    )
+    (above, below), (left, right) = _between(parameters.rows), _between(parameters.columns)
     if not parameters.interpolates:
         return np.asarray(values[above][:, left])
     down = np.array([place[2] for place in parameters.rows], np.float32)[:, None, None]
@@ -89,8 +86,8 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
     one = np.float32(1)
     with np.errstate(all="ignore"):
         sums: Floats = values[above][:, left] * (one - down) * (one - beside)
-        sums = sums + values[below][:, left] * down * (one - beside)
-        sums = sums + values[above][:, right] * (one - down) * beside
+        sums += values[below][:, left] * down * (one - beside)
+        sums += values[above][:, right] * (one - down) * beside
         return np.asarray(sums + values[below][:, right] * down * beside + np.float32(0))
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_POSITION
+from tflite_fuse.model.types import half_away
 from tflite_fuse.ops import fixed_point
 from tflite_fuse.ops.arithmetic import (
     INT32_MAX,
@@ -152,8 +153,7 @@ def _in_steps(curved: npt.NDArray[np.float32], output: Activation) -> Int64Array
     steps = curved * (np.float32(1) / np.float32(output.scale))
     if not np.all(np.abs(steps) < MAX_POSITION):
         raise BlockError(f"its output scale {output.scale:g} is too small for its input's range")
-    rounded = np.copysign(np.floor(np.abs(steps).astype(np.float64) + 0.5), steps)
-    return np.asarray(rounded.astype(np.int64) + output.zero_point)
+    return np.asarray(half_away(steps).astype(np.int64) + output.zero_point)
 
 
 def _gelu(view: OperatorView, source: Activation, output: Activation) -> Int64Array:

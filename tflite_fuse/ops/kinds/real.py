@@ -25,7 +25,7 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_POSITION
-from tflite_fuse.model.types import TensorType
+from tflite_fuse.model.types import TensorType, dequantize, half_away
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import (
     AS_BYTES,
@@ -125,8 +125,7 @@ def quantize_parameters(
     def integers(values: Floats) -> npt.NDArray[np.float64]:
         with np.errstate(all="ignore"):
             clamped = np.clip(values, np.float32(low), np.float32(high))
-            steps = (clamped / np.float32(scale)).astype(np.float64)
-        return np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+            return half_away(clamped / np.float32(scale))
 
     offsets = np.arange(-127, 128) - zero_point
     first, end = (
@@ -153,13 +152,7 @@ def _least(holds: Callable[[Floats], npt.NDArray[np.bool_]], count: int) -> Int6
 
 def dequantize_parameters(scale: float, zero_point: int) -> DequantizeParameters:
     """Return the table of TFLM's DEQUANTIZE: products in double precision, rounded once."""
-    return DequantizeParameters(dequantized(np.arange(-128, 128), scale, zero_point).astype("<f4").tobytes())
-
-
-def dequantized(values: Int64Array, scale: float, zero_point: int) -> Floats:
-    """Return int8 values as float32."""
-    with np.errstate(over="ignore"):
-        return ((values - zero_point) * scale).astype(np.float32)
+    return DequantizeParameters(dequantize(np.arange(-128, 128), scale, zero_point).astype("<f4").tobytes())
 
 
 def check_steps(check: StageCheck, parameters: QuantizeParameters) -> None:
@@ -396,7 +389,7 @@ def _dequantize(view: OperatorView) -> Lowered:
     """Lower DEQUANTIZE; it is a stage of its own if its float32 output has a reader."""
     source, output = one_to_one(view.read(), read_real(view.model, view.output))
     stage = Stage(StageKind.DEQUANTIZE, parameters=dequantize_parameters(source.scale, source.zero_point))
-    function: Function = lambda values: dequantized(values[0], source.scale, source.zero_point)  # noqa: E731
+    function: Function = lambda values: dequantize(values[0], source.scale, source.zero_point)  # noqa: E731
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)
 
 
@@ -408,8 +401,7 @@ def _quantize(view: OperatorView) -> Lowered:
         steps = values[0] / np.float32(output.scale)
         if not np.all(np.abs(steps) < MAX_POSITION):
             raise BlockError(f"its input {source.name} is no number, or too large for its output's scale")
-        away = np.copysign(np.floor(np.abs(steps).astype(np.float64) + 0.5), steps).astype(np.int64)
-        return np.clip(away + output.zero_point, -128, 127)
+        return np.clip(half_away(steps).astype(np.int64) + output.zero_point, -128, 127)
 
     stage = Stage(StageKind.QUANTIZE, parameters=quantize_parameters(output.scale, output.zero_point))
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)

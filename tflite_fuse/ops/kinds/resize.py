@@ -54,12 +54,18 @@ class ResizeParameters:
 
 
 def _check(check: StageCheck) -> None:
+    parameters = parameters_of(check.stage, ResizeParameters)
+    check_places(check, _between(parameters.rows), _between(parameters.columns))
+
+
+def check_places(check: StageCheck, *ends: tuple[Int64Array, Int64Array]) -> None:
+    """Require the two input rows around each output row, then the columns, to lie inside their windows."""
     check.same_channels()
-    parameters, source, output = parameters_of(check.stage, ResizeParameters), check.sources[0], check.output
-    axes = ((parameters.rows, source.height, output.height), (parameters.columns, source.width, output.width))
-    for (places, length, size), window in zip(axes, stage_windows(check.stage), strict=True):
-        check.require(len(places) == size, f"has places of {len(places)} rows or columns, not {size}")
-        low, high, at = *_between(places), np.arange(size)
+    source, output = check.sources[0], check.output
+    lengths = ((source.height, output.height), (source.width, output.width))
+    for (low, high), (length, size), window in zip(ends, lengths, stage_windows(check.stage), strict=True):
+        check.require(len(low) == size, f"has places of {len(low)} rows or columns, not {size}")
+        at = np.arange(size)
         check.require(bool(low.min() >= 0 and high.max() < length), "interpolates what lies outside its input")
         inside = (window.first(at) <= low) & (high < window.end(at + 1))
         check.require(bool(inside.all()), "interpolates what lies outside its windows")

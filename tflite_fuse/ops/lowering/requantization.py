@@ -6,13 +6,13 @@ function states its precision. It differs between versions; the oracle's counts.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Requantization
+from tflite_fuse.model.types import half_away
 
 NO_ACTIVATION, RELU, RELU_N1_TO_1, RELU6 = 0, 1, 2, 3
 """Numbers of ``ActivationFunctionType`` in the TensorFlow Lite schema."""
@@ -121,12 +121,7 @@ def _quantize(value: float, scale: float, zero_point: int) -> int:
         quotient = float(np.float32(value) / np.float32(scale))
     if abs(quotient) >= _INT32_LIMIT:
         raise BlockError(f"its output scale {scale:g} is too small for its activation's range")
-    return zero_point + _round_half_away(quotient)
-
-
-def _round_half_away(value: float) -> int:
-    """Return C's ``round``. Exact for doubles below 2⁵¹ and all the quotients of single precision numbers used here."""
-    return int(math.copysign(math.floor(abs(value) + 0.5), value))
+    return zero_point + int(half_away(quotient))
 
 
 def _table(scales: Sequence[float]) -> Requantization:
@@ -135,7 +130,7 @@ def _table(scales: Sequence[float]) -> Requantization:
     for scale in values[~np.isfinite(values)].tolist():
         raise BlockError(f"a scale ratio of {scale} cannot be expressed as a multiplier")
     fractions, shifts = np.frexp(values)
-    multipliers = np.copysign(np.floor(np.abs(fractions) * 2.0**31 + 0.5), fractions)
+    multipliers = half_away(fractions * 2.0**31)
     carries = multipliers == 2.0**31
     multipliers, shifts = np.where(carries, multipliers / 2, multipliers), shifts + carries
     vanishing = (values == 0) | (shifts < _MIN_SHIFT)

@@ -37,6 +37,7 @@ from tflite_fuse.ops.weighted.lowering import lower_conv, lower_dense, lower_dep
 from tflite_fuse.ops.weighted.sums import (
     add_bias,
     check_weights,
+    conv_sums,
     decode_plain_weights,
     decode_weighted,
     encode_weighted,
@@ -82,11 +83,7 @@ def conv_shape(stage: Stage, source: BlockTensor, output: BlockTensor) -> tuple[
 
 def _conv(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((tensor, values),) = operands
-    weights = required(stage.weights, stage, "weights")
-    sums = np.zeros((output.height, output.width, weights.shape[0]), np.int64)
-    for ky, kx, seen in taps(stage, values - tensor.zero_point, output, fill=0):
-        sums += matmul(seen, weights[:, ky, kx, :])
-    return requantize(stage, add_bias(stage, sums), output)
+    return requantize(stage, add_bias(stage, conv_sums(stage, values - tensor.zero_point, output)), output)
 
 
 def _holds_pixel(stage: Stage, source: BlockTensor) -> bool:

@@ -178,6 +178,15 @@ def matmul(values: Int64Array, weights: Int8Array) -> Int64Array:
     return (values.astype(np.float64) @ weights.T.astype(np.float64)).astype(np.int64)
 
 
+def conv_sums(stage: Stage, values: Int64Array, output: BlockTensor, fill: int = 0) -> Int64Array:
+    """Return the sums of products over each window, int64; values outside the input are ``fill``."""
+    weights = required(stage.weights, stage, "weights")
+    sums = np.zeros((output.height, output.width, weights.shape[0]), np.int64)
+    for ky, kx, seen in taps(stage, values, output, fill=fill):
+        sums += matmul(seen, weights[:, ky, kx, :])
+    return sums
+
+
 def add_bias(stage: Stage, sums: Int64Array) -> Int64Array:
     """Return the sums, [..., Cout], plus the stage's bias if it has one."""
     return sums if stage.bias is None else sums + stage.bias.astype(np.int64)
@@ -223,11 +232,7 @@ def _check_part(check: StageCheck) -> None:
 
 def _sum_part(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
     ((tensor, values),) = operands
-    weights = required(stage.weights, stage, "weights")
-    sums = np.zeros((output.height, output.width, weights.shape[0]), np.int64)
-    for ky, kx, seen in taps(stage, values, output, fill=tensor.zero_point):
-        sums += matmul(seen, weights[:, ky, kx, :])
-    return _as_bytes(sums)
+    return _as_bytes(conv_sums(stage, values, output, tensor.zero_point))
 
 
 def _encode_part(stage: Stage, tensors: Tensors) -> Tables:
