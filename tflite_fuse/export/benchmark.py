@@ -26,7 +26,7 @@ from tflite_fuse.export.steps import Step, WholeModel, whole_model
 from tflite_fuse.export.text import comment, fill
 from tflite_fuse.export.tflm import TflmModel, data_files
 from tflite_fuse.ir.enums import StageKind
-from tflite_fuse.ir.program import FUSED_OPERATOR
+from tflite_fuse.ir.program import FUSED_OPERATOR, has_blocks
 from tflite_fuse.memory.tflm.runtimes import Runtime
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
@@ -151,7 +151,7 @@ def unfused(original: Model, rewritten: WholeModel) -> WholeModel:
         UsageError: inputs and outputs differ, or no block can hold an operator.
         ModelError: a dynamic shape.
     """
-    if any(operator_name(original, each) == FUSED_OPERATOR for each in original.main.operators):
+    if has_blocks(original):
         raise UsageError("the file of --benchmark has fused blocks itself: give the original")
     whole = whole_model(original)
     for ours, theirs in ((rewritten.inputs, whole.inputs), (rewritten.outputs, whole.outputs)):

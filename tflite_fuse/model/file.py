@@ -11,7 +11,7 @@ from pathlib import Path
 from tflite_fuse.errors import ModelError
 from tflite_fuse.files import read_file, write_atomically
 from tflite_fuse.model.options import has_foreign_options, read_options, write_options
-from tflite_fuse.model.schema import Model, Operator, SubGraph, Tensor
+from tflite_fuse.model.schema import Model, Operator, OperatorCode, SubGraph, Tensor
 from tflite_fuse.model.types import operator_name, tensor_nbytes
 from tflite_fuse.model.wire import Reader, Writer
 
@@ -136,6 +136,8 @@ def _check_extras(model: Model) -> None:
 
 
 IDENTIFIER = b"TFL3"
+_OPERATOR_CODES = 1
+"""Slot of the operator codes in the root table."""
 _ZIP_ENTRY = b"PK\x03\x04"
 
 
@@ -189,6 +191,15 @@ def _parse(data: bytes, name: str) -> Model:
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error
     return model
+
+
+def custom_codes(data: bytes) -> set[str]:
+    """Return the names of a file's custom operators; nothing else of it is read. Raises ModelError if it is damaged."""
+    reader = Reader(data, read_options)
+    codes = reader.vtable(reader.target(0))[0].get(_OPERATOR_CODES)
+    start, count = (0, 0) if codes is None else reader.span(reader.target(codes), 4)
+    read = (reader.table(OperatorCode, reader.target(start + 4 * index)) for index in range(count))
+    return {code.custom_code for code in read if code.custom_code}
 
 
 def _refuse_outside_data(model: Model) -> None:

@@ -10,8 +10,8 @@ import contextlib
 import importlib.util
 from collections.abc import Iterator
 
-from tflite_fuse.ir.program import has_blocks
-from tflite_fuse.model.file import load_model
+from tflite_fuse.ir.program import CUSTOM_CODE
+from tflite_fuse.model.file import custom_codes
 from tflite_fuse.runtime.library.sources import REGISTERER, litert_library
 from tflite_fuse.runtime.processes.worker import Worker, WorkerKind, installed_version, worker
 
@@ -37,7 +37,7 @@ def session(model_bytes: bytes, name: str = "the model") -> Iterator[Worker]:
         RuntimeUnavailableError: LiteRT is not installed.
     """
     kind = WorkerKind("litert")
-    if has_blocks(load_model(model_bytes)):
+    if CUSTOM_CODE in custom_codes(model_bytes):
         kind = WorkerKind("litert", (str(litert_library()),), (REGISTERER,))
     with worker(kind) as loaded:
         loaded.load(model_bytes, name)

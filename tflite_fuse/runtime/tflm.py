@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tflite_fuse.errors import ModelError, TfliteFuseError, how_to_install
-from tflite_fuse.model import load_model
+from tflite_fuse.errors import ModelError, how_to_install
+from tflite_fuse.model.file import custom_codes
 from tflite_fuse.runtime.library.sources import tflm_kind
 from tflite_fuse.runtime.processes.worker import Array, Worker, idle_kind, installed_version, worker
 from tflite_fuse.runtime.streams import Outside
@@ -103,10 +103,7 @@ def session(model_bytes: bytes, name: str = "the model", *, sanitize: bool = Fal
 
 def _with_custom_names(error: ModelError, model_bytes: bytes) -> ModelError:
     """Add the names of custom operators to the error; the runtime calls each of them CUSTOM."""
-    names: list[str] = []
-    if "op code CUSTOM" in str(error):
-        with contextlib.suppress(TfliteFuseError):
-            names = [code.custom_code for code in load_model(model_bytes).operator_codes if code.custom_code]
+    names = sorted(custom_codes(model_bytes)) if "op code CUSTOM" in str(error) else ()
     return ModelError(f"{error} (the model's custom operators: {', '.join(names)})") if names else error
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tflite_fuse.errors import RuntimeUnavailableError
-from tflite_fuse.ir.program import CUSTOM_CODE, has_blocks
-from tflite_fuse.model.file import load_model
+from tflite_fuse.ir.program import CUSTOM_CODE
+from tflite_fuse.model.file import custom_codes
 from tflite_fuse.runtime.library.compiler import build_library, sanitizer_environment
 from tflite_fuse.runtime.processes.worker import WorkerKind
 
@@ -73,7 +73,7 @@ def tflm_kind(model_bytes: bytes, *, sanitize: bool = False) -> WorkerKind:
     Raises:
         RuntimeUnavailableError: the model has fused blocks, and there is no C compiler or no C source.
     """
-    if CUSTOM_CODE.encode() not in model_bytes or not has_blocks(load_model(model_bytes)):
+    if CUSTOM_CODE.encode() not in model_bytes or CUSTOM_CODE not in custom_codes(model_bytes):
         return WorkerKind("tflm")
     environment = sanitizer_environment() if sanitize else ()
     return WorkerKind("tflm", (str(shim_library(sanitize=sanitize)),), (REGISTERER,), environment)

@@ -15,8 +15,8 @@ from math import prod
 from tflite_fuse.check import validate
 from tflite_fuse.errors import BlockError, ModelError, UsageError
 from tflite_fuse.ir.block import BlockTensor, ElementType, Stage, StageKind
-from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
-from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.ir.program import has_blocks, program_of
+from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.entry import Window
@@ -132,7 +132,7 @@ def network_of(model: Model) -> Network:
         raise ModelError(
             "the model keeps state between inferences (variables, or an operator that may remember): it cannot be split"
         )
-    if any(operator_name(model, operator) == FUSED_OPERATOR for operator in model.main.operators):
+    if has_blocks(model):
         raise ModelError("the model has fused blocks, which no split cuts: split the model that it was rewritten from")
     program_of(model)  # raises for models that it cannot represent
     prepared, notes = tidied(model, lambda before, after: validate(before, after).proven)
