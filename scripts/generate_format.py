@@ -87,7 +87,7 @@ def _python_enum(group: Group) -> str:
 
 
 def structs_file(schema: Schema) -> str:
-    """Return ``emit/structs.py``: the structs, their layouts, and the numbers of the format itself."""
+    """Return ``ir/structs.py``: the structs, their layouts, and the numbers of the format itself."""
     fields = schema.tables["FusedBlock"].constants
     parts = [
         f'IDENTIFIER = b"{schema.identifier}"',
@@ -219,7 +219,7 @@ FILES: dict[str, dict[str, Callable[[Schema], str]]] = {
     "fused_block": {
         "tflite_fuse/ir/limits.py": limits_file,
         "tflite_fuse/ir/enums.py": enums_file,
-        "tflite_fuse/emit/structs.py": structs_file,
+        "tflite_fuse/ir/structs.py": structs_file,
         "arduino/src/executor/tflite_fuse_format.h": header_file,
     },
     "fragment": {

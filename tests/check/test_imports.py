@@ -14,7 +14,7 @@ ALLOWED = (
     "tflite_fuse.model",
     "tflite_fuse.check",
     # The numbers of the format, generated from its schema.
-    "tflite_fuse.emit.structs",
+    "tflite_fuse.ir.structs",
     "tflite_fuse.ir.enums",
     "tflite_fuse.ir.limits",
     # What viewers show of a block, and of which nothing is computed.
@@ -26,7 +26,7 @@ ALLOWED = (
     "tflite_fuse.memory.tflm.offline_plan",
 )
 
-GENERATED = ("emit/structs.py", "ir/enums.py", "ir/limits.py")
+GENERATED = ("ir/structs.py", "ir/enums.py", "ir/limits.py")
 
 
 def imported(path: Path) -> set[str]:

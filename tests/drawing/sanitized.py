@@ -25,9 +25,9 @@ from tests.drawing.steps.recurrent import recurrent_block
 from tests.drawing.witness import check, check_random, plan
 from tflite_fuse.emit.encode import EncodedBlock, encode
 from tflite_fuse.emit.options import read_options, sealed
-from tflite_fuse.emit.structs import TensorDesc
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.ir.block import Block, ElementType, StageKind, Storage
+from tflite_fuse.ir.structs import TensorDesc
 from tflite_fuse.runtime.library.host import HostLibrary, load_library
 from tflite_fuse.runtime.streams import PixelSource
 

@@ -20,8 +20,8 @@ from tflite_fuse.check import validate
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.emit.encode import EncodedBlock
 from tflite_fuse.emit.options import sealed
-from tflite_fuse.emit.structs import FIELDS
 from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.structs import FIELDS
 from tflite_fuse.model import load_model
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 

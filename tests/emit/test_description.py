@@ -12,9 +12,9 @@ from scripts.zoo.networks import inverted_residual_network
 from tflite_fuse.check.block import options as proof
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.emit.options import Options, described, read_options, sealed, write_options
-from tflite_fuse.emit.structs import BlockHeader, StageDesc, TensorDesc
 from tflite_fuse.ir.description import description
 from tflite_fuse.ir.enums import StageKind, Storage
+from tflite_fuse.ir.structs import BlockHeader, StageDesc, TensorDesc
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.runtime.library.host import host_library, load_library
 

@@ -18,9 +18,9 @@ from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.emit.encode import EncodedBlock, encode
 from tflite_fuse.emit.options import read_options, sealed, write_options
-from tflite_fuse.emit.structs import ALIGNMENT, VERSION
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, Int8Array, Requantization, Stage, StageKind, Storage
+from tflite_fuse.ir.structs import ALIGNMENT, VERSION
 from tflite_fuse.ops.arithmetic import multiply_by_quantized_multiplier
 
 ROOT = Path(__file__).resolve().parents[2]

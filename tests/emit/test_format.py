@@ -14,9 +14,9 @@ from tests.emit.test_encode import encoded, small_block
 from tflite_fuse.check.block.trace import schedule_alone
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.emit.options import read_options, sealed, write_options
-from tflite_fuse.emit.structs import FIELDS, LATER, LAYOUTS, StageDesc, TensorDesc
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.enums import StageKind, Storage
+from tflite_fuse.ir.structs import FIELDS, LATER, LAYOUTS, StageDesc, TensorDesc
 from tflite_fuse.runtime.library.host import host_library, load_library
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from tflite_fuse.cost.schedule.tile_order import SCRATCH_ALIGNMENT
 from tflite_fuse.emit.encode import operand_numbers, outside_tensors
 from tflite_fuse.emit.options import Options, read_options, require_checksum
-from tflite_fuse.emit.structs import ALIGNMENT, NONE, TensorDesc
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Block, BlockConfig, BlockTensor, ElementType, Stage, StageKind, Storage
 from tflite_fuse.ir.limits import MAX_BYTES
+from tflite_fuse.ir.structs import ALIGNMENT, NONE, TensorDesc
 from tflite_fuse.ops.check import check_block, check_config
 from tflite_fuse.ops.entry import StoredTables, Window
 from tflite_fuse.ops.kinds.state import state_offsets

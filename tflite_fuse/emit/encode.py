@@ -14,11 +14,11 @@ import numpy as np
 
 from tflite_fuse.cost.schedule.schedule import Schedule
 from tflite_fuse.emit.options import Options, write_options
-from tflite_fuse.emit.structs import ALIGNMENT, NONE, BlockHeader, StageDesc, TensorDesc
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.axes import stage_windows
 from tflite_fuse.ir.block import Block, BlockTensor, Stage, Storage
 from tflite_fuse.ir.limits import MAX_BYTES, MAX_OPERAND
+from tflite_fuse.ir.structs import ALIGNMENT, NONE, BlockHeader, StageDesc, TensorDesc
 from tflite_fuse.ops.check import check_block, check_config
 from tflite_fuse.ops.entry import Tables, Window
 from tflite_fuse.ops.kinds.state import state_offsets

@@ -15,7 +15,10 @@ from typing import NamedTuple, TypeVar
 
 import flatbuffers
 
-from tflite_fuse.emit.structs import (
+from tflite_fuse.errors import BlockError
+from tflite_fuse.ir.description import description
+from tflite_fuse.ir.limits import MAX_STAGES, MAX_TENSORS
+from tflite_fuse.ir.structs import (
     CHECKED_VERSION,
     FIELDS,
     IDENTIFIER,
@@ -27,9 +30,6 @@ from tflite_fuse.emit.structs import (
     StageDesc,
     TensorDesc,
 )
-from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.description import description
-from tflite_fuse.ir.limits import MAX_STAGES, MAX_TENSORS
 
 _Desc = TypeVar("_Desc", BlockHeader, TensorDesc, StageDesc)
 

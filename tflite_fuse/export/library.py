@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tflite_fuse.emit.options import Options, read_options
-from tflite_fuse.emit.structs import StageDesc
 from tflite_fuse.errors import RuntimeUnavailableError
 from tflite_fuse.export.folder import Files
 from tflite_fuse.ir.enums import StageKind, WeightLayout
+from tflite_fuse.ir.structs import StageDesc
 from tflite_fuse.runtime.library.sources import library_directory
 
 

@@ -13,58 +13,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Protocol
 
 from tflite_fuse.ir.enums import ElementType, StageKind, Storage
+from tflite_fuse.ir.structs import BlockHeader, StageDesc, TensorDesc
 
 _UINT, _STRING, _VECTOR_INT, _MAP, _VECTOR, _VECTOR_KEY = 2, 5, 11, 9, 10, 14
 """FlexBuffer types."""
 
 
-class Header(Protocol):
-    """Described fields of ``BlockHeader``."""
-
-    @property
-    def tile_height(self) -> int: ...
-    @property
-    def tile_width(self) -> int: ...
-    @property
-    def scratch_bytes(self) -> int: ...
-
-
-class Tensor(Protocol):
-    """Described fields of ``TensorDesc``."""
-
-    @property
-    def height(self) -> int: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def channels(self) -> int: ...
-    @property
-    def storage(self) -> int: ...
-    @property
-    def element_type(self) -> int: ...
-    @property
-    def capacity(self) -> int: ...
-
-
-class Stage(Protocol):
-    """Described fields of ``StageDesc``."""
-
-    @property
-    def kind(self) -> int: ...
-    @property
-    def output(self) -> int: ...
-    @property
-    def kernel_height(self) -> int: ...
-    @property
-    def kernel_width(self) -> int: ...
-    @property
-    def stride_height(self) -> int: ...
-
-
-def description(header: Header, tensors: Sequence[Tensor], stages: Sequence[Stage]) -> bytes:
+def description(header: BlockHeader, tensors: Sequence[TensorDesc], stages: Sequence[StageDesc]) -> bytes:
     """Return the FlexBuffer of a block, the same bytes for the same structs.
 
     Raises:
@@ -94,14 +51,14 @@ def _index(number: int) -> int:
     return number
 
 
-def _window(stage: Stage) -> str:
+def _window(stage: StageDesc) -> str:
     if max(stage.kernel_height, stage.kernel_width) <= 1:
         return ""
     stride = f"/{stage.stride_height}" if stage.stride_height > 1 else ""
     return f" {stage.kernel_height}x{stage.kernel_width}{stride}"
 
 
-def _ring_bytes(tensor: Tensor) -> int:
+def _ring_bytes(tensor: TensorDesc) -> int:
     """Return the bytes of a tensor's ring in the block; 0 if it is stored whole outside."""
     if tensor.storage not in (Storage.SCRATCH, Storage.PERSISTENT):
         return 0

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from tflite_fuse.check import Certificate, Finding, validate
 from tflite_fuse.emit.insert_blocks import InsertedBlock
-from tflite_fuse.emit.structs import VERSION
 from tflite_fuse.errors import ModelError, VerificationError
+from tflite_fuse.ir.structs import VERSION
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import Note, note

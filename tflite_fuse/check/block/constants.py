@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.emit.structs import ALIGNMENT, StageDesc, TensorDesc
 from tflite_fuse.ir.enums import StageKind, WeightLayout
 from tflite_fuse.ir.limits import DEPTHWISE_PIXELS, MAX_LISTED_TAPS, MAX_PATCH_VALUES, MAX_ROW_VALUES, STACK_POINTERS
+from tflite_fuse.ir.structs import ALIGNMENT, StageDesc, TensorDesc
 
 Int8s = npt.NDArray[np.int8]
 Int64s = npt.NDArray[np.int64]

@@ -9,7 +9,9 @@ from typing import NamedTuple, TypeVar
 
 import flatbuffers
 
-from tflite_fuse.emit.structs import (
+from tflite_fuse.ir.description import description
+from tflite_fuse.ir.limits import MAX_STAGES, MAX_TENSORS
+from tflite_fuse.ir.structs import (
     CHECKED_VERSION,
     FIELDS,
     IDENTIFIER,
@@ -21,8 +23,6 @@ from tflite_fuse.emit.structs import (
     StageDesc,
     TensorDesc,
 )
-from tflite_fuse.ir.description import description
-from tflite_fuse.ir.limits import MAX_STAGES, MAX_TENSORS
 
 _Desc = TypeVar("_Desc", BlockHeader, TensorDesc, StageDesc)
 

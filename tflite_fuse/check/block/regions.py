@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.check.block.options import Options
-from tflite_fuse.emit.structs import BlockHeader, StageDesc, TensorDesc
 from tflite_fuse.ir.enums import ElementType, StageKind, Storage
+from tflite_fuse.ir.structs import BlockHeader, StageDesc, TensorDesc
 
 Ints = npt.NDArray[np.int64]
 

@@ -25,9 +25,9 @@ from tflite_fuse.check.block.regions import (
     tiles,
 )
 from tflite_fuse.check.block.tape import NEVER, Ints, Tape, first_computed, follow, is_source, reads, writes
-from tflite_fuse.emit.structs import NONE, StageDesc, TensorDesc
 from tflite_fuse.ir.enums import StageKind, Storage, WeightLayout
 from tflite_fuse.ir.limits import CURSOR_BYTES, MAX_PATCH_VALUES, POINTER_BYTES, STACK_POINTERS
+from tflite_fuse.ir.structs import NONE, StageDesc, TensorDesc
 
 _ALIGNMENT = 4
 _NARROW_PIXELS = 255

@@ -24,8 +24,8 @@ from tflite_fuse.check.certificate import Finding
 from tflite_fuse.check.original.meaning import Meaning
 from tflite_fuse.check.original.scales import added, scaled
 from tflite_fuse.check.original.values import Original
-from tflite_fuse.emit.structs import NONE, StageDesc, TensorDesc
 from tflite_fuse.ir.enums import StageKind, WeightLayout
+from tflite_fuse.ir.structs import NONE, StageDesc, TensorDesc
 
 Int64s = npt.NDArray[np.int64]
 

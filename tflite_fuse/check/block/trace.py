@@ -19,8 +19,8 @@ from tflite_fuse.check.certificate import BlockProof, Finding
 from tflite_fuse.check.original.meaning import Meaning, with_axes_exchanged, with_padding
 from tflite_fuse.check.original.meanings import lookups, meaning_of, real_pairs
 from tflite_fuse.check.original.values import Original
-from tflite_fuse.emit.structs import NONE, StageDesc, TensorDesc
 from tflite_fuse.ir.enums import ElementType, StageKind, Storage
+from tflite_fuse.ir.structs import NONE, StageDesc, TensorDesc
 
 _ARITIES = {
     **dict.fromkeys(PAIRS, (2, 2)),
