@@ -60,16 +60,14 @@ class Shapes:
     """Shapes shared by several searches of one graph; each is grown once.
 
     The searches may count work in different units, but the tensors have the same places, and with them the free memory,
-    which is not part of a shape's key. By default only blocks in one tile are stored: searches without recompute share
-    them, and arrays over many tilings would need too much memory.
+    which is not part of a shape's key. Only blocks in one tile are stored: searches without recompute share them, and
+    arrays over many tilings would need too much memory.
 
     Attributes:
         chunks: output pixels per step, all that any of the searches tries.
-        tiled: whether blocks in several tiles are stored, too; for searches of few blocks.
     """
 
     chunks: tuple[int, ...] = ()
-    tiled: bool = False
     cache: dict[tuple[object, ...], Shape] = field(default_factory=dict, compare=False, repr=False)
 
     def of(
@@ -88,7 +86,7 @@ class Shapes:
             heights, widths: sizes of tiles.
         """
         key = ends, pricing.streamed, pricing.slow, pricing.overlap_alignment, tuple(heights), tuple(widths)
-        keeps = (self.tiled or len(heights) * len(widths) == 1) and set(pricing.chunks) <= set(self.chunks)
+        keeps = len(heights) * len(widths) == 1 and set(pricing.chunks) <= set(self.chunks)
         if keeps and key in self.cache:
             return self.cache[key]
         last, tail, inner, driven = ends
