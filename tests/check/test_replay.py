@@ -11,6 +11,7 @@ import pytest
 from tests.drawing.plain_pull import PlainPull
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import random_config
+from tests.drawing.steps.floats import float_block
 from tests.drawing.waiting_blocks import waiting_block
 from tflite_fuse.check.block.options import Options, read_options
 from tflite_fuse.check.block.regions import BY_VALUE, block_program
@@ -23,10 +24,10 @@ from tflite_fuse.ir.block import Block, BlockConfig, StageKind, Storage
 
 
 def drawn(seed: int) -> tuple[Block, BlockConfig, Options]:
-    """A random block that runs as its random configuration says, and what the encoder writes of it."""
+    """A random block, one of four on float32, that runs as its random configuration says, and its options."""
     rng = random.Random(seed)
     while True:
-        block, config = random_block(rng), BlockConfig(1, 1)
+        block, config = (float_block if seed % 4 == 3 else random_block)(rng), BlockConfig(1, 1)
         try:
             driven = block.tensors[split_block(block).driven]
             config = random_config(rng, block)

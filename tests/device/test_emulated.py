@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import networks
+from scripts.zoo.float_twin import float_twin
 from tests.conftest import SHARED, shared_models
 from tests.device.program import Program, fusable_core, program_of
 from tests.device.targets import OF_HALFWORDS, TARGETS, Target, build, execute, library_size, linked_size
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model.edit import prune
+from tflite_fuse.model.schema import Model
 from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -48,6 +52,14 @@ targets = pytest.mark.parametrize(
     ],
 )
 
+
+def float32_network() -> Model:
+    """Without its SOFTMAX, whose exponentials are those of each C library."""
+    twin = float_twin(networks.one_dimensional_network())
+    *kept, _ = twin.main.operators
+    return prune(replace(twin, subgraphs=(replace(twin.main, operators=tuple(kept), outputs=kept[-1].outputs),)))
+
+
 NETWORKS = {
     "inverted residuals": lambda: networks.inverted_residual_network(size=24, blocks=3),
     "cells": lambda: networks.cell_network(size=24),
@@ -55,6 +67,7 @@ NETWORKS = {
     "pyramid": lambda: networks.pyramid_network(size=24),
     "larger again": lambda: networks.u_network(size=16, channels=(4, 6)),
     "a neck": lambda: networks.neck_network(size=32, channels=4, bilinear=True),
+    "float32": float32_network,
 }
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -80,6 +93,8 @@ def check(name: str, target: Target, folder: Path, inputs: int, input_mode: str 
 @targets
 @pytest.mark.parametrize("name", NETWORKS)
 def test_small_networks(name: str, target: Target, tmp_path: Path) -> None:
+    if name == "float32" and "NO_FLOATS" in target.flags:
+        pytest.skip("it is built without them")
     check(name, target, tmp_path, inputs=6)
 
 

@@ -40,9 +40,8 @@ class PlainPull:
     def _split(self) -> tuple[int, int]:
         for number, stage in enumerate(self.block.stages):
             several = stage.inputs and self.block.tensors[stage.inputs[0]].pixels > 1
-            if stage.kind in (StageKind.GLOBAL_AVERAGE, StageKind.GLOBAL_MAX) or (
-                stage.kind is StageKind.FULLY_CONNECTED and several
-            ):
+            name = stage.kind.name.removeprefix("FLOAT_")
+            if name in ("GLOBAL_AVERAGE", "GLOBAL_MAX", "GLOBAL_REDUCE") or (name == "FULLY_CONNECTED" and several):
                 return number, stage.inputs[0]
         return len(self.block.stages), self.block.stages[-1].output
 

@@ -34,6 +34,8 @@ MAX_PATCH_VALUES = 160
 """Most values of a window that the packed convolution copies."""
 MAX_ROW_VALUES = 64
 """Most values of a row of several taps that the packed convolution copies."""
+MAX_COPIED_FLOATS = 64
+"""Most channels of float32 that a convolution copies to replace their pixel, 256 bytes of the C stack."""
 DEPTHWISE_PIXELS = 4
 """Neighbouring pixels the packed depthwise convolution computes together."""
 STACK_POINTERS = 96

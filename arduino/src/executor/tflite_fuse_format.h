@@ -61,6 +61,8 @@ enum {
   TFLITE_FUSE_MAX_PATCH_VALUES = 160,
   /* Most values of a row of several taps that the packed convolution copies. */
   TFLITE_FUSE_MAX_ROW_VALUES = 64,
+  /* Most channels of float32 that a convolution copies to replace their pixel, 256 bytes of the C stack. */
+  TFLITE_FUSE_MAX_COPIED_FLOATS = 64,
   /* Neighbouring pixels the packed depthwise convolution computes together. */
   TFLITE_FUSE_DEPTHWISE_PIXELS = 4,
   /* Most pixel pointers of a window that are kept on the C stack, 384 bytes on a 32-bit core; more lie in scratch. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -12,14 +13,15 @@ from hypothesis import strategies as st
 from tests.drawing.random_blocks import random_block
 from tests.drawing.random_configs import one_tile, random_config
 from tests.drawing.small_graphs import GraphMaker
+from tests.drawing.steps.floats import float_block
 from tests.drawing.weightless import block_of
 from tflite_fuse.cost.estimate.block_costs import price_block
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.cost.schedule.in_place import with_stages_in_place
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.block import BlockConfig, StageKind, Storage
-from tflite_fuse.ir.limits import MAX_PATCH_VALUES
+from tflite_fuse.ir.block import Block, BlockConfig, StageKind, Storage
+from tflite_fuse.ir.limits import MAX_COPIED_FLOATS, MAX_PATCH_VALUES
 from tflite_fuse.ops.check import check_block
 from tflite_fuse.ops.entry import Window
 from tflite_fuse.ops.table import KINDS
@@ -27,17 +29,18 @@ from tflite_fuse.ops.table import KINDS
 WHOLE = BlockConfig(65535, 65535, 2)
 
 
-def separable(channels: int, more: int, *, kernel: int = 1) -> PricedProgram:
+def separable(channels: int, more: int, *, kernel: int = 1, kind: StageKind = StageKind.CONV) -> PricedProgram:
     """Two depthwise convolutions with a convolution between them, which gives each pixel ``more`` channels."""
     maker = GraphMaker(12, 5, 3)
     first = maker.window(maker.window(0, channels), channels, (3, 3), kind=StageKind.DEPTHWISE)
-    maker.window(maker.window(first, more, (kernel, kernel)), more, (3, 3), kind=StageKind.DEPTHWISE)
+    maker.window(maker.window(first, more, (kernel, kernel), kind=kind), more, (3, 3), kind=StageKind.DEPTHWISE)
     return maker.graph()
 
 
+@pytest.mark.parametrize("kind", [StageKind.CONV, StageKind.FLOAT_CONV])
 @pytest.mark.parametrize("chunk", [1, 2, 5])
-def test_a_convolution_of_single_pixels_writes_over_its_input(chunk: int) -> None:
-    graph, config = separable(16, 16), replace(WHOLE, chunk=chunk)
+def test_a_convolution_of_single_pixels_writes_over_its_input(chunk: int, kind: StageKind) -> None:
+    graph, config = separable(16, 16, kind=kind), replace(WHOLE, chunk=chunk)
     apart = block_of(graph, 0, 3)
     block = with_stages_in_place(apart)
     pointwise = block.stages[2]
@@ -55,8 +58,9 @@ def test_a_convolution_of_single_pixels_writes_over_its_input(chunk: int) -> Non
         separable(16, 24),
         separable(16, 16, kernel=3),
         separable(MAX_PATCH_VALUES + 4, MAX_PATCH_VALUES + 4),
+        separable(MAX_COPIED_FLOATS + 1, MAX_COPIED_FLOATS + 1, kind=StageKind.FLOAT_CONV),
     ],
-    ids=["other channels", "larger window", "more values than kernels copy"],
+    ids=["other channels", "larger window", "more values than kernels copy", "more float32"],
 )
 def test_other_convolutions_have_rings_of_their_own(graph: PricedProgram) -> None:
     block = with_stages_in_place(block_of(graph, 0, 3))
@@ -74,10 +78,10 @@ def test_no_stage_writes_over_a_tensor_with_another_reader() -> None:
 
 
 @settings(max_examples=150)
-@given(st.integers(0, 1 << 30))
-def test_stages_in_place_never_need_more(seed: int) -> None:
+@given(st.integers(0, 1 << 30), st.sampled_from([random_block, float_block]))
+def test_stages_in_place_never_need_more(seed: int, draw: Callable[..., Block]) -> None:
     rng = Random(seed)
-    block = random_block(rng, largest=9)
+    block = draw(rng, largest=9)
     apart = replace(block, stages=tuple(replace(stage, overwrites=-1) for stage in block.stages))
     config = random_config(rng, block)
     try:

@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 
 from tests.drawing.random_blocks import BlockMaker, random_reals
+from tflite_fuse.cost.schedule.in_place import with_stages_in_place
 from tflite_fuse.ir.block import Block, ElementType, Stage, StageKind, Storage
 from tflite_fuse.ops.floats.common import ANY, FloatBounds, FloatWeights
 from tflite_fuse.ops.floats.elementwise import JOIN, OPERATIONS, FloatCurve, FloatOperation
@@ -87,6 +88,12 @@ class FloatMaker(BlockMaker):
         found = FloatMatrixParameters(int(by_column))
         stage = Stage(StageKind.FLOAT_MATRIX_PRODUCT, (self.newest, matrix), -1, parameters=found)
         self.add_stage(stage, (*shape[:2], one.pixels if by_column else one.channels))
+
+    def pixelwise(self) -> None:
+        """A convolution of single pixels that keeps the channels, so that it can compute in place."""
+        channels = self.source.channels
+        weights = self.constants((channels, 1, 1, channels), channels)
+        self.add_stage(Stage(StageKind.FLOAT_CONV, (self.newest,), -1, parameters=weights), self.extent)
 
     def residual(self) -> None:
         """A convolution that keeps the extent and the channels, and what it read added."""
@@ -211,11 +218,11 @@ class FloatMaker(BlockMaker):
 
 
 def float_block(rng: Random, *, largest: int = 10, plain_inputs: bool = False) -> Block:
-    """A block of one to about nine stages on float32."""
+    """A block of one to about nine stages on float32; in half of them, stages compute in place where they can."""
     maker = FloatMaker(rng, largest=largest, plain_inputs=plain_inputs)
     steps = [maker.convolution, maker.convolution, maker.residual, maker.pool, maker.operation, maker.by_channel]
     steps += [maker.curve, maker.zeros, maker.joined, maker.library, maker.resizing, maker.some_channels, maker.squares]
-    steps += [maker.over_channels, maker.transposed, maker.attention, maker.joined_rows]
+    steps += [maker.over_channels, maker.transposed, maker.attention, maker.joined_rows, maker.pixelwise]
     maker.convolution()
     for _ in range(rng.randint(0, 6)):
         rng.choice(steps)()
@@ -223,4 +230,5 @@ def float_block(rng: Random, *, largest: int = 10, plain_inputs: bool = False) -
         maker.tail()
     if rng.random() < 0.1:
         maker.first_largest()
-    return maker.finish(extra_outputs=rng.random() < 0.15)
+    block = maker.finish(extra_outputs=rng.random() < 0.15)
+    return with_stages_in_place(block) if rng.random() < 0.5 else block

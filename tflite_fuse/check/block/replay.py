@@ -19,6 +19,7 @@ from tflite_fuse.check.block.regions import (
     Axis,
     BlockProgram,
     Tile,
+    both_types,
     pixel_bytes,
     reach,
     spans,
@@ -26,7 +27,7 @@ from tflite_fuse.check.block.regions import (
 )
 from tflite_fuse.check.block.tape import NEVER, Ints, Tape, first_computed, follow, is_source, reads, writes
 from tflite_fuse.ir.enums import StageKind, Storage, WeightLayout
-from tflite_fuse.ir.limits import CURSOR_BYTES, MAX_PATCH_VALUES, POINTER_BYTES, STACK_POINTERS
+from tflite_fuse.ir.limits import CURSOR_BYTES, MAX_COPIED_FLOATS, MAX_PATCH_VALUES, POINTER_BYTES, STACK_POINTERS
 from tflite_fuse.ir.structs import NONE, StageDesc, TensorDesc
 
 _ALIGNMENT = 4
@@ -333,11 +334,13 @@ def _in_place_problems(program: BlockProgram) -> Iterator[str]:
 
 
 def _is_one_small_pixel(stage: StageDesc, source: TensorDesc) -> bool:
-    """Return whether a window is the pixel at the same place, and kernels of its packed weights copy it whole."""
-    if stage.kind not in (StageKind.CONV, StageKind.FULLY_CONNECTED) or stage.weight_layout == WeightLayout.PLAIN:
+    """Return whether a window is the pixel at the same place, and kernels of float32 or packed weights copy it."""
+    most = MAX_COPIED_FLOATS if stage.kind in FLOATS else MAX_PATCH_VALUES
+    copies = stage.kind in FLOATS or stage.weight_layout != WeightLayout.PLAIN
+    if stage.kind not in both_types("CONV", "FULLY_CONNECTED") or not copies:
         return False
     window = stage.kernel_height, stage.kernel_width, stage.stride_height, stage.stride_width
-    return window == (1, 1, 1, 1) and (stage.pad_top, stage.pad_left) == (0, 0) and source.channels <= MAX_PATCH_VALUES
+    return window == (1, 1, 1, 1) and (stage.pad_top, stage.pad_left) == (0, 0) and source.channels <= most
 
 
 # ---- Rings ----

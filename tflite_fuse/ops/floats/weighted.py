@@ -14,6 +14,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
+from tflite_fuse.ir.limits import MAX_COPIED_FLOATS
 from tflite_fuse.ops.entry import (
     AS_BYTES,
     Kernels,
@@ -49,6 +50,7 @@ from tflite_fuse.ops.weighted.convolutions import (
     conv_shape,
     dense_shape,
     depthwise_shape,
+    reads_own_pixel,
 )
 from tflite_fuse.ops.weighted.lowering import lower_conv, lower_dense, lower_depthwise, lower_transposed
 from tflite_fuse.ops.weighted.sums import taps
@@ -83,6 +85,11 @@ def _finish(stage: Stage, sums: Floats) -> Floats:
     """Return sums, [..., Cout], plus the bias, within bounds."""
     parameters = parameters_of(stage, FloatWeights)
     return bounded(sums + np.frombuffer(parameters.bias, "<f4"), parameters.low, parameters.high)
+
+
+def _holds_pixel(stage: Stage, source: BlockTensor) -> bool:
+    """Return whether a stage reads one pixel, and its kernel copies it before it writes the result."""
+    return reads_own_pixel(stage) and source.channels <= MAX_COPIED_FLOATS
 
 
 # ---- FLOAT_CONV ----
@@ -132,6 +139,7 @@ FLOAT_CONV = float_kind(
     StageKind.FLOAT_CONV,
     window=Window.SLIDING,
     cuts=True,
+    writes_over=_holds_pixel,
     check=CONV.check,
     reference=_conv,
     encode_table=_encode,
@@ -231,6 +239,7 @@ FLOAT_FULLY_CONNECTED = float_kind(
     # With a single pixel it is a 1x1 convolution and keeps no sums.
     sum_bytes=lambda source: FLOAT_BYTES if source.pixels > 1 else 0,
     sums_in_order=True,
+    writes_over=_holds_pixel,
     check=FULLY_CONNECTED.check,
     reference=_dense,
     encode_table=_encode,

@@ -86,10 +86,14 @@ def _conv(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int
     return requantize(stage, add_bias(stage, conv_sums(stage, values - tensor.zero_point, output)), output)
 
 
+def reads_own_pixel(stage: Stage) -> bool:
+    """Return whether a stage reads no pixel but the one at its output's place."""
+    return (stage.kernel_size, stage.stride, stage.padding) == ((1, 1), (1, 1), (0, 0))
+
+
 def _holds_pixel(stage: Stage, source: BlockTensor) -> bool:
     """Return whether a stage reads one pixel, and its kernels copy it on every core before they write the result."""
-    is_pixel = (stage.kernel_size, stage.stride, stage.padding) == ((1, 1), (1, 1), (0, 0))
-    return is_pixel and source.channels <= MAX_PATCH_VALUES and can_pack(stage, source)
+    return reads_own_pixel(stage) and source.channels <= MAX_PATCH_VALUES and can_pack(stage, source)
 
 
 def sum_of_channels(channels: int, table: Requantization) -> Stage:

@@ -1,7 +1,7 @@
 /* Computes float32 convolutions with any window: sums of products over taps, then input channels, then the bias.
  *
  * Weights: [output channel][tap row][tap column][input channel]. Taps outside the image are skipped, as in TFLM: zero
- * times an infinite weight would be NaN. */
+ * times an infinite weight would be NaN. Input pixels that outputs replace are copied to the stack, 256 bytes at most. */
 #include "tflite_fuse_floats.h"
 
 /* Adds the products of one window to the sums of TFLITE_FUSE_TOGETHER channels, whose filters advance. */
@@ -30,7 +30,14 @@ void tflite_fuse_float_conv(const tflite_fuse_call* call) {
   const size_t filter = (size_t)stage->kernel_height * (size_t)stage->kernel_width * (size_t)call->inputs[0]->channels;
   const float* weights = tflite_fuse_floats_at(call->weights);
   for (int32_t i = 0; i < call->count; ++i) {
+    float copy[TFLITE_FUSE_MAX_COPIED_FLOATS];
+    const int8_t* const copied = (const int8_t*)copy;
     const int8_t* const* window = call->windows[0] + i * stage->stride_width;
+    /* Every channel needs all values of the pixel. No sound file replaces a larger one. */
+    if (call->output->overwrites != 0 && filter <= TFLITE_FUSE_MAX_COPIED_FLOATS) {
+      memcpy(copy, *window, filter * sizeof(float));
+      window = &copied;
+    }
     float* output = (float*)(void*)call->outputs[i];
     for (int32_t c = 0; c < channels; c += TFLITE_FUSE_TOGETHER) {
       const float* filters[TFLITE_FUSE_TOGETHER];
