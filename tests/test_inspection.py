@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tests.drawing.raw_streams import RawStream
+from tflite_fuse.model.edit import Editor, replace_main
 from tflite_fuse.model.file import load_model, serialize_model
 
 
@@ -30,6 +33,26 @@ def test_variables_that_become_rings_are_not_blocked(cut: str) -> None:
     }
     left = load_model(tflite_fuse.rewrite(data, verify=False).model)
     assert [code.custom_code for code in left.operator_codes or ()] == ["TFLITE_FUSE"] and not blocked(data)
+
+
+def test_marks_do_not_depend_on_names_of_tensors() -> None:
+    model = load_model(stream("SPLIT_V"))
+    (last,) = model.main.outputs
+    editor = Editor(model)
+    editor.operators += model.main.operators
+    output = editor.add("LOG_SOFTMAX", [last], editor.like(last, editor.dims(last), None))
+    editor.tensors[:] = [replace(tensor, name="map") for tensor in editor.tensors]
+    model = editor.finish()
+    assert blocked(serialize_model(replace_main(model, replace(model.main, outputs=(output,))))) == ["LOG_SOFTMAX"]
+
+
+def test_a_foreign_operator_with_a_similar_name_has_a_reason() -> None:
+    b = ModelBuilder(seed=0)
+    model = b.build([b.conv(b.input((1, 4, 4, 2)), 4)])
+    editor = Editor(model)
+    editor.operators += model.main.operators
+    editor.add("CUSTOM:TFLITE_FUSED", model.main.outputs, editor.like(model.main.outputs[0], (1, 4), "left"))
+    assert blocked(serialize_model(editor.finish())) == ["TFLITE_FUSED"]
 
 
 def test_operators_left_unchanged_by_a_rewrite_have_a_reason() -> None:

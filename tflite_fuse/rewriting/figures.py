@@ -16,6 +16,7 @@ from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.apart import arenas_apart
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
+from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.memories import Memories, slow_bytes, slow_tensors
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import outside_inputs
@@ -167,20 +168,22 @@ def without_replaced(model: Model, inspection: Inspection) -> Inspection:
     """Return an inspection without the blocked mark on operators that a rewrite replaces before it makes blocks.
 
     A shuffle of channels over five dimensions becomes a GATHER, variables of a stream become rings. Operators of the
-    prepared model that stay outside blocks are matched by the names of their outputs; operators without a named output
-    stay blocked as long as one of the prepared model's is.
+    prepared model that stay outside blocks are matched by their outputs, which are named by their numbers; operators
+    without an output stay blocked as long as one of the prepared model's is.
     """
     if not any(row.blocked for row in inspection.operators):
         return inspection
     try:
-        remaining = prepared(model, states=True)
+        numbered = tuple(replace(tensor, name=str(number)) for number, tensor in enumerate(model.main.tensors))
+        remaining = prepared(replace_main(model, replace(model.main, tensors=numbered)), states=True)
     except TfliteFuseError:  # out of budget: nothing is replaced
         return inspection
-    tensors, operators = remaining.main.tensors, remaining.main.operators
-    names = [(tensors[each.outputs[0]].name or "") if each.outputs else "" for each in operators]
-    blocked = {name for name, reason in zip(names, fusability(remaining), strict=True) if reason is not None}
-    rows = (row if row.output in blocked else replace(row, blocked=None) for row in inspection.operators)
-    return replace(inspection, operators=tuple(rows))
+    outside = zip(remaining.main.operators, fusability(remaining), strict=True)
+    written = [remaining.main.written_by(operator) for operator, reason in outside if reason is not None]
+    blocked = {"-1" if tensor is None else tensor.name for tensor in written}
+    rows = zip(inspection.operators, model.main.operators, strict=True)
+    marked = (row if str(operator.output) in blocked else replace(row, blocked=None) for row, operator in rows)
+    return replace(inspection, operators=tuple(marked))
 
 
 def expected_instructions(model: Model, target: Target) -> int:
