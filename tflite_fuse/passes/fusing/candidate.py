@@ -213,14 +213,15 @@ class Site:
             ordered, arena = self.order.ordered_for(program, self.arena)
             program = ordered.program
         needed = arena.needed if self.count_tail else arena.head
-        macs, time = self._macs(blocks), self._time(blocks)
+        macs, time = self._macs(blocks), self.time_of(blocks)
         compute = macs if self.target is None else time
         return Candidate(self, point, program, blocks, ordered, needed, macs, time, compute)
 
     def _macs(self, blocks: Sequence[InsertedBlock]) -> int:
         return self.graph.work + sum(block.extra_macs for block in blocks)
 
-    def _time(self, blocks: Sequence[InsertedBlock]) -> int:
+    def time_of(self, blocks: Sequence[InsertedBlock]) -> int:
+        """Return the instructions or cycles of the model with some blocks."""
         fused = {operator for block in blocks for operator in block.choice.operators}
         alone = sum(cost for index, cost in enumerate(self.alone) if index not in fused)
         return alone + block_instructions([(b.plan.block, b.plan.schedule) for b in blocks], self.core)

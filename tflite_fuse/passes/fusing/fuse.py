@@ -18,7 +18,6 @@ from tflite_fuse.cost.instructions import (
     Cycles,
     PredictedCycles,
     Prediction,
-    block_instructions,
     in_instructions,
     prediction_error,
 )
@@ -258,11 +257,8 @@ def _prediction(site: Site, chosen: Candidate) -> Prediction:
 
 def _predicted_work(site: Site, chosen: Candidate, core: Core) -> tuple[int, int, int]:
     """Return instructions or cycles of a candidate, of the file's model, and of the fused model without blocks."""
-    alone = [step.work for step in in_instructions(site.graph, core, LONGEST).steps]
-    fused = {operator for block in chosen.blocks for operator in block.choice.operators}
-    blocks = block_instructions([(block.plan.block, block.plan.schedule) for block in chosen.blocks], core)
-    own = sum(alone) if site.own is None else max(site.own.on(core), sum(alone))
-    return blocks + sum(work for index, work in enumerate(alone) if index not in fused), own, sum(alone)
+    on_core = replace(site, core=core)
+    return on_core.time_of(chosen.blocks), on_core.own_time, sum(on_core.alone)
 
 
 def _limited(layers: int) -> Iterator[Note]:

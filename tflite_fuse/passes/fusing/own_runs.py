@@ -37,8 +37,7 @@ class OwnRuns:
 
     site: Site
     followed: int = 0
-    # The values hold the blocks, so that their ids stay valid.
-    _in_tiles: dict[tuple[int, int, int], tuple[Block, Orders]] = field(default_factory=dict)
+    _in_tiles: dict[tuple[tuple[int, ...], int, int], Orders] = field(default_factory=dict)
     _cache: dict[tuple[tuple[int, ...], BlockConfig], _Needs] = field(default_factory=dict)
 
     def with_own_runs(self, chosen: Candidate, more: int = 0) -> Candidate:
@@ -77,17 +76,16 @@ class OwnRuns:
         """Return the needs of a block under a configuration, which are computed once."""
         key = choice.operators, config
         if key not in self._cache:
-            run = plan.schedule if config == plan.config else schedule(plan.block, config, self._orders(plan))
+            run = plan.schedule if config == plan.config else schedule(plan.block, config, self._orders(choice, plan))
             self._cache[key] = _Needs(plan.block, run, self.site.core)
             self.followed += sum(self._cache[key].runs)
         return self._cache[key]
 
-    def _orders(self, plan: BlockPlan) -> Orders:
-        block, config = plan.block, plan.config
-        key = id(block), config.tile_height, config.tile_width
+    def _orders(self, choice: BlockChoice, plan: BlockPlan) -> Orders:
+        key = choice.operators, plan.config.tile_height, plan.config.tile_width
         if key not in self._in_tiles:
-            self._in_tiles[key] = block, Orders(block, config)
-        return self._in_tiles[key][1]
+            self._in_tiles[key] = Orders(plan.block, plan.config)
+        return self._in_tiles[key]
 
 
 @dataclass
