@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tflite_fuse.check.block.constants import (
     Constants,
     MissingError,
+    Places,
     in_int16,
     layout_of,
     may_be_halfwords,
@@ -108,8 +109,7 @@ def geometry_differences(view: StageView, meaning: Meaning, original: Original) 
 
 
 def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Finding]:
-    """Compare a zero point. A tensor without quantization has 0, or -128 if it was uint8; one without a reader is not
-    checked."""
+    """Compare a zero point: 0 for a tensor without quantization, -128 if it was uint8."""
     quantization = original.activation(tensor)
     plain = -128 if original.is_unsigned(tensor) else 0
     expected = plain if quantization is None else quantization[1]
@@ -191,19 +191,25 @@ def _none(what: str, actual: int) -> Iterator[Finding]:
         yield _difference(what, NONE, actual)
 
 
+def _sums(weights: npt.NDArray[np.int8], bias: Int64s, zero_point: int) -> tuple[Int64s, tuple[Int64s, Int64s], Int64s]:
+    """Return biases that hold the input's zero point, the least and largest sums, and their largest change by weights.
+
+    Each is int64 [channels].
+    """
+    by_channel = weights.astype(np.int64).reshape(len(weights), -1)
+    positive, negative = (np.where(sign * by_channel > 0, sign * by_channel, 0).sum(axis=1) for sign in (1, -1))
+    bias = bias - zero_point * (positive - negative)
+    sums = bias - 128 * positive - 127 * negative, bias + 127 * positive + 128 * negative
+    return bias, sums, 128 * (positive + negative)
+
+
 def _weighted(view: StageView, meaning: Meaning) -> Iterator[Finding]:
+    """Compare weights and their layout, and for each channel bias, multiplier and shift, in the form of that layout."""
     assert meaning.weights is not None and meaning.bias is not None
-    assert meaning.multiplier is not None and meaning.shift is not None
-    channels, rows, columns, depth = meaning.weights.shape
     weights, source = meaning.weights, view.inputs[0]
-    sums = weights.astype(np.int64).reshape(channels, -1)
-    bias = meaning.bias - source.zero_point * sums.sum(axis=1)
-    positive = np.where(sums > 0, sums, 0).sum(axis=1)
-    negative = positive - sums.sum(axis=1)
-    low, high = bias - 128 * positive - 127 * negative, bias + 127 * positive + 128 * negative
-    spread = 128 * np.abs(sums).sum(axis=1)
+    bias, sums, spread = _sums(weights, meaning.bias, source.zero_point)
     is_paired = view.desc.weight_layout == WeightLayout.PAIRED_DOWN
-    table, down = expected_table(view.notes, meaning, bias, (low, high), spread, few_bits=is_paired)
+    table, down = expected_table(view.notes, meaning, bias, sums, spread, few_bits=is_paired)
     layout = layout_of(view.kind, view.desc, source, down is not None)
     if view.kind is StageKind.TRANSPOSE_CONV:
         # The set of taps differs from pixel to pixel, so zero points are not folded into the biases.
@@ -214,7 +220,7 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Finding]:
     if layout != view.desc.weight_layout and not is_int16 and not is_paired:
         yield _difference("weight layout", layout, view.desc.weight_layout)
         return
-    places = weight_places(view.kind, layout, (channels, rows, columns, depth), source)
+    places = weight_places(view.kind, layout, weights.shape, source)
     stored: npt.NDArray[np.generic] = view.constants.take(
         view.desc.weights_offset, places.size * (1 + is_int16), "weights"
     )
@@ -226,16 +232,23 @@ def _weighted(view: StageView, meaning: Meaning) -> Iterator[Finding]:
         stored = single_weights(stored.view("<i2"))
         yield from _paired_sums(down[:, 0], spread)
         down[::2, 0] *= 256
-        down[: channels // 2 * 2 : 2, 0] += down[1::2, 0]
-    yield from _array_differences("weight", weights.astype(np.int16) * (1 + is_int16), stored[places.index])
+        down[: len(weights) // 2 * 2 : 2, 0] += down[1::2, 0]
+    yield from _weight_differences(weights.astype(np.int16) * (1 + is_int16), stored, places)
+    yield from _table_differences(view, table if down is None or layout != WeightLayout.PACKED_DOWN else down, layout)
+    view.count("weights", weights.size)
+    view.count("biases, multipliers and shifts", 3 * len(weights))
+
+
+def _weight_differences(
+    weights: npt.NDArray[np.int16], stored: npt.NDArray[np.generic], places: Places
+) -> Iterator[Finding]:
+    """Compare stored weights with their true values; the filling between them must be zeros."""
+    yield from _array_differences("weight", weights, stored[places.index])
     rest = np.ones(places.size, bool)
     rest[places.index.ravel()] = False
     filled = np.flatnonzero((stored != 0) & rest)
     if len(filled):
         yield _difference("filling between weights", 0, int(stored[filled[0]]), None, (int(filled[0]),))
-    yield from _table_differences(view, table if down is None or layout != WeightLayout.PACKED_DOWN else down, layout)
-    view.count("weights", weights.size)
-    view.count("biases, multipliers and shifts", 3 * channels)
 
 
 def _paired_sums(bias: Int64s, spread: Int64s) -> Iterator[Finding]:

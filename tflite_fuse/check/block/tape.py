@@ -184,19 +184,29 @@ def first_computed(program: BlockProgram, s: int) -> int:
 
 def seen(program: BlockProgram, tile: Tile, s: int, number: int, first: Ints, end: Ints) -> tuple[Ints, Ints]:
     """Return oldest pixel and end of the pixels that runs of stage ``s`` read of an input; (NEVER, 0) on padding."""
-    stage, tensor = program.stages[s], program.inputs[s][number]
-    (height, width), (top_0, left_0) = tile.extents[tensor], tile.origins[s][number]
-    out_width = max(1, tile.extents[stage.output][1])
-    down, across = looks(program, s, number, 0), looks(program, s, number, 1)
-    (stride_y, _, extent_y, apart_y), (stride_x, _, extent_x, apart_x) = down, across
-    above, before = first // out_width * stride_y + top_0, first % out_width * stride_x + left_0
-    behind_columns = (end - 1) % out_width * stride_x + left_0 + extent_x
-    top, bottom = -(-above // apart_y), -(-(above + extent_y) // apart_y)
-    left, right = -(-before // apart_x), -(-behind_columns // apart_x)
-    inside = (bottom > 0) & (top < height) & (right > 0) & (left < width) & (top < bottom) & (left < right)
-    oldest = np.maximum(top, 0) * width + np.maximum(left, 0)
-    behind = (np.minimum(bottom, height) - 1) * width + np.minimum(right, width)
-    return np.where(inside, oldest, NEVER), np.where(inside, behind, 0)
+    out_width = max(1, tile.extents[program.stages[s].output][1])
+    row, begin = np.divmod(first, out_width)
+    rows = _under(program, tile, (s, number, 0), row, row)
+    columns = _under(program, tile, (s, number, 1), begin, (end - 1) % out_width)
+    is_read = (rows[0] < rows[1]) & (columns[0] < columns[1])
+    width = tile.extents[program.inputs[s][number]][1]
+    oldest, behind = rows[0] * width + columns[0], (rows[1] - 1) * width + columns[1]
+    return np.where(is_read, oldest, NEVER), np.where(is_read, behind, 0)
+
+
+def _under(program: BlockProgram, tile: Tile, of: tuple[int, int, int], first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Return the part of an input's rows or columns under the windows of neighbouring outputs; empty on padding.
+
+    Args:
+        program, tile: the block, and a class of its tiles.
+        of: stage, number of its input, axis.
+        first, last: first and last output along the axis.
+    """
+    s, number, axis = of
+    stride, _, extent, apart = looks(program, s, number, axis)
+    origin, length = tile.origins[s][number][axis], tile.extents[program.inputs[s][number]][axis]
+    begin, end = -(-(first * stride + origin) // apart), -(-(last * stride + origin + extent) // apart)
+    return np.clip(begin, 0, length), np.clip(end, 0, length)
 
 
 def reads(program: BlockProgram, tile: Tile, tape: Tape, tensor: int) -> tuple[Ints, Ints, Ints]:
@@ -223,8 +233,7 @@ def writes(tape: Tape, stage: int) -> tuple[Ints, Ints]:
 
 
 def _replay(program: BlockProgram, tile: Tile, tape: Tape, s: int, in_ring: tuple[int, ...]) -> tuple[int, bool]:
-    """Return the pixels that the ring of a stage's output must hold, and whether every pixel was there when it was
-    read.
+    """Return the pixels that the ring of a stage's output must hold, and whether each was there when it was read.
 
     Args:
         in_ring: the output, and the tensors whose pixels replace its pixels.
