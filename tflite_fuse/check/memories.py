@@ -15,7 +15,7 @@ from tflite_fuse.model.types import tensor_nbytes
 
 
 def memory_findings(matching: Correspondence) -> Iterator[Finding]:
-    """Blocks place every tensor of the metadata alike, and no two lie over each other while both are needed."""
+    """Require that blocks place every tensor of the metadata alike, and that no two overlap while both are needed."""
     try:
         slow = slow_tensors(matching.after)
     except ModelError as error:

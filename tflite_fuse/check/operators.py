@@ -35,8 +35,10 @@ def match_operators(matching: Correspondence) -> None:
 
 
 class _Walk:
-    """Walk through the operators. Those with side effects must come in the original's order, each once; all others may
-    come anywhere."""
+    """Walk through the operators of the rewritten model.
+
+    Those with side effects must come in the original's order, each once; all others may come anywhere.
+    """
 
     def __init__(self, matching: Correspondence) -> None:
         self.matching = matching

@@ -63,7 +63,7 @@ def _listed(model: Model) -> list[bytes]:
 
 
 def _subgraph_findings(matching: Correspondence) -> Iterator[Finding]:
-    """Subgraphs that went with the states they initialize were the last ones: the others keep their numbers."""
+    """Compare the other subgraphs; those that went with the states they initialize were the last ones."""
     before, after = matching.before, matching.after
     number = len(before.subgraphs) - len(matching.dissolved)
     if number != len(after.subgraphs) or any(graph < number for graph in matching.dissolved):
@@ -102,7 +102,7 @@ def _signature_findings(matching: Correspondence) -> Iterator[Finding]:
 
 
 def _entry_findings(matching: Correspondence, a: SignatureDef, b: SignatureDef) -> Iterator[Finding]:
-    """Names stay at the values they named; an input outside the arena has no tensor any more to give a name to."""
+    """Require names to stay at the values they named; an input outside the arena has no tensor to name any more."""
     for what in ("inputs", "outputs"):
         old, new = _by_name(getattr(a, what)), _by_name(getattr(b, what))
         ends = {tensor: _named_end(matching, tensor, what) for tensors in old.values() for tensor in tensors}

@@ -315,7 +315,7 @@ class _Instructions:
         return replace(layer, work=alone, run_costs=runs, pull_cost=ceil(costs["pulls"]))
 
     def _accumulator(self, index: int, stage: Stage) -> PricedStep:
-        """Its runs are those that add up its input; the cost of writing its output is added."""
+        """Return the costs of a layer that adds up its input: runs are those over the input; its output is added."""
         layer = self.graph.steps[index]
         counts = _visit_counts(stage, self.graph.tensors, self.target.kernels)
         visits = (ceil(expected_instructions(counts, instruction_costs(self.target))),) * self.longest

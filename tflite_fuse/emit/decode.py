@@ -144,6 +144,7 @@ def _check_placement(options: Options, block: Block) -> None:
 
 
 def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constants: bytes) -> Stage:
+    """Return a stage with its constants. Raises: BlockError: a number of it is unknown or impossible."""
     desc = options.stages[index]
     if desc.kind not in list(StageKind):
         raise BlockError(f"Stage {index} of the fused block has unknown kind {desc.kind}.")

@@ -57,7 +57,7 @@ def _check_tensors(model: Model, graph: SubGraph, number: int) -> None:
 
 
 def _check_constants(model: Model, graph: SubGraph, number: int) -> None:
-    """A runtime reads as many bytes of a constant as its shape needs, even beyond the end of the file."""
+    """Require as many bytes of each constant as its shape needs: a runtime reads them even beyond the file's end."""
     if any(entry.name == COMPRESSION_METADATA for entry in model.metadata or ()):
         return
     for index, tensor in enumerate(graph.tensors):

@@ -51,19 +51,19 @@ def _only_adds(model: Model, graph: SubGraph, operator: Operator) -> bool:
 
 
 def _convolution(graph: SubGraph, operator: Operator) -> int:
-    """Filter [Cout, kh, kw, Cin]: each output element sums over one filter."""
+    """Count one filter, of [Cout, kh, kw, Cin], for each output element."""
     weights, output = graph.read_by(operator, 1), graph.written_by(operator)
     return prod(output.dims) * prod(weights.dims[1:]) if weights and output else 0
 
 
 def _depthwise(graph: SubGraph, operator: Operator) -> int:
-    """Filter [1, kh, kw, C]: each output element sums over one channel of it."""
+    """Count the taps of one channel of the filter [1, kh, kw, C] for each output element."""
     weights, output = graph.read_by(operator, 1), graph.written_by(operator)
     return prod(output.dims) * prod(weights.dims[1:3]) if weights and output else 0
 
 
 def _transposed(graph: SubGraph, operator: Operator) -> int:
-    """Filter [Cout, kh, kw, Cin]: each output pixel uses one in ``stride_h * stride_w`` of its taps."""
+    """Count one in ``stride_h * stride_w`` taps of the filter [Cout, kh, kw, Cin] for each output pixel."""
     weights, output = graph.read_by(operator, 1), graph.written_by(operator)
     options = get_options(operator)
     steps = int(prod(step for name in ("stride_h", "stride_w") if isinstance(step := options.get(name, 1), int)))
@@ -71,7 +71,7 @@ def _transposed(graph: SubGraph, operator: Operator) -> int:
 
 
 def _fully_connected(graph: SubGraph, operator: Operator) -> int:
-    """Weights [out, in]: each output element sums over one row."""
+    """Count one row of the weights [out, in] for each output element."""
     weights, output = graph.read_by(operator, 1), graph.written_by(operator)
     return prod(output.dims) * weights.dims[-1] if weights and weights.dims and output else 0
 
@@ -84,7 +84,7 @@ def _matrix_product(graph: SubGraph, operator: Operator) -> int:
 
 
 def _svdf(graph: SubGraph, operator: Operator) -> int:
-    """Feature weights [filters, in] and time weights [filters, memory], for each row of the input [batch, in]."""
+    """Count feature weights [filters, in] and time weights [filters, memory] for each row of the input [batch, in]."""
     source, feature, time = (graph.read_by(operator, position) for position in range(3))
     if not source or not source.dims or not feature or not time:
         return 0
@@ -92,7 +92,7 @@ def _svdf(graph: SubGraph, operator: Operator) -> int:
 
 
 def _lstm(graph: SubGraph, operator: Operator) -> int:
-    """Every weight once for each step of each sequence of the input [batch, time, in] or [time, batch, in]."""
+    """Count every weight for each step of each sequence of the input [batch, time, in] or [time, batch, in]."""
     source = graph.read_by(operator, 0)
     if not source or len(source.dims) < 2:
         return 0

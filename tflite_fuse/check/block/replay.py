@@ -164,8 +164,7 @@ def scratch_distances(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape)
 
 
 def _ahead(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape, i: int) -> Iterator[int]:
-    """Yield, for each write to a ring, the bytes of scratch in use less the bytes of the input that are no longer
-    read."""
+    """Yield for each write to a ring the bytes of scratch in use, less those of the input that are no longer read."""
     yield needed_from_the_start(program)
     at, still = _read_later(program, tile, tape, i)
     for s in program.spatial:
@@ -180,8 +179,7 @@ def _ahead(program: BlockProgram, rows: Axis, tile: Tile, tape: Tape, i: int) ->
 
 
 def _filled(program: BlockProgram, rows: Axis, s: int, ends: Ints) -> Ints:
-    """Return the pixels from the ring's start that are in use: all, unless it fills from its start and has not wrapped
-    yet."""
+    """Return the pixels in use from the ring's start on: all, unless it fills from there and has not wrapped yet."""
     output = program.stages[s].output
     capacity = program.tensors[output].capacity
     in_order = first_computed(program, s) == 0 and int(rows.low[output][0]) == 0

@@ -123,6 +123,7 @@ def schedule_alone(options: Options) -> ScheduleProof:
 
 
 def _form_problems(options: Options) -> Iterator[str]:
+    """Yield clauses about stages, tensors and header that contradict each other; none if the block can be traced."""
     tensors, stages = options.tensors, options.stages
     writers = {stage.output: s for s, stage in enumerate(stages)}
     if len(writers) != len(stages):

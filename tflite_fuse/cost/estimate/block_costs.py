@@ -49,7 +49,7 @@ class Work:
     """Work of a growing block's layers; it depends on the lengths of runs if layers have ``run_costs``."""
 
     def __init__(self, grid: Grid, chunks: Sequence[int], last: int) -> None:
-        """``chunks``: output pixels that a stage computes per step."""
+        """Take the output pixels that a stage computes per step, ``chunks``."""
         self.grid, self.chunks = grid, tuple(chunks)
         self._steps = np.array(chunks, dtype=np.int64)[:, None]
         self.accumulating: int | None = None  # Stands for the layers at the end of the block that read an accumulator.

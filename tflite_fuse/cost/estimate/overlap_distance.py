@@ -39,7 +39,7 @@ class OutputOverlap:
     """Bytes of an input that the output of a growing block, which its last layer writes, may overwrite."""
 
     def __init__(self, graph: PricedProgram, last: int, grid: Grid, chunks: Sequence[int], alignment: int) -> None:
-        """``alignment``: bytes; all sizes and distances are rounded up to a multiple of it."""
+        """Round all sizes and distances up to multiples of ``alignment`` bytes."""
         self.graph, self.last, self.grid, self.chunks, self.alignment = graph, last, grid, tuple(chunks), alignment
         self.output = self._result(last)
         self.whole = grid.is_whole(self.output)

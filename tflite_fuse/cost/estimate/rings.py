@@ -44,7 +44,7 @@ class Rings:
     """The rings of a growing block: the reach of every layer, and the layers where paths meet again."""
 
     def __init__(self, grid: Grid, chunks: IntArray, last: int) -> None:
-        """``chunks``: output pixels that a stage computes per step, [chunks, 1, 1]."""
+        """Take the output pixels that a stage computes per step, ``chunks`` of shape [chunks, 1, 1]."""
         self.grid, self.chunks = grid, chunks
         self._chunks = tuple(chunks.ravel().tolist())
         self.reaches: dict[int, Reaches] = {last: (Reach(), Reach())}
@@ -484,7 +484,7 @@ class ScratchOverlap:
     """Bytes of the scratch of a growing block in one tile that may lie over an input."""
 
     def __init__(self, graph: PricedProgram, grid: Grid, driven: BlockTensor, alignment: int) -> None:
-        """``alignment``: bytes; all sizes and distances are rounded up to a multiple of it."""
+        """Round all sizes and distances up to multiples of ``alignment`` bytes."""
         self.graph, self.whole, self.alignment = graph, grid.is_whole(driven), alignment
         self._steps = np.arange(1, MOST_ROWS + 1, dtype=np.int64)
         self._added: list[tuple[int, Demand, IntArray, IntArray]] = []

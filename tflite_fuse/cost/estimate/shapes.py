@@ -36,7 +36,7 @@ class Shape:
     """
 
     def __init__(self, block: GrowingBlock, inner: int, is_folded: bool) -> None:
-        """``inner``: the first layer already in the block if it is folded, else the layer behind its last."""
+        """Take as ``inner`` the first layer in a folded block, or the layer behind the last one of another."""
         self.grid, self.computing, self.chunks = block.grid, block.computing, block.pricing.chunks
         self.driven = block.demands[block.driven]
         self._block, self._inner = block, inner

@@ -145,7 +145,7 @@ class Axis:
     """
 
     def __init__(self, block: Block, split: Split, axis: int, size: int, one_tile: bool) -> None:
-        """``one_tile``: a single tile also reads and completes all tensors that are stored whole."""
+        """Divide a block into tiles; with ``one_tile`` one also completes all that are stored whole."""
         self.lengths = [(tensor.height, tensor.width)[axis] for tensor in block.tensors]
         self.windows_by_stage = [
             (stage, [windows[axis] for windows in input_windows(stage, block.tensors)]) for stage in split.spatial

@@ -82,6 +82,7 @@ def _apart(groups: Iterable[_Group]) -> list[_Group]:
 
 
 def _groups(model: Model) -> Iterator[_Group]:
+    """Yield the groups of operators around which TRANSPOSEs can be removed, each found from one that leads into it."""
     transposes = [i for i, operator in enumerate(model.main.operators) if operator_name(model, operator) == "TRANSPOSE"]
     layouts = {index: layout for index in transposes if (layout := layout_of(model, index)) is not None}
     readers, writers = model.main.readers, model.main.writers
