@@ -45,23 +45,10 @@ def add_tensor(model: Model, tensor: Tensor) -> tuple[Model, int]:
     return replace_main(model, graph), len(graph.tensors) - 1
 
 
-def add_constant(model: Model, tensor: Tensor, data: bytes) -> tuple[Model, int]:
-    """Append a buffer and a tensor of the first subgraph that refers to it; return the model and the tensor's index."""
-    model, buffer = add_buffer(model, data)
-    return add_tensor(model, replace(tensor, buffer=buffer))
-
-
 def replace_tensor(model: Model, index: int, tensor: Tensor) -> Model:
     """Return the model with another tensor at an index of the first subgraph."""
     tensors = model.main.tensors
     return replace_main(model, replace(model.main, tensors=(*tensors[:index], tensor, *tensors[index + 1 :])))
-
-
-def add_int32(model: Model, name: str, values: Sequence[int]) -> tuple[Model, int]:
-    """Append a one-dimensional constant to the first subgraph; return the model and the tensor's index."""
-    return add_constant(
-        model, Tensor((len(values),), TensorType.INT32, 0, name), struct.pack(f"<{len(values)}i", *values)
-    )
 
 
 def drop_unread(model: Model, operators: Sequence[Operator], kinds: Collection[str]) -> list[Operator]:

@@ -14,7 +14,7 @@ from tests.told import told
 from tflite_fuse import api
 from tflite_fuse.check import validate
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.model.edit import add_int32, prune, replace_operators, replace_tensor
+from tflite_fuse.model.edit import Editor, prune, replace_tensor
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import DimensionMetadata, Sparsity, Uint8Vector, Uint16Vector
@@ -295,10 +295,11 @@ def with_its_shape(model: Model) -> Model:
     """The same model with the flattened shape in the file, as the runtime can load it."""
     first, *_, flatten, image, last = model.main.operators
     (result,) = flatten.outputs or ()
-    model = replace_tensor(model, result, replace(model.main.tensors[result], shape=(1, 72), shape_signature=None))
-    model, dims = add_int32(model, "dims", (1, 72))
-    flatten = replace(flatten, inputs=((flatten.inputs or ())[0], dims))
-    return prune(replace_operators(model, [first, flatten, image, last]))
+    editor = Editor(model)
+    editor.tensors[result] = replace(editor.tensors[result], shape=(1, 72), shape_signature=None)
+    flatten = replace(flatten, inputs=((flatten.inputs or ())[0], editor.int32("dims", (1, 72))))
+    editor.operators += first, flatten, image, last
+    return prune(editor.finish())
 
 
 @pytest.mark.parametrize("rest", [-1, 72])

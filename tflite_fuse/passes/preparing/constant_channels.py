@@ -29,7 +29,7 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_constant, prune, replace_main, used_tensors
+from tflite_fuse.model.edit import Editor, prune, used_tensors
 from tflite_fuse.model.operators import make_options, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
@@ -425,24 +425,24 @@ def _rounded(mask: Mask) -> Mask:
 
 
 def _narrowed(model: Model, facts: _Facts, kept: Mapping[int, Channels]) -> Model:
-    operators = list(model.main.operators)
-    for index, operator in enumerate(operators):
+    editor = Editor(model)
+    for index, operator in enumerate(model.main.operators):
         activations, output = facts.activation_inputs(index), operator.output
         if output not in kept and not any(tensor in kept for tensor in activations):
+            editor.operators.append(operator)
             continue
         name, inputs, edited = operator_name(model, operator), list(operator.inputs or ()), operator
         if name in _MIXING or name == "DEPTHWISE_CONV_2D":
-            model, inputs[1:] = _with_weights(model, facts, index, kept)
+            inputs[1:] = _with_weights(editor, facts, index, kept)
         elif name == "RESHAPE":
-            dims = (*model.main.tensors[output].dims[:-1], len(kept[output]))
-            model, inputs[1:] = _constant(model, np.array(dims, "<i4"), inputs[1:])
+            dims = (*editor.dims(output)[:-1], len(kept[output]))
+            if len(inputs) > 1:
+                inputs[1] = editor.constant(editor.tensors[inputs[1]], np.array(dims, "<i4").tobytes())
             edited = replace(operator, builtin_options=make_options("ReshapeOptions", new_shape=dims))
-        operators[index] = replace(edited, inputs=tuple(inputs))
-    tensors = [
-        _with_channels(tensor, kept[index]) if index in kept else tensor
-        for index, tensor in enumerate(model.main.tensors)
-    ]
-    return replace_main(model, replace(model.main, tensors=tuple(tensors), operators=tuple(operators)))
+        editor.operators.append(replace(edited, inputs=tuple(inputs)))
+    for tensor, channels in kept.items():
+        editor.tensors[tensor] = _with_channels(editor.tensors[tensor], channels)
+    return editor.finish()
 
 
 def _with_channels(tensor: Tensor, channels: Channels) -> Tensor:
@@ -454,17 +454,9 @@ def _with_channels(tensor: Tensor, channels: Channels) -> Tensor:
     )
 
 
-def _constant(model: Model, values: npt.NDArray[np.int32], old: Sequence[int]) -> tuple[Model, Sequence[int]]:
-    """Return the constant in place of an operand, if there is one."""
-    if not old:
-        return model, ()
-    model, tensor = add_constant(model, model.main.tensors[old[0]], values.tobytes())
-    return model, (tensor, *old[1:])
-
-
-def _with_weights(model: Model, facts: _Facts, index: int, kept: Mapping[int, Channels]) -> tuple[Model, Sequence[int]]:
-    """Return weights and bias of a convolution for the remaining channels."""
-    operator, described = facts.model.main.operators[index], facts.stage(index)
+def _with_weights(editor: Editor, facts: _Facts, index: int, kept: Mapping[int, Channels]) -> Sequence[int]:
+    """Add weights and bias of a convolution for the remaining channels; return their tensors."""
+    model, operator, described = editor.model, facts.model.main.operators[index], facts.stage(index)
     assert described is not None
     lowered, stage = described
     source, weights, *rest = operator.inputs or ()
@@ -479,13 +471,13 @@ def _with_weights(model: Model, facts: _Facts, index: int, kept: Mapping[int, Ch
         values = values[..., kept[source]]
     if output in kept:
         values = values.take(kept[output], axis)
-    model, narrow = _like(model, tensor, values, kept.get(output), axis)
+    narrow = _like(editor, tensor, values, kept.get(output), axis)
     if rest and rest[0] >= 0 and (output in kept or share.any()):
         bias = model.main.tensors[rest[0]]
         sums = np.frombuffer(model.buffers[bias.buffer].data or b"", "<i4") + share
         sums = sums if output not in kept else sums[kept[output]]
-        model, rest[0] = _like(model, bias, sums.astype("<i4"), kept.get(output), 0)
-    return model, (narrow, *rest)
+        rest[0] = _like(editor, bias, sums.astype("<i4"), kept.get(output), 0)
+    return narrow, *rest
 
 
 def _share(facts: _Facts, lowered: Lowered, stage: Stage, kept: Channels) -> npt.NDArray[np.int64]:
@@ -497,15 +489,13 @@ def _share(facts: _Facts, lowered: Lowered, stage: Stage, kept: Channels) -> npt
     return np.asarray((weights[..., removed] * values).sum(axis=tuple(range(1, weights.ndim))))
 
 
-def _like(
-    model: Model, tensor: Tensor, values: npt.NDArray[np.generic], channels: Channels | None, axis: int
-) -> tuple[Model, int]:
-    """Return a constant like another one, with its quantization restricted to the remaining channels."""
+def _like(editor: Editor, tensor: Tensor, values: npt.NDArray[np.generic], channels: Channels | None, axis: int) -> int:
+    """Add a constant like another one, with its quantization restricted to the remaining channels."""
     quantization = tensor.quantization
     if quantization is not None and channels is not None:
         quantization = _quantized(quantization, channels, tensor.dims[axis])
     like = replace(tensor, shape=values.shape, shape_signature=None, quantization=quantization)
-    return add_constant(model, like, values.tobytes())
+    return editor.constant(like, values.tobytes())
 
 
 def _quantized(quantization: Quantization, channels: Channels, before: int) -> Quantization:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_constant, drop_unread, prune, replace_operators
+from tflite_fuse.model.edit import Editor, drop_unread, prune, replace_operators
 from tflite_fuse.model.operators import VALID, get_options, operator_label, operator_name
 from tflite_fuse.model.schema import Model, Operator, Quantization, Tensor
 from tflite_fuse.model.types import TensorType
@@ -64,20 +64,20 @@ class MixedDepthwise:
 
     def run(self, model: Model) -> PassResult:
         """Rewrite a model. If it changes, an offline memory plan is dropped, because tensor indices change."""
-        moves, changed, labels = Moves(model), model, []
+        moves, editor, labels = Moves(model), Editor(remove_plan(model)), []
         operators = list(model.main.operators)
         for index, operator in enumerate(model.main.operators):
             try:
                 parts = _parts(moves, operator)
                 if not parts:
                     continue
-                changed, operators[index] = _joined(changed, parts, operator.output)
+                operators[index] = _joined(editor, parts, operator.output)
             except BlockError:
                 continue
             labels.append(operator_label(model, index))
         if not labels:
             return PassResult(model, False)
-        changed = remove_plan(changed)
+        changed = editor.finish()
         read = {tensor for operator in operators for tensor in operator.inputs or ()} | {*model.main.outputs}
         kept = [op for op in operators if _has_readers(changed, op, read)]
         changed = prune(replace_operators(changed, drop_unread(changed, kept, MOVES)))
@@ -95,7 +95,7 @@ def _parts(moves: Moves, operator: Operator) -> Sequence[_Part]:
         BlockError: one of them cannot be joined.
     """
     model, name = moves.model, operator_name(moves.model, operator)
-    writer = {tensor: model.main.operators[index] for tensor, index in model.main.writers.items()}
+    writers, operators = model.main.writers, model.main.operators
     if name == "DEPTHWISE_CONV_2D":
         part = _part(moves, operator)
         whole = part.channel == 0 and part.weights.shape[2] == part.window.shape[2]
@@ -107,12 +107,12 @@ def _parts(moves: Moves, operator: Operator) -> Sequence[_Part]:
         return ()
     parts: list[_Part] = []
     for tensor in operator.inputs or ():
-        if tensor not in writer or operator_name(model, writer[tensor]) != "DEPTHWISE_CONV_2D":
+        if tensor not in writers or operator_name(model, operators[writers[tensor]]) != "DEPTHWISE_CONV_2D":
             return ()
         joined = read_activation(model, tensor)
         if (joined.scale, joined.zero_point) != (output.scale, output.zero_point):
             return ()
-        parts.append(_part(moves, writer[tensor]))
+        parts.append(_part(moves, operators[writers[tensor]]))
     if not parts:
         return ()
     first = parts[0]
@@ -122,11 +122,9 @@ def _parts(moves: Moves, operator: Operator) -> Sequence[_Part]:
 
 
 def _is_state(moves: Moves, part: _Part) -> bool:
-    operators = moves.model.main.operators
-    return any(
-        part.window.index in (op.outputs or ()) and operator_name(moves.model, op) == f"CUSTOM:{STATE_OPERATOR}"
-        for op in operators
-    )
+    graph = moves.model.main
+    writer = graph.writers.get(part.window.index)
+    return writer is not None and operator_name(moves.model, graph.operators[writer]) == f"CUSTOM:{STATE_OPERATOR}"
 
 
 def _alike(part: _Part, other: _Part) -> bool:
@@ -164,7 +162,7 @@ def _part(moves: Moves, operator: Operator) -> _Part:
     return _Part(operator, window, row // max(dilation, 1), rest, weights[0], scales, bias)
 
 
-def _joined(model: Model, parts: Sequence[_Part], output: int) -> tuple[Model, Operator]:
+def _joined(editor: Editor, parts: Sequence[_Part], output: int) -> Operator:
     """Return one convolution of the whole window. Raises BlockError if it would have too many taps."""
     taps = max(part.row + part.weights.shape[0] for part in parts)
     window = parts[0].window
@@ -176,18 +174,18 @@ def _joined(model: Model, parts: Sequence[_Part], output: int) -> tuple[Model, O
         weights[part.row : part.row + rows, :, part.channel : part.channel + channels] = part.weights
     scales = tuple(scale for part in parts for scale in part.scales)
     bias = np.concatenate([part.bias for part in parts])
-    name = model.main.tensors[output].name
-    model, filter_ = _constant(model, f"{name}/weights", weights[None], TensorType.INT8, scales, 3)
+    name = editor.tensors[output].name
+    filter_ = _constant(editor, f"{name}/weights", weights[None], TensorType.INT8, scales, 3)
     input_scale = parts[0].window.scale
     bias_scales = tuple(float(np.float32(input_scale * scale)) for scale in scales)
-    model, biases = _constant(model, f"{name}/bias", bias, TensorType.INT32, bias_scales, 0)
+    biases = _constant(editor, f"{name}/bias", bias, TensorType.INT32, bias_scales, 0)
     inputs = (window.index, filter_, biases)
-    return model, replace(parts[0].operator, inputs=inputs, outputs=(output,))
+    return replace(parts[0].operator, inputs=inputs, outputs=(output,))
 
 
 def _constant(
-    model: Model, name: str, values: npt.NDArray[np.generic], type_: TensorType, scales: tuple[float, ...], axis: int
-) -> tuple[Model, int]:
+    editor: Editor, name: str, values: npt.NDArray[np.generic], type_: TensorType, scales: tuple[float, ...], axis: int
+) -> int:
     quantization = Quantization(scale=scales, zero_point=(0,) * len(scales), quantized_dimension=axis)
     tensor = Tensor(values.shape, type_, 0, name, quantization)
-    return add_constant(model, tensor, values.astype(values.dtype.newbyteorder("<")).tobytes())
+    return editor.constant(tensor, values.astype(values.dtype.newbyteorder("<")).tobytes())

@@ -19,7 +19,7 @@ from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.ir.block import Block, BlockConfig, Storage
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import add_constant, add_tensor, replace_main, replace_operators
+from tflite_fuse.model.edit import Editor, replace_main, replace_operators
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model, Tensor
@@ -102,34 +102,32 @@ def _opened(original: Model, model: Model, certificate: Certificate) -> tuple[Mo
     """Return the model with open blocks, and pairs of an original's tensor and the further output with its bytes."""
     proofs = {proof.operator: dict(proof.values) for proof in certificate.blocks}
     between, pairs = _between(original), list[tuple[int, int]]()
-    operators = list(model.main.operators)
+    editor = Editor(model)
+    editor.operators += model.main.operators
     for index, plan in blocks_in(model).items():
         values = {
             t: a
             for t, a in proofs.get(operator_label(model, index), {}).items()
             if a in between and _is_inner(plan.block, t, original.main.tensors[a])
         }
-        room = _MOST_OPERANDS - len(operators[index].inputs or ()) - len(operators[index].outputs or ())
+        old = editor.operators[index]
+        room = _MOST_OPERANDS - len(old.inputs or ()) - len(old.outputs or ())
         values = dict(list(values.items())[-room:] if room > 0 else [])
         open_plan = _open_plan(plan, list(values))
         if open_plan is None:
             continue
-        encoded, old = open_plan.encoded, operators[index]
-        added = []
-        for tensor in values.values():
-            named = replace(original.main.tensors[tensor], buffer=0)
-            model, new = add_tensor(model, named)
-            added.append(new)
-            pairs.append((tensor, new))
-        model, constants = add_constant(model, _bytes(len(encoded.constants)), encoded.constants)
-        model, scratch = add_tensor(model, _bytes(encoded.scratch_bytes))
-        operators[index] = replace(
+        encoded = open_plan.encoded
+        added = [editor.tensor(replace(original.main.tensors[tensor], buffer=0)) for tensor in values.values()]
+        pairs += zip(values.values(), added, strict=True)
+        constants = editor.constant(_bytes(len(encoded.constants)), encoded.constants)
+        scratch = editor.tensor(_bytes(encoded.scratch_bytes))
+        editor.operators[index] = replace(
             old,
             inputs=(*(old.inputs or ())[:-1], constants),
             outputs=(*(old.outputs or ())[:-1], *added, scratch),
             custom_options=encoded.options,
         )
-    return replace_operators(model, operators), pairs
+    return editor.finish(), pairs
 
 
 def _is_inner(block: Block, tensor: int, named: Tensor) -> bool:
