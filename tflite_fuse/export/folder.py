@@ -1,8 +1,8 @@
-"""Writes a folder atomically: it is complete or unchanged, even if the process is killed.
+"""Writes a folder: it is complete or unchanged, unless the process is killed while it puts files in their places.
 
 New files are staged in a hidden folder beside the old ones and written to disk. A new directory then gets its name in
-one step. In a directory with an older export, a journal among the staged files lists the moves: without it nothing was
-touched yet, with it the next export completes them.
+one step. In a directory with an older export they are renamed one by one, the manifest last: after a kill in between,
+the same export completes it, since files with their new content are its own.
 
 A manifest in the directory, ``.tflite-fuse.json``, lists the exporter's files and their hashes::
 
@@ -19,7 +19,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from tflite_fuse.errors import UsageError
@@ -29,7 +29,6 @@ Files = Mapping[str, str | bytes]
 """Path inside the folder, with slashes → content."""
 
 MANIFEST = ".tflite-fuse.json"
-_JOURNAL = "journal.json"
 _STAGED = "new"
 _VERSION = 1
 _MOST_NAMED = 5
@@ -65,7 +64,6 @@ def write_folder(directory: Path, files: Files, *, force: bool) -> tuple[Path, .
         directory.parent.mkdir(parents=True, exist_ok=True)
         with without_interrupts():
             if directory.is_dir() and any(directory.iterdir()):
-                _finish_killed(directory)
                 _replace(directory, content)
             else:
                 _create(directory, content)
@@ -122,23 +120,14 @@ def _locked(stage: Path) -> int | None:
     return None
 
 
-def _left_behind(folder: Path) -> Iterator[Path]:
-    """Yield stages whose processes were killed."""
+def _remove_killed(folder: Path) -> None:
+    """Remove stages whose processes were killed."""
+    remove_leftovers(folder)
     for stage in folder.glob(LEFTOVER):
         lock = _locked(stage)
         if lock is not None:
-            try:
-                yield stage
-            finally:
-                os.close(lock)
-
-
-def _remove_killed(folder: Path) -> None:
-    """Remove stages without a journal; those with one wait for an export into this folder."""
-    remove_leftovers(folder)
-    for stage in _left_behind(folder):
-        if not (stage / _JOURNAL).exists():
             shutil.rmtree(stage, ignore_errors=True)
+            os.close(lock)
 
 
 def _write_all(root: Path, content: Mapping[str, bytes]) -> None:
@@ -170,8 +159,14 @@ def _replace(directory: Path, content: Mapping[str, bytes]) -> None:
         )
     with _stage(directory) as stage:
         _write_all(stage / _STAGED, content)
-        _write_all(stage, {_JOURNAL: json.dumps({"version": _VERSION, "remove": gone}).encode()})
-        _carry_out(directory, stage, list(content), gone)
+        for name in gone:
+            (directory / name).unlink(missing_ok=True)
+        for name in sorted(content, key=lambda name: name == MANIFEST):
+            target = directory / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (stage / _STAGED / name).replace(target)
+        for folder in {directory, *((directory / name).parent for name in content)}:
+            sync_folder(folder)
 
 
 def _listed(directory: Path) -> dict[str, str]:
@@ -193,7 +188,10 @@ def _is_inside(name: object) -> bool:
 
 
 def _is_own(directory: Path, name: str, own: Mapping[str, str], new: bytes | None) -> bool:
-    """Return whether replacing a file loses nothing: it is missing, or holds an export's old or new content."""
+    """Return whether replacing a file loses nothing: it is missing, or holds an export's old or new content.
+
+    Some have the new content already if an earlier try was killed.
+    """
     path = directory / name
     _refuse_links(directory, path)
     if any(os.path.lexists(each) and not each.is_dir() for each in path.parents if directory in each.parents):
@@ -214,46 +212,3 @@ def _refuse_links(directory: Path, path: Path) -> None:
             return
         if part.is_symlink():
             raise UsageError(f"{directory}: {part.relative_to(directory)} is a link, and links are not followed")
-
-
-def _carry_out(directory: Path, stage: Path, names: Sequence[str], gone: Sequence[str]) -> None:
-    """Move the files. The journal is on disk, so a killed process can be completed; the manifest moves last."""
-    for name in gone:
-        (directory / name).unlink(missing_ok=True)
-    for name in sorted(names, key=lambda name: name == MANIFEST):
-        target = directory / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (stage / _STAGED / name).replace(target)
-    for folder in {directory, *((directory / name).parent for name in names)}:
-        sync_folder(folder)
-    (stage / _JOURNAL).unlink()
-
-
-def _finish_killed(directory: Path) -> None:
-    """Complete the moves of a killed export; remove files that it had only staged."""
-    for stage in _left_behind(directory):
-        if _is_real(stage):
-            own, new = _listed(directory), stage / _STAGED
-            staged = [path for path in new.rglob("*") if path.is_file() and not path.is_symlink()]
-            files = {path.relative_to(new).as_posix(): path.read_bytes() for path in staged}
-            names = [name for name, data in files.items() if _is_own(directory, name, own, data)]
-            gone = [
-                name for name in _to_remove(stage / _JOURNAL) if name in own and _is_own(directory, name, own, None)
-            ]
-            _carry_out(directory, stage, names, gone)
-        shutil.rmtree(stage, ignore_errors=True)
-
-
-def _is_real(stage: Path) -> bool:
-    """Return whether a stage with a journal has an export's form; an attacker's may consist of links or pipes."""
-    journal, new = (
-        os.lstat(stage / name).st_mode if os.path.lexists(stage / name) else 0 for name in (_JOURNAL, _STAGED)
-    )
-    return stat.S_ISREG(journal) and stat.S_ISDIR(new)
-
-
-def _to_remove(journal: Path) -> list[str]:
-    try:
-        return [name for name in json.loads(journal.read_bytes())["remove"] if _is_inside(name)]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return []
