@@ -20,6 +20,7 @@ from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import require_writable, write_atomically
 from tflite_fuse.ir.block import Int8Array
+from tflite_fuse.pages.charts import require_plottable, sweep_chart
 from tflite_fuse.report.notebook import printable
 from tflite_fuse.runtime.inputs import Array, load_inputs, output_arrays
 from tflite_fuse.split.cluster.folder import Deployment, addresses, read_deployment
@@ -27,7 +28,7 @@ from tflite_fuse.split.cluster.link.messages import read_key
 from tflite_fuse.split.cluster.link.streams import parse_address
 from tflite_fuse.split.cluster.running.coordinator import Answer, Contact, Coordinator, Progress, ask_all
 from tflite_fuse.split.cluster.running.worker import Worker
-from tflite_fuse.split.cluster.simulation import Point, draw_sweep, simulated, sweep
+from tflite_fuse.split.cluster.simulation import Point, simulated, sweep
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.search.auto import OBJECTIVES
 from tflite_fuse.split.simulate import Course, chrome_trace
@@ -65,8 +66,8 @@ def simulate(
     as_json: JsonFlag = False,
 ) -> None:
     """Simulate inferences on predicted cores and links, and show the time of each device and link."""
-    for path in (trace, plot):
-        require_writable(path)
+    require_writable(trace)
+    require_plottable(plot)
     counts = None if workers is None else _range(workers)
     if plot is not None and counts is None:
         raise UsageError("--plot draws time, bytes and RAM over the number of workers: give --workers, like 1..8")
@@ -77,7 +78,7 @@ def simulate(
     with Status("splitting", as_json) as show:
         points = sweep(deployment, counts or (), options, lambda each: show(f"{each} workers", 0, 0))
     if plot is not None:
-        draw_sweep(points, plot)
+        sweep_chart(points).save(plot)
     if trace is not None:
         write_atomically((json.dumps(chrome_trace(course, deployment.cluster)) + "\n").encode(), trace)
     if as_json:

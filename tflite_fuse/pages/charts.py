@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tflite_fuse.errors import RuntimeUnavailableError, UsageError, how_to_install
 from tflite_fuse.files import require_writable, write_atomically
 from tflite_fuse.report.arena_map import ArenaMap, Box
+from tflite_fuse.split.cluster.simulation import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -346,6 +347,25 @@ def front_chart(
         for set_formatter in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
             set_formatter(lambda value, _: _short(value))
         axes.set_ylabel(f"{unit}, as it is = 1")
+    return chart
+
+
+def sweep_chart(points: Sequence[Point]) -> Chart:
+    """Return three curves over the number of workers: time, payload, and RAM of the largest worker."""
+    split = [each for each in points if each.reason is None]
+    curves = (
+        ("time, ms", [each.seconds * 1000 for each in split]),
+        ("payload, kB", [each.payload_bytes / 1000 for each in split]),
+        ("RAM of the largest worker, kB", [each.ram_bytes / 1000 for each in split]),
+    )
+    with _drawing((10, 3), "sweep") as (chart, whole):
+        whole.remove()
+        chart.figure.subplots_adjust(left=0.06, right=0.98, bottom=0.16, wspace=0.25)
+        for place, (label, values) in zip(chart.figure.subplots(1, len(curves)), curves, strict=True):
+            place.plot([each.workers for each in split], values, marker="o")
+            place.set_xlabel("workers")
+            place.set_ylabel(label)
+            place.set_ylim(bottom=0)
     return chart
 
 

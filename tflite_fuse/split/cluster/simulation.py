@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
 
-from tflite_fuse.errors import LimitError, RuntimeUnavailableError, UsageError, how_to_install
-from tflite_fuse.files import require_writable
+from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.encode import Fragment, decode, encode_plan
@@ -138,33 +136,3 @@ def _with_workers(cluster: Cluster, count: int) -> Cluster:
         )
     media = tuple(frozenset(range(count)) | (members & {COORDINATOR}) for members in cluster.media)
     return Cluster(workers, cluster.coordinator, direct, media)
-
-
-def draw_sweep(points: Sequence[Point], path: Path) -> None:
-    """Write a picture of three curves over the number of workers.
-
-    Raises:
-        RuntimeUnavailableError: matplotlib is not installed.
-        UsageError: the path cannot be written, or its suffix is no format.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise RuntimeUnavailableError(f"plots need matplotlib: {how_to_install('report')}") from error
-    require_writable(path)
-    feasible = [each for each in points if each.reason is None]
-    figure = Figure(figsize=(10, 3), layout="constrained")
-    curves = (
-        ("time, ms", [each.seconds * 1000 for each in feasible]),
-        ("payload, kB", [each.payload_bytes / 1000 for each in feasible]),
-        ("RAM of the largest worker, kB", [each.ram_bytes / 1000 for each in feasible]),
-    )
-    for place, (label, values) in zip(figure.subplots(1, len(curves)), curves, strict=True):
-        place.plot([each.workers for each in feasible], values, marker="o")
-        place.set_xlabel("workers")
-        place.set_ylabel(label)
-        place.set_ylim(bottom=0)
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise UsageError(f"{path}: is no picture that can be drawn ({error})") from error
