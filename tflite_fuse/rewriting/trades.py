@@ -10,7 +10,6 @@ from tflite_fuse.claim import Claim
 from tflite_fuse.cost.instructions import Core, Cycles, prediction_error
 from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.emit.in_model import block_overlaps
-from tflite_fuse.emit.insert_blocks import BlockMaker
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.memories import Memories
@@ -78,8 +77,7 @@ def placed_front(model: Model, options: FuseOptions, original: Model | None = No
     pool += map(site.realise, site.front.points[:: max(1, len(site.front.points) // SPREAD)])
     points = tuple(_unbeaten(pool))
     claim = fusion_claim(points[0], options)
-    resident = replace(site, maker=BlockMaker(site.maker.model), fronts={}, placed={})
-    return PlacedFront(site.maker.model, points, resident.realise(site.front.unfused), claim)
+    return PlacedFront(site.maker.model, points, site.unfused, claim)
 
 
 def figures_without_blocks(model: Model, options: FuseOptions) -> tuple[int, int]:
@@ -161,9 +159,7 @@ def _in_memories(model: Model, options: FuseOptions, memories: Memories, name: s
         if (used.cycles, row.work) < best:
             rows.append(replace(row, memories=used))
             best = used.cycles, row.work
-    resident = replace(site, maker=BlockMaker(site.maker.model), fronts={}, placed={})
-    plain = resident.realise(site.front.unfused).arena
-    report = FrontReport(name, plain, unfused, tuple(rows), None, runtime=options.runtime)
+    report = FrontReport(name, site.unfused.arena, unfused, tuple(rows), None, runtime=options.runtime)
     if core is None:
         return report
     return replace(report, target=core.value, error=prediction_error(core), in_cycles=isinstance(core, Cycles))

@@ -1,4 +1,8 @@
-"""The exact Pareto front of a model over all choices of blocks."""
+"""The Pareto front of a model over choices of blocks.
+
+It is exact over the cuts, tilings and run lengths that a scheme allows, in the estimated RAM and work of blocks; other
+run lengths, and the bytes that placed tensors need, are not in it.
+"""
 
 from __future__ import annotations
 

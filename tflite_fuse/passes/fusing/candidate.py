@@ -196,6 +196,12 @@ class Site:
             self.fronts[search] = fusion_front(graph, search, [self.other_orders[number] for number in kept], shapes)
         return self.fronts[search]
 
+    @property
+    def unfused(self) -> Candidate:
+        """Return the candidate without blocks, all inputs in the arena."""
+        resident = replace(self, maker=BlockMaker(self.maker.model), fronts={}, placed={})
+        return resident.realise(self.front.unfused)
+
     def realise(self, point: Point) -> Candidate:
         """Return the candidate of a point: make its blocks, order the steps and place the tensors."""
         key = point.blocks, point.order, point.slow
@@ -213,15 +219,12 @@ class Site:
             ordered, arena = self.order.ordered_for(program, self.arena)
             program = ordered.program
         needed = arena.needed if self.count_tail else arena.head
-        macs, time = self._macs(blocks), self.time_of(blocks)
+        macs, time = self.graph.work + sum(block.extra_macs for block in blocks), self.time_of(blocks)
         compute = macs if self.target is None else time
         return Candidate(self, point, program, blocks, ordered, needed, macs, time, compute)
 
-    def _macs(self, blocks: Sequence[InsertedBlock]) -> int:
-        return self.graph.work + sum(block.extra_macs for block in blocks)
-
     def time_of(self, blocks: Sequence[InsertedBlock]) -> int:
-        """Return the instructions or cycles of the model with some blocks."""
+        """Return predicted instructions or cycles of blocks and of the operators outside them."""
         fused = {operator for block in blocks for operator in block.choice.operators}
         alone = sum(cost for index, cost in enumerate(self.alone) if index not in fused)
         return alone + block_instructions([(b.plan.block, b.plan.schedule) for b in blocks], self.core)

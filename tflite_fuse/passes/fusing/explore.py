@@ -120,7 +120,7 @@ def _not_reached(site: Site, goal: Goal, objective: Objective, pool: Collection[
     nearest = replace(objective, max_ram=None).least(pool)
     if nearest is None or goal.max_ram is None:
         own = max(site.own_compute, 1)
-        least = min((each.compute for each in pool), default=site.realise(site.front.points[-1]).compute)
+        least = min(each.compute for each in pool or [site.realise(site.front.points[-1])])
         factor = least / own
         digits = 2 if factor > 1.1 else 4
         return NotReachedError(
