@@ -42,66 +42,114 @@ Parts = dict[int, Region]
 """Worker → the region of a value that it computes."""
 
 
-def channels_edge(
-    network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
-) -> Edge | None:
-    """Return the edge by output channels; None if the nodes cannot be cut like this."""
-    if any(not can_be_cut(network.nodes[node]) for node in range(first, last)):
-        return None
-    walk = _Walk(network, cluster)
-    for node in range(first, last):
-        walk.go(node, _by_outputs(network, cluster, node, workers))
-    held = walk.held(network, last)
-    return edge_of(first, last, Mode.CHANNELS, workers, walk.needs, walk.phases(), held, cluster, estimates)
+class EdgeMaker:
+    """Makes edges of a network over a cluster: ``edge`` makes each once."""
 
+    def __init__(self, network: Network, cluster: Cluster, estimates: Estimates) -> None:
+        self.network, self.cluster, self.estimates = network, cluster, estimates
+        self.edge = cache(self._edge)
 
-def sums_edge(
-    network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
-) -> Edge | None:
-    """Return the edge with convolutions of distributed inputs, or the only one, cut by input channels."""
-    if any(not can_be_cut(network.nodes[node]) for node in range(first, last)):
-        return None
-    if not (sums := tuple(_sums(network, cluster, first, last, workers))):
-        return None
-    larger = extended(network, sums)
-    walk = _Walk(larger.network, cluster)
-    summed = {each.node: each.parts for each in sums}
-    for node in range(first, last):
-        parts = _by_outputs(network, cluster, node, workers)
-        if node in summed:
-            _go_over_sums(walk, larger, node, summed[node], _shares(cluster, network, node, workers), parts)
-        else:
-            walk.go(larger.nodes[node][0], parts)
-    held = walk.held(network, last)
-    of_sums = Estimates(larger.network)
-    return edge_of(first, last, Mode.SUMS, workers, walk.needs, walk.phases(), held, cluster, of_sums, sums)
+    def _edge(self, first: int, last: int, mode: Mode, workers: tuple[int, ...]) -> Edge | None:
+        """Return an edge; None if the nodes cannot be cut like this."""
+        nodes = range(first, last)
+        if mode is Mode.ONE:
+            whole = whole_on(self.network, workers[0], first, last)
+            return self._made(nodes, mode, workers, whole.needs, whole.phases, whole.held)
+        if not all(can_be_cut(self.network.nodes[node]) for node in nodes):
+            return None
+        make = {Mode.ROWS: self._by_rows, Mode.CHANNELS: self._by_channels, Mode.SUMS: self._by_sums}[mode]
+        try:
+            return make(nodes, workers)
+        except BlockError:
+            return None
 
+    def _made(
+        self, nodes: range, mode: Mode, workers: tuple[int, ...], needs: Holders, phases: Sequence[Phase], held: Holders
+    ) -> Edge:
+        ends = nodes.start, nodes.stop
+        return edge_of(*ends, mode, workers, needs, phases, held, self.cluster, self.estimates)
 
-def _sums(network: Network, cluster: Cluster, first: int, last: int, workers: tuple[int, ...]) -> Iterator[Summed]:
-    written = {value for node in range(first, last) for value in network.nodes[node].outputs}
-    for index in range(first, last):
-        node = network.nodes[index]
-        if can_be_summed(node) and (node.inputs[0] in written or last - first == 1):
-            parts = tuple(_shares(cluster, network, index, workers).values())
-            if len(parts) > 1:
-                yield Summed(index, parts)
+    def _by_channels(self, nodes: range, workers: tuple[int, ...]) -> Edge:
+        """Return the edge by output channels."""
+        walk = _Walk(self.network, self.cluster)
+        for node in nodes:
+            walk.go(node, self._outputs(node, workers))
+        held = walk.held(self.network, nodes.stop)
+        return self._made(nodes, Mode.CHANNELS, workers, walk.needs, walk.phases(), held)
 
+    def _by_sums(self, nodes: range, workers: tuple[int, ...]) -> Edge | None:
+        """Return the edge with convolutions of distributed inputs, or the only one, cut by input channels."""
+        if not (sums := tuple(self._sums(nodes, workers))):
+            return None
+        larger = extended(self.network, sums)
+        walk = _Walk(larger.network, self.cluster)
+        summed = {each.node: each.parts for each in sums}
+        for node in nodes:
+            outputs = self._outputs(node, workers)
+            if node in summed:
+                _go_over_sums(walk, larger, node, summed[node], self._shares(node, workers), outputs)
+            else:
+                walk.go(larger.nodes[node][0], outputs)
+        held = walk.held(self.network, nodes.stop)
+        ends, of_sums = (nodes.start, nodes.stop), Estimates(larger.network)
+        return edge_of(*ends, Mode.SUMS, workers, walk.needs, walk.phases(), held, self.cluster, of_sums, sums)
 
-def _shares(cluster: Cluster, network: Network, node: int, workers: Sequence[int]) -> dict[int, Range]:
-    """Return worker → range of a node's input channels."""
-    return _ranges(cluster, network.shape(network.nodes[node].inputs[0])[2], workers)
+    def _sums(self, nodes: range, workers: tuple[int, ...]) -> Iterator[Summed]:
+        written = {value for node in nodes for value in self.network.nodes[node].outputs}
+        for index in nodes:
+            node = self.network.nodes[index]
+            if can_be_summed(node) and (node.inputs[0] in written or len(nodes) == 1):
+                parts = tuple(self._shares(index, workers).values())
+                if len(parts) > 1:
+                    yield Summed(index, parts)
 
+    def _by_rows(self, nodes: range, workers: tuple[int, ...]) -> Edge | None:
+        """Return the edge by rows; None if the nodes cannot be cut like this, or only one worker would have rows."""
+        network, last = self.network, nodes[-1]
+        if not all(_has_rows(network, node) for node in nodes):
+            return None
+        left = [value for node in nodes for value in network.nodes[node].outputs if leaves(network, value, last)]
+        shares = {value: evenly_loaded(network.shape(value)[0], self._speeds(workers)) for value in left}
+        busy = [at for at in range(len(workers)) if all(part[at][0] < part[at][1] for part in shares.values())]
+        if len(busy) < 2 or any(sum(low < high for low, high in part) != len(busy) for part in shares.values()):
+            return None
+        needs: Holders = {}
+        held: Holders = {value: {} for value in left}
+        tasks = dict[int, Task]()
+        for at in busy:
+            worker = workers[at]
+            boxes = {value: replace(network.box(value), rows=shares[value][at]) for value in left}
+            owned = tuple((value, (box,)) for value, box in boxes.items())
+            for node in reversed(nodes):
+                for value, box in box_needs(network, node, boxes[network.nodes[node].outputs[0]]):
+                    boxes[value] = hull((boxes[value], box)) if value in boxes else box
+            for value, box in boxes.items():
+                if network.writer[value] < nodes.start:
+                    needs.setdefault(value, {})[worker] = (box,)
+            for value, region in owned:
+                held[value][worker] = region
+            steps = tuple(Step(node, (boxes[network.nodes[node].outputs[0]],)) for node in nodes)
+            tasks[worker] = Task(worker, steps, owned)
+        phase = Phase(network.nodes[last].name, (), tuple(tasks.values()), returned_at_once(network, tasks))
+        held = {value: with_coordinator(network, value, parts) for value, parts in held.items()}
+        return self._made(nodes, Mode.ROWS, tuple(tasks), needs, (phase,), held)
 
-def _ranges(cluster: Cluster, channels: int, workers: Sequence[int]) -> dict[int, Range]:
-    speeds = tuple(cluster.workers[worker].mhz for worker in workers)
-    ranges = zip(workers, evenly_loaded(channels, speeds), strict=True)
-    return {worker: part for worker, part in ranges if part[0] < part[1]}
+    def _shares(self, node: int, workers: Sequence[int]) -> dict[int, Range]:
+        """Return worker → range of a node's input channels."""
+        return self._ranges(self.network.shape(self.network.nodes[node].inputs[0])[2], workers)
 
+    def _outputs(self, node: int, workers: Sequence[int]) -> Parts:
+        """Return worker → region of its output channels of a node."""
+        height, width, channels = self.network.shape(self.network.nodes[node].outputs[0])
+        ranges = self._ranges(channels, workers)
+        return {worker: (Box((0, height), (0, width), part),) for worker, part in ranges.items()}
 
-def _by_outputs(network: Network, cluster: Cluster, node: int, workers: Sequence[int]) -> Parts:
-    height, width, channels = network.shape(network.nodes[node].outputs[0])
-    ranges = _ranges(cluster, channels, workers)
-    return {worker: (Box((0, height), (0, width), part),) for worker, part in ranges.items()}
+    def _ranges(self, channels: int, workers: Sequence[int]) -> dict[int, Range]:
+        ranges = zip(workers, evenly_loaded(channels, self._speeds(workers)), strict=True)
+        return {worker: part for worker, part in ranges if part[0] < part[1]}
+
+    def _speeds(self, workers: Sequence[int]) -> tuple[float, ...]:
+        return tuple(self.cluster.workers[worker].mhz for worker in workers)
 
 
 def _go_over_sums(
@@ -135,7 +183,7 @@ class _Walk:
 
     Attributes:
         needs: value from before → device → region that it needs.
-        known: value computed so far → device → region that it holds.
+        holders: value computed so far → device → region that it holds.
     """
 
     def __init__(self, network: Network, cluster: Cluster) -> None:
@@ -213,67 +261,8 @@ def cuts(network: Network) -> tuple[int, ...]:
     return tuple(places)
 
 
-class EdgeMaker:
-    """Makes edges of a network over a cluster: ``edge`` makes each once."""
-
-    def __init__(self, network: Network, cluster: Cluster, estimates: Estimates) -> None:
-        self.network, self.cluster, self.estimates = network, cluster, estimates
-        self.edge = cache(self._edge)
-
-    def _edge(self, first: int, last: int, mode: Mode, workers: tuple[int, ...]) -> Edge | None:
-        """Return an edge; None if the nodes cannot be cut like this."""
-        make = {Mode.ONE: _one_edge, Mode.ROWS: _rows_edge, Mode.CHANNELS: channels_edge, Mode.SUMS: sums_edge}[mode]
-        try:
-            return make(self.network, self.cluster, self.estimates, first, last, workers)
-        except BlockError:
-            return None
-
-
-def _one_edge(
-    network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
-) -> Edge:
-    whole = whole_on(network, workers[0], first, last)
-    return edge_of(first, last, Mode.ONE, workers, whole.needs, whole.phases, whole.held, cluster, estimates)
-
-
-def _rows_edge(
-    network: Network, cluster: Cluster, estimates: Estimates, first: int, last: int, workers: tuple[int, ...]
-) -> Edge | None:
-    """Return the edge by rows; None if the nodes cannot be cut like this, or only one worker would have rows."""
-    nodes = range(first, last)
-    if any(not _by_rows(network, node) for node in nodes):
-        return None
-    left = [value for node in nodes for value in network.nodes[node].outputs if leaves(network, value, last - 1)]
-    speeds = tuple(cluster.workers[worker].mhz for worker in workers)
-    shares = {value: evenly_loaded(network.shape(value)[0], speeds) for value in left}
-    busy = [at for at in range(len(workers)) if all(part[at][0] < part[at][1] for part in shares.values())]
-    if len(busy) < 2 or any(sum(low < high for low, high in part) != len(busy) for part in shares.values()):
-        return None
-    needs: Holders = {}
-    held: Holders = {value: {} for value in left}
-    tasks = dict[int, Task]()
-    for at in busy:
-        worker = workers[at]
-        boxes = {value: replace(network.box(value), rows=shares[value][at]) for value in left}
-        owned = tuple((value, (box,)) for value, box in boxes.items())
-        for node in reversed(nodes):
-            for value, box in box_needs(network, node, boxes[network.nodes[node].outputs[0]]):
-                boxes[value] = hull((boxes[value], box)) if value in boxes else box
-        for value, box in boxes.items():
-            if network.writer[value] < first:
-                needs.setdefault(value, {})[worker] = (box,)
-        for value, region in owned:
-            held[value][worker] = region
-        tasks[worker] = Task(
-            worker, tuple(Step(node, (boxes[network.nodes[node].outputs[0]],)) for node in nodes), owned
-        )
-    phase = Phase(network.nodes[last - 1].name, (), tuple(tasks.values()), returned_at_once(network, tasks))
-    held = {value: with_coordinator(network, value, parts) for value, parts in held.items()}
-    return edge_of(first, last, Mode.ROWS, tuple(tasks), needs, (phase,), held, cluster, estimates)
-
-
-def _by_rows(network: Network, index: int) -> bool:
+def _has_rows(network: Network, index: int) -> bool:
     node = network.nodes[index]
-    if node.stage is None or not can_be_cut(node) or network.shape(node.outputs[0])[0] < 2:
+    if node.stage is None or network.shape(node.outputs[0])[0] < 2:
         return False
     return node.stage.kind is not StageKind.FULLY_CONNECTED and not accumulates(node.stage, network.values)

@@ -97,17 +97,17 @@ class TransferCosts:
 
     def extended(self, label: Label, edge: Edge, ram: int) -> Label:
         """Return the path continued by an edge."""
-        between, inside = self.between(label.edge, edge), self.inside(edge)
-        stored = (between.stored + inside.stored).tolist()
+        between = self.between(label.edge, edge)
+        cost = between + self.inside(edge)
+        stored = cost.stored.tolist()
         for worker, nbytes in edge.flash.items():
             stored[worker] += nbytes
         flash = tuple(map(add, label.flash, stored))
-        seconds = label.seconds + between.seconds + inside.seconds
-        moved = label.moved + between.moved + inside.moved
-        load, begun, at_work = label.load + between.load + inside.load, label.begun.copy(), list(edge.work)
+        seconds, load = label.seconds + cost.seconds, label.load + cost.load
+        begun, at_work = label.begun.copy(), list(edge.work)
         begun[at_work] = np.minimum(begun[at_work], label.seconds + between.seconds)
         load[at_work] = seconds - begun[at_work]
-        return Label(label, edge, seconds, moved, max(label.ram, ram), flash, edge.held, load, begun)
+        return Label(label, edge, seconds, label.moved + cost.moved, max(label.ram, ram), flash, edge.held, load, begun)
 
     def holding(self, edge: Edge | None) -> int:
         """Return a number, equal for edges with the same distribution behind them; for None that of the start."""
@@ -196,13 +196,7 @@ class TransferCosts:
             nbytes = np.zeros((len(everyone), len(everyone)), np.int64)
             places = np.searchsorted(everyone, ends)
             np.add.at(nbytes, (places[:, 0], places[:, 1]), [each.nbytes for each in moved])
-            more = self._of_bytes(nbytes, everyone)
-            cost = Cost(
-                cost.seconds + more.seconds,
-                cost.moved + more.moved,
-                cost.load + more.load,
-                cost.stored + more.stored,
-            )
+            cost += self._of_bytes(nbytes, everyone)
         return cost
 
 
@@ -214,6 +208,14 @@ class Cost:
     moved: int
     load: npt.NDArray[np.float64]
     stored: npt.NDArray[np.int64]
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.seconds + other.seconds,
+            self.moved + other.moved,
+            self.load + other.load,
+            self.stored + other.stored,
+        )
 
 
 class _Boxes:
