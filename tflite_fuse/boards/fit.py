@@ -14,19 +14,13 @@ from tflite_fuse.boards.time import Time, report_time
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import LimitError, UsageError
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
-from tflite_fuse.model.file import Source
+from tflite_fuse.model.file import Source, load_model
 from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.options import RewriteOptions
 from tflite_fuse.report.report import Figures, Report
+from tflite_fuse.rewriting.advice import changes
 
 BOARD_SCHEMA = "tflite-fuse/board/1"
-
-_TRIALS: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    ("", {}),
-    ("--int8-io", {"int8_io": True}),
-    ("--input streamed", {"input_mode": "streamed"}),
-    ("--input streamed --int8-io", {"input_mode": "streamed", "int8_io": True}),
-)
-"""Options of ``rewrite`` that are tried, those with the least change of the application first."""
 
 _MOST_NAMED = 5
 """Most boards that are named in one line."""
@@ -162,7 +156,7 @@ def fit_board(
     today = api.inspect(source, runtime=runtime).figures
     limit, least = _typed(board, reserve_bytes, runtime)
     tried, last = [_fit(board, available, None, today)], None
-    for option, arguments in () if quick else _TRIALS:
+    for option, arguments in () if quick else (("", {}), *changes(load_model(source), RewriteOptions())):
         if progress is not None:
             progress(f"{limit} {option}".rstrip())
         options = {"target": board.target.value, "runtime": runtime, **arguments}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tflite_fuse.emit.outside import inputs_to_move
 from tflite_fuse.errors import BudgetError, LimitError
@@ -65,7 +67,8 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
     """
     if not _has_advice(model) or options.stream is not None:
         return ()
-    useful = [each for each in offers(model, options) if each.arena_bytes < WORTHWHILE * report.after.arena_bytes]
+    offers = _offers(model, options, together=False)
+    useful = [each for each in offers if each.arena_bytes < WORTHWHILE * report.after.arena_bytes]
     sentences = (*_about_moving(model, options, report), *_about_inputs(rewritten, report, useful))
     return (*sentences, *_about_operators(rewritten, report))[:3]
 
@@ -75,11 +78,11 @@ def clause_of_option(model: Model, options: FuseOptions) -> str:
     limit = options.effective_goal.max_ram
     if limit is None or options.stream is not None or options.memory is not None or not _has_advice(model):
         return ""
-    option = next(iter(_options_alone_and_together(model, options)), None)
+    option = next(iter(_offers(model, options)), None)
     if option is not None:
         return f"; {option.option} would: {option.arena_bytes:,} bytes"
     least = replace(options, goal=Goal(least_ram=True))
-    nearest = min(_options_alone_and_together(model, least), key=lambda each: each.arena_bytes, default=None)
+    nearest = min(_offers(model, least), key=lambda each: each.arena_bytes, default=None)
     return "" if nearest is None else f"; nor with {nearest.option}, which needs {nearest.arena_bytes:,} bytes at least"
 
 
@@ -87,34 +90,39 @@ def _has_advice(model: Model) -> bool:
     return len(FoldConstants().run(model).model.main.operators) <= MOST_OPERATORS and why_untouchable(model) is None
 
 
-def _options_alone_and_together(model: Model, options: FuseOptions) -> Iterator[Offer]:
-    """Yield the arena with each option, and with two of them together."""
-    yield from offers(model, options)
-    both = replace(options, int8_io=True, input_mode=InputMode.STREAMED)
-    one = options.input_mode is InputMode.RESIDENT and not options.int8_io and "fuse" in options.passes
-    if one and Int8Borders().run(model).changed:
-        yield from _offer("--int8-io --input streamed", model, both)
+def changes(model: Model, options: FuseOptions) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield options that need a change of the application, as typed and by keyword; those without effect are left out.
 
-
-def offers(model: Model, options: FuseOptions) -> Iterator[Offer]:
-    """Yield options that need a change of the application, with their arenas; options without effect are left out."""
+    Those of the least change come first, then two together.
+    """
     bare = Int8Borders().run(model)
-    if bare.changed and not options.int8_io:
-        yield from _offer("--int8-io", model, replace(options, int8_io=True))
-    if options.input_mode is not InputMode.RESIDENT or "fuse" not in options.passes:
-        return
-    folded = FoldConstants().run(bare.model if options.int8_io else model).model
+    can_quantize = bare.changed and not options.int8_io
+    can_move = options.input_mode is InputMode.RESIDENT and "fuse" in options.passes
+    if can_quantize:
+        yield "--int8-io", {"int8_io": True}
+    for mode in _modes(bare.model if options.int8_io else model) if can_move else ():
+        yield f"--input {mode}", {"input_mode": mode}
+    for mode in _modes(bare.model) if can_move and can_quantize else ():
+        yield f"--int8-io --input {mode}", {"int8_io": True, "input_mode": mode}
+
+
+def _modes(model: Model) -> Iterator[str]:
+    """Yield the first mode in which inputs can leave the arena, and by columns if the model can be walked like that."""
+    folded = FoldConstants().run(model).model
     for mode in (InputMode.STREAMED, InputMode.EXTERNAL):
-        try:
+        with suppress(LimitError):
             inputs_to_move(folded, mode)
-        except LimitError:
-            continue
-        moved = list(_offer(f"--input {mode.value}", model, replace(options, input_mode=mode)))
-        yield from moved
-        if moved and by_columns(model).changed:
-            yield from _offer("--input columns", model, replace(options, input_mode=InputMode.COLUMNS))
-        if moved:
+            yield mode.value
+            if by_columns(model).changed:
+                yield InputMode.COLUMNS.value
             return
+
+
+def _offers(model: Model, options: FuseOptions, *, together: bool = True) -> Iterator[Offer]:
+    """Yield the arena with each change of the application that is possible, alone or also two together."""
+    for typed, keywords in changes(model, options):
+        if together or len(keywords) == 1:
+            yield from _offer(typed, model, replace(options, **keywords))
 
 
 def _offer(option: str, model: Model, options: FuseOptions) -> Iterator[Offer]:
