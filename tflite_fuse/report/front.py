@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,26 +108,7 @@ class FrontReport:
         }
 
     def _repr_html_(self) -> str:
-        rows = [
-            (", ".join(row.marks), f"{row.ram_bytes:,}", f"{row.work:,}", f"{row.compute_factor:.3f}")
-            for row in self.rows
-        ]
-        if self.rows[0].memories is not None:
-            return html_table(self.model, (*_HEADINGS, self.unit), self._in_memories())
-        sentence = f"{self.model}: the least RAM is {self.claim}"
-        return html_table(sentence, ("goal", "RAM (bytes)", self.unit, "F"), rows)
-
-    def _in_memories(self) -> list[tuple[str, ...]]:
-        """Return the cells of the table of two memories. Savings are those since the row before."""
-        cells, before = list[tuple[str, ...]](), None
-        for row in self.rows:
-            assert row.memories is not None
-            use = row.memories
-            saves = "-" if before is None else f"{before.saves_per_kb(use):,.0f}"
-            numbers = (use.fast_room, use.fast_bytes, use.slow_bytes, use.read_bytes, use.written_bytes, use.cycles)
-            cells.append((*(f"{number:,}" for number in numbers), saves, f"{row.work:,}"))
-            before = use
-        return cells
+        return html_table(self.model, self.table())
 
     def to_csv(self) -> str:
         """Return CSV with one line per point: ram_bytes, work by its unit, compute_factor, number of blocks, marks.
@@ -134,13 +117,14 @@ class FrontReport:
         ``traffic_cycles`` follow.
         """
         names = _NUMBERS if self.rows[0].memories is not None else {}
-        lines = [",".join(("ram_bytes", self.unit, "compute_factor,blocks,marks", *names.values()))]
-        lines += [
-            f"{row.ram_bytes},{row.work},{row.compute_factor:.6f},{len(row.blocks)},{'; '.join(row.marks)}"
-            + "".join(f",{getattr(row.memories, name)}" for name in names)
-            for row in self.rows
-        ]
-        return "\n".join(lines) + "\n"
+        stream = io.StringIO()
+        lines = csv.writer(stream, lineterminator="\n")
+        lines.writerow(("ram_bytes", self.unit, "compute_factor", "blocks", "marks", *names.values()))
+        for row in self.rows:
+            memories = (getattr(row.memories, name) for name in names)
+            factor, marks = f"{row.compute_factor:.6f}", "; ".join(row.marks)
+            lines.writerow((row.ram_bytes, row.work, factor, len(row.blocks), marks, *memories))
+        return stream.getvalue()
 
     def table(self) -> Table:
         """Return a table for a terminal."""
@@ -182,6 +166,12 @@ class FrontReport:
         table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
         for heading in (*_HEADINGS, self.unit):
             table.add_column(heading, justify="right")
-        for cells in self._in_memories():
-            table.add_row(*cells)
+        before: MemoryReport | None = None
+        for row in self.rows:
+            assert row.memories is not None
+            use = row.memories
+            saves = "-" if before is None else f"{before.saves_per_kb(use):,.0f}"
+            numbers = (use.fast_room, use.fast_bytes, use.slow_bytes, use.read_bytes, use.written_bytes, use.cycles)
+            table.add_row(*(f"{number:,}" for number in numbers), saves, f"{row.work:,}")
+            before = use
         return table

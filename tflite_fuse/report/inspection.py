@@ -78,11 +78,9 @@ class Inspection:
         return f"{sentence}; the bottleneck is {self.bottleneck.name} with {figures.peak_bytes:,} bytes live"
 
     def _repr_html_(self) -> str:
-        rows = [
-            (row.name, "x".join(map(str, row.shape)), f"{row.working_set_bytes:,}", f"{row.macs:,}")
-            for row in self.operators
-        ]
-        return html_table(f"{self.model}: {self.verdict()}", ("operator", "output", "live bytes", "MACs"), rows)
+        from tflite_fuse.report.tables import inspection_table  # for notebooks alone
+
+        return html_table(f"{self.model}: {self.verdict()}", inspection_table(self))
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``inspect --json`` prints."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def printable(text: str) -> str:
@@ -16,18 +20,21 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-def html_table(sentence: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a sentence and a table as HTML, escaped; all columns but the first are numbers, aligned to the right."""
+def html_table(sentence: str, table: Table) -> str:
+    """Return a sentence and a table of texts, as a terminal shows it, as HTML; its caption follows."""
 
-    def cells(tag: str, texts: Sequence[str]) -> str:
-        left = f'<{tag} style="text-align: left">{_safe(texts[0])}</{tag}>'
-        return left + "".join(f'<{tag} style="text-align: right">{_safe(text)}</{tag}>' for text in texts[1:])
+    def cells(tag: str, texts: Iterable[object]) -> str:
+        pairs = zip(table.columns, texts, strict=True)
+        return "".join(f'<{tag} style="text-align: {column.justify}">{_safe(text)}</{tag}>' for column, text in pairs)
 
+    heads = cells("th", (column.header for column in table.columns))
+    rows = zip(*(column.cells for column in table.columns), strict=True)
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f"<p>{_safe(sentence)}</p><table><thead><tr>{cells('th', heads)}</tr></thead><tbody>{body}</tbody></table>"
+    caption = f"<p>{_safe(table.caption)}</p>" if table.caption else ""
+    return f"<p>{_safe(sentence)}</p><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{caption}"
 
 
-def _safe(text: str) -> str:
+def _safe(text: object) -> str:
     from html import escape  # its table of names is for notebooks alone
 
-    return escape(printable(text))
+    return escape(printable(str(text)))

@@ -306,9 +306,9 @@ class Report:
         return f"{proven}; kernels tested on {self.verified.inputs} inputs in {where}"
 
     def _repr_html_(self) -> str:
-        pairs = [(label, getattr(self.before, name), getattr(self.after, name)) for label, name in FIGURE_ROWS]
-        rows = [(label.strip(), f"{old:,}", f"{new:,}", change(old, new)) for label, old, new in pairs]
-        return html_table(f"{self.claim()}.", ("", "before", "after", "change"), rows)
+        from tflite_fuse.report.tables import report_table  # for notebooks alone
+
+        return html_table(f"{self.claim()}.", report_table(self))
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
