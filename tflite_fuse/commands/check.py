@@ -89,8 +89,7 @@ def check(
 
 
 def _headline(rows: Sequence[Row], within: str, runtime: str, *, rewritten: bool) -> tuple[str, ...]:
-    """Return five lines: number of fitting models, RAM to allocate, models that do not fit, the checks, the next
-    step."""
+    """Return five lines: models that fit, RAM to allocate, models that do not fit, the checks, the next step."""
     over = [row for row in rows if not row["fits"]]
     kinds = {
         "too large": [row for row in over if row["error"] is None],

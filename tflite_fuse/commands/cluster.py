@@ -300,8 +300,7 @@ async def _infer_all(
 
 
 def _file(deployment: Deployment, outputs: Sequence[Sequence[Int8Array]], suffix: str) -> bytes:
-    """Return all outputs, their first dimension the samples: .npy of a single one, .npz with arr_0, arr_1, … of
-    several."""
+    """Return all outputs as a file, samples first: .npy of a single one, .npz with arr_0, arr_1, … of several."""
     model = deployment.network.model
     samples = [output_arrays(model, [array.tobytes() for array in each]) for each in outputs]
     arrays = [np.stack(each) for each in zip(*samples, strict=True)]

@@ -58,7 +58,7 @@ class OnBoard:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Contender:
     """A file to run.
 
     Attributes:
@@ -90,7 +90,7 @@ class Candidate:
         return json.dumps(json.dumps(fields)[:-1])
 
 
-def candidate(run: str, title: str, data: bytes, model: Model, board: OnBoard) -> Candidate:
+def contender(run: str, title: str, data: bytes, model: Model, board: OnBoard) -> Contender:
     """Return the data of a file before it runs.
 
     Raises:
@@ -99,7 +99,7 @@ def candidate(run: str, title: str, data: bytes, model: Model, board: OnBoard) -
     blocks = blocks_in(model)
     whole = all(operator_name(model, each) == FUSED_OPERATOR for each in model.main.operators)
     count = block_instructions(((plan.block, plan.schedule) for plan in blocks.values()), board.target) if whole else 0
-    return Candidate(run, title, hashlib.sha256(data).hexdigest(), len(data), count)
+    return Contender(run, title, hashlib.sha256(data).hexdigest(), len(data), count)
 
 
 def same_ports(ours: Sequence[Port], theirs: Sequence[Port]) -> bool:
@@ -160,7 +160,7 @@ def unfused(original: Model, rewritten: WholeModel) -> WholeModel:
     return whole
 
 
-def plain_benchmark(original: WholeModel, rewritten: WholeModel, whose: tuple[Candidate, ...], board: OnBoard) -> Files:
+def plain_benchmark(original: WholeModel, rewritten: WholeModel, whose: tuple[Contender, ...], board: OnBoard) -> Files:
     """Return the files of a folder in plain C.
 
     Args:
@@ -202,7 +202,7 @@ def _stages(step: Step) -> str:
     return kinds[0] if len(kinds) == 1 else f"{kinds[0]} to {kinds[-1]}, {len(kinds)} stages"
 
 
-def _tables(name: str, model: WholeModel, whose: Candidate) -> str:
+def _tables(name: str, model: WholeModel, whose: Contender) -> str:
     """Return names of the steps, ports, and the beginning of the model's line."""
     names = ", ".join(f'"{_stages(step)}"' for step in model.steps)
     ports = {
@@ -238,7 +238,7 @@ def tflm_benchmark(
     format: str,
     original: TflmModel,
     rewritten: TflmModel,
-    whose: tuple[Candidate, ...],
+    whose: tuple[Contender, ...],
     board: OnBoard,
     runtime: Runtime,
     count: int,

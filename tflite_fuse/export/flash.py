@@ -112,8 +112,7 @@ def _bytes(content: str | bytes) -> bytes:
 
 @functools.lru_cache(maxsize=8)
 def _linked(code: tuple[tuple[str, bytes], ...], core: Core, called: tuple[str, ...]) -> int | None:
-    """Return the bytes of code and constants that a program with calls of these functions links; None without a
-    compiler."""
+    """Return the bytes of code and constants that a program with these calls links; None without a compiler."""
     compiler, sizer = (shutil.which(f"{core.prefix}{name}") for name in ("gcc", "size"))
     if compiler is None or sizer is None:
         return None

@@ -15,7 +15,7 @@ from tflite_fuse.export.benchmark import (
     OnBoard,
     benchmark_readme,
     both,
-    candidate,
+    contender,
     plain_benchmark,
     require_resident,
     tflm_benchmark,
@@ -191,11 +191,12 @@ class _Read:
 def _benchmark(
     rewritten: _Read, original: _Read, board: OnBoard, format: str, target: Path, runtime: Runtime | None
 ) -> _Content:
+    """Return the files and notes of a project that compares two models on a board. Raises UsageError."""
     if format == "zephyr":
         raise UsageError("there is no benchmark for zephyr: export one for c and add its files to an application")
     require_resident(rewritten.model)
     whose = tuple(
-        candidate(run, read.title, read.file, read.model, board)
+        contender(run, read.title, read.file, read.model, board)
         for run, read in (("unfused" if runtime is None else "original", original), ("rewritten", rewritten))
     )
     if runtime is None:
@@ -248,6 +249,7 @@ def _tflm_model(read: _Read, runtime: Runtime) -> TflmModel:
 
 
 def _with_tflm(tflm_model: TflmModel, model: Model, target: Path, format: str) -> _Content:
+    """Return the files and notes of a project with TensorFlow Lite Micro."""
     *by_core, usual = tflm_model.arenas
     notes = [f"the arena is declared for {tflm_model.runtime}"]
     if tflm_model.two_arenas:

@@ -208,6 +208,7 @@ def _drop(model: Model, index: int, port: str, number: int, tensor: int) -> Mode
 
 
 def _require_runnable(model: Model, index: int) -> None:
+    """Raise UsageError unless an operator is a block or a copy between tensors of the arena."""
     operator, label = model.main.operators[index], operator_label(model, index)
     name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
     if name not in RENAMING and name != FUSED_OPERATOR:

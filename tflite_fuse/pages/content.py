@@ -209,8 +209,7 @@ class _Packed:
 
 
 def _front(model: Model, core: Target, runtime: str, packed: _Packed) -> list[dict[str, Any]]:
-    """Return the points of a model's front as ``pareto`` places them, RAM ascending; empty for models too large to
-    search."""
+    """Return the points of a model's front as ``pareto`` places them, RAM ascending; none for too large models."""
     if len(model.main.operators) > MOST_SEARCHED:
         return []
     options = FuseOptions(goal=Goal(least_ram=True), cost="instructions", target=core.value, runtime=runtime)
@@ -250,6 +249,7 @@ def _schemes(model: Model) -> list[dict[str, Any]]:
 
 
 def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
+    """Return a block's tiles, bytes and work, and those of its stages."""
     block, schedule = plan.block, plan.schedule
     stages = []
     for stage, pixels in zip(block.stages, schedule.stage_pixels, strict=True):
@@ -283,8 +283,7 @@ def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
 
 
 def _named(model: Model, index: int) -> str:
-    """Return the original's first and last operator of a block, from its scratch tensor's name; empty in foreign
-    files."""
+    """Return the first and last operator of a block from its scratch tensor's name; empty in foreign files."""
     names = (model.main.tensors[tensor].name or "" for tensor in model.main.operators[index].outputs or ())
     return printable(next((name.removesuffix("/scratch") for name in names if name.endswith("/scratch")), ""))
 

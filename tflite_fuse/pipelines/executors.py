@@ -83,8 +83,10 @@ def _alone(item: Item, work: Work) -> Row:
 
 
 def _submitted(pool: ProcessPoolExecutor, work: Work, item: Item) -> Future[Row]:
-    """Submit an item. New processes inherit a blocked Ctrl-C: before they could ignore it they import modules, and
-    would print a traceback."""
+    """Submit an item to processes that inherit a blocked Ctrl-C.
+
+    They import modules before they could ignore it, and would print a traceback.
+    """
     if sys.platform == "win32":
         return pool.submit(work, item)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -96,8 +98,7 @@ def _submitted(pool: ProcessPoolExecutor, work: Work, item: Item) -> Future[Row]
 
 @contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Return a context with spawned processes that ignore Ctrl-C: this process ends them in the middle of their
-    items."""
+    """Return a context with spawned processes that ignore Ctrl-C, which ends them from here."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
@@ -137,8 +138,10 @@ def run_on_dask(items: Iterator[Item], jobs: int, scheduler: str | None, work: W
 
 
 def _untuned() -> AbstractContextManager[Any]:
-    """Return a Dask configuration for local workers that wake seldom and keep freed memory, whose return to the system
-    takes time."""
+    """Return a Dask configuration for local workers that wake seldom and keep freed memory.
+
+    Its return to the system takes time.
+    """
     import dask
 
     alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 1)

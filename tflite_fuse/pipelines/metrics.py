@@ -59,6 +59,7 @@ def model_metrics(model: Model, data: bytes, options: MetricsOptions) -> dict[st
 
 
 def _exact(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
+    """Return the metrics of the first rewrite that is possible, with fewer and fewer requirements."""
     passed = {each.name: getattr(options, each.name) for each in fields(FuseOptions)}
     for attempt in _attempts(RewriteOptions(**passed, verify=False)):
         try:
@@ -97,6 +98,7 @@ def _attempts(options: RewriteOptions) -> Iterator[RewriteOptions]:
 
 
 def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
+    """Return metrics of the point of the estimated front that the goal selects, or of the model as it is if better."""
     before = with_given_offsets(program_of(model), block_overlaps(model), options.arena(), read_plan(model))
     macs, operators = sum(executed_macs(model)), len(model.main.operators)
     changed = remove_plan(model)

@@ -80,8 +80,14 @@ def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mu
 def _run(
     pair: Pair, certificate: Certificate, samples: Sequence[Sequence[Array]], seed: int | None
 ) -> tuple[Comparison, Sequence[Sequence[Array]]]:
-    """Run both on the same inputs; return the comparison and the inputs. ``seed``: of generated inputs, None for the
-    user's."""
+    """Run both on the same inputs; return the comparison and the inputs.
+
+    Args:
+        pair: the two.
+        certificate: of the proof of the second.
+        samples: inputs.
+        seed: of generated inputs; None for the user's.
+    """
     inside = watched(pair.models, certificate)
     if seed is not None:
         samples = directed(pair.models[0], samples, inside.first, seed)

@@ -199,6 +199,19 @@ def _attempt(
     accepts: Accepts | None,
     outside: Collection[str],
 ) -> _Rewritten:
+    """Run all passes once, and prove the written file.
+
+    Args:
+        model: the model.
+        options: of the passes.
+        budget: of all searches.
+        accepts: whether channels may be left out.
+        outside: names of tensors that no block may write.
+
+    Raises:
+        LimitError: states of a stream remained outside of blocks.
+        UnprovenError: the file is not proven equal to the model.
+    """
     streamed = None if options.stream is None else _streamed(model, options.stream)
     intended = model if streamed is None else streamed.model
 
@@ -317,8 +330,7 @@ def _unchanged(model: Model, data: bytes, before: Figures, options: FuseOptions,
 
 
 def _of_repaired(comparisons: Comparisons, repaired: PassResult, verify: bool | None) -> Comparisons:
-    """Return the comparisons of a repaired model: the runs compared the rewrite with the repaired model, not with the
-    file.
+    """Return the comparisons of a repaired model, with which the runs compared the rewrite instead of with the file.
 
     Raises:
         VerificationError: the file was to be verified.

@@ -184,6 +184,7 @@ def _least_rings(graph: PricedProgram, rules: BoundRules) -> list[int]:
 
 
 def _least_ring(graph: PricedProgram, tensor: int, complete: Sequence[bool], rules: BoundRules) -> int:
+    """Return the fewest bytes of a tensor's ring in a block; 0 if it may have none."""
     producer, extent = graph.producer[tensor], graph.tensors[tensor]
     if producer < 0:
         if not (rules.streamed and tensor in rules.moved):

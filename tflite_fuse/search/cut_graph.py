@@ -152,7 +152,7 @@ class Residency:
     """Bytes live at the cuts of a graph, and bytes of an edge's outputs that outlive it."""
 
     def __init__(self, graph: PricedProgram, alignment: int) -> None:
-        """``graph``: sizes of its tensors are rounded up to ``alignment`` bytes, as in the arena planner."""
+        """Count a graph's tensors, rounded up to ``alignment`` bytes as in the arena planner."""
         count = len(graph.steps)
         self.alignment = alignment
         self.start = sum(round_up(graph.sizes[tensor], alignment) for tensor in graph.inputs)

@@ -67,6 +67,7 @@ camera image of 640 x 480 has a third of it.
 
 
 def _priced(memory: Program, lowered: Sequence[Lowered | str], index: int, macs: int) -> PricedStep:
+    """Return an operator as a step of the graph that is searched, with the reason where no block can hold it."""
     operator, result = memory.steps[index], lowered[index]
     ends = operator.inputs, operator.outputs
     if isinstance(result, str):

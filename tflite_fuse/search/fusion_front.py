@@ -146,7 +146,7 @@ class PointBuilder:
     """Builder of points from paths; it caches blocks, and their RAM under larger chunks, which paths share."""
 
     def __init__(self, graph: PricedProgram, cuts: JointCuts, chunks: Sequence[int], shapes: Sequence[Shapes]) -> None:
-        """``chunks``: output pixels per step to try for blocks below the peak, if larger than the path's."""
+        """Prepare for paths of a graph; blocks below the peak try ``chunks`` of pixels larger than the path's."""
         self.graph, self.cuts, self.chunks, self.shapes = graph, cuts, sorted(chunks), shapes
         self.unfused = graph.work
         self.prices: dict[tuple[Span, BlockConfig], tuple[int, int]] = {}

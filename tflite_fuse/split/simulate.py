@@ -125,7 +125,7 @@ class _Device:
 
 
 class Course:
-    """Simulates inferences of devices with given actions, as many at a time as possible.
+    """Inferences of devices with given actions, simulated, as many at a time as possible.
 
     Attributes:
         seconds: until all devices have performed their actions.
@@ -235,6 +235,7 @@ class Course:
         heapq.heappush(self.queue, (when, self.number, action))
 
     def _go_on(self, who: Who, now: float) -> None:
+        """Let a device perform its actions until it is done, computes, or waits for a message."""
         device = self.devices[who]
         while not self._is_done(who):
             inference, act = device.acts[device.done]
@@ -279,6 +280,7 @@ class Course:
         self._occupy(lane, device, now)
 
     def _occupy(self, lane: str, device: int, now: float) -> None:
+        """Put the next message of a link on it, unless the link is busy."""
         if (lane, device) in self.occupied or not self.queues[lane, device]:
             return
         message = self.queues[lane, device].popleft()

@@ -12,7 +12,7 @@ from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import Accountant, Needs
-from tflite_fuse.split.search.auto import OBJECTIVES, Found, Search, fastest_first, fewer, has_flash_limit
+from tflite_fuse.split.search.auto import OBJECTIVES, Outcome, Search, fastest_first, fewer, has_flash_limit
 from tflite_fuse.split.search.edge import one_worker, soonest
 from tflite_fuse.split.search.measuring import Excess, Measure, fits, timeline_of
 from tflite_fuse.split.search.paper import published
@@ -150,7 +150,7 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
     cluster, objective, tuning = search.cluster, search.objective, search.tuning
     measure = Measure(cluster, search.accountant, objective, tuning)
     limited = has_flash_limit(cluster) and len(cluster.workers) <= tuning.split_many
-    fitting: list[tuple[Plan, Found]] = []
+    fitting: list[tuple[Plan, Outcome]] = []
     other = _other(search)
     plans = _competing_plans(search, other, measure)
     allowed, excess = cluster, Excess(cluster)
@@ -189,8 +189,10 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
 
 
 def _competing_plans(search: Search, other: Search | None, measure: Measure) -> list[Plan]:
-    """Return plans that every round competes with: on one worker, for less memory, and for RAM those of other
-    objectives, because none of them may need less."""
+    """Return plans that every round competes with: on one worker, and for less memory.
+
+    For the objective RAM also those of other objectives, because any of them may need less.
+    """
     sparing = [plan for each in (search, other) if each is not None for plan in _sparing(each)]
     plans = measure.ordered([*_alone(search.network, search.cluster), *sparing])
     if search.objective != "ram":
@@ -262,7 +264,7 @@ def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[
     return plans if objective != "ram" else plans[: search.tuning.split_few]
 
 
-def _claim(objective: str, value: float, outcome: Found, plans: int) -> str:
+def _claim(objective: str, value: float, outcome: Outcome, plans: int) -> str:
     paths = "all paths that no other is expected to dominate" if outcome.complete else "the paths that a beam kept"
     searched = (
         "searched: blocks by rows, by output or input channels, or whole, between cuts of the model; the best of "

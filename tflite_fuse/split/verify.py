@@ -256,8 +256,7 @@ class LocalDevices:
         return self.coordinator.outputs()
 
     def _go_on(self) -> bool:
-        """Let every device compute, then pass the messages that both ends are ready for; return False when all is
-        done."""
+        """Let every device compute, then pass messages that both ends are ready for; return False when all is done."""
         devices = (COORDINATOR, *range(len(self.workers)))
         sending: dict[tuple[int, int], tuple[int, int]] = {}
         receiving: dict[tuple[int, int], tuple[int, int]] = {}

@@ -59,12 +59,12 @@ def _header(model: WholeModel, title: str, name: str) -> str:
 
 
 def _suffix(place: Place) -> str:
-    """Of the macro that says where a port lies in its memory."""
+    """Return the end of the macro that says where a port lies in its memory."""
     return "MEMORY_OFFSET" if place.apart else "OFFSET"
 
 
 def _at(place: Place, macro: str) -> str:
-    """The address of a port, in C."""
+    """Return the address of a port, in C."""
     return f"{'second_memory' if place.apart else 'arena'} + {macro}_{_suffix(place)}"
 
 

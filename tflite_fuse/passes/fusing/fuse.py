@@ -190,6 +190,7 @@ class Fuse:
         return site
 
     def _site(self, form: PassResult, pieces: bool = False) -> Site:
+        """Return a form with its first front; flat inputs are read in ``pieces`` or whole. Raises LimitError."""
         options, mode = self.options, InputMode(self.options.input_mode)
         fused, model = form.model, with_plans(form.model)
         order = Reorder(self.budget, options.in_place, tuning=options.tuning) if "reorder" in options.passes else None
@@ -292,6 +293,7 @@ def _faster(site: Site, chosen: Candidate) -> Iterator[Note]:
 
 
 def _block_notes(chosen: Candidate) -> Iterator[Note]:
+    """Yield a note for each block, and before it one for each input that it copies."""
     model = chosen.site.maker.model
     copies = {model.main.operators[index].output for index in copies_of(model)}
     for block in chosen.blocks:

@@ -22,8 +22,8 @@ from tflite_fuse.search.schemes import Scheme
 def smallest(site: Site, objective: Objective) -> Iterator[Candidate]:
     """Yield candidates towards the least arena within the limit on compute.
 
-    The first points of the front are placed. Strips in bands, which often cannot
-    all be placed as expected, come after the others.
+    The first points of the front are placed. Strips in bands, which often cannot all be placed as expected, come after
+    the others.
     """
     tuning, points = site.tuning, _allowed(site, site.front.points, objective)
     banded = [point for point in points if _bands(point)]

@@ -134,6 +134,7 @@ def _key(compiler: Compiler, options: Sequence[str], files: Sequence[Path]) -> s
 def _compile(
     compiler: Compiler, options: Sequence[str], sources: Sequence[Path], include: Sequence[Path], library: Path
 ) -> None:
+    """Compile sources to a shared library, which appears complete or not at all. Raises RuntimeUnavailableError."""
     descriptor, unfinished = tempfile.mkstemp(prefix=library.stem, suffix=".tmp", dir=library.parent)
     os.close(descriptor)
     command = [*compiler.command, *options, *(f"-I{directory}" for directory in include)]

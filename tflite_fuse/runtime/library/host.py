@@ -210,8 +210,7 @@ class _Memory:
         return allocation
 
     def overlaid(self, size: int, data: bytes, distance: int) -> tuple[int, int]:
-        """Return the address of ``size`` bytes, and of a copy of ``data`` that starts ``distance`` bytes behind their
-        start."""
+        """Return the address of ``size`` bytes, and of a copy of ``data`` that begins ``distance`` bytes behind it."""
         low, high = max(0, -distance), max(0, distance)
         start = self.junk(max(low + size, high + len(data)))
         ctypes.memmove(start + high, data, len(data))

@@ -162,8 +162,7 @@ def _never(number: int, argument: int, values: tuple[int, ...], refused: int) ->
 
 
 def _limits(refused: int) -> list[bytes]:
-    """Return rules for prlimit64 of this process alone: reading limits and setting that of processor time are
-    allowed."""
+    """Return rules that allow prlimit64 to read this process's limits and to set that of processor time."""
 
     def argument(at: int, high: bool = False) -> bytes:
         return _instruction(_LOAD, _ARGUMENTS_AT + 8 * at + 4 * high)

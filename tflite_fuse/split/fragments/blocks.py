@@ -122,6 +122,7 @@ def _runs(network: Network, task: Task, kept: set[int]) -> Iterator[list[Piece]]
 
 
 def _part(pieces: Sequence[Piece], kept: set[int], plans: Plans, thrift: int) -> Part:
+    """Return pieces as a block: each is a stage, ``kept`` values are outputs, and parts from elsewhere are inputs."""
     tensors: list[BlockTensor] = []
     inputs: list[tuple[int, Box]] = []
     outputs: list[tuple[int, Box]] = []

@@ -44,8 +44,8 @@ def fastest_first(cluster: Cluster) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Candidate plans, the expected best first.
+class Outcome:
+    """Plans of a search, the expected best first.
 
     Attributes:
         plans: in order.
@@ -119,8 +119,8 @@ class Search:
         other.cluster, other.beam = cluster, replace(self.beam, by_flash=has_flash_limit(cluster))
         return other
 
-    def run(self) -> Found:
-        """Return the plans found. Raises LimitError if no plan fits the workers' memory."""
+    def run(self) -> Outcome:
+        """Return the best plans. Raises LimitError if no plan fits the workers' memory."""
         _require_flash(self.cluster, self.estimates.weight_bytes)
         if self.objective != "ram":
             return self._run(_UNLIMITED)
@@ -138,7 +138,7 @@ class Search:
         if last - first <= self.longest:
             yield from self._edges(self.places[first], self.places[last], last - first)
 
-    def _run(self, most: int) -> Found:
+    def _run(self, most: int) -> Outcome:
         """Run within so many bytes of RAM for each worker, beside its own limit."""
         self._rejected = []
         count = len(self.cluster.workers)
@@ -167,7 +167,7 @@ class Search:
         pairs = [(plan, label.flash) for label in ends for plan in self._plans(label)]
         plans = tuple(plan for plan, _ in pairs)
         stored = tuple(tuple(used + LIBRARY_BYTES for used in flash) for _, flash in pairs)
-        return Found(plans, stored, self._bound(), self.beam.key(ends[0])[0] <= lost)
+        return Outcome(plans, stored, self._bound(), self.beam.key(ends[0])[0] <= lost)
 
     def _plans(self, label: Label) -> Iterator[Plan]:
         return plans_of(label, self.network, self.cluster, _words(label, self.cluster))
@@ -199,8 +199,10 @@ class Search:
                     yield edge
 
     def _must_cut(self, first: int, last: int) -> bool:
-        """Return whether some worker could not store the nodes, or not all are needed; otherwise one worker moves
-        fewest bytes."""
+        """Return whether some worker could not store the nodes, or not all are needed.
+
+        Otherwise one worker moves fewest bytes.
+        """
         size = sum(self.estimates.weight_bytes[first:last]) + LIBRARY_BYTES
         smallest = min((w.flash for w in self.cluster.workers if w.flash is not None), default=None)
         return (smallest is not None and size > smallest) or self._counts_ram or self.bounds.leaves_out
@@ -211,8 +213,10 @@ class Search:
         return self.order if len(self.order) <= many else self.order[:few]
 
     def _is_next(self, label: Label, edge: Edge) -> bool:
-        """Return whether a worker that begins to work alone is the first idle one of its kind: equal workers need only
-        one path."""
+        """Return whether an edge's only worker has worked before, or is the first idle one of its kind.
+
+        Equal workers need only one path.
+        """
         if edge.mode is not Mode.ONE or label.flash[edge.workers[0]]:
             return True
         kind = self.kinds[edge.workers[0]]

@@ -54,7 +54,7 @@ class EdgeMaker:
         nodes = range(first, last)
         if mode is Mode.ONE:
             whole = whole_on(self.network, workers[0], first, last)
-            return self._made(nodes, mode, workers, whole.needs, whole.phases, whole.held)
+            return self._edge_of(nodes, mode, workers, whole.needs, whole.phases, whole.held)
         if not all(can_be_cut(self.network.nodes[node]) for node in nodes):
             return None
         make = {Mode.ROWS: self._by_rows, Mode.CHANNELS: self._by_channels, Mode.SUMS: self._by_sums}[mode]
@@ -63,7 +63,7 @@ class EdgeMaker:
         except BlockError:
             return None
 
-    def _made(
+    def _edge_of(
         self, nodes: range, mode: Mode, workers: tuple[int, ...], needs: Holders, phases: Sequence[Phase], held: Holders
     ) -> Edge:
         ends = nodes.start, nodes.stop
@@ -75,7 +75,7 @@ class EdgeMaker:
         for node in nodes:
             walk.go(node, self._outputs(node, workers))
         held = walk.held(self.network, nodes.stop)
-        return self._made(nodes, Mode.CHANNELS, workers, walk.needs, walk.phases(), held)
+        return self._edge_of(nodes, Mode.CHANNELS, workers, walk.needs, walk.phases(), held)
 
     def _by_sums(self, nodes: range, workers: tuple[int, ...]) -> Edge | None:
         """Return the edge with convolutions of distributed inputs, or the only one, cut by input channels."""
@@ -132,7 +132,7 @@ class EdgeMaker:
             tasks[worker] = Task(worker, steps, owned)
         phase = Phase(network.nodes[last].name, (), tuple(tasks.values()), returned_at_once(network, tasks))
         held = {value: with_coordinator(network, value, parts) for value, parts in held.items()}
-        return self._made(nodes, Mode.ROWS, tuple(tasks), needs, (phase,), held)
+        return self._edge_of(nodes, Mode.ROWS, tuple(tasks), needs, (phase,), held)
 
     def _shares(self, node: int, workers: Sequence[int]) -> dict[int, Range]:
         """Return worker → range of a node's input channels."""

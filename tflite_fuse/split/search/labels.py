@@ -250,8 +250,10 @@ def _held_before(holders: Holders, value: int, network: Network) -> Mapping[int,
 
 
 def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
-    """Yield the phases, with consecutive tasks of one worker without transfers between them merged, so they can be
-    fused."""
+    """Yield the phases, with consecutive tasks of one worker in one, unless it receives values between them.
+
+    The steps of one task can be fused.
+    """
     waiting: Phase | None = None
     for phase in phases:
         if waiting is not None and _one_after_other(waiting, phase, network):

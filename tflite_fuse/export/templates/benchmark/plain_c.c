@@ -22,7 +22,7 @@ typedef struct {
   tflite_fuse_block* blocks;
   const char* const* names; /* of its steps */
   const port *inputs, *outputs; /* one of 0 bytes ends them */
-} candidate;
+} contender;
 
 static _Alignas(16) uint8_t arena[ARENA_BYTES];
 static tflite_fuse_block model_blocks[MODEL_STEPS], original_blocks[ORIGINAL_STEPS];
@@ -31,8 +31,8 @@ static uint32_t totals[RUNS], by_step[MOST_STEPS];
 
 $tables
 $lines
-/* Pseudo-random bytes, the same for every candidate. */
-static void fill(const candidate* c, uint32_t set) {
+/* Pseudo-random bytes, the same for every contender. */
+static void fill(const contender* c, uint32_t set) {
   uint32_t random = set + 1;
   for (const port* p = c->inputs; p->bytes > 0; ++p) {
     for (uint32_t i = 0; i < p->bytes; ++i) {
@@ -43,7 +43,7 @@ static void fill(const candidate* c, uint32_t set) {
 }
 
 /* Steps run one by one, so that each can be measured. Returns what the last status is. */
-static tflite_fuse_status run_steps(const candidate* c, uint32_t run) {
+static tflite_fuse_status run_steps(const contender* c, uint32_t run) {
   tflite_fuse_status status = TFLITE_FUSE_OK;
   totals[run] = 0;
   for (uint32_t s = 0; s < c->model->step_count && status == TFLITE_FUSE_OK; ++s) {
@@ -57,8 +57,8 @@ static tflite_fuse_status run_steps(const candidate* c, uint32_t run) {
   return status;
 }
 
-/* Runs all inputs from a fresh arena. The first candidate says what is wanted; returns whether others agree. */
-static int agrees(const candidate* c, int is_first) {
+/* Runs all inputs from a fresh arena. The first contender says what is wanted; returns whether others agree. */
+static int agrees(const contender* c, int is_first) {
   char text[128];
   memset(arena, 0, sizeof(arena));
   for (uint32_t set = 0; set < INPUT_SETS; ++set) {
@@ -85,7 +85,7 @@ static int agrees(const candidate* c, int is_first) {
   return 1;
 }
 
-static int measure(const candidate* c) {
+static int measure(const contender* c) {
   memset(by_step, 0, sizeof(by_step));
   for (uint32_t run = 0; run < RUNS; ++run) {
     fill(c, 0);
@@ -111,19 +111,19 @@ static int measure(const candidate* c) {
 }
 
 int main(void) {
-  const candidate candidates[] = {
+  const contender contenders[] = {
       {original_head, &original, original_blocks, original_names, original_inputs, original_outputs},
       {model_head, &model, model_blocks, model_names, model_inputs, model_outputs},
   };
   benchmark_start();
   for (int i = 0; i < 2; ++i) {
-    const tflite_fuse_status status = tflite_fuse_load(candidates[i].model, candidates[i].blocks);
+    const tflite_fuse_status status = tflite_fuse_load(contenders[i].model, contenders[i].blocks);
     if (status != TFLITE_FUSE_OK) {
-      return fail(candidates[i].head, tflite_fuse_message(status));
+      return fail(contenders[i].head, tflite_fuse_message(status));
     }
-    if (!agrees(&candidates[i], i == 0)) {
+    if (!agrees(&contenders[i], i == 0)) {
       return 1;
     }
   }
-  return measure(&candidates[0]) || measure(&candidates[1]);
+  return measure(&contenders[0]) || measure(&contenders[1]);
 }

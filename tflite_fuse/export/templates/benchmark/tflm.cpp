@@ -82,7 +82,7 @@ static void Fill(MicroInterpreter& interpreter, uint32_t set) {
   }
 }
 
-// Whether all outputs are what is wanted, which the first candidate says.
+// Whether all outputs are what is wanted, which the first contender says.
 static bool Agrees(const Candidate& c, MicroInterpreter& interpreter, uint32_t set, bool is_first) {
   char text[128];
   uint8_t* expected = wanted[set];

@@ -59,8 +59,13 @@ def read_key(path: Path) -> bytes:
 
 
 def secret_of(key: bytes, nonces: tuple[bytes, bytes], devices: tuple[int, int], plan: int) -> bytes:
-    """Return the secret that signs the messages of one connection; nonces and devices are the opener's, then the
-    answerer's."""
+    """Return the secret that signs the messages of one connection.
+
+    Args:
+        key: of all devices.
+        nonces, devices: the opener's, then the answerer's.
+        plan: number of the plan.
+    """
     numbers = plan.to_bytes(8, "little") + b"".join((each & 0xFFFF).to_bytes(2, "little") for each in devices)
     return signature(key, _LABEL + b"".join(nonces) + numbers)
 

@@ -78,8 +78,7 @@ class Coordinator:
         timeout: float = 60.0,
         key: bytes | None = None,
     ) -> None:
-        """Store the workers that take part, by device, and the pairs with a connection, its opener first
-        (``dials``)."""
+        """Store the workers that take part, by device, and as ``dials`` connected pairs, the opener first."""
         self._machine, self._plan, self._workers, self._key = machine, plan, workers, key
         self._dials = sorted(dials)
         self.timeout = timeout
