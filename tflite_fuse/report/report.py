@@ -2,63 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tflite_fuse.claim import Claim
 from tflite_fuse.cost.instructions import Prediction
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
-from tflite_fuse.model.outside import InputMode, OutsideInput
-from tflite_fuse.model.types import TensorType, type_name
-from tflite_fuse.notes import Note, note
+from tflite_fuse.model.outside import OutsideInput
+from tflite_fuse.notes import Note
 from tflite_fuse.report.notebook import html_table
 from tflite_fuse.report.wording import sentences_of
-
-_ORDERS = {
-    InputMode.STREAMED: "row by row",
-    InputMode.COLUMNS: "column by column",
-    InputMode.EXTERNAL: "in any order",
-}
-
-
-def outside_notes(entries: Sequence[OutsideInput], read: Mapping[int, tuple[InputMode, int]]) -> Iterator[Note]:
-    """Yield a note per input outside the arena, and one per number where the file's metadata and its blocks disagree.
-
-    Args:
-        entries: the file's metadata.
-        read: number → mode and bytes that the blocks read.
-    """
-    for entry in entries:
-        how = f"source {entry.number}" if entry.mode.streams else f"external tensor {entry.number}"
-        order = _ORDERS[entry.mode]
-        real = entry.type == TensorType.FLOAT32
-        yield note(
-            "changed",
-            "input outside the arena",
-            tensor=entry.name,
-            type=type_name(entry.type),
-            shape=str(list(entry.shape)),
-            quantization="" if real else f", scale {entry.scale:g}, zero point {entry.zero_point}",
-            mode=entry.mode.value,
-            rows=entry.rows,
-            columns=entry.columns,
-            channels=entry.channels,
-            elements="floats" if real else "bytes",
-            order=order,
-            source=how,
-        )
-    streamed = InputMode.STREAMED
-    listed = {each.number: (streamed if each.mode.streams else each.mode, each.nbytes) for each in entries}
-    for number in sorted(listed.keys() | read.keys()):
-        if listed.get(number) != read.get(number):
-            says, does = (_described(each.get(number)) for each in (listed, read))
-            yield note("warned", "metadata", number=number, says=says, does=does)
-
-
-def _described(read: tuple[InputMode, int] | None) -> str:
-    return "nothing" if read is None else f"{read[1]:,} {read[0].value} bytes"
-
 
 SCHEMA = "tflite-fuse/report/1"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,13 +20,14 @@ from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.memories import Memories, slow_bytes, slow_tensors
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.model.outside import outside_inputs
+from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
+from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.report.inspection import Inspection, OperatorRow
-from tflite_fuse.report.report import Figures, MemoryReport, outside_notes
+from tflite_fuse.report.report import Figures, MemoryReport
 from tflite_fuse.runtime import tflm
 from tflite_fuse.search.from_model import graph_from_model
 
@@ -155,13 +157,58 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...
                 blocked=None if operator_name(model, operator) == FUSED_OPERATOR else reasons[index],
             )
         )
-    notes = list(outside_notes(outside_inputs(model), outside_reads(model)))
+    notes = list(outside_notes(model))
     fault = plan_fault(model, block_overlaps(model))
     if fault is not None:
         notes.append(note("warned", "unsound plan", why=fault))
     if len(model.subgraphs) > 1:
         notes.append(note("limited", "first subgraph", count=len(model.subgraphs)))
     return tuple(rows), tuple(notes)
+
+
+_ORDERS = {
+    InputMode.STREAMED: "row by row",
+    InputMode.COLUMNS: "column by column",
+    InputMode.EXTERNAL: "in any order",
+}
+
+
+def outside_notes(model: Model) -> Iterator[Note]:
+    """Yield a note per input outside the arena, and one per number where the file's metadata and its blocks disagree.
+
+    Raises:
+        ModelError: the metadata or a block is damaged.
+    """
+    entries, read = outside_inputs(model), outside_reads(model)
+    for entry in entries:
+        how = f"source {entry.number}" if entry.mode.streams else f"external tensor {entry.number}"
+        order = _ORDERS[entry.mode]
+        real = entry.type == TensorType.FLOAT32
+        yield note(
+            "changed",
+            "input outside the arena",
+            tensor=entry.name,
+            type=type_name(entry.type),
+            shape=str(list(entry.shape)),
+            quantization="" if real else f", scale {entry.scale:g}, zero point {entry.zero_point}",
+            mode=entry.mode.value,
+            rows=entry.rows,
+            columns=entry.columns,
+            channels=entry.channels,
+            elements="floats" if real else "bytes",
+            order=order,
+            source=how,
+        )
+    streamed = InputMode.STREAMED
+    listed = {each.number: (streamed if each.mode.streams else each.mode, each.nbytes) for each in entries}
+    for number in sorted(listed.keys() | read.keys()):
+        if listed.get(number) != read.get(number):
+            says, does = (_described(each.get(number)) for each in (listed, read))
+            yield note("warned", "metadata", number=number, says=says, does=does)
+
+
+def _described(read: tuple[InputMode, int] | None) -> str:
+    return "nothing" if read is None else f"{read[1]:,} {read[0].value} bytes"
 
 
 def without_replaced(model: Model, inspection: Inspection) -> Inspection:

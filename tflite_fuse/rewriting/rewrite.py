@@ -9,7 +9,7 @@ from zlib import crc32
 
 from tflite_fuse.check import Certificate, validate
 from tflite_fuse.claim import Claim
-from tflite_fuse.emit.in_model import block_overlaps, outside_reads, with_plans
+from tflite_fuse.emit.in_model import block_overlaps, with_plans
 from tflite_fuse.emit.insert_blocks import InsertedBlock
 from tflite_fuse.errors import LimitError, VerificationError
 from tflite_fuse.memory.arena import Arena
@@ -40,10 +40,9 @@ from tflite_fuse.report.report import (
     Report,
     StreamReport,
     Verified,
-    outside_notes,
 )
 from tflite_fuse.report.wording import sentence, sentences_of
-from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head, memory_report
+from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head, memory_report, outside_notes
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
 from tflite_fuse.rewriting.quantized import conversion_offer, missing_operators
 from tflite_fuse.runtime import tflm
@@ -104,10 +103,9 @@ def rewrite_model(model: Model, data: bytes, options: RewriteOptions) -> tuple[b
             from tflite_fuse.runtime.comparing.witnesses import compare_in_litert
 
             comparisons = compare_in_litert(comparisons, (original, result.model), (data, result.file), inputs, seed)
-    reads = outside_notes(outside_inputs(result.model), outside_reads(result.model))
     spent = (*_about_arena(result.arena), *_about_budget(budget, options))
     offers = (*conversion_offer(model), *missing_operators(result.model))
-    notes = (*repaired.notes, *result.notes, *reads, *spent, *comparisons.notes, *offers)
+    notes = (*repaired.notes, *result.notes, *outside_notes(result.model), *spent, *comparisons.notes, *offers)
     report = _report(result, before, comparisons, repaired.notes, options.runtime, options.memory)
     return result.file, replace(report, records=notes, reproducible=not budget.braked)
 
