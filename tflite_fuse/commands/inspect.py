@@ -31,6 +31,7 @@ from tflite_fuse.pages.trace import arena_trace
 from tflite_fuse.passes.options import Progress
 from tflite_fuse.pipelines.flat import figures_metrics
 from tflite_fuse.report.arena_map import arena_map
+from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.sentences import inspection_headline, int8_lines
 from tflite_fuse.report.tables import inspection_table
 from tflite_fuse.report.wording import grouped
@@ -73,13 +74,13 @@ def inspect(
         inspection = tflite_fuse.inspect(data, name=str(model), runtime=runtime)
         verdict = None
         if chosen is not None:
-            show_options = partial(_show_options, progress)
-            verdict = fit_board(data, chosen, kept, show_options, runtime, quick=quick)
-            forecasted = forecast_of(verdict)
-        else:
-            if not quick:
-                progress("a rewrite", 0, 0)
-            forecasted = forecast(data, inspection.figures, runtime, quick=quick)
+            show = partial(_show_options, progress)
+            verdict = fit_board(data, chosen, kept, show, runtime, quick=quick)
+        elif not quick:
+            progress("a rewrite", 0, 0)
+        forecasted = (
+            forecast(data, inspection.figures, runtime, quick=quick) if verdict is None else forecast_of(verdict)
+        )
     write_json(figures_metrics(inspection.figures), metrics)
     if nodes is not None:
         write_node_data(inspection, nodes)
@@ -97,23 +98,24 @@ def inspect(
     tried = None if quick else (forecasted.report, arena)
     for line in inspection_headline(inspection, tried, forecasted.options, forecasted.fit, fits=fits):
         say(line)
-    if not verbose:
-        return
-    say(f"- {inspection.verdict()}")
-    console().print(inspection_table(inspection))
-    for text in grouped((*inspection.records, *inspection.unfused())):
-        say(f"- {text}")
-    for line in int8_lines(inspection.records):
-        say(line)
-    if verdict is not None:
-        _say_tried(verdict)
+    if verbose:
+        _say_details(inspection, verdict)
 
 
 def _show_options(progress: Progress, options: str) -> None:
     progress(f"rewrite {options}", 0, 0)
 
 
-def _say_tried(verdict: BoardVerdict) -> None:
+def _say_details(inspection: Inspection, verdict: BoardVerdict | None) -> None:
+    """Print every operator, why it is in no block, and what was tried for the board."""
+    say(f"- {inspection.verdict()}")
+    console().print(inspection_table(inspection))
+    for text in grouped((*inspection.records, *inspection.unfused())):
+        say(f"- {text}")
+    for line in int8_lines(inspection.records):
+        say(line)
+    if verdict is None:
+        return
     for fit in verdict.tried:
         say(f"- {fit.how()}: an arena of {fit.arena_bytes:,} bytes, a file of {fit.file_bytes:,}")
         if fit.time is not None:
