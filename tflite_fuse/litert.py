@@ -26,7 +26,7 @@ from tflite_fuse.errors import ModelError, RuntimeUnavailableError, how_to_insta
 from tflite_fuse.files import read_file
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.outside import outside_inputs
-from tflite_fuse.runtime.library.sources import REGISTERER, litert_library
+from tflite_fuse.runtime.library.sources import REGISTERER, shim_library
 from tflite_fuse.runtime.processes.child import registerer
 
 __all__ = ["interpreter"]
@@ -75,4 +75,4 @@ def _registerer() -> Any:
     """Return a function that adds our operator to an operator resolver, given by its address."""
     if sys.platform == "win32":
         raise RuntimeUnavailableError("LiteRT runs fused blocks only on Linux and macOS: its layout is not known here")
-    return registerer([ctypes.CDLL(str(litert_library()))], REGISTERER)
+    return registerer([ctypes.CDLL(str(shim_library("litert")))], REGISTERER)

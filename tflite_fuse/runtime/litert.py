@@ -10,10 +10,8 @@ import contextlib
 import importlib.util
 from collections.abc import Iterator
 
-from tflite_fuse.ir.program import CUSTOM_CODE
-from tflite_fuse.model.file import custom_codes
-from tflite_fuse.runtime.library.sources import REGISTERER, litert_library
-from tflite_fuse.runtime.processes.worker import Worker, WorkerKind, installed_version, worker
+from tflite_fuse.runtime.library.sources import kind_for
+from tflite_fuse.runtime.processes.worker import Worker, installed_version, worker
 
 RUNTIME_NAME = "litert"
 
@@ -36,9 +34,6 @@ def session(model_bytes: bytes, name: str = "the model") -> Iterator[Worker]:
         ModelError: the runtime refuses the model; with its reason.
         RuntimeUnavailableError: LiteRT is not installed.
     """
-    kind = WorkerKind("litert")
-    if CUSTOM_CODE in custom_codes(model_bytes):
-        kind = WorkerKind("litert", (str(litert_library()),), (REGISTERER,))
-    with worker(kind) as loaded:
+    with worker(kind_for("litert", model_bytes)) as loaded:
         loaded.load(model_bytes, name)
         yield loaded

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from tflite_fuse.errors import ModelError, how_to_install
 from tflite_fuse.model.file import custom_codes
-from tflite_fuse.runtime.library.sources import tflm_kind
+from tflite_fuse.runtime.library.sources import kind_for
 from tflite_fuse.runtime.processes.worker import Array, Worker, idle_kind, installed_version, worker
 from tflite_fuse.runtime.streams import Outside
 
@@ -87,13 +87,13 @@ def session(model_bytes: bytes, name: str = "the model", *, sanitize: bool = Fal
     Args:
         model_bytes: a .tflite file.
         name: of the model in messages.
-        sanitize: see ``tflm_kind``.
+        sanitize: see ``kind_for``.
 
     Raises:
         ModelError: the runtime cannot load the model; with its reason.
         RuntimeUnavailableError: the wheel is not installed, or a fused model has no C compiler to run with.
     """
-    with worker(tflm_kind(model_bytes, sanitize=sanitize)) as loaded:
+    with worker(kind_for("tflm", model_bytes, sanitize=sanitize)) as loaded:
         try:
             loaded.load(model_bytes, name)
         except ModelError as error:
@@ -127,7 +127,7 @@ def run(
         reset: reset variable tensors before every inference; False runs a stream.
         timeout: seconds of one inference; None for a limit by the model's multiply-accumulates, 10 to 120 (see
             ``worker.inference_seconds``).
-        sanitize: see ``tflm_kind``.
+        sanitize: see ``kind_for``.
 
     Raises:
         ModelError: the runtime refuses the model or fails, or an array does not fit.

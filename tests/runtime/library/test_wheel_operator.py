@@ -24,7 +24,7 @@ from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
 from tflite_fuse.runtime.inputs import generate_inputs
-from tflite_fuse.runtime.library.sources import tflm_kind
+from tflite_fuse.runtime.library.sources import kind_for
 from tflite_fuse.runtime.processes import worker as worker_module
 from tflite_fuse.runtime.processes.worker import Worker
 
@@ -178,7 +178,7 @@ def test_tensors_that_do_not_fit_are_refused_in_prepare(damage: str) -> None:
 @pytest.fixture(scope="module")
 def sanitized_workers() -> Iterator[list[Worker]]:
     """One worker at a time, replaced when it has to be."""
-    workers = [Worker(tflm_kind(fused(), sanitize=True))]
+    workers = [Worker(kind_for("tflm", fused(), sanitize=True))]
     yield workers
     workers[0].close()
 
@@ -312,5 +312,5 @@ def test_a_tensor_with_the_name_of_the_operator_needs_no_library() -> None:
     model = load_model(network())
     tensors = tuple(replace(each, name=CUSTOM_CODE) for each in model.main.tensors)
     named = serialize_model(replace_main(model, replace(model.main, tensors=tensors)))
-    assert not tflm_kind(named).libraries
-    assert tflm_kind(fused()).libraries
+    assert not kind_for("tflm", named).libraries
+    assert kind_for("tflm", fused()).libraries

@@ -11,7 +11,7 @@ from tflite_fuse.errors import RuntimeUnavailableError
 from tflite_fuse.ir.program import CUSTOM_CODE
 from tflite_fuse.model.file import custom_codes
 from tflite_fuse.runtime.library.compiler import build_library, sanitizer_environment
-from tflite_fuse.runtime.processes.worker import WorkerKind
+from tflite_fuse.runtime.processes.worker import RuntimeName, WorkerKind
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 
@@ -38,34 +38,25 @@ def shim_directory() -> Path:
     return _PACKAGE / "runtime" / "shim"
 
 
-"""Name of the custom operator in model files."""
-
 REGISTERER = "tflite_fuse_register"
 
-
+_FLAGS: dict[RuntimeName, tuple[str, ...]] = {"tflm": (), "litert": ("-DTFLITE_FUSE_LITERT",)}
 _OPERATOR = ("guard.c", "operator.c", "outside.c")
 
 
-def shim_library(*, sanitize: bool = False) -> Path:
-    """Return the library for TensorFlow Lite Micro. Raises RuntimeUnavailableError without C compiler or sources."""
-    return _shim("tflm", (), sanitize)
-
-
-def litert_library() -> Path:
-    """Return the library for LiteRT's interpreter. Raises RuntimeUnavailableError without C compiler or sources."""
-    return _shim("litert", ("-DTFLITE_FUSE_LITERT",), sanitize=False)
-
-
-def _shim(runtime: str, flags: tuple[str, ...], sanitize: bool) -> Path:
+def shim_library(runtime: RuntimeName, *, sanitize: bool = False) -> Path:
+    """Return the library for ``tflm`` or ``litert``. Raises RuntimeUnavailableError without C compiler or sources."""
     shim, library = shim_directory(), library_directory()
     sources = [*library_sources(), *(shim / name for name in (*_OPERATOR, f"{runtime}_wheel.c"))]
-    return build_library(f"tflite_fuse_{runtime}", sources, [library, shim], sanitize=sanitize, flags=flags)
+    name, flags = f"tflite_fuse_{runtime}", _FLAGS[runtime]
+    return build_library(name, sources, [library, shim], sanitize=sanitize, flags=flags)
 
 
-def tflm_kind(model_bytes: bytes, *, sanitize: bool = False) -> WorkerKind:
+def kind_for(runtime: RuntimeName, model_bytes: bytes, *, sanitize: bool = False) -> WorkerKind:
     """Return the worker kind that runs a model: with our operator if the model has fused blocks.
 
     Args:
+        runtime: ``tflm`` or ``litert``.
         model_bytes: a .tflite file.
         sanitize: run our operator with AddressSanitizer and UndefinedBehaviorSanitizer, on copies of exact size of
             every tensor, so each access outside one is reported. For tests: several times slower.
@@ -74,6 +65,6 @@ def tflm_kind(model_bytes: bytes, *, sanitize: bool = False) -> WorkerKind:
         RuntimeUnavailableError: the model has fused blocks, and there is no C compiler or no C source.
     """
     if CUSTOM_CODE.encode() not in model_bytes or CUSTOM_CODE not in custom_codes(model_bytes):
-        return WorkerKind("tflm")
+        return WorkerKind(runtime)
     environment = sanitizer_environment() if sanitize else ()
-    return WorkerKind("tflm", (str(shim_library(sanitize=sanitize)),), (REGISTERER,), environment)
+    return WorkerKind(runtime, (str(shim_library(runtime, sanitize=sanitize)),), (REGISTERER,), environment)
