@@ -27,12 +27,13 @@ from rich.console import Console
 from rich.table import Table
 
 import tflite_fuse
+from scripts.mains import chosen_targets, in_one_sentence
 from scripts.readme import write_part
 from tests.device.program import fusable_core, program_of
 from tests.device.targets import TARGETS, Report, Target, build, execute, library_size
 from tflite_fuse.cost.instructions import Target as PredictedTarget
 from tflite_fuse.data import SAMPLE_MODEL
-from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.passes.streaming.rings import find_variables
 from tflite_fuse.runtime import tflm
@@ -177,22 +178,7 @@ def _times(run: Run | None) -> str:
     return f"x{run.streamed:.2f}" if run and run.streamed else "-"
 
 
-def chosen_targets(names: Sequence[str]) -> list[Target]:
-    """Return the targets of a name, all targets for None.
-
-    Raises:
-        UsageError: one is unknown, or this machine has no tools for it.
-    """
-    for name in names:
-        if name not in TARGETS:
-            raise UsageError(f"{name} is no target: choose from {', '.join(TARGETS)}")
-    targets = [TARGETS[name] for name in names or TARGETS]
-    for target in targets:
-        if target.missing():
-            raise UsageError(f"{target.name} needs {', '.join(target.missing())}: install them or choose with --target")
-    return targets
-
-
+@in_one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print the counts; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -206,17 +192,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="replace the table in README.md")
     options = parser.parse_args(arguments)
     beside = [path for path in sorted(SHARED_MODELS.glob("*.tflite")) if path.stem in PEERS["cortex-m7"]]
-    try:
-        targets = chosen_targets(options.target)
-        runs = [
-            run
-            for path in options.models or [Path(SAMPLE_MODEL), *beside]
-            for run in measure(path, targets, max(options.inputs, 1), options.flags)
-        ]
-        sizes = library_bytes(targets, options.flags)
-    except (TfliteFuseError, ValueError) as error:
-        print(f"bench_device: {error}", file=sys.stderr)
-        return 2
+    targets = chosen_targets(options.target)
+    runs = [
+        run
+        for path in options.models or [Path(SAMPLE_MODEL), *beside]
+        for run in measure(path, targets, max(options.inputs, 1), options.flags)
+    ]
+    sizes = library_bytes(targets, options.flags)
     if options.write:
         write_part("speed", f"{as_markdown(runs)}\n")
     if options.json:

@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 import tflite_fuse
-from scripts.bench_device import SHARED_MODELS, chosen_targets
+from scripts.bench_device import SHARED_MODELS
+from scripts.mains import chosen_targets
 from scripts.readme import README, write_part
 from tests.device.folders import run_folder
 from tests.device.targets import TARGETS, Target

@@ -19,9 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from scripts.bench_device import SHARED_MODELS
+from scripts.mains import in_one_sentence
 from scripts.readme import write_part
 from scripts.zoo.float_twin import float_twin
-from tflite_fuse.errors import LimitError, TfliteFuseError, VerificationError
+from tflite_fuse.errors import LimitError, VerificationError
 from tflite_fuse.model import load_model, serialize_model
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "faq.md"
@@ -84,6 +85,7 @@ def sentence(rows: Sequence[Row]) -> str:
     return f"{twins} ({means[0]:.1f} on average),\n{streamed}\n"
 
 
+@in_one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a table, or write it into the pages with --write; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[1])
@@ -91,11 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help=f"replace the table in {PAGE.name} and the README's line")
     options = parser.parse_args(arguments)
     paths = options.models or [p for n in _NAMES for p in sorted(SHARED_MODELS.glob(f"*{n}*.tflite"))]
-    try:
-        rows = [row(path) for path in paths]
-    except TfliteFuseError as error:
-        print(f"bench_floats: {error}", file=sys.stderr)
-        return 2
+    rows = [row(path) for path in paths]
     table = HEAD + "".join(f"{each}\n" for each in rows)
     print(table + (sentence(rows) if rows else ""))
     if options.write:

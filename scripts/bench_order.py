@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.graphs import read_graph, tangle
-from tflite_fuse.errors import TfliteFuseError
+from scripts.mains import in_one_sentence
 from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.program import Program, Step, program_of
 from tflite_fuse.memory.budget import Budget
@@ -133,6 +133,7 @@ def print_table(rows: Sequence[Row]) -> None:
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
+@in_one_sentence
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description="Benchmark of the operator order search.")
@@ -145,11 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ablation", action="store_true", help="also with every pruning rule switched off in turn")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    try:
-        rows = list(run(options.data, options.only, options.time_limit, options.ablation))
-    except TfliteFuseError as error:
-        print(f"bench_order.py: {error}", file=sys.stderr)
-        return 2
+    rows = list(run(options.data, options.only, options.time_limit, options.ablation))
     if options.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:

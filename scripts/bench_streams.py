@@ -21,16 +21,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from rich.console import Console
 
-from scripts.bench_device import chosen_targets
+from scripts.mains import chosen_targets, in_one_sentence
 from scripts.readme import write_part
 from scripts.streams import variables, windows
-from tflite_fuse.errors import TfliteFuseError
 
 ROOT = Path(__file__).resolve().parents[1]
 REAL = ROOT.parent / "shared" / "real"
 CORES = ("cortex-m4", "cortex-m7", "rv32imc", "xtensa-lx106")
 
 
+@in_one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
@@ -42,16 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--write", action="store_true", help="replace the tables in docs/streaming.md")
     options = parser.parse_args(arguments)
-    try:
-        names = [name for name in options.target or CORES if name != "none"]
-        targets = chosen_targets(names) if names else []
-        paths = options.models or sorted(REAL.glob("microwakeword*.tflite"))
-        kept = [variables.measure(path, targets, max(options.steps, 2)) for path in paths]
-        cases = [] if options.models else windows.cases()
-        slid = [windows.measure(*case, targets, max(options.windows, 2)) for case in cases]
-    except (TfliteFuseError, OSError, ValueError) as error:
-        print(f"bench_streams: {error}", file=sys.stderr)
-        return 2
+    names = [name for name in options.target or CORES if name != "none"]
+    targets = chosen_targets(names) if names else []
+    paths = options.models or sorted(REAL.glob("microwakeword*.tflite"))
+    kept = [variables.measure(path, targets, max(options.steps, 2)) for path in paths]
+    cases = [] if options.models else windows.cases()
+    slid = [windows.measure(*case, targets, max(options.windows, 2)) for case in cases]
     if options.json:
         results = {"variables": [asdict(each) for each in kept], "windows": [asdict(each) for each in slid]}
         print(json.dumps(results, indent=2))

@@ -29,6 +29,7 @@ from rich.table import Table
 
 from scripts.bench_small_networks import small_network
 from scripts.graphs import read_graph, tangle
+from scripts.mains import in_one_sentence
 from scripts.sweep_split import NAMED, equal
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import TfliteFuseError
@@ -181,6 +182,7 @@ def print_table(rows: Sequence[Row]) -> None:
     Console(width=None if sys.stdout.isatty() else 150).print(table)
 
 
+@in_one_sentence
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description="What each rule of thumb buys.")
@@ -192,11 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", default="", metavar="TEXT", help="models with this in their name")
     parser.add_argument("--json", action="store_true", help="print JSON, a row for each rule and model")
     options = parser.parse_args(arguments)
-    try:
-        rows = list(bench(options.data, options.only, options.model))
-    except (TfliteFuseError, OSError) as error:
-        print(f"bench_tuning.py: {error}", file=sys.stderr)
-        return 2
+    rows = list(bench(options.data, options.only, options.model))
     if options.json:
         print(json.dumps([row.__dict__ | {"off": row.off.__dict__, "on": row.on.__dict__} for row in rows], indent=1))
     else:

@@ -14,9 +14,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from scripts.mains import in_one_sentence
 from scripts.zoo.architectures import build_architecture_file
 from scripts.zoo.float_twin import float_twin
-from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.errors import UsageError
 from tflite_fuse.model import Model, load_model, save_model
 
 
@@ -35,6 +36,7 @@ def _model(options: argparse.Namespace) -> Model:
     return float_twin(model) if options.float32 else model
 
 
+@in_one_sentence
 def main(arguments: list[str] | None = None) -> int:
     """Build one model; return the exit code: 0, or 2 for bad input."""
     parser = argparse.ArgumentParser(description="Build an int8 .tflite model with random weights from a layer list.")
@@ -43,12 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=_seed, default=0, help="of weights and ranges (default 0)")
     parser.add_argument("--float32", action="store_true", help="the float32 twin of the model")
     options = parser.parse_args(arguments)
-    try:
-        model = _model(options)
-        save_model(model, options.output)
-    except TfliteFuseError as error:
-        print(f"build_model.py: {error}", file=sys.stderr)
-        return 2
+    model = _model(options)
+    save_model(model, options.output)
     size = options.output.stat().st_size
     print(f"{options.output}: {len(model.main.operators)} operators, {size} bytes")
     return 0

@@ -23,14 +23,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
 from scripts.bench_device import SHARED_MODELS, known_as
+from scripts.mains import chosen_targets, in_one_sentence
 from scripts.readme import write_part
 from scripts.timing.blocks import Counted, of_blocks, of_program
 from scripts.timing.chips import CHIPS
 from tests.device.program import fusable_core, program_of
-from tests.device.targets import TARGETS, Target, build
+from tests.device.targets import Target, build
 from tflite_fuse.boards.time import known_pairs, modelled_error
 from tflite_fuse.data import SAMPLE_MODEL
-from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.errors import UsageError
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.runtime.inputs import generate_inputs
 
@@ -149,6 +150,7 @@ def pairs_as_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
+@in_one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count and print; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -167,11 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_part("pairs", pairs_as_markdown(), PAGE)
         print(pairs_as_markdown(), end="")
         return 0
-    try:
-        rows = list(_rows(options))
-    except (TfliteFuseError, ValueError, OSError) as error:
-        print(f"cycles: {error}", file=sys.stderr)
-        return 2
+    rows = list(_rows(options))
     if options.write:
         write_part("cycles", as_markdown(rows))
     print(
@@ -181,7 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _rows(options: argparse.Namespace) -> Iterator[Row]:
-    targets = _targets(options.target)
+    if shutil.which("gcc") is None:
+        raise UsageError("gcc is missing, which builds the counter of instructions: install it")
+    targets = chosen_targets(options.target, CHIPS)
     if options.elf is None:
         peers = [SHARED_MODELS / f"{name}.tflite" for name in CMSIS_NN["cortex-m7"]] if options.write else []
         for path in options.models or peers or [Path(SAMPLE_MODEL)]:
@@ -190,18 +190,6 @@ def _rows(options: argparse.Namespace) -> Iterator[Row]:
     if len(options.target) != 1 or options.mark is None:
         raise UsageError("a program is for one --target, and its parts end at one --mark")
     yield from of_elf(options.elf, targets[0], options.mark)
-
-
-def _targets(names: Sequence[str]) -> list[Target]:
-    """Return the targets. Raises UsageError: one has no timing model, or this machine has no tools for it."""
-    for name in names:
-        if name not in CHIPS:
-            raise UsageError(f"{name} has no timing model: choose from {', '.join(CHIPS)}")
-    targets = [TARGETS[name] for name in names or CHIPS]
-    for target in targets:
-        if missing := [*target.missing(), *([] if shutil.which("gcc") else ["gcc"])]:
-            raise UsageError(f"{target.name} needs {', '.join(missing)}: install them or choose with --target")
-    return targets
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ from scipy.optimize import nnls
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
-from scripts.bench_device import SHARED_MODELS, chosen_targets
+from scripts.bench_device import SHARED_MODELS
+from scripts.mains import chosen_targets, in_one_sentence
 from scripts.timing.blocks import of_blocks
 from scripts.timing.chips import CHIPS
 from scripts.zoo import networks
@@ -50,7 +51,7 @@ from tflite_fuse.cost.instructions import (
 from tflite_fuse.cost.instructions import Target as PredictedTarget
 from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.emit.in_model import blocks_in
-from tflite_fuse.errors import TfliteFuseError, UsageError
+from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.block import BlockConfig
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
@@ -189,6 +190,7 @@ def left_out(runs: Sequence[Measured], known: Mapping[str, float] = MappingProxy
     return found
 
 
+@in_one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fit and print; return the exit code."""
     parser = argparse.ArgumentParser(
@@ -209,29 +211,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     file = CYCLES_FILE if options.cycles else COSTS_FILE
     known = sorted(CHIPS) if options.cycles else known
-    try:
-        models = {path.stem: load_model(path) for path in options.models or _known_models()}
-        if not options.models:
-            models = _generated_new() if options.new else models | _generated()
-        if not options.models and options.cycles:
-            models = {name: model for name, model in models.items() if name not in _ALIKE}
-        made = [program for name, model in models.items() for program in programs(name, model, options.cycles)]
-        results: dict[str, dict[str, Any]] = {}
-        for target in chosen_targets(options.target or known):
-            costs = _known_costs(file, target.name)
-            costs = {name: cost for name, cost in costs.items() if options.new or name in options.keep}
-            if target.name in _FLOATS_OF:
-                other = _FLOATS_OF[target.name]
-                floats = results[other]["costs"] if other in results else _known_costs(file, other)
-                costs |= {name: cost for name, cost in floats.items() if name.startswith("float ")}
-            here = [each for each in made if target.name not in _FLOATS_OF or not _has_floats(each)]
-            runs = [measure(program, target, options.cycles) for program in here]
-            if options.cycles:
-                costs |= _in_proportion(target.name, runs)
-            results[target.name] = {"costs": fitted(runs, costs) if runs else costs, "left_out": left_out(runs, costs)}
-    except (TfliteFuseError, ValueError) as error:
-        print(f"fit_instructions: {error}", file=sys.stderr)
-        return 2
+    models = {path.stem: load_model(path) for path in options.models or _known_models()}
+    if not options.models:
+        models = _generated_new() if options.new else models | _generated()
+    if not options.models and options.cycles:
+        models = {name: model for name, model in models.items() if name not in _ALIKE}
+    made = [program for name, model in models.items() for program in programs(name, model, options.cycles)]
+    results: dict[str, dict[str, Any]] = {}
+    for target in chosen_targets(options.target or known):
+        costs = _known_costs(file, target.name)
+        costs = {name: cost for name, cost in costs.items() if options.new or name in options.keep}
+        if target.name in _FLOATS_OF:
+            other = _FLOATS_OF[target.name]
+            floats = results[other]["costs"] if other in results else _known_costs(file, other)
+            costs |= {name: cost for name, cost in floats.items() if name.startswith("float ")}
+        here = [each for each in made if target.name not in _FLOATS_OF or not _has_floats(each)]
+        runs = [measure(program, target, options.cycles) for program in here]
+        if options.cycles:
+            costs |= _in_proportion(target.name, runs)
+        results[target.name] = {"costs": fitted(runs, costs) if runs else costs, "left_out": left_out(runs, costs)}
     if options.write:
         kept = _kept(file)
         for name, found in results.items():

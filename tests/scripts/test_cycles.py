@@ -103,7 +103,7 @@ def test_an_interval_of_nothing_takes_nothing() -> None:
 
 
 def test_targets_without_a_timing_model_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--target", "z80"]) == 2 and "z80 has no timing model" in capsys.readouterr().err
+    assert main(["--target", "z80"]) == 2 and "z80 is no target here" in capsys.readouterr().err
     assert main(["--elf", "x.elf"]) == 2
     if not TARGETS["cortex-m4"].missing():
         assert "one --target" in capsys.readouterr().err
