@@ -8,6 +8,9 @@ from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.notebook import printable
 from tflite_fuse.report.report import FIGURE_ROWS, Report, change
 
+_BAR = 24
+"""Characters of a full bar."""
+
 
 def report_table(report: Report) -> Table:
     """Return the figures before and after, with the change in percent."""
@@ -44,5 +47,5 @@ def inspection_table(inspection: Inspection) -> Table:
     return table
 
 
-def _bar(value: int, full: int, width: int = 24) -> str:
-    return "#" * round(width * value / full) if full else ""
+def _bar(value: int, full: int) -> str:
+    return "#" * round(_BAR * value / full) if full else ""

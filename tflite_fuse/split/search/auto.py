@@ -29,7 +29,14 @@ _UNLIMITED = 1 << 62
 
 _COUNTS = {Mode.ROWS: (2, 3, 4, 7, 8, 14, 16), Mode.CHANNELS: (2, 4, 8), Mode.SUMS: (2, 4, 8)}
 _COUNTS_OF_MANY = {Mode.ROWS: (2, 4, 7, 8, 14, 28, 56), Mode.CHANNELS: (4, 8), Mode.SUMS: (4, 8)}
-"""Numbers of workers that share an edge, beside all of them if they are not many."""
+"""Numbers of workers that share an edge, beside all of them if they are not many: more take time of the search for
+shares that are even, as 7 of 14 rows, or fewer messages.
+"""
+
+_MORE_RAM = 8
+"""Divisor of a limit on RAM that no path keeps together with its flash: the next limit is higher by that share, and a
+smaller step takes more searches.
+"""
 
 
 def fewer(workers: int, tuning: Tuning) -> int | None:
@@ -131,7 +138,7 @@ class Search:
             except LimitError:  # none within the flash
                 if not any(ram > limit for ram, _ in self._rejected):
                     raise
-                limit += limit // 8
+                limit += limit // _MORE_RAM
 
     def _between(self, first: int, last: int) -> Iterator[Edge]:
         """Yield the edges between two of the cuts, given by their positions."""

@@ -15,8 +15,11 @@ from tflite_fuse.split.search.edge import Edge, soonest
 from tflite_fuse.split.simulate import Course, simulate
 from tflite_fuse.tuning import Tuning
 
-_NEXT_TO = 128
-"""Bytes below which a change of a limit is negligible."""
+_MARGIN = 64
+"""Bytes by which the next search exceeds the excess of a plan that did not fit: estimates of other plans differ."""
+
+_LESS_FLASH = 50
+"""Divisor of the flash that a worker gives up in the next search where a plan fits: other plans may be better."""
 
 
 def timeline_of(plan: Plan, cluster: Cluster, accountant: Accountant, spans: bool = False) -> Course:
@@ -102,35 +105,18 @@ class Excess:
     """Bytes by which plans exceed the search's estimates of memory; the next search lowers the limits by that."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.flash, self.ram = [0] * len(cluster.workers), 0
-        self._before = list(self.flash), self.ram
+        self.cluster, self.flash, self.ram = cluster, [0] * len(cluster.workers), 0
 
     def less(self, needs: Sequence[Needs], stored: Sequence[int]) -> Cluster:
         """Return the workers with limits lowered by a plan's excess over its estimate, or by a little flash."""
-        self._before = list(self.flash), self.ram
         pairs = list(zip(self.cluster.workers, needs, strict=True))
         fit = fits(self.cluster, needs)
         for index, (worker, each) in enumerate(pairs):
             if worker.flash is not None:
-                more = worker.flash // 50 if fit else 64
+                more = worker.flash // _LESS_FLASH if fit else _MARGIN
                 self.flash[index] = max(self.flash[index] + more, each.flash_bytes - stored[index] if not fit else 0)
         excess = max((each.ram_bytes - worker.ram for worker, each in pairs if worker.ram is not None), default=0)
-        self.ram += excess + 64 if excess > 0 else 0
-        return self.allowed
-
-    def halved(self) -> Cluster | None:
-        """Return the workers with half of the last reduction; None if it is negligible."""
-        flash, ram = self._before
-        if max(self.ram - ram, *(now - before for now, before in zip(self.flash, flash, strict=True))) <= _NEXT_TO:
-            return None
-        self.flash = [(now + before) // 2 for now, before in zip(self.flash, flash, strict=True)]
-        self.ram = (self.ram + ram) // 2
-        return self.allowed
-
-    @property
-    def allowed(self) -> Cluster:
-        """Return the workers with the lowered limits."""
+        self.ram += excess + _MARGIN if excess > 0 else 0
         flash = iter(self.flash)
 
         def lowered(limit: int | None, less: int) -> int | None:
