@@ -111,6 +111,11 @@ class Tensor:
         """The shape; a scalar (or absent shape) is ``()``."""
         return self.shape or ()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the file leaves a dimension open, other than the batch: the shape may have any number there."""
+        return any(dim < 0 for dim in (self.shape_signature or ())[1:])
+
 
 @dataclass(frozen=True)
 class OperatorCode:

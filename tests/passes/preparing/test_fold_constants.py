@@ -65,6 +65,16 @@ def test_a_reshape_to_a_shape_that_is_computed_reads_a_constant() -> None:
     assert note.operators[0] == "SHAPE_1" and len(note.operators) == 3
 
 
+def test_the_shape_of_a_tensor_that_the_file_leaves_open_is_no_constant() -> None:
+    model = dynamic_reshape()
+    (convolved,) = model.main.operators[0].outputs or ()
+    signature = (1, -1, *model.main.tensors[convolved].dims[2:])
+    left_open = replace_tensor(model, convolved, replace(model.main.tensors[convolved], shape_signature=signature))
+    assert FoldConstants().run(left_open).model is left_open
+    folded = FoldConstants().run(model).model
+    assert validate(model, folded).proven and not validate(left_open, folded).proven
+
+
 def test_outputs_of_the_model_are_still_computed() -> None:
     result = FoldConstants().run(dynamic_reshape(also_read=True))
     assert names(result.model) == ["CONV_2D", "PACK", "RESHAPE"]

@@ -294,7 +294,7 @@ def stored_numbers(model: Model, operator: Operator, position: int) -> tuple[int
 
 def _is_dynamic(tensor: Tensor) -> bool:
     # Converters leave the batch open in the signature while the shape has 1; TFLM uses the shape.
-    return any(dim < 1 for dim in tensor.dims) or any(dim < 0 for dim in (tensor.shape_signature or ())[1:])
+    return any(dim < 1 for dim in tensor.dims) or tensor.is_open
 
 
 def read_quantization(model: Model, index: int) -> tuple[tuple[float, ...], tuple[int, ...]]:

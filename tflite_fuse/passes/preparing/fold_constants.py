@@ -163,7 +163,7 @@ def _result(model: Model, index: int, values: Mapping[int, Integers]) -> dict[in
         return {}
     inputs = [tensor for tensor in operator.inputs or () if tensor >= 0]
     if name == "SHAPE":
-        dims = graph.tensors[inputs[0]].dims if inputs else ()
+        dims = graph.tensors[inputs[0]].dims if inputs and not graph.tensors[inputs[0]].is_open else ()
         result: Integers | None = np.array(dims, np.int64) if dims and min(dims) > 0 else None
     else:
         operands = [_values(model, tensor, values) for tensor in inputs]

@@ -221,7 +221,7 @@ def _input_times(model: Model, named: str | None) -> Mapping[int, Time]:
     for tensor in model.main.inputs:
         described = model.main.tensors[tensor]
         dims = described.dims
-        if described.shape_signature is not None and any(size < 0 for size in described.shape_signature[1:]):
+        if described.is_open:
             raise LimitError(f"it is no stream: its input {described.name} has no fixed shape")
         if len(dims) == 2:
             dims = _reshaped(model, tensor)

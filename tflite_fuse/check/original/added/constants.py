@@ -37,7 +37,7 @@ _OF_TWO: dict[str, Callable[..., Any]] = {
 
 def with_open_shapes(model: Model) -> Model:
     """Return a model with the shapes of RESHAPEs that its file leaves open, as far as they are known."""
-    if not any(-1 in (tensor.shape_signature or ())[1:] for tensor in model.main.tensors):
+    if not any(tensor.is_open for tensor in model.main.tensors):
         return model  # batches that are left open have one image
     original = Original(model)
     add_known_numbers(original)
@@ -133,8 +133,8 @@ def _numbers(original: Original, step: Step) -> Numbers | None:
     """Return the numbers that an operator writes, None if they are not known."""
     tensors = [tensor for tensor in step.inputs if tensor >= 0]
     if step.name == "SHAPE" and tensors:
-        dims = original.tensors[tensors[0]].dims
-        return np.array(dims, np.int64) if dims and min(dims) > 0 else None
+        shaped = original.tensors[tensors[0]]
+        return None if shaped.is_open or min(shaped.dims, default=0) < 1 else np.array(shaped.dims, np.int64)
     read = [_read(original, tensor) for tensor in tensors]
     values = [each for each in read if each is not None]
     if not values or len(values) != len(read):
