@@ -12,9 +12,12 @@ TFLITE_FUSE_RARE int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, 
   const int32_t taps = stage->kernel_height * stage->kernel_width, pairs = (output->channels + 1) / 2;
   const uint32_t row = tflite_fuse_volume(1, stage->kernel_width, input->channels);
   const int32_t most = stage->kernel_width == 1 ? TFLITE_FUSE_MAX_PATCH_VALUES : TFLITE_FUSE_MAX_ROW_VALUES;
-  const bool is_listed = input->channels % 4 == 0 && taps <= TFLITE_FUSE_MAX_LISTED_TAPS;
-  const bool is_copied = input->channels % 4 != 0 && row <= (uint32_t)most &&
+  const bool copy_fits = row <= (uint32_t)most &&
                          stage->kernel_height * (int32_t)((row + 3) / 4) <= TFLITE_FUSE_MAX_PATCH_VALUES / 4;
+  /* Pixels that outputs replace are copied, too. */
+  const bool is_listed =
+      input->channels % 4 == 0 && (copy_fits || output->overwrites == 0) && taps <= TFLITE_FUSE_MAX_LISTED_TAPS;
+  const bool is_copied = input->channels % 4 != 0 && copy_fits;
   const int32_t is_wide = stage->weight_layout == TFLITE_FUSE_LAYOUT_INT16_DOWN;
   if ((!is_listed && !is_copied) || !TFLITE_FUSE_HAS_CONV(stage->weight_layout)) {
     return -1;
@@ -23,21 +26,13 @@ TFLITE_FUSE_RARE int64_t tflite_fuse_quad_bytes(const tflite_fuse_stage* stage, 
                    : tflite_fuse_volume((8 << is_wide) * stage->kernel_height, (int32_t)((row + 3) / 4), pairs);
 }
 
-/* Returns whether kernels with weights copy the pixels that their outputs replace, if they do: single ones, not too
- * large for the stack. */
-static TFLITE_FUSE_RARE bool copy_fits(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                                       const tflite_fuse_tensor* output) {
-  const int32_t taps = stage->kernel_height * stage->kernel_width;
-  return output->overwrites == 0 || (taps == 1 && input->channels <= TFLITE_FUSE_MAX_PATCH_VALUES);
-}
-
 TFLITE_FUSE_RARE int64_t tflite_fuse_weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                                   const tflite_fuse_tensor* output) {
   const tflite_fuse_entry* entry = tflite_fuse_entry_of(stage);
   if (entry->weight_bytes == NULL) {
     return is_packed(stage) ? -1 : 0;
   }
-  return copy_fits(stage, input, output) ? entry->weight_bytes(stage, input, output) : -1;
+  return entry->weight_bytes(stage, input, output);
 }
 
 TFLITE_FUSE_RARE bool tflite_fuse_entries_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_channel* table,
