@@ -97,17 +97,17 @@ class TransferCosts:
 
     def extended(self, label: Label, edge: Edge, ram: int) -> Label:
         """Return the path continued by an edge."""
-        between = self.between(label.edge, edge)
-        cost = between + self.inside(edge)
-        stored = cost.stored.tolist()
+        between, inside = self.between(label.edge, edge), self.inside(edge)
+        stored = (between.stored + inside.stored).tolist()
         for worker, nbytes in edge.flash.items():
             stored[worker] += nbytes
         flash = tuple(map(add, label.flash, stored))
-        seconds, load = label.seconds + cost.seconds, label.load + cost.load
+        seconds = label.seconds + between.seconds + inside.seconds
+        moved, load = label.moved + between.moved + inside.moved, label.load + between.load + inside.load
         begun, at_work = label.begun.copy(), list(edge.work)
         begun[at_work] = np.minimum(begun[at_work], label.seconds + between.seconds)
         load[at_work] = seconds - begun[at_work]
-        return Label(label, edge, seconds, label.moved + cost.moved, max(label.ram, ram), flash, edge.held, load, begun)
+        return Label(label, edge, seconds, moved, max(label.ram, ram), flash, edge.held, load, begun)
 
     def holding(self, edge: Edge | None) -> int:
         """Return a number, equal for edges with the same distribution behind them; for None that of the start."""
