@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,3 +49,9 @@ def shown(driver: Any, page: Path, width: int, scheme: str) -> None:
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     )
     driver.get(page.resolve().as_uri())
+
+
+def wait_until(driver: Any, condition: Callable[[], bool]) -> None:
+    """Wait for an event of the page, which the browser handles later."""
+    support = pytest.importorskip("selenium.webdriver.support.ui")
+    support.WebDriverWait(driver, 1800).until(lambda _: condition())

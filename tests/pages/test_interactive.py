@@ -13,7 +13,7 @@ import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tests.compiling import rewritten_by_default
 from tests.conftest import shared_models
-from tests.pages.browser import browser, shown
+from tests.pages.browser import browser, shown, wait_until
 from tests.pages.test_pages import MOST_BYTES, page_of
 from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.file import serialize_model
@@ -127,7 +127,8 @@ def test_an_address_shows_the_point_the_step_and_the_match(driver: Any, page: An
     (softmax,) = [at for at, step in enumerate(document["steps"]["before"]) if "SOFTMAX" in step["name"]]
     assert links == [f"#before={softmax}"]
     driver.find_element("css selector", "#found a").click()
-    assert text(driver, "figure[data-of=before] output").startswith(f"step {softmax}: SOFTMAX")
+    step = f"step {softmax}: SOFTMAX"
+    wait_until(driver, lambda: text(driver, "figure[data-of=before] output").startswith(step))
     assert driver.execute_script("return document.documentElement.scrollWidth") <= 380
     opened(driver, page, "point=99&after=x&constructor=1&find=nothing-of-it")
     assert text(driver, "#chosen").startswith(f"{document['front'][-1]['ram_bytes']:,} bytes")
