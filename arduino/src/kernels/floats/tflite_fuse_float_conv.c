@@ -27,15 +27,16 @@ void tflite_fuse_float_conv(const tflite_fuse_call* call) {
   const tflite_fuse_stage* stage = call->stage;
   const tflite_fuse_float_table* table = call->table;
   const int32_t channels = call->output->channels;
-  const size_t filter = (size_t)stage->kernel_height * (size_t)stage->kernel_width * (size_t)call->inputs[0]->channels;
+  const size_t taps = (size_t)stage->kernel_height * (size_t)stage->kernel_width;
+  const size_t depth = (size_t)call->inputs[0]->channels, filter = taps * depth;
   const float* weights = tflite_fuse_floats_at(call->weights);
   for (int32_t i = 0; i < call->count; ++i) {
     float copy[TFLITE_FUSE_MAX_COPIED_FLOATS];
     const int8_t* const copied = (const int8_t*)copy;
     const int8_t* const* window = call->windows[0] + i * stage->stride_width;
-    /* Every channel needs all values of the pixel. No sound file replaces a larger one. */
-    if (call->output->overwrites != 0 && filter <= TFLITE_FUSE_MAX_COPIED_FLOATS) {
-      memcpy(copy, *window, filter * sizeof(float));
+    /* Every channel needs all values of the pixel. No sound file replaces a larger one, or several. */
+    if (call->output->overwrites != 0 && taps == 1 && depth <= TFLITE_FUSE_MAX_COPIED_FLOATS) {
+      memcpy(copy, *window, depth * sizeof(float));
       window = &copied;
     }
     float* output = (float*)(void*)call->outputs[i];
