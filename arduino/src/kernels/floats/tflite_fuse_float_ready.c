@@ -1,4 +1,4 @@
-/* Checks the conditions of stages on float32: aligned operands, and a library that rounds products. */
+/* Checks stages on float32: sizes of constants, alignment of operands, and a library that rounds products. */
 #include "tflite_fuse_floats.h"
 
 /* Returns whether the library was compiled so that products are rounded before they are added. */
@@ -26,4 +26,28 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_floats_are_ready(const tflite_fu
     are_aligned &= is_aligned(io, tflite_fuse_input_of(block, stage, i));
   }
   return !are_aligned ? TFLITE_FUSE_BAD_MEMORY : rounds_products() ? TFLITE_FUSE_OK : TFLITE_FUSE_CONTRACTED;
+}
+
+TFLITE_FUSE_RARE int64_t tflite_fuse_float_bytes(int32_t a, int32_t b, int32_t c) {
+  const int64_t bytes = 4 * (int64_t)tflite_fuse_volume(a, b, c);
+  return bytes > INT32_MAX ? (int64_t)INT32_MAX + 1 : bytes;
+}
+
+TFLITE_FUSE_RARE int64_t tflite_fuse_float_conv_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                                      const tflite_fuse_tensor* output) {
+  const int32_t taps = stage->kernel_height * stage->kernel_width;
+  return is_packed(stage) ? -1 : tflite_fuse_float_bytes(taps, input->channels, output->channels);
+}
+
+TFLITE_FUSE_RARE bool tflite_fuse_float_table_is_sound(const tflite_fuse_stage* stage,
+                                                       const tflite_fuse_tensor* output, const void* table,
+                                                       int64_t room) {
+  (void)table;
+  return stage->weights_offset % 4 == 0 && room >= (int64_t)sizeof(tflite_fuse_bounds) + 4 * (int64_t)output->channels;
+}
+
+TFLITE_FUSE_RARE bool tflite_fuse_bounds_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                                   const void* table, int64_t room) {
+  (void)stage, (void)output, (void)table;
+  return room >= (int64_t)sizeof(tflite_fuse_bounds);
 }

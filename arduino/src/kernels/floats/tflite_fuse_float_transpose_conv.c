@@ -54,12 +54,6 @@ static TFLITE_FUSE_RARE bool steps_by_one(const tflite_fuse_block* block, const 
   return stage->stride_height == 1 && stage->stride_width == 1;
 }
 
-static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
-                                             const tflite_fuse_tensor* output) {
-  const int32_t taps = stage->kernel_height * stage->kernel_width;
-  return is_packed(stage) ? -1 : tflite_fuse_float_bytes(taps, input->channels, output->channels);
-}
-
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_transpose_conv = {
     .min_inputs = 1,
     .max_inputs = 1,
@@ -70,7 +64,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_transpose_conv
     .reads_float = true,
     .writes_float = true,
     .fits = steps_by_one,
-    .weight_bytes = weight_bytes,
+    .weight_bytes = tflite_fuse_float_conv_bytes,
     .table_is_sound = tflite_fuse_float_table_is_sound,
     .keep = tflite_fuse_floats_are_ready,
     .compute = transpose_conv,

@@ -53,22 +53,17 @@ static inline void tflite_fuse_add_products(const float* values, int32_t count, 
 static inline const float* tflite_fuse_floats_at(const int8_t* pixel) { return (const float*)(const void*)pixel; }
 
 /* Returns the bytes of a * b * c float32, at most INT32_MAX + 1. */
-static inline int64_t tflite_fuse_float_bytes(int32_t a, int32_t b, int32_t c) {
-  const int64_t bytes = 4 * (int64_t)tflite_fuse_volume(a, b, c);
-  return bytes > INT32_MAX ? (int64_t)INT32_MAX + 1 : bytes;
-}
+int64_t tflite_fuse_float_bytes(int32_t a, int32_t b, int32_t c);
+
+/* `weight_bytes` of convolutions, whose filters have an element per tap and input channel. */
+int64_t tflite_fuse_float_conv_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
+                                     const tflite_fuse_tensor* output);
 
 /* `table_is_sound` of kinds with bounds and a bias per output channel; and of kinds with bounds alone. */
-static inline bool tflite_fuse_float_table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
-                                                    const void* table, int64_t room) {
-  (void)table;
-  return stage->weights_offset % 4 == 0 && room >= (int64_t)sizeof(tflite_fuse_bounds) + 4 * (int64_t)output->channels;
-}
-static inline bool tflite_fuse_bounds_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
-                                                const void* table, int64_t room) {
-  (void)stage, (void)output, (void)table;
-  return room >= (int64_t)sizeof(tflite_fuse_bounds);
-}
+bool tflite_fuse_float_table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output,
+                                      const void* table, int64_t room);
+bool tflite_fuse_bounds_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_tensor* output, const void* table,
+                                  int64_t room);
 
 /* `keep` of all kinds on float32: checks that operands are aligned to 4 and that the library rounds products. */
 tflite_fuse_status tflite_fuse_floats_are_ready(const tflite_fuse_block* block, const tflite_fuse_stage* stage,
