@@ -39,8 +39,7 @@ from tflite_fuse.split.search.labels import Cost, Label, TransferCosts
 _PRICES = 2.0 ** (np.arange(-16, 13) / 2)
 """Prices of a byte of flash, in the unlimited best path's cost per byte of weights.
 
-More of them take time of the search for better plans where flash is scarce: with them MobileNetV2 over eight workers of
-600 kB is 13 % faster.
+More prices give better plans where flash is scarce, and take more time of the search.
 """
 
 Measured = Callable[[Cost], float]

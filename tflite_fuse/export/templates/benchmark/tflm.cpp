@@ -20,7 +20,7 @@ namespace micro {
 enum { RUNS = $runs, INPUT_SETS = $sets, OUTPUT_BYTES = $output_bytes, OPERATORS = $operators };
 enum { ARENA_BYTES = MODEL_ARENA_BYTES > ORIGINAL_ARENA_BYTES ? MODEL_ARENA_BYTES : ORIGINAL_ARENA_BYTES };
 
-struct Candidate {
+struct Contender {
   const char* head;  // of its line
   const unsigned char* data;
   size_t arena_bytes;
@@ -31,8 +31,8 @@ struct Port {
   bool is_float;
 };
 
-static const Candidate original = {$original_head, original_data, ORIGINAL_ARENA_BYTES};
-static const Candidate rewritten = {$model_head, model_data, MODEL_ARENA_BYTES};
+static const Contender original = {$original_head, original_data, ORIGINAL_ARENA_BYTES};
+static const Contender rewritten = {$model_head, model_data, MODEL_ARENA_BYTES};
 static const Port inputs[] = {$inputs};
 static const Port outputs[] = {$outputs};
 
@@ -83,7 +83,7 @@ static void Fill(MicroInterpreter& interpreter, uint32_t set) {
 }
 
 // Whether all outputs are what is wanted, which the first contender says.
-static bool Agrees(const Candidate& c, MicroInterpreter& interpreter, uint32_t set, bool is_first) {
+static bool Agrees(const Contender& c, MicroInterpreter& interpreter, uint32_t set, bool is_first) {
   char text[128];
   uint8_t* expected = wanted[set];
   for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); expected += outputs[i].bytes, ++i) {
@@ -104,7 +104,7 @@ static bool Agrees(const Candidate& c, MicroInterpreter& interpreter, uint32_t s
   return true;
 }
 
-static bool Measure(const Candidate& c, MicroInterpreter& interpreter) {
+static bool Measure(const Contender& c, MicroInterpreter& interpreter) {
   memset(profiler.ticks, 0, sizeof(profiler.ticks));
   for (uint32_t run = 0; run < RUNS; ++run) {
     Fill(interpreter, 0);
@@ -138,7 +138,7 @@ static bool Measure(const Candidate& c, MicroInterpreter& interpreter) {
 
 // The arena is the same for both, one after the other.
 template <int Which>
-static bool Run(const Candidate& c) {
+static bool Run(const Contender& c) {
   static ModelOps ops;
   if (RegisterModelOps(ops) != kTfLiteOk) {
     return fail(c.head, "an operator could not be registered") == 0;
