@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tflite_fuse
 from scripts.zoo import networks
 from scripts.zoo.float_twin import float_twin
+from tests.drawing.raw_models import RawModel
+from tests.drawing.steps.attention import dense
 from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.options import make_options
+from tflite_fuse.ops.lowering.extract import fusability
 from tflite_fuse.runtime import tflm
 
 MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
@@ -44,3 +50,40 @@ def test_twins_of_public_models(name: str, least: float) -> None:
     if not path.exists():
         pytest.skip(f"{path.name} is not beside the project")
     assert gain(load_model(path)) > least
+
+
+def normalized_head() -> Model:
+    """Wake word heads' layers: dense, then a layer normalization as Keras writes it, 1 / deviation times factors."""
+    model, rng = RawModel(), np.random.default_rng(3)
+    x, axis = model.tensor((1, 96), 0.05), model.constant(np.array([1], np.int32))
+    wide = dense(model, x, 32, rng)
+    mean, squares, variance = model.tensor((1, 1), 0.05), model.tensor((1, 32), 0.5, -128), model.tensor((1, 1), 0.5)
+    raised, inverse, factors = (
+        model.tensor((1, 1), 0.5, -128),
+        model.tensor((1, 1), 0.01, -128),
+        model.tensor((1, 32), 0.01),
+    )
+    scaled, moved, rest, output = (model.tensor((1, 32), 0.05) for _ in range(4))
+    gamma, beta, least = (
+        model.constant(rng.integers(-127, 128, shape).astype(np.int8), [0.01]) for shape in ((32,), (32,), (1,))
+    )
+    reducing, product = make_options("ReducerOptions", keep_dims=True), make_options("MulOptions")
+    model.operator("MEAN", [wide, axis], [mean], reducing)
+    model.operator("SQUARED_DIFFERENCE", [wide, mean], [squares], None)
+    model.operator("MEAN", [squares, axis], [variance], reducing)
+    model.operator("ADD", [variance, least], [raised], make_options("AddOptions"))
+    model.operator("RSQRT", [raised], [inverse], None)
+    model.operator("MUL", [inverse, gamma], [factors], product)
+    model.operator("MUL", [wide, factors], [scaled], product)
+    model.operator("MUL", [mean, factors], [moved], product)
+    model.operator("SUB", [beta, moved], [rest], make_options("SubOptions"))
+    model.operator("ADD", [scaled, rest], [output], make_options("AddOptions", fused_activation_function=1))
+    return model.build([x], [dense(model, output, 1, rng)])
+
+
+@pytest.mark.parametrize("make", [lambda model: model, float_twin], ids=["int8", "float32"])
+def test_blocks_hold_all_of_a_head_with_a_layer_normalization(make: Callable[[Model], Model]) -> None:
+    model = make(normalized_head())
+    assert set(fusability(model)) == {None}
+    report = tflite_fuse.rewrite(serialize_model(model), inputs=6, verify=True).report
+    assert report.proven is not None and report.proven.blocks > 0

@@ -108,8 +108,13 @@ class BlockMaker(TensorMaker):
         parameters = softmax_parameters(scale, self.rng.choice([1.0, 4.0]))
         self.add_stage(Stage(StageKind.SOFTMAX, (self.newest,), -1, parameters=parameters), self.extent)
 
+    def broadcast_channels(self) -> int:
+        """Channels of a stage with a constant for each: a source of one may give several."""
+        channels = self.source.channels
+        return channels if channels > 1 else self.rng.choice([1, 4, 7])
+
     def scaling(self) -> None:
-        channels, noise = self.source.channels, self.noise
+        channels, noise = self.broadcast_channels(), self.noise
         sides = [(self.rng.randrange(2**30, 2**31), -self.rng.randint(4, 10)) for _ in range(2)]
         factors = tuple((int(a), int(b)) for a, b in noise.integers(-255, 256, (channels, 2)))
         parameters = ScaleParameters(sides[0], sides[1], factors)
@@ -117,7 +122,7 @@ class BlockMaker(TensorMaker):
         self.add_stage(Stage(StageKind.SCALE, (self.newest,), -1, parameters=parameters), shape)
 
     def offset(self) -> None:
-        channels = self.source.channels
+        channels = self.broadcast_channels()
         multipliers = [self.rng.randrange(2**30, 2**31) for _ in range(2)]
         offsets = tuple(self.noise.integers(-(2**27), 2**27, channels).tolist())
         shifts, sign = (-self.rng.randint(0, 3), -self.rng.randint(17, 22)), self.rng.choice([-1, 1])

@@ -143,9 +143,15 @@ BY_CHANNEL = ("ADD", "MUL", "PRELU", "SUB")
 """Operators that take a constant number for every channel."""
 
 
-def add_by_channel(model: RawModel, draw: st.DrawFn, name: str, source: int, equal: bool = False) -> int:
-    """Append an operator of a tensor and a constant number for every channel, all ``equal`` or not; its output."""
+def add_by_channel(
+    model: RawModel, draw: st.DrawFn, name: str, source: int, equal: bool = False, channels: int | None = None
+) -> int:
+    """Append an operator of a tensor and a constant number for every channel, all ``equal`` or not; its output.
+
+    A source of one channel may give other ``channels``.
+    """
     shape, rng = model.tensors[source].dims, np.random.default_rng(draw(seeds))
+    shape = (*shape[:-1], channels or shape[-1])
     dims = draw(st.sampled_from([(1,) * (len(shape) - 1), ()] if name != "PRELU" else [(1,) * (len(shape) - 2)]))
     values = np.full(shape[-1], draw(st.integers(-128, 127)), np.int8) if equal else edgy_int8(rng, shape[-1:])
     constant = model.constant(values.reshape(*dims, -1), [draw(activation_scales)], zero_point=draw(zero_points))
@@ -158,11 +164,13 @@ def add_by_channel(model: RawModel, draw: st.DrawFn, name: str, source: int, equ
 
 @st.composite
 def by_channel(draw: st.DrawFn, name: str) -> Model:
-    """An operator of a tensor and a constant number for every channel."""
+    """An operator of a tensor, perhaps of one channel for all, and a constant number for every channel."""
     batches = [] if name == "PRELU" else [(7, 3)]  # which stays outside of blocks
     model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 19), (1, 6, 2), *batches]))
-    source = model.tensor(shape, draw(activation_scales), draw(zero_points))
-    return model.build([source], [add_by_channel(model, draw, name, source, equal=draw(st.integers(0, 4)) == 0)])
+    thin = (*shape[:-1], 1) if name != "PRELU" and draw(st.integers(0, 2)) == 0 else shape
+    source = model.tensor(thin, draw(activation_scales), draw(zero_points))
+    equal = draw(st.integers(0, 4)) == 0
+    return model.build([source], [add_by_channel(model, draw, name, source, equal, shape[-1])])
 
 
 @st.composite

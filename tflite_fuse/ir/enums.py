@@ -34,7 +34,9 @@ class StageKind(IntEnum):
     CHANNELS = 14
     """Copies channels of its input in any order, or fills them with a constant."""
     SCALE = 15
-    """Each channel times its factor; values below zero have another factor."""
+    """Each channel times its factor; values below zero have another factor. Here, in OFFSET and in FLOAT_BY_CHANNEL the
+    input may have a single channel, for all of the output.
+    """
     OFFSET = 16
     """Each channel plus its constant."""
     RESIZE = 17

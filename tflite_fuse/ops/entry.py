@@ -141,18 +141,17 @@ class StageCheck:
         same = same and (not channels or source.channels == self.output.channels)
         self.require(same, f"reads {source.name}, which has another shape")
 
-    def pair(self, thin: bool = False) -> None:
-        """Require that two sources have the output's shape, or that one is a single pixel used with all of the other's.
+    def broadcast(self, thin: bool = False) -> None:
+        """Require that sources have the output's shape, or that one of two is a single pixel used with all of it.
 
-        With ``thin``, one of them may have a single channel used with all of the other's.
+        With ``thin``, sources may have a single channel used with all of the output's.
         """
         wide = [source for source in self.sources if source.pixels > 1] or self.sources
         for source in wide:
             self.same_shape(source, channels=False)
-        widest = max(source.channels for source in self.sources)
         for source in self.sources:
             fits = source.channels == self.output.channels or (thin and source.channels == 1)
-            self.require(fits and widest == self.output.channels, f"reads {source.name}, which has another shape")
+            self.require(fits, f"reads {source.name}, which has another shape")
 
     def same_channels(self) -> None:
         self.require(self.sources[0].channels == self.output.channels, "changes the number of channels")

@@ -42,9 +42,9 @@ bool tflite_fuse_channels_are_sound(const tflite_fuse_stage* stage, const tflite
 bool tflite_fuse_entries_are_sound(const tflite_fuse_stage* stage, const tflite_fuse_channel* table, int64_t entries,
                                    int64_t room);
 
-/* `fits` of pools; and of pairs, one of which may have a single channel. */
+/* `fits` of pools; and of kinds whose inputs may have a single channel for all of the output. */
 bool tflite_fuse_pool_fits(const tflite_fuse_block* block, const tflite_fuse_stage* stage);
-bool tflite_fuse_thin_pair_fits(const tflite_fuse_block* block, const tflite_fuse_stage* stage);
+bool tflite_fuse_broadcasts(const tflite_fuse_block* block, const tflite_fuse_stage* stage);
 
 static inline bool is_packed(const tflite_fuse_stage* stage) {
   return stage->weight_layout != TFLITE_FUSE_LAYOUT_PLAIN;

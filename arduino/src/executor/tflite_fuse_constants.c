@@ -56,11 +56,14 @@ TFLITE_FUSE_RARE bool tflite_fuse_channels_are_sound(const tflite_fuse_stage* st
   return tflite_fuse_entries_are_sound(stage, table, entries, room);
 }
 
-TFLITE_FUSE_RARE bool tflite_fuse_thin_pair_fits(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
-  const int32_t channels = block->tensors[stage->output].channels;
-  const int32_t first = tflite_fuse_input_of(block, stage, 0)->channels;
-  const int32_t second = tflite_fuse_input_of(block, stage, 1)->channels;
-  return (first == channels && (second == channels || second == 1)) || (first == 1 && second == channels);
+TFLITE_FUSE_RARE bool tflite_fuse_broadcasts(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
+  for (int32_t i = 0; i < stage->input_count; ++i) {
+    const int32_t channels = tflite_fuse_input_of(block, stage, i)->channels;
+    if (channels != 1 && channels != block->tensors[stage->output].channels) {
+      return false;
+    }
+  }
+  return true;
 }
 
 static bool leaves_axis(const tflite_fuse_axis* axis, int32_t size, int32_t length) {

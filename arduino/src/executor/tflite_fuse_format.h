@@ -111,7 +111,8 @@ enum tflite_fuse_kind {
   TFLITE_FUSE_KIND_SQUARED_DIFFERENCE = 13,
   /* Copies channels of its input in any order, or fills them with a constant. */
   TFLITE_FUSE_KIND_CHANNELS = 14,
-  /* Each channel times its factor; values below zero have another factor. */
+  /* Each channel times its factor; values below zero have another factor. Here, in OFFSET and in FLOAT_BY_CHANNEL the
+   * input may have a single channel, for all of the output. */
   TFLITE_FUSE_KIND_SCALE = 15,
   /* Each channel plus its constant. */
   TFLITE_FUSE_KIND_OFFSET = 16,

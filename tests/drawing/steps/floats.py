@@ -112,9 +112,10 @@ class FloatMaker(BlockMaker):
         self.add_stage(Stage(StageKind.FLOAT_PAIR, inputs, -1, parameters=found), shape)
 
     def by_channel(self) -> None:
-        constants, place = self.numbers(self.source.channels).tobytes(), self.rng.randrange(2)
-        found = FloatOperation(self.rng.choice(_ROUNDED), place, *self.bounds(), constants)
-        self.add_stage(Stage(StageKind.FLOAT_BY_CHANNEL, (self.newest,), -1, parameters=found), self.extent)
+        channels, place = self.broadcast_channels(), self.rng.randrange(2)
+        found = FloatOperation(self.rng.choice(_ROUNDED), place, *self.bounds(), self.numbers(channels).tobytes())
+        stage = Stage(StageKind.FLOAT_BY_CHANNEL, (self.newest,), -1, parameters=found)
+        self.add_stage(stage, (*self.extent[:2], channels))
 
     def curve(self) -> None:
         number = self.rng.randrange(6)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tflite_fuse
+from scripts.zoo.float_twin import float_twin
 from tests.drawing.raw_models import RawModel, add_convolution
 from tflite_fuse.cost.estimate.block_costs import block_costs
 from tflite_fuse.errors import BlockError
@@ -143,7 +144,46 @@ def test_a_bound_is_a_table_if_it_is_one_constant(name: str) -> None:
         raw.operator(name, [x, other], [output], None)
     first, second, third = fusability(raw.build([x, y], outputs))
     assert first is None and second is None
-    assert third is not None and "different values" in third
+    assert third is not None and "several values" in third
+
+
+@pytest.mark.parametrize(("name", "kind"), [("ADD", StageKind.OFFSET), ("MUL", StageKind.SCALE)])
+def test_one_channel_and_a_constant_for_several_are_a_stage_even_if_the_constants_are_equal(
+    name: str, kind: StageKind
+) -> None:
+    raw = RawModel()
+    x = raw.tensor((1, 4, 6, 1), 0.05)
+    outputs = [raw.tensor((1, 4, 6, 8), 0.05) for _ in range(2)]
+    for values, output in zip((np.arange(8, dtype=np.int8), np.full(8, 3, np.int8)), outputs, strict=True):
+        options = make_options(f"{name.capitalize()}Options")
+        raw.operator(name, [x, raw.constant(values, [0.05])], [output], options)
+    assert kinds(whole(raw.build([x], outputs))) == [kind, kind]
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "constant", "makes"),
+    [
+        ("MUL", (1, 4, 6, 1), (1,), (1, 4, 6, 8)),  # the file claims channels that neither has
+        ("MUL", (1, 1, 1, 1), (8,), (1, 4, 6, 8)),
+        ("MUL", (1, 1, 1, 8), (8,), (1, 4, 6, 8)),
+        ("MUL", (1, 4, 6, 1), (4, 6, 8), (1, 4, 6, 8)),
+        ("MAXIMUM", (1, 4, 6, 1), (8,), (1, 4, 6, 8)),
+        ("PRELU", (1, 4, 6, 1), (1, 1, 8), (1, 4, 6, 8)),
+        ("SQUARED_DIFFERENCE", (1, 4, 6, 1), (8,), (1, 4, 6, 8)),
+    ],
+)
+def test_one_channel_and_a_constant_are_refused_where_no_kind_computes_their_result(
+    name: str, dims: tuple[int, ...], constant: tuple[int, ...], makes: tuple[int, ...]
+) -> None:
+    raw = RawModel()
+    x, output = raw.tensor(dims, 0.05), raw.tensor(makes, 0.05)
+    options = make_options("MulOptions") if name == "MUL" else None
+    raw.operator(name, [x, raw.constant(np.full(constant, 3, np.int8), [0.05])], [output], options)
+    model = raw.build([x], [output])
+    on_floats = ("SQUARED_DIFFERENCE", "MAXIMUM")  # any number for each channel
+    for each in (model, float_twin(model)):
+        held = each is not model and name in on_floats
+        assert (fusability(each)[0] is None) == held
 
 
 def test_a_prelu_whose_slope_is_computed_is_refused() -> None:

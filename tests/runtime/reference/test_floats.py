@@ -153,11 +153,17 @@ def test_operators_of_one_tensor(name: str, shape: tuple[int, ...], seed: int) -
 
 
 @thorough
-@given(st.sampled_from(sorted({*OPERATIONS} - {"BITWISE_XOR"})), st.booleans(), st.booleans(), raw.seeds)
-def test_operations_with_constants(name: str, one: bool, first: bool, seed: int) -> None:
+@given(
+    st.sampled_from(sorted({*OPERATIONS} - {"BITWISE_XOR"})),
+    st.sampled_from(["one", "each channel", "each of one channel"]),
+    st.booleans(),
+    raw.seeds,
+)
+def test_operations_with_constants(name: str, constants: str, first: bool, seed: int) -> None:
     """A constant for all values or for each channel, on either side; the runtime divides by 0 as floats do."""
-    model, rng, shape = raw.RawModel(), np.random.default_rng(seed), (1, 4, 3, 5)
-    source, output = (model.tensor(shape, type_=TensorType.FLOAT32, quantization=None) for _ in range(2))
+    model, rng, shape, one = raw.RawModel(), np.random.default_rng(seed), (1, 4, 3, 5), constants == "one"
+    read = (1, 4, 3, 1) if constants == "each of one channel" and name != "PRELU" else shape
+    source, output = (model.tensor(dims, type_=TensorType.FLOAT32, quantization=None) for dims in (read, shape))
     # PRELU's factors have the rank of a pixel's, as converters write them.
     constant = model.constant(random_reals(rng, (1, 1, 5) if name == "PRELU" else (1,) if one else (5,)))
     table = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}.get(name)

@@ -74,10 +74,11 @@ def _operation(original: Original, step: Step) -> Meaning | None:
         table = struct.pack("<2i2f", number, 0, *bounds)
         return Meaning(step, StageKind.FLOAT_PAIR, step.inputs, step.outputs[0], images, output, table=table)
     constant = next((each for each in constants if each is not None), None)
-    if images != (output,) or constant is None or (step.name == "PRELU" and constants[0] is not None):
+    if len(images) != 1 or constant is None or (step.name == "PRELU" and constants[0] is not None):
         return None
     values = _by_channel(constant, output[2])
-    if values is None:
+    is_repeated = step.name != "PRELU" and constant.size == output[2] and images[0] == (*output[:2], 1)
+    if values is None or (images[0] != output and not is_repeated):
         return None
     table = struct.pack("<2i2f", number, int(constants[0] is not None), *bounds) + values.astype("<f4").tobytes()
     return Meaning(

@@ -222,20 +222,29 @@ def _constant_operand(original: Original, step: Step) -> int | None:
     return constants[0] if len(step.inputs) == 2 and len(constants) == 1 else None
 
 
-def _by_channel(original: Original, step: Step, position: int) -> tuple[Int64s, Image] | None:
-    """Return the constant less its zero point, one number per channel, and the image of the result."""
+def _by_channel(original: Original, step: Step, position: int) -> tuple[Int64s, tuple[Image, Image]] | None:
+    """Return the constant less its zero point, one number per channel, and the images of the input and the result.
+
+    An input of one channel is added to, or multiplied by, the numbers of all channels.
+    """
     constant, other = step.inputs[position], step.inputs[1 - position]
     stored, quantization = original.weights(constant), original.affine(constant)
-    image = original.rows(step.outputs[0])
+    source, image = original.rows(other), original.rows(step.outputs[0])
     if stored is None or quantization is None or image is None or original.activation(other) is None:
         return None
-    if original.rows(other) != image or stored.size != image[2] or stored.shape[-1:] != image[2:]:
+    is_repeated = step.name != "PRELU" and source == (*image[:2], 1)
+    if source is None or (source != image and not is_repeated):
         return None
-    return stored.ravel().astype(np.int64) - quantization[1], image
+    if stored.size != image[2] or stored.shape[-1:] != image[2:]:
+        return None
+    return stored.ravel().astype(np.int64) - quantization[1], (source, image)
 
 
-def _tabled(step: Step, kind: StageKind, position: int, image: Image, table: bytes, clamp: tuple[int, int]) -> Meaning:
-    return Meaning(step, kind, (step.inputs[1 - position],), step.outputs[0], (image,), image, clamp=clamp, table=table)
+def _tabled(
+    step: Step, kind: StageKind, position: int, images: tuple[Image, Image], table: bytes, clamp: tuple[int, int]
+) -> Meaning:
+    source, result = step.inputs[1 - position], step.outputs[0]
+    return Meaning(step, kind, (source,), result, images[:1], images[1], clamp=clamp, table=table)
 
 
 def prelu(original: Original, step: Step) -> Meaning | None:

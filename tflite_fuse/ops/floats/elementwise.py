@@ -89,14 +89,14 @@ def _check_numbers(check: StageCheck, operation: FloatOperation) -> None:
 
 
 def _check_pair(check: StageCheck) -> None:
-    check.pair(thin=True)
+    check.broadcast(thin=True)
     operation = parameters_of(check.stage, FloatOperation)
     _check_numbers(check, operation)
     check.require(not operation.constants and not operation.constant_first, "has a constant operand")
 
 
 def _check_by_channel(check: StageCheck) -> None:
-    check.same_shape(check.sources[0])
+    check.broadcast(thin=True)
     operation = parameters_of(check.stage, FloatOperation)
     _check_numbers(check, operation)
     channels = check.output.channels
@@ -117,18 +117,18 @@ def _pair(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Flo
 def _by_channel(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((_, values),) = operands
     operation = parameters_of(stage, FloatOperation)
-    constants = np.broadcast_to(np.frombuffer(operation.constants, "<f4"), values.shape)
+    constants = np.frombuffer(operation.constants, "<f4")
     return _computed(operation, *((constants, values) if operation.constant_first else (values, constants)))
 
 
 def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
-    """Return the lowering for two tensors of one shape, or one and a pixel, a channel or a constant per channel."""
+    """Return the lowering for two tensors of one shape, or one and a pixel or channel, or a constant and either."""
 
     def lower(view: OperatorView) -> Lowered:
         first, second, output = by_value(
             *(read_real(view.model, view.operand(position)) for position in (0, 1)), read_real(view.model, view.output)
         )
-        check_pair(first, second, output, thin=True)
+        check_pair(first, second, output, thin=name != "PRELU")
         bounds = float_bounds(view) if name in _ACTIVATED else ANY
         operation = FloatOperation(list(OPERATIONS).index(name), 0, *bounds)
         constant = next((part for part in (first, second) if part.constant is not None), None)

@@ -1,7 +1,8 @@
 """Kinds with one parameter for every channel.
 
 OFFSET adds a number to each channel: ADD or SUB with a constant that differs between channels. SCALE multiplies each
-channel by a factor, with another one for values below zero: PRELU, and MUL with such a constant.
+channel by a factor, with another one for values below zero: PRELU, and MUL with such a constant. An input of one
+channel gives all channels of the output.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class OffsetParameters:
 
 
 def _check_offset(check: StageCheck) -> None:
-    check.same_shape(check.sources[0])
+    check.broadcast(thin=True)
     parameters = parameters_of(check.stage, OffsetParameters)
     check.require(len(parameters.offsets) == check.output.channels, f"has {len(parameters.offsets)} offsets")
     check.require(all(abs(offset) <= MOST_OFFSET for offset in parameters.offsets), "has an offset beyond 2^28")
@@ -137,7 +138,7 @@ class ScaleParameters:
 
 
 def _check_scale(check: StageCheck) -> None:
-    check.same_shape(check.sources[0])
+    check.broadcast(thin=True)
     parameters = parameters_of(check.stage, ScaleParameters)
     check.require(len(parameters.factors) == check.output.channels, f"has {len(parameters.factors)} factors")
     narrow = all(-(2**15) <= factor < 2**15 for pair in parameters.factors for factor in pair)

@@ -124,7 +124,7 @@ def add_parameters(input_scale_0: float, input_scale_1: float, output_scale: flo
 
 def _check_numbers(check: StageCheck, left: int, operand: tuple[int, int], output: int) -> None:
     """Require int32 multipliers, and shifts within these bounds."""
-    check.pair(thin=True)
+    check.broadcast(thin=True)
     parameters = parameters_of(check.stage, AddParameters)
     multipliers = (parameters.multiplier_0, abs(parameters.multiplier_1), parameters.output_multiplier)
     sound = 0 <= parameters.left_shift <= left and all(0 <= multiplier < 2**31 for multiplier in multipliers)
@@ -263,7 +263,7 @@ SQUARED_DIFFERENCE = Kind(
 
 
 def _check_product(check: StageCheck) -> None:
-    check.pair(thin=True)
+    check.broadcast(thin=True)
     table = required(check.stage.requantization, check.stage, "requantization table")
     check.require(table.multiplier.shape == table.shift.shape == (1,), "needs one multiplier and shift")
     check.requantization()
@@ -311,7 +311,7 @@ def _extreme(number: StageKind, extreme: Callable[[Int64Array, Int64Array], Int6
         number,
         inputs=(2, 2),
         by_value=True,
-        check=lambda check: check.pair(),
+        check=lambda check: check.broadcast(),
         reference=lambda stage, operands, output: extreme(operands[0][1], operands[1][1]),
         lowerings={number.name: _lowered_by(lambda first, second, output: Stage(number))},
     )

@@ -441,7 +441,7 @@ class RealPairParameters:
 
 
 def _check(check: StageCheck) -> None:
-    check.pair()
+    check.broadcast()
     parameters = parameters_of(check.stage, RealPairParameters)
     check.require(len(parameters.first) == len(parameters.second) == _SIDE_BYTES, "has no two tables of 256 numbers")
     check_steps(check, parameters.quantize)

@@ -22,7 +22,6 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Reason
 from tflite_fuse.ops.kinds.by_channel import offset_by_channel, scale_by_channel
 from tflite_fuse.ops.kinds.lookup import VALUES, lookup_parameters
-from tflite_fuse.ops.kinds.real import one_value
 from tflite_fuse.ops.lowering.operands import by_channel
 from tflite_fuse.ops.lowering.tables import Table, find_tables, function_of
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
@@ -74,7 +73,7 @@ _BY_CHANNEL = {StageKind.ADD: offset_by_channel, StageKind.MULTIPLY: scale_by_ch
 
 
 def fold_constant(lowered: Lowered) -> Lowered:
-    """Return the stage without constant operands: a table if all values of the constant are equal, else by channel.
+    """Return the stage without constant operands: a table if one value replaces the constant, else by channel.
 
     Raises:
         BlockError: a constant differs between pixels, or no kind has such numbers.
@@ -85,13 +84,14 @@ def fold_constant(lowered: Lowered) -> Lowered:
     function = function_of(lowered)
     if function is None or lowered.stage is None:
         raise BlockError(f"its input {constants[0].name} is a constant")
-    if np.unique(constants[0].constant if constants[0].constant is not None else []).size != 1:
-        if lowered.stage.kind not in _BY_CHANNEL:
-            raise BlockError(f"its constant {constants[0].name} holds different values")
-        return _BY_CHANNEL[lowered.stage.kind](lowered, by_channel(constants[0], lowered.output_shape[2]))
-    values = [VALUES if part.constant is None else np.full_like(VALUES, one_value(part)[0]) for part in lowered.inputs]
     source = next(part for part in lowered.inputs if part.constant is None)
-    stage = Stage(StageKind.LOOKUP, parameters=lookup_parameters(function(values)))
+    values = np.unique(constants[0].constant if constants[0].constant is not None else [])
+    if values.size != 1 or source.shape != lowered.output_shape:
+        if lowered.stage.kind not in _BY_CHANNEL:
+            raise BlockError(f"its constant {constants[0].name} holds several values")
+        return _BY_CHANNEL[lowered.stage.kind](lowered, by_channel(constants[0], lowered.output_shape[2]))
+    operands = [VALUES if part is source else np.full_like(VALUES, values[0]) for part in lowered.inputs]
+    stage = Stage(StageKind.LOOKUP, parameters=lookup_parameters(function(operands)))
     return Lowered(stage, (source,), lowered.output, lowered.output_shape, Fit.PIXELS)
 
 

@@ -8,6 +8,7 @@ from enum import Enum
 from math import isfinite, prod
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
@@ -182,7 +183,7 @@ class OperatorView:
     def pair(self, thin: bool = False) -> tuple[Activation, Activation, Activation]:
         """Return two inputs and the output, all of one shape; a pixel or a constant may broadcast to it.
 
-        With ``thin``, a computed input may have a single channel used with all of the other's.
+        With ``thin``, a computed input may have a single channel used with all of the output's.
         """
         operands = (read_operand(self.model, self.operand(position)) for position in (0, 1))
         first, second, output = by_value(*operands, self.write())
@@ -244,14 +245,17 @@ def one_to_one(source: Activation, output: Activation) -> tuple[Activation, Acti
 def check_pair(first: Activation, second: Activation, output: Activation, thin: bool = False) -> None:
     """Raise BlockError unless an activation has the output's shape and the other input broadcasts to it.
 
-    An activation broadcasts if it is one pixel with as many channels, or, with ``thin``, has one channel.
+    An activation broadcasts if it is one pixel with as many channels, or, with ``thin``, has one channel. With
+    ``thin``, an activation of one channel and a constant may also make the output's shape together.
     """
     if first.constant is not None and second.constant is not None:
         raise BlockError("both of its inputs are constants")
-    if all(part.constant is not None or part.shape != output.shape for part in (first, second)):
+    height, width, channels = output.shape
+    shapes = [part.shape for part in (first, second) if part.constant is None]
+    together = thin and shapes == [(height, width, 1)] and _make_together(first.dims, second.dims, output.dims)
+    if output.shape not in shapes and not together:
         raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
     for part in (first, second):
-        height, width, channels = output.shape
         shapes = [output.shape, (1, 1, channels), *([(height, width, 1)] if thin else [])]
         if part.constant is None and part.shape not in shapes:
             raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
@@ -262,6 +266,10 @@ def check_pair(first: Activation, second: Activation, output: Activation, thin: 
 def _broadcasts(dims: tuple[int, ...], wide: tuple[int, ...]) -> bool:
     padded = (1,) * (len(wide) - len(dims)) + dims
     return len(padded) == len(wide) and all(dim in (1, size) for dim, size in zip(padded, wide, strict=True))
+
+
+def _make_together(first: tuple[int, ...], second: tuple[int, ...], wide: tuple[int, ...]) -> bool:
+    return _broadcasts(first, wide) and _broadcasts(second, wide) and np.broadcast_shapes(first, second) == wide
 
 
 def rename(view: OperatorView) -> Lowered:

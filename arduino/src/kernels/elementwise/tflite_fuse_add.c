@@ -96,7 +96,7 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
 
 /* Factors require operands with the same number of channels. */
 static bool channels_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
-  return tflite_fuse_thin_pair_fits(block, stage) &&
+  return tflite_fuse_broadcasts(block, stage) &&
          (stage->weights_offset == TFLITE_FUSE_NONE ||
           tflite_fuse_input_of(block, stage, 0)->channels == tflite_fuse_input_of(block, stage, 1)->channels);
 }

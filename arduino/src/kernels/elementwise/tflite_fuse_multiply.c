@@ -31,7 +31,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_multiply = {
     .max_inputs = 2,
     .operands = 2,
     .keeps_extent = true,
-    .fits = tflite_fuse_thin_pair_fits,
+    .fits = tflite_fuse_broadcasts,
     .table_is_sound = table_is_sound,
     .compute = multiply,
 };

@@ -1,4 +1,4 @@
-/* Adds to each channel its own constant. */
+/* Adds to each channel, or to a single one for all, its own constant. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -9,11 +9,12 @@ static void offset(const tflite_fuse_call* call) {
   const int32_t* offsets = (const int32_t*)((const tflite_fuse_offset_table*)call->table + 1);
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const int32_t channels = call->output->channels, zero = call->inputs[0]->zero_point, up = 1 << table.left_shift;
+  const int32_t step = call->inputs[0]->channels == channels;
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* input = call->windows[0][i];
     int8_t* output = call->outputs[i];
-    for (int32_t c = 0; c < channels; ++c) {
-      const int32_t term = tflite_fuse_multiply((input[c] - zero) * up, table.multiplier, table.shift);
+    for (int32_t c = 0; c < channels; ++c, input += step) {
+      const int32_t term = tflite_fuse_multiply((*input - zero) * up, table.multiplier, table.shift);
       const int32_t sum = table.sign * term + offsets[c];
       output[c] = tflite_fuse_fit(tflite_fuse_multiply(sum, table.output_multiplier, table.output_shift), range);
     }
@@ -42,8 +43,8 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_offset = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,
-    .keeps_channels = true,
     .keeps_extent = true,
+    .fits = tflite_fuse_broadcasts,
     .table_is_sound = table_is_sound,
     .compute = offset,
 };

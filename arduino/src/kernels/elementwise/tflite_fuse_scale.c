@@ -1,4 +1,4 @@
-/* Multiplies each channel by its own factor; values below zero have another factor. */
+/* Multiplies each channel, or a single one for all, by its own factor; values below zero have another factor. */
 #include "../../executor/tflite_fuse_checks.h"
 #include "../tflite_fuse_requantize.h"
 
@@ -10,11 +10,12 @@ static void scale(const tflite_fuse_call* call) {
   const int16_t* factors = (const int16_t*)(sides + SIDES);
   const tflite_fuse_range range = tflite_fuse_range_of(call);
   const int32_t channels = call->output->channels, zero = call->inputs[0]->zero_point;
+  const int32_t step = call->inputs[0]->channels == channels;
   for (int32_t i = 0; i < call->count; ++i) {
     const int8_t* input = call->windows[0][i];
     int8_t* output = call->outputs[i];
-    for (int32_t c = 0; c < channels; ++c) {
-      const int32_t value = input[c] - zero;
+    for (int32_t c = 0; c < channels; ++c, input += step) {
+      const int32_t value = *input - zero;
       output[c] = value >= 0 ? tflite_fuse_requantize(value * factors[SIDES * c], above, range)
                              : tflite_fuse_requantize(value * factors[SIDES * c + 1], below, range);
     }
@@ -31,8 +32,8 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_scale = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,
-    .keeps_channels = true,
     .keeps_extent = true,
+    .fits = tflite_fuse_broadcasts,
     .table_is_sound = table_is_sound,
     .compute = scale,
 };

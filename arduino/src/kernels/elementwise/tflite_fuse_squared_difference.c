@@ -43,7 +43,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_squared_difference =
     .max_inputs = 2,
     .operands = 2,
     .keeps_extent = true,
-    .fits = tflite_fuse_thin_pair_fits,
+    .fits = tflite_fuse_broadcasts,
     .table_is_sound = table_is_sound,
     .compute = squared_difference,
 };

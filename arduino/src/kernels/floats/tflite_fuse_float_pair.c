@@ -64,10 +64,14 @@ static void pair(const tflite_fuse_call* call) {
 
 static void by_channel(const tflite_fuse_call* call) {
   const float_operation* table = call->table;
+  const int32_t step = call->inputs[0]->channels == call->output->channels;
   for (int32_t i = 0; i < call->count; ++i) {
     const float* pixel = tflite_fuse_floats_at(call->windows[0][i]);
-    const bool constant_first = table->constant_first != 0;
-    compute(call, i, constant_first ? table->constants : pixel, 1, constant_first ? pixel : table->constants, 1);
+    if (table->constant_first != 0) {
+      compute(call, i, table->constants, 1, pixel, step);
+    } else {
+      compute(call, i, pixel, step, table->constants, 1);
+    }
   }
 }
 
@@ -96,7 +100,7 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_pair = {
     .keeps_extent = true,
     .reads_float = true,
     .writes_float = true,
-    .fits = tflite_fuse_thin_pair_fits,
+    .fits = tflite_fuse_broadcasts,
     .table_is_sound = pair_is_sound,
     .keep = tflite_fuse_floats_are_ready,
     .compute = pair,
@@ -106,10 +110,10 @@ TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_by_channel = {
     .min_inputs = 1,
     .max_inputs = 1,
     .operands = 1,
-    .keeps_channels = true,
     .keeps_extent = true,
     .reads_float = true,
     .writes_float = true,
+    .fits = tflite_fuse_broadcasts,
     .table_is_sound = by_channel_is_sound,
     .keep = tflite_fuse_floats_are_ready,
     .compute = by_channel,
