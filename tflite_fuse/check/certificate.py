@@ -117,10 +117,15 @@ class Certificate:
             "notes": list(self.notes),
         }
 
-    def sentence(self, tested: int | None = None) -> str:
-        """Return the claim as one sentence; ``tested`` is the number of inputs that both models ran on."""
+    def sentence(self, tested: int | None = None, otherwise: str = "kernels not run") -> str:
+        """Return the claim as one sentence.
+
+        Args:
+            tested: number of inputs that both models ran on.
+            otherwise: clause on other runs if there are none.
+        """
         if self.findings:
             more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
             return f"not proven equal: {self.findings[0]}{more}"
-        ran = "kernels not run" if not tested else f"kernels tested on {tested} {'input' if tested == 1 else 'inputs'}"
+        ran = otherwise if not tested else f"kernels tested on {tested} {'input' if tested == 1 else 'inputs'}"
         return f"constants, options and schedule proven equal; {ran}"

@@ -12,6 +12,7 @@ from tflite_fuse.commands.arguments import DataFile, InputCount, JsonFlag, Seed
 from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, print_json, say
 from tflite_fuse.errors import VerificationError
+from tflite_fuse.report.report import gives_the_same
 from tflite_fuse.runtime.comparing.comparison import Comparison
 
 
@@ -45,6 +46,8 @@ def verify(
     elif comparison.fault is None:
         for note in () if comparison.certificate is None else comparison.certificate.notes:
             say(f"- {note}")
+        if comparison.no_second_witness is not None:
+            say(f"- {comparison.no_second_witness}")
         if comparison.warning is not None:
             say(f"- {comparison.warning}")
         if comparison.score is not None:
@@ -63,13 +66,29 @@ def verify(
         raise VerificationError(comparison.fault + seed_used)
 
 
+_IDENTICAL = "the files are the same, byte for byte"
+
+
+def _without_runs(comparison: Comparison) -> str:
+    """Return what holds for two models that TensorFlow Lite Micro cannot run, and why it cannot."""
+    second, certificate = comparison.second_witness, comparison.certificate
+    ran = "kernels not run"
+    if second is not None:
+        ran = f"{gives_the_same(second.runtime, second.version, second.inputs)}; not run in TFLM"
+    if comparison.identical or certificate is None:
+        return f"{_IDENTICAL}; {ran}: {comparison.not_run}"
+    return f"{certificate.sentence(otherwise=ran)}: {comparison.not_run}"
+
+
 def _outcome(comparison: Comparison) -> str:
     """Return the result for two models that do not differ."""
     certificate = comparison.certificate
-    if comparison.not_run is not None and certificate is not None:
-        return f"{certificate.sentence()}: {comparison.not_run}"
+    if comparison.not_run is not None:
+        return _without_runs(comparison)
     plural = "input" if comparison.inputs == 1 else "inputs"
     same = f"same bytes on {comparison.inputs} {plural} ({comparison.runtime} {comparison.version})"
+    if comparison.identical:
+        return f"{_IDENTICAL}; {same}"
     if certificate is None:
         return f"{same}; nothing is proven, as no rewrite made one of the other: more inputs may tell them apart"
     return f"{same}; {certificate.sentence(comparison.inputs)}"

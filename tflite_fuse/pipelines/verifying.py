@@ -10,13 +10,13 @@ from pathlib import Path
 from tflite_fuse.check import Certificate
 from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.emit.stream_time import StreamTime, stream_time
-from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError
+from tflite_fuse.errors import ModelError, PlanError, RuntimeUnavailableError, VerificationError
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.options import Hop
 from tflite_fuse.passes.preparing.dilate import Dilate
 from tflite_fuse.passes.sliding.stream import to_stream
-from tflite_fuse.report.wording import sentence, sentences_of
+from tflite_fuse.report.wording import sentences_of
 from tflite_fuse.rewriting.guess import validate_any
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
@@ -24,6 +24,7 @@ from tflite_fuse.runtime.comparing.comparison import Comparison
 from tflite_fuse.runtime.comparing.mutation import mutation_score
 from tflite_fuse.runtime.comparing.over_time import STEPS, also_over_time, compare_over_time
 from tflite_fuse.runtime.comparing.watched import watched
+from tflite_fuse.runtime.comparing.witnesses import runs, second_witness
 from tflite_fuse.runtime.directed import directed
 from tflite_fuse.runtime.inputs import generate_inputs, load_inputs
 from tflite_fuse.runtime.processes.worker import Array
@@ -43,6 +44,11 @@ class Pair:
     files: tuple[bytes, bytes]
     models: tuple[Model, Model]
 
+    @property
+    def identical(self) -> bool:
+        """Return whether the files are the same, byte for byte."""
+        return self.files[0] == self.files[1]
+
 
 def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mutants: int) -> Comparison:
     """Return the comparison of two models; arguments and errors as of ``api.verify``."""
@@ -61,20 +67,45 @@ def verify_pair(pair: Pair, inputs: int, seed: int | None, data: Path | None, mu
         certificate_of_repaired = replace(
             certificate_of_repaired, notes=(*certificate_of_repaired.notes, *sentences_of(repaired.notes))
         )
-        return Comparison(True, 0, None, "", "", certificate_of_repaired, sentence(repaired.notes[0]))
+        samples = load_inputs(data, first) if data is not None else generate_inputs(first, inputs, seed)
+        return _not_run(pair, certificate_of_repaired, "the runtime leaves bytes of the original undefined", samples)
     certificate = validate_any(first, second)
     samples = load_inputs(data, first) if data is not None else generate_inputs(first, inputs, seed)
     try:
         comparison, run_samples = _run(pair, certificate, samples, None if data is not None else seed)
     except (ModelError, RuntimeUnavailableError) as error:
-        if not certificate.proven:
+        if not certificate.proven and not pair.identical:
             raise
-        return Comparison(True, 0, None, "", "", certificate, str(error))
+        if pair.identical or isinstance(error, RuntimeUnavailableError):
+            return _not_run(pair, certificate, str(error))
+        if runs(first, pair.files[0], samples):
+            raise VerificationError(f"{pair.names[1]} does not run where {pair.names[0]} does: {error}") from error
+        return _not_run(pair, certificate, str(error), samples)
     shown = certificate if certificate.proven or certificate.blocks else None
-    comparison = replace(comparison, certificate=shown, unconfined=tflm.unconfined())
+    comparison = replace(comparison, certificate=shown, unconfined=tflm.unconfined(), identical=pair.identical)
     if not mutants or comparison.fault is not None:
         return comparison
     return replace(comparison, score=mutation_score(pair.models, certificate, run_samples, mutants, seed))
+
+
+def _not_run(pair: Pair, certificate: Certificate, why: str, samples: Sequence[Sequence[Array]] = ()) -> Comparison:
+    """Return the result for two models that TensorFlow Lite Micro cannot run: the proof, and a run in LiteRT.
+
+    Args:
+        pair: the two.
+        certificate: of the proof; of no interest for identical files if it failed.
+        why: the reason.
+        samples: inputs for LiteRT; none: it is not run.
+    """
+    second, notes = second_witness(pair.models, pair.files, samples, pair.names)
+    difference = None if second is None else second.first_difference
+    comparison = Comparison(difference is None, 0, difference, "", "", certificate if certificate.proven else None, why)
+    return replace(
+        comparison,
+        identical=pair.identical,
+        second_witness=second,
+        no_second_witness=next(iter(sentences_of(notes)), None),
+    )
 
 
 def _run(

@@ -252,7 +252,7 @@ class Report:
         proven = "constants, options and schedule proven equal"
         if self.verified is None and self.second_witness is not None:
             witness = self.second_witness
-            return f"{proven}; {witness.runtime} {witness.version} gives the same on {witness.inputs} inputs"
+            return f"{proven}; {gives_the_same(witness.runtime, witness.version, witness.inputs)}"
         if self.verified is None:
             return f"{proven}; kernels not run"
         where = f"{self.verified.runtime} {self.verified.version}"
@@ -269,6 +269,11 @@ class Report:
         outside = [entry.to_json() for entry in self.outside]
         lists = {"records": [each.to_json() for each in self.records], "notes": list(self.notes)}
         return {"schema": SCHEMA, **asdict(self), **lists, "outside": outside, "prediction": expected}
+
+
+def gives_the_same(runtime: str, version: str, inputs: int) -> str:
+    """Return the clause on a second witness that computed the same bytes with both models."""
+    return f"{runtime} {version} gives the same on {inputs} inputs"
 
 
 def change(before: int, after: int) -> str:

@@ -269,6 +269,6 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("warned", "blocks not run"): "no block was compared with this package's numpy reference: {why}",
     ("warned", "inputs say little"): "{why}",
     ("warned", "runtime refuses"): "{why}",
-    ("warned", "no second witness"): "LiteRT cannot be the second witness: {why}",
+    ("warned", "no second witness"): "no second witness: {why}",
 }
 """(fate, reason) → a template over ``details``, ``site`` (``A`` or ``A to B``) and ``operators``, or a function."""

@@ -193,6 +193,9 @@ class Comparison:
         runtime, version: of the runtime.
         certificate: the proof, if the second model is a rewrite of the first.
         not_run: why the models could not run.
+        identical: whether the files are the same, byte for byte.
+        second_witness: where they could not run, the comparison in LiteRT.
+        no_second_witness: where they could not run, why LiteRT cannot say anything either; None if not installed.
         varied: output elements with more than one value over these inputs; a constant one says nothing about the
             computation.
         elements: output elements in all.
@@ -210,6 +213,9 @@ class Comparison:
     version: str
     certificate: Certificate | None = None
     not_run: str | None = None
+    identical: bool = False
+    second_witness: Comparison | None = None
+    no_second_witness: str | None = None
     varied: int = 0
     elements: int = 0
     inside: int = 0
@@ -236,6 +242,11 @@ class Comparison:
             faults.append(self.certificate.sentence())
         return "; ".join(faults) or None
 
+    def witness_json(self) -> dict[str, Any]:
+        """Return the object that stands for a second witness in JSON."""
+        fields = "runtime", "version", "inputs", "bit_exact"
+        return {name: getattr(self, name) for name in fields}
+
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``schemas/comparison.schema.json`` describes."""
         return {
@@ -247,6 +258,9 @@ class Comparison:
             "first_difference": None if self.first_difference is None else str(self.first_difference),
             "proof": None if self.certificate is None else self.certificate.to_json(),
             "not_run": self.not_run,
+            "identical": self.identical,
+            "second_witness": None if self.second_witness is None else self.second_witness.witness_json(),
+            "no_second_witness": self.no_second_witness,
             "seed": self.seed,
             "inside": self.inside,
             "calls": self.calls,

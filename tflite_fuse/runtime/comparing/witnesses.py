@@ -63,7 +63,7 @@ def run_both(
         oracle = compare(*files, samples, names=NAMES, models=models, watch=seen)
         oracle = also_over_time(oracle, files, models, seed)
     except ModelError as error:
-        if _runs(models[0], files[0], samples):
+        if runs(models[0], files[0], samples):
             raise VerificationError(
                 f"the rewritten model does not run where the original does: {error}; nothing was written"
             ) from error
@@ -105,7 +105,7 @@ def _over_time(
     return Comparisons(result, notes=(note("run", "stream", calls=result.inputs // 2, seed=seed), *_warned(result)))
 
 
-def _runs(model: Model, file: bytes, samples: Sequence[Sequence[Array]]) -> bool:
+def runs(model: Model, file: bytes, samples: Sequence[Sequence[Array]]) -> bool:
     """Return whether the runtime runs a model."""
     try:
         feeds = [make_feed(model, arrays) for arrays in samples]
@@ -126,18 +126,39 @@ def compare_in_litert(
 def _second(
     models: tuple[Model, Model], files: tuple[bytes, bytes], samples: Sequence[Sequence[Array]], why_not: str
 ) -> Comparisons:
-    """Compare in LiteRT the models that TensorFlow Lite Micro refuses."""
+    """Return the comparison in LiteRT of models that TensorFlow Lite Micro refuses; different bytes are an error."""
+    second, notes = second_witness(models, files, samples, NAMES)
+    if second is not None:
+        _refuse_difference(second)
+    return Comparisons(None, why_not, second, notes)
+
+
+def second_witness(
+    models: tuple[Model, Model],
+    files: tuple[bytes, bytes],
+    samples: Sequence[Sequence[Array]],
+    names: tuple[str, str],
+) -> tuple[Comparison | None, tuple[Note, ...]]:
+    """Compare in LiteRT two models that TensorFlow Lite Micro cannot compare.
+
+    Args:
+        models: the original and its rewrite.
+        files: theirs.
+        samples: inputs.
+        names: of the two models in messages.
+
+    Returns: the comparison, None if LiteRT is not installed or its result would mean nothing; a note says why it would.
+    """
     if not litert.available() or not samples:
-        return Comparisons(None, why_not)
+        return None, ()
     try:
-        second = compare(*files, samples, names=NAMES, models=models, runtime=litert)
+        second = compare(*files, samples, names=names, models=models, runtime=litert)
     except (ModelError, RuntimeUnavailableError) as error:
-        return Comparisons(None, why_not, notes=(note("warned", "no second witness", why=str(error)),))
+        return None, (note("warned", "no second witness", why=str(error)),)
     if second.first_difference is not None and any(map(has_blocks, models)):
-        why = f"its kernels round differently from those of blocks: {second.first_difference}"
-        return Comparisons(None, why_not, notes=(note("warned", "no second witness", why=why),))
-    _refuse_difference(second)
-    return Comparisons(None, why_not, second)
+        why = f"LiteRT's kernels round differently from those of blocks: {second.first_difference}"
+        return None, (note("warned", "no second witness", why=why),)
+    return second, ()
 
 
 def _refuse_difference(comparison: Comparison) -> None:

@@ -201,7 +201,7 @@ class _LitertBackend:
 
     def infer(self, arrays: list[Any], outside: list[_OutsideInput], reset: bool) -> list[Any]:
         if outside:
-            raise ValueError("LiteRT supports no inputs outside the arena")
+            raise ValueError("it supports no inputs outside the arena")
         if reset:
             self._interpreter.reset_all_variables()
         for detail, array in zip(self._interpreter.get_input_details(), arrays, strict=True):
