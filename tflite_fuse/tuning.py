@@ -36,14 +36,11 @@ class Tuning:
     quick_order: int = rule(
         1_000_000, off=0, unit="steps", trades="time of pages and metrics for fronts in an order of less peak"
     )
-    exact_placement: int = rule(
-        500_000, off=0, unit="pairs of tensors", trades="time for a proof that spares the local searches"
+    placement_work: int = rule(
+        500_000, off=0, unit="pairs of tensors", trades="time of an exact search for places, and of all local ones"
     )
     local_searches: int = rule(
         20, off=0, unit="searches of orders to place in", trades="time for less arena where no fixed order is best"
-    )
-    local_search_work: int = rule(
-        500_000, off=0, unit="pairs of tensors", trades="the same: what all of these searches take together"
     )
     promotion: float = rule(
         8.0, off=1.0, unit="places in an order", trades="small steps of a local search for new placements"
@@ -76,6 +73,9 @@ class Tuning:
     placed_first: int = rule(4, off=1, unit="points", trades="time for arenas and run lengths that estimates hide")
     near: float = rule(
         1 / 16, off=0.0, unit="share above a limit", trades="time for points whose estimate exceeds a limit"
+    )
+    every_path: int = rule(
+        8, off=0, unit="operators", trades="time for arenas of small models that estimates hide, if every byte counts"
     )
     banded: int = rule(8, off=0, unit="points", trades="time for strips in bands, which often cannot all be placed")
     offered: int = rule(

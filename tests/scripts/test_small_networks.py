@@ -15,10 +15,10 @@ from scripts.bench_small_networks import cases, tiny_network
 @given(st.integers(0, 1 << 30))
 def test_new_networks_are_never_beaten_by_much(seed: int) -> None:
     for case in cases(tiny_network(Random(seed).randint)):
-        assert case.answer <= case.least + case.least // 10 + 16, case
+        assert case.answer <= case.least + case.least // 32, case
 
 
-@pytest.mark.parametrize("seed", [4, 11])
+@pytest.mark.parametrize("seed", [4, 11, 9003, 9006, 9015])
 def test_networks_seen_before_are_not_beaten(seed: int) -> None:
     found = list(cases(tiny_network(Random(seed).randint)))
     assert found and all(case.answer == case.least for case in found)

@@ -25,7 +25,7 @@ from tflite_fuse.notes import note
 from tflite_fuse.search.cut_graph import CutGraph, Edge, EdgeOptions, Residency, Rules, Span, cut_graph
 from tflite_fuse.search.front import Front
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
-from tflite_fuse.search.paths import pareto_with_tail, search_paths
+from tflite_fuse.search.paths import pareto_with_tail, paths_by_ram, search_paths
 from tflite_fuse.search.schemes import Scheme, restriction
 
 NETWORK = without_network_tensors(inverted_residuals((4, 4, 6, 6), size=20))
@@ -118,6 +118,19 @@ def test_tails_add_up_beside_the_peak(seed: int) -> None:
     random = Random(seed)
     cuts = random_cuts(random, random.randint(1, 5), tails=True)
     assert [(path.peak + path.tail, path.work) for path in search_paths(cuts)] == unbeaten(every_path(cut_dag(cuts)))
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 1 << 30))
+def test_paths_by_ram_are_all_paths_within_the_work_in_order(seed: int) -> None:
+    random = Random(seed)
+    cuts = random_cuts(random, random.randint(1, 5), tails=True)
+    every = every_path(cut_dag(cuts))
+    most = random.choice([None, *(work for _, work in every)])
+    within = sorted(pair for pair in every if most is None or pair[1] <= most)
+    found = [(path.peak + path.tail, path.work) for path in paths_by_ram(cuts, most)]
+    assert sorted(found) == within
+    assert [ram for ram, _ in found] == [ram for ram, _ in within]
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=20))

@@ -6,7 +6,7 @@ run lengths, and the bytes that placed tensors need, are not in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +21,7 @@ from tflite_fuse.search.cut_graph import Edge, Residency, Rules, Span
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.joint_orders import JointCuts, Order, joint_cuts
-from tflite_fuse.search.paths import Path, search_paths
+from tflite_fuse.search.paths import Path, paths_by_ram, search_paths
 from tflite_fuse.search.schemes import Restriction, Scheme, refuse_contradictions, restriction
 
 CHUNKS = (1, 2, 4, 8)
@@ -98,6 +98,24 @@ def fusion_front(
     paths = search_paths(cuts.edges, priced.most_work, least_gain, options.most_ram)
     points = tuple(map(builder.point, paths))
     return Front(points, unfused_point(graph, options), graph, frozenset(builder.orders - {0}))
+
+
+def points_by_ram(
+    graph: PricedProgram, options: SearchOptions, other_orders: Sequence[Order] = (), most_work: int | None = None
+) -> Iterator[Point]:
+    """Yield the points of all paths of a small model in ascending order of RAM, dominated ones too.
+
+    Args:
+        graph: the model in the first order, in MACs.
+        options: options of the search; runs are the shortest.
+        other_orders: the other orders.
+        most_work: MACs of a path; None for no limit.
+
+    Raises: as ``fusion_front``.
+    """
+    rules = replace(options, every_block=True, chunks=(min(options.chunks),), most_compute=None)
+    cuts, builder = searched_cuts(graph, other_orders, rules)
+    return map(builder.point, paths_by_ram(cuts.edges, most_work))
 
 
 def searched_cuts(

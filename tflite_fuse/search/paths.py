@@ -18,6 +18,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -132,6 +134,35 @@ def search_paths(
             legs, peak = _trace(edges, labels, int(index))
             paths.append(Path(max(start, peak), int(end.tail[index]) + cuts.tail, work, legs))
     return tuple(paths)
+
+
+def paths_by_ram(cuts: CutGraph, most_work: int | None = None) -> Iterator[Path]:
+    """Yield all paths within some work, dominated ones too, in ascending order of their RAM, then of their work.
+
+    Paths are followed best first: a path to a cut has at least its own tail and the least one ahead, and at least its
+    own work and the least ahead.
+
+    Args:
+        cuts: the edges.
+        most_work: work of the longest path; None for no limit.
+    """
+    edges, out = [list(into) for into in cuts.into], [list[Edge]() for _ in cuts.into]
+    for edge in (edge for into in edges for edge in into):
+        out[edge.source].append(edge)
+    tail_ahead, work_ahead = _ahead(edges, lambda edge: edge.tail), _ahead(edges, _least_work)
+    number, most = count(), NEVER if most_work is None else most_work
+    waiting = [(0, 0, next(number), 0, Path(cuts.start, cuts.tail, 0, ()))]
+    while waiting:
+        *_, cut, path = heappop(waiting)
+        if cut == len(out) - 1:
+            yield path
+        for leg in (Leg(edge, option) for edge in out[cut] for option in range(len(edge.options))):
+            options, target = leg.edge.options, leg.edge.target
+            peak, tail = max(path.peak, int(options.ram[leg.option])), path.tail + leg.edge.tail
+            longer = Path(peak, tail, path.work + int(options.work[leg.option]), (*path.legs, leg))
+            least_ram, least_work = peak + tail + tail_ahead[target], longer.work + work_ahead[target]
+            if least_work <= most:
+                heappush(waiting, (least_ram, least_work, next(number), target, longer))
 
 
 def _least_peak(edges: list[list[Edge]], start: int) -> int:

@@ -86,7 +86,7 @@ class _Candidate:
 
 def _exactly(problem: Problem, best: _Candidate, budget: Budget, tuning: Tuning) -> tuple[_Candidate, int]:
     """Return the best placement after an exact search limited by ``tuning``, and the proven lower bound in units."""
-    decisions = tuning.exact_placement // max(problem.pairs, 1)
+    decisions = tuning.placement_work // max(problem.pairs, 1)
     if best.top <= problem.lower_bound or not decisions:
         return best, problem.lower_bound
     offsets, proven = settle(problem, best.offsets, budget, nodes=decisions)
@@ -148,7 +148,7 @@ def _by_search(problem: Problem, start: _Candidate, budget: Budget, seed: int, t
             problem,
             start.order,
             target=problem.lower_bound if turn % 4 < 2 else best.top - 1,
-            steps=max(1, tuning.local_search_work // (problem.pairs * tuning.local_searches)),
+            steps=max(1, tuning.placement_work // (problem.pairs * tuning.local_searches)),
             seed=seed + turn,
             budget=budget,
             choice=tuple(Choice)[turn % len(Choice)] if turn else start.choice,

@@ -16,7 +16,15 @@ from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective, objective_of
-from tflite_fuse.passes.fusing.propose import faster, in_own_runs, in_shortest_runs, joined, smallest, within_ram
+from tflite_fuse.passes.fusing.propose import (
+    every_path,
+    faster,
+    in_own_runs,
+    in_shortest_runs,
+    joined,
+    smallest,
+    within_ram,
+)
 from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 
 
@@ -66,6 +74,8 @@ def _add_small(site: Site, goal: Goal, pool: list[Candidate]) -> None:
     least = _least(site, objective, candidates)
     if least is not None and goal.max_ram is None:
         candidates += joined(site, least)
+    if least is not None and goal.wants_every_byte:
+        candidates += every_path(site, objective, objective.least(candidates) or least)
     pool += candidates[count:]
     for form in site.forms:
         least = objective.least(pool)

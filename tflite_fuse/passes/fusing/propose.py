@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice, takewhile
 
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
@@ -16,6 +17,7 @@ from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
 from tflite_fuse.search.front import Point
+from tflite_fuse.search.fusion_front import points_by_ram
 from tflite_fuse.search.schemes import Scheme
 
 
@@ -63,6 +65,23 @@ def in_shortest_runs(site: Site, least: Candidate) -> Candidate:
         for each in least.point.blocks
     )
     return site.realise(replace(least.point, blocks=tuple(blocks)))
+
+
+def every_path(site: Site, objective: Objective, least: Candidate) -> Iterator[Candidate]:
+    """Yield the candidates of a small model whose estimates are at most an eighth above the least arena, if MACs count.
+
+    Estimates of small models are up to a tenth above the arena, because they count shared memory in whole rows.
+    """
+    operators = len(site.graph.steps)
+    if operators > site.tuning.every_path or site.target is not None:
+        return
+    most_ram, most_work = least.arena + least.arena // 8, objective.max_compute
+    points = points_by_ram(site.graph, site.options, site.other_orders, None if most_work is None else int(most_work))
+    for point in takewhile(lambda point: point.ram_bytes <= most_ram, islice(points, 1 << operators)):
+        try:
+            yield site.realise(point)
+        except BlockError:  # no block can contain all of its operators
+            continue
 
 
 def joined(site: Site, least: Candidate) -> Iterator[Candidate]:
