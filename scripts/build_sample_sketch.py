@@ -18,7 +18,8 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tflite_fuse
-from tflite_fuse.data import SAMPLE_MODEL, shapes
+from scripts import shapes
+from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.export import export_model
 from tflite_fuse.runtime import tflm
 

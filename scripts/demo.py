@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import tflite_fuse
+from scripts import shapes
 from tflite_fuse.boards.fit import fit_sentence
-from tflite_fuse.data import SAMPLE_MODEL, shapes
+from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.report.sentences import headline
 from tflite_fuse.runtime import tflm
 

@@ -2,7 +2,7 @@
 """Train and convert the sample model of the package: train_sample.py [OUT.tflite] [--epochs N].
 
 Needs TensorFlow (``pip install -e '.[zoo]'``) and about eleven minutes of processor time; no other script does. The
-network classifies the images of tflite_fuse/data/shapes.py. It contains a case for each pass, at high resolution where
+network classifies the images of scripts/shapes.py. It contains a case for each pass, at high resolution where
 it matters: an inverted residual block with a skip connection, a cell whose branches come in an order that needs much
 memory, explicit padding that no convolution in the file can express, and a pooled classifier.
 """
@@ -27,7 +27,8 @@ except ImportError:
 
 import numpy as np
 
-from tflite_fuse.data import SAMPLE_MODEL, shapes
+from scripts import shapes
+from tflite_fuse.data import SAMPLE_MODEL
 
 layers = tf.keras.layers
 Tensor = Any

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scripts import shapes
 from tests.arduino.fake_runtime import GLUE, HERE, SANITIZERS, build, compiler, headers_of, library_objects
-from tflite_fuse.data import SAMPLE_MODEL, shapes
+from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.export.arena import arena_for
 from tflite_fuse.memory.tflm.runtimes import FULL_STRUCTS
 from tflite_fuse.model import load_model

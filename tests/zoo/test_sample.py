@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tflite_fuse.data import SAMPLE_MODEL, shapes
+from scripts import shapes
+from tflite_fuse.data import SAMPLE_MODEL
 from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
