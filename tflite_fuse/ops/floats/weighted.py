@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from tflite_fuse.ir.limits import MAX_COPIED_FLOATS
 from tflite_fuse.ops.entry import (
     AS_BYTES,
     Kernels,
+    Kind,
     Layout,
     Numbers,
     Operand,
@@ -25,7 +27,7 @@ from tflite_fuse.ops.entry import (
     StoredTables,
     Tables,
     Tensors,
-    Window,
+    Work,
     counted,
     parameters_of,
     pixels_of,
@@ -35,7 +37,6 @@ from tflite_fuse.ops.floats.common import (
     Floats,
     FloatWeights,
     bounded,
-    float_kind,
 )
 from tflite_fuse.ops.lowering.view import (
     Lowered,
@@ -92,6 +93,29 @@ def _holds_pixel(stage: Stage, source: BlockTensor) -> bool:
     return reads_own_pixel(stage) and source.channels <= MAX_COPIED_FLOATS
 
 
+def _on_floats(
+    int8: Kind,
+    number: StageKind,
+    shape: Shape,
+    reference: Callable[[Stage, Sequence[Operand], BlockTensor], Floats],
+    work: Work,
+    **changes: Any,
+) -> Kind:
+    """Return a layer on float32: its counterpart on int8 with other numbers, constants and work, and ``changes``."""
+    return replace(
+        int8,
+        number=number,
+        reads_real=True,
+        writes_real=True,
+        reference=reference,
+        encode_table=_encode,
+        decode_table=_decoded(shape),
+        work=work,
+        lowerings={},
+        **changes,
+    )
+
+
 # ---- FLOAT_CONV ----
 
 
@@ -135,18 +159,7 @@ def _conv_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> 
     return _conv_counts(stage, tensors, pixels_of(runs), tensors[stage.inputs[0]].channels)
 
 
-FLOAT_CONV = float_kind(
-    StageKind.FLOAT_CONV,
-    window=Window.SLIDING,
-    cuts=True,
-    writes_over=_holds_pixel,
-    check=CONV.check,
-    reference=_conv,
-    encode_table=_encode,
-    decode_table=_decoded(conv_shape),
-    macs=CONV.macs,
-    work=_conv_work,
-)
+FLOAT_CONV = _on_floats(CONV, StageKind.FLOAT_CONV, conv_shape, _conv, _conv_work, writes_over=_holds_pixel)
 
 # ---- FLOAT_TRANSPOSE_CONV ----
 
@@ -170,15 +183,8 @@ def _transposed_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernel
     return {"float dense macs": pixels * TRANSPOSE_CONV.macs(stage, tensors), "float outputs": outputs}
 
 
-FLOAT_TRANSPOSE_CONV = float_kind(
-    StageKind.FLOAT_TRANSPOSE_CONV,
-    window=Window.SPREAD,
-    check=TRANSPOSE_CONV.check,
-    reference=_transposed,
-    encode_table=_encode,
-    decode_table=_decoded(conv_shape),
-    macs=TRANSPOSE_CONV.macs,
-    work=_transposed_work,
+FLOAT_TRANSPOSE_CONV = _on_floats(
+    TRANSPOSE_CONV, StageKind.FLOAT_TRANSPOSE_CONV, conv_shape, _transposed, _transposed_work
 )
 
 # ---- FLOAT_DEPTHWISE ----
@@ -202,17 +208,7 @@ def _depthwise_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels
     return {"float depthwise macs": macs, "float outputs": outputs}
 
 
-FLOAT_DEPTHWISE = float_kind(
-    StageKind.FLOAT_DEPTHWISE,
-    window=Window.SLIDING,
-    cuts=True,
-    check=DEPTHWISE.check,
-    reference=_depthwise,
-    encode_table=_encode,
-    decode_table=_decoded(depthwise_shape),
-    macs=DEPTHWISE.macs,
-    work=_depthwise_work,
-)
+FLOAT_DEPTHWISE = _on_floats(DEPTHWISE, StageKind.FLOAT_DEPTHWISE, depthwise_shape, _depthwise, _depthwise_work)
 
 # ---- FLOAT_FULLY_CONNECTED ----
 
@@ -234,18 +230,14 @@ def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) ->
     return {**counts, "float outputs": output.channels}
 
 
-FLOAT_FULLY_CONNECTED = float_kind(
+FLOAT_FULLY_CONNECTED = _on_floats(
+    FULLY_CONNECTED,
     StageKind.FLOAT_FULLY_CONNECTED,
-    # With a single pixel it is a 1x1 convolution and keeps no sums.
-    sum_bytes=lambda source: FLOAT_BYTES if source.pixels > 1 else 0,
+    dense_shape,
+    _dense,
+    _dense_work,
     sums_in_order=True,
     writes_over=_holds_pixel,
-    check=FULLY_CONNECTED.check,
-    reference=_dense,
-    encode_table=_encode,
-    decode_table=_decoded(dense_shape),
-    macs=FULLY_CONNECTED.macs,
-    work=_dense_work,
 )
 
 KINDS = (FLOAT_CONV, FLOAT_TRANSPOSE_CONV, FLOAT_DEPTHWISE, FLOAT_FULLY_CONNECTED)
