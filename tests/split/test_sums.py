@@ -17,7 +17,7 @@ from tests.split.networks import branching_model, cluster, network
 from tflite_fuse.errors import PlanError
 from tflite_fuse.export.split.boards import places_of
 from tflite_fuse.export.split.keys import Lock
-from tflite_fuse.export.split.programs import worker_program
+from tflite_fuse.export.split.project import worker_program
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime import tflm

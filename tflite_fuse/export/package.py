@@ -1,9 +1,9 @@
-"""The exporter: writes a folder for a model file."""
+"""The exporter: writes a folder for a model file, with a README of five steps to a running board."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from tflite_fuse.export.folder import Files, require_usable, write_folder
 from tflite_fuse.export.formats import arduino, esp_idf, esphome, plain_c
 from tflite_fuse.export.library import parts_of
 from tflite_fuse.export.ports import Port
-from tflite_fuse.export.readme import WITHOUT_TFLM, readme
 from tflite_fuse.export.steps import whole_model
+from tflite_fuse.export.text import comment, fill
 from tflite_fuse.export.tflm import TflmModel, tflm_model
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.checker import plan_fault
@@ -38,6 +38,67 @@ from tflite_fuse.model.memories import slow_bytes
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.witness import WITNESS_METADATA
+
+CHIRALE = "2.0.0"
+"""Newest version of Chirale_TensorFlowLite."""
+
+WITHOUT_TFLM = ("c", "zephyr")
+"""Formats of projects without TensorFlow Lite Micro."""
+
+
+def readme(
+    format: str, title: str, folder: str, arena_bytes: int, flash: Flash, notes: Sequence[str], outputs: Sequence[Port]
+) -> str:
+    """Return the text of ``README.md``.
+
+    Args:
+        format: of ``FORMATS``.
+        title: of the model.
+        folder: the directory's name.
+        arena_bytes: of the declared arena.
+        flash: of model and library.
+        notes: of the export, one sentence each.
+        outputs: of the model.
+
+    Raises:
+        RuntimeUnavailableError: this installation lacks the library.
+    """
+    arena, version = f"{arena_bytes:,}", library.version()
+    listed = [f"- {note[0].upper()}{note[1:]}.\n" for note in notes]
+    return fill(
+        "readme/README.md",
+        title=comment(title),
+        format=format,
+        version=version,
+        steps=fill(f"readme/{format}.md", folder=folder, chirale=CHIRALE, arena=arena, version=version),
+        flash=_flash(format, flash),
+        notes="".join((*listed, "\n")) if listed else "",
+        printed="\n".join((*_printed(format, arena_bytes, outputs), "")),
+    )
+
+
+def _flash(format: str, flash: Flash) -> str:
+    text = f"{flash.sentence()}."
+    if flash.library_bytes:
+        text += " The library was measured at export, after the linker removed unused sections."
+    if format in WITHOUT_TFLM:
+        return text
+    return f"{text} The file that registers the operator, and the runtime, come on top."
+
+
+def _printed(format: str, arena_bytes: int, outputs: Sequence[Port]) -> list[str]:
+    with_tflm = format not in WITHOUT_TFLM
+    free = 16 if with_tflm else 0
+    lines = [f"arena: {arena_bytes - free} bytes used, {free} free (MODEL_ARENA_BYTES)"]
+    lines += ["microseconds: 41873"] if with_tflm else []
+    for port in outputs:
+        lines += [
+            f"output {port.number}[{number}]{port.factor} = {12 - 7 * number}"
+            for number in range(min(2, port.elements))
+        ]
+        lines += ["..."] if port.elements > 2 else []
+    return lines
+
 
 FORMATS = ("arduino", "platformio", "esp-idf", "esphome", "c", "zephyr")
 """Formats of exported folders."""
