@@ -94,7 +94,7 @@ def rewrite_model(model: Model, data: bytes, options: RewriteOptions) -> tuple[b
         models = model, result.model
         comparisons = run_both(models, files, bool(options.verify), inputs, seed, result.certificate, over)
     elif options.verify is None and not tflm.built_for_this_machine():
-        from tflite_fuse.runtime.comparing.by_blocks import blocks_beside_reference
+        from tflite_fuse.runtime.comparing.witnesses import blocks_beside_reference
 
         comparisons = replace(comparisons, notes=blocks_beside_reference(result.model, seed))
     if repaired.changed:

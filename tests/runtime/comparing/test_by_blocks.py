@@ -14,8 +14,8 @@ from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.errors import RuntimeUnavailableError, VerificationError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.runtime import tflm
-from tflite_fuse.runtime.comparing import by_blocks
-from tflite_fuse.runtime.comparing.by_blocks import blocks_beside_reference
+from tflite_fuse.runtime.comparing import witnesses
+from tflite_fuse.runtime.comparing.witnesses import blocks_beside_reference
 
 SMALL = inverted_residual_network(size=24, blocks=2)
 
@@ -37,14 +37,14 @@ def test_blocks_whose_inputs_are_unknown_are_left_out_and_counted() -> None:
 
 
 def test_large_blocks_are_not_run_in_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_blocks, "MOST_MACS", 0)
+    monkeypatch.setattr(witnesses, "MOST_MACS", 0)
     (found,) = blocks_beside_reference(rewritten(), 0)
     assert found.details["run"] == 0
 
 
 def test_another_byte_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = by_blocks.run_block_reference
-    monkeypatch.setattr(by_blocks, "run_block_reference", lambda *given: [each ^ 1 for each in reference(*given)])
+    reference = witnesses.run_block_reference
+    monkeypatch.setattr(witnesses, "run_block_reference", lambda *given: [each ^ 1 for each in reference(*given)])
     with pytest.raises(VerificationError, match="other bytes than its reference; nothing was written"):
         blocks_beside_reference(rewritten(), 0)
 
@@ -53,7 +53,7 @@ def test_without_a_compiler_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> 
     def none() -> None:
         raise RuntimeUnavailableError("no compiler")
 
-    monkeypatch.setattr(by_blocks, "host_library", none)
+    monkeypatch.setattr(witnesses, "host_library", none)
     (found,) = blocks_beside_reference(rewritten(), 0)
     assert found.fate == "warned" and found.details == {"why": "no compiler"}
 
