@@ -256,6 +256,15 @@ def only(table: Mapping[str, Any], allowed: Collection[str], what: str) -> None:
             raise UsageError(f"{what} has the unknown key {key!r}{nearest(key, allowed)}")
 
 
+@contextlib.contextmanager
+def about(what: object) -> Iterator[None]:
+    """Return a context that puts a file, or what is wrong in it, before the message of a UsageError."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{what}: {error}") from error
+
+
 def nearest(word: str, words: Collection[str]) -> str:
     """Return ``; did you mean 'worker'?``, or nothing if none of ``words`` is similar."""
     import difflib  # for mistakes alone
@@ -267,10 +276,8 @@ def nearest(word: str, words: Collection[str]) -> str:
 def size_of(value: object, what: str) -> int:
     """Return the bytes of a number or of a text like 128kB, of at most twelve digits. Raises UsageError."""
     if isinstance(value, str):
-        try:
+        with about(what):
             return parse_bytes(value)
-        except UsageError as error:
-            raise UsageError(f"{what}: {error}") from error
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**12:
         raise UsageError(f'{what} is a size like "128kB" or 131072, not {value!r}')
     return value

@@ -18,7 +18,7 @@ from typing import Any
 from tflite_fuse.boards.table import Board, find_board
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.benchmark import RESULT_SCHEMA
-from tflite_fuse.files import read_file, write_atomically
+from tflite_fuse.files import about, read_file, write_atomically
 
 SHARED_FILE = Path(__file__).resolve().parents[1] / "data" / "board_results.jsonl"
 """Results sent by users."""
@@ -82,10 +82,8 @@ def read_results(path: Path, models: Sequence[Path] = (), boards: Sequence[Board
     for number, text in enumerate(read_file(path).decode(errors="replace").splitlines(), start=1):
         if not text.strip().startswith("{"):
             continue
-        try:
+        with about(f"{path}: line {number}"):
             results.append(_checked(text.strip(), hashes, boards))
-        except UsageError as error:
-            raise UsageError(f"{path}: line {number}: {error}") from error
     if not results:
         raise UsageError(f"{path}: has no line of a benchmark; copy what the board printed")
     return tuple(results)

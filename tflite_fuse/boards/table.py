@@ -32,7 +32,7 @@ from typing import Any
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.targets import BOARDS_FILE, read_core, target_of
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import only, read_toml, size_of
+from tflite_fuse.files import about, only, read_toml, size_of
 from tflite_fuse.memory.regions import region_of
 from tflite_fuse.model.memories import Memories, Region
 
@@ -82,21 +82,14 @@ class Board:
 def known_boards() -> tuple[Board, ...]:
     """Return all boards of the table, in order."""
     with BOARDS_FILE.open(newline="") as lines:
-        return tuple(
-            Board(
-                row["name"],
-                row["title"],
-                row["vendor"],
-                row["mcu"],
-                row["core"],
-                int(row["mhz"]),
-                int(row["ram_bytes"]),
-                int(row["flash_bytes"]),
-                row["source"],
-                _second(row),
-            )
-            for row in csv.DictReader(lines)
-        )
+        return tuple(map(_listed, csv.DictReader(lines)))
+
+
+def _listed(row: Mapping[str, Any]) -> Board:
+    """Return the board of a row of the table."""
+    texts = {name: row[name] for name in ("name", "title", "vendor", "mcu", "core", "source")}
+    numbers = {name: int(row[name]) for name in ("mhz", "ram_bytes", "flash_bytes")}
+    return Board(**{**texts, **numbers}, second=_second(row))
 
 
 def _second(row: Mapping[str, str]) -> Region | None:
@@ -124,10 +117,8 @@ def find_board(name: str) -> Board:
 def read_board(path: Path) -> Board:
     """Return the board of a user's TOML file. Raises UsageError."""
     values = read_toml(path)
-    try:
+    with about(path):
         return _described(values, str(path))
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def _described(values: Mapping[str, Any], source: str) -> Board:

@@ -10,7 +10,7 @@ again for loads, branches and flash. A published pair without a timing model giv
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from math import exp, log
@@ -115,19 +115,13 @@ def _three_digits(value: float) -> str:
 def known_pairs() -> tuple[Pair, ...]:
     """Return all pairs of the table."""
     with PAIRS_FILE.open(newline="") as lines:
-        return tuple(
-            Pair(
-                row["target"],
-                row["engine"],
-                row["device"],
-                row["model"],
-                int(row["instructions"]),
-                int(row["cycles"]),
-                row["source"],
-                int(row["modelled"]) if row["modelled"] else None,
-            )
-            for row in csv.DictReader(lines)
-        )
+        return tuple(map(_listed, csv.DictReader(lines)))
+
+
+def _listed(row: Mapping[str, Any]) -> Pair:
+    """Return the pair of a row of the table."""
+    numbers = {name: int(row[name]) if row[name] else None for name in ("instructions", "cycles", "modelled")}
+    return Pair(**{**row, **numbers})
 
 
 def counted_pairs() -> tuple[Pair, ...]:

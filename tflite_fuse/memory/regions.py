@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import only, read_toml, size_of
+from tflite_fuse.files import about, only, read_toml, size_of
 from tflite_fuse.model.memories import Memories, Region
 
 _KEYS = ("name", "size", "address", "read_cycles_per_byte", "write_cycles_per_byte")
@@ -32,11 +32,9 @@ def read_memories(path: str | Path) -> Memories:
     Raises:
         UsageError: it is no TOML, has an unknown entry, or its regions overlap; the message names the place.
     """
-    try:
-        return memories_of(read_toml(path))
-    except UsageError as error:
-        text = str(error)
-        raise UsageError(text if text.startswith(str(path)) else f"{path}: {text}") from error
+    document = read_toml(path)
+    with about(path):
+        return memories_of(document)
 
 
 def named_sizes(text: str) -> Memories:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
-from tflite_fuse.files import lock_alone, nearest, only, read_file, read_toml, size_of
+from tflite_fuse.files import about, lock_alone, nearest, only, read_file, read_toml, size_of
 from tflite_fuse.model.file import load_model
 from tflite_fuse.passes.declared import Declared, declared, fits, type_in_words
 from tflite_fuse.passes.goal import Goal, read_limit
@@ -137,12 +137,10 @@ def option_sets(path: Path | None) -> dict[str, str]:
     if path is None:
         return {"default": "{}"}
     document = read_toml(path)
-    try:
+    with about(path):
         if not document:
             raise UsageError("has no [table] of options in it")
         return {name: json.dumps(_settings(name, table)) for name, table in document.items()}
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def _settings(name: str, table: object) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from typing import Any
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.targets import Named, read_target
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import nearest, only, parse_toml, size_of
+from tflite_fuse.files import about, nearest, only, parse_toml, size_of
 from tflite_fuse.split.devices import COORDINATOR, Cluster, Device, Link
 
 MOST_WORKERS = 1000
@@ -53,10 +53,8 @@ def cluster_of_file(data: bytes, path: str | Path) -> Cluster:
         UsageError: it is no TOML, or has an unknown or wrong entry, which the message names.
     """
     document = parse_toml(data, path)
-    try:
+    with about(path):
         return cluster_of(document)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
 
 
 def cluster_of(document: Mapping[str, Any]) -> Cluster:
@@ -167,10 +165,8 @@ def _flag(table: Mapping[str, Any], key: str, usual: bool) -> bool:
 
 
 def _target(value: Any, what: str) -> Named:
-    try:
+    with about(what):
         return read_target(str(value))
-    except UsageError as error:
-        raise UsageError(f"{what}: {error}") from error
 
 
 def _number(table: Mapping[str, Any], key: str, name: str, default: float | None, least: float) -> float:
