@@ -17,6 +17,7 @@ from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import Source, load_model
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.options import RewriteOptions
+from tflite_fuse.report.notebook import plain_table
 from tflite_fuse.report.report import Figures, Report
 from tflite_fuse.rewriting.advice import changes
 
@@ -311,11 +312,10 @@ def _smaller_boards(board: Board, reserve_bytes: int | None, fit: Fit) -> tuple[
 
 def boards_table(boards: Iterable[Board]) -> Table:
     """Return a table of name, core, clock, RAM, flash, second memory and title, one board a line."""
-    table = Table(show_edge=False, pad_edge=False)
-    for heading in ("name", "core", "MHz", "RAM", "flash", "second", ""):
-        table.add_column(heading, justify="right" if heading in ("MHz", "RAM", "flash", "second") else "left")
+    sizes = "MHz", "RAM", "flash", "second"
+    table = plain_table("name", "core", *sizes, "", right=sizes)
     for board in boards:
-        sizes = (f"{size / 1024:,.0f} KiB" for size in (board.ram_bytes, board.flash_bytes))
+        ram, flash = (f"{size / 1024:,.0f} KiB" for size in (board.ram_bytes, board.flash_bytes))
         second = f"{board.second.nbytes / 1024:,.0f} KiB" if board.second else ""
-        table.add_row(board.name, board.core or board.mcu, str(board.mhz), *sizes, second, board.title)
+        table.add_row(board.name, board.core or board.mcu, str(board.mhz), ram, flash, second, board.title)
     return table

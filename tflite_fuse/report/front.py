@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tflite_fuse.claim import Claim
 from tflite_fuse.cost.instructions import PredictionError
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
-from tflite_fuse.report.notebook import html_table
+from tflite_fuse.report.notebook import html_table, plain_table
 from tflite_fuse.report.report import MemoryReport
 
 if TYPE_CHECKING:
@@ -128,8 +128,6 @@ class FrontReport:
 
     def table(self) -> Table:
         """Return a table for a terminal."""
-        from rich.table import Table
-
         if self.rows[0].memories is not None:
             return self._table_in_memories(self.rows[0].memories)
         caption = f"RAM is the arena to allocate for {runtime_named(self.runtime)}. The least RAM is {self.claim}."
@@ -137,11 +135,8 @@ class FrontReport:
             f"\n{self.state_bytes:,} bytes of the least RAM are kept from run to run." if self.state_bytes else ""
         )
         caption += "" if self.error is None else f"\n{self.unit.capitalize()} are predicted: {self.error}."
-        table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
-        for heading in ("RAM (bytes)", "MACs" if self.target is None else f"{self.unit}, {self.target}", "F"):
-            table.add_column(heading, justify="right")
-        table.add_column("fused blocks (operators each)")
-        table.add_column("goal")
+        figures = "RAM (bytes)", "MACs" if self.target is None else f"{self.unit}, {self.target}", "F"
+        table = plain_table(*figures, "fused blocks (operators each)", "goal", right=figures, caption=caption)
         for row in self.rows:
             blocks = ", ".join(str(count) for _, _, count, _ in row.blocks)
             marks = ", ".join(row.marks)
@@ -156,16 +151,13 @@ class FrontReport:
         return table
 
     def _table_in_memories(self, named: MemoryReport) -> Table:
-        from rich.table import Table
-
         caption = (
             f"Bytes of {named.fast} for {runtime_named(self.runtime)}, and of {named.slow} that an inference reads and "
             f"writes.\nEach row is what rewrite makes for so much {named.fast}. Cycles that a kB more saves are those "
             "since the row above."
         )
-        table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
-        for heading in (*_HEADINGS, self.unit):
-            table.add_column(heading, justify="right")
+        headings = *_HEADINGS, self.unit
+        table = plain_table(*headings, right=headings, caption=caption)
         before: MemoryReport | None = None
         for row in self.rows:
             assert row.memories is not None

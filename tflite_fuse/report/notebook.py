@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +18,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def plain_table(*headings: str, right: Collection[str], caption: str | None = None) -> Table:
+    """Return an empty table without edges; columns whose headings are in ``right`` are aligned there."""
+    from rich.table import Table  # slow to import, and most rewrites print none
+
+    table = Table(show_edge=False, pad_edge=False, caption=caption, caption_justify="left")
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left")
+    return table
 
 
 def html_table(sentence: str, table: Table) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from rich.table import Table
 
 from tflite_fuse.report.inspection import Inspection
-from tflite_fuse.report.notebook import printable
+from tflite_fuse.report.notebook import plain_table, printable
 from tflite_fuse.report.report import FIGURE_ROWS, Report, change
+
+_FIGURES = ("before", "after", "change")
 
 _BAR = 24
 """Characters of a full bar."""
@@ -14,10 +16,7 @@ _BAR = 24
 
 def report_table(report: Report) -> Table:
     """Return the figures before and after, with the change in percent."""
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("")
-    for heading in ("before", "after", "change"):
-        table.add_column(heading, justify="right")
+    table = plain_table("", *_FIGURES, right=_FIGURES)
     for label, field in FIGURE_ROWS:
         before, after = getattr(report.before, field), getattr(report.after, field)
         table.add_row(label, f"{before:,}", f"{after:,}", change(before, after))
@@ -26,13 +25,9 @@ def report_table(report: Report) -> Table:
 
 def inspection_table(inspection: Inspection) -> Table:
     """Return one row per operator; the bottleneck is marked and its bar is full."""
-    table = Table(show_edge=False, pad_edge=False)
-    table.add_column("#", justify="right")
-    table.add_column("operator", no_wrap=True)
-    table.add_column("output")
-    table.add_column("live bytes", justify="right")
-    table.add_column("", no_wrap=True)
-    table.add_column("MACs", justify="right")
+    table = plain_table("#", "operator", "output", "live bytes", "", "MACs", right=("#", "live bytes", "MACs"))
+    for column in table.columns:
+        column.no_wrap = column.header in ("operator", "")
     for row in inspection.operators:
         style = "bold red" if row.bottleneck else None
         table.add_row(
