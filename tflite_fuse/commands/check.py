@@ -13,14 +13,13 @@ from rich.table import Table
 import tflite_fuse
 from tflite_fuse.boards.fit import fit_sentence
 from tflite_fuse.boards.table import Board
-from tflite_fuse.commands.arguments import BoardName, JsonFlag, Reserve, RuntimeName, board_of
-from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.commands.arguments import BoardName, ConfigFile, JsonFlag, Reserve, RuntimeName, board_of
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.files import read_file
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME, runtime_named
-from tflite_fuse.report.notebook import printable
+from tflite_fuse.report.notebook import plain_table, printable
 from tflite_fuse.units import parse_bytes
 
 Row = dict[str, object]
@@ -151,9 +150,7 @@ def _sentence(row: Row) -> str:
 
 
 def _table(rows: Sequence[Row], ram: int | None, flash: int | None) -> Table:
-    table = Table(show_edge=False, pad_edge=False)
-    for head in _HEADS:
-        table.add_column(head, justify="left" if head in ("model", "") else "right")
+    table = plain_table(*_HEADS, right=_HEADS[1:-1])
     for row in rows:
         table.add_row(*_cells(row, ram, flash), style=None if row["fits"] else "red")
     return table

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from tflite_fuse.boards.table import find_board
-from tflite_fuse.commands.arguments import JsonFlag, ModelPath, refuse_dash
-from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.commands.arguments import ConfigFile, JsonFlag, ModelPath, refuse_dash
 from tflite_fuse.console import answers_errors, print_json, say
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import FORMATS, export_model

@@ -12,6 +12,7 @@ import tflite_fuse
 from tflite_fuse.boards.fit import BoardVerdict, fit_board, forecast, forecast_of
 from tflite_fuse.commands.arguments import (
     BoardName,
+    ConfigFile,
     JsonFlag,
     MetricsFile,
     ModelPath,
@@ -20,7 +21,6 @@ from tflite_fuse.commands.arguments import (
     RuntimeName,
     board_of,
 )
-from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.explorer.node_data import write_node_data
 from tflite_fuse.files import require_apart, require_writable

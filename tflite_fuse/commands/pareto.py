@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import tflite_fuse
-from tflite_fuse.commands.arguments import JsonFlag, ModelPath, PlotFile, with_options
-from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.commands.arguments import ConfigFile, JsonFlag, ModelPath, PlotFile, with_options
 from tflite_fuse.console import Status, answers_errors, console, print_json
 from tflite_fuse.errors import UsageError
 from tflite_fuse.files import require_apart

@@ -15,6 +15,7 @@ from tflite_fuse.boards.table import Board
 from tflite_fuse.boards.time import report_time
 from tflite_fuse.commands.arguments import (
     BoardName,
+    ConfigFile,
     JsonFlag,
     MetricsFile,
     Reserve,
@@ -23,7 +24,6 @@ from tflite_fuse.commands.arguments import (
     refuse_dash,
     with_options,
 )
-from tflite_fuse.commands.config import ConfigFile
 from tflite_fuse.console import Status, answers_errors, console, print_json, say, write_json
 from tflite_fuse.converting.convert import CONVERTERS
 from tflite_fuse.cost.instructions import Target

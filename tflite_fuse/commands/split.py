@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tflite_fuse.commands.arguments import JsonFlag, ModelPath
-from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.commands.arguments import ConfigFile, JsonFlag, ModelPath
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.export.folder import require_usable, write_folder

@@ -14,8 +14,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import tflite_fuse
-from tflite_fuse.commands.arguments import JsonFlag
-from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.commands.arguments import ConfigFile, JsonFlag
 from tflite_fuse.console import answers_errors, console, print_json, say
 from tflite_fuse.errors import UsageError
 from tflite_fuse.passes.options import MetricsOptions
@@ -23,6 +22,7 @@ from tflite_fuse.pipelines.executors import EXECUTORS, run_here, run_on_dask
 from tflite_fuse.pipelines.on_ray import run_on_ray
 from tflite_fuse.pipelines.summary import SHOWN, shown_values, write_summary
 from tflite_fuse.pipelines.sweep import Item, Results, Row, items_in, models_in, option_sets
+from tflite_fuse.report.notebook import plain_table
 
 
 @answers_errors
@@ -96,11 +96,8 @@ def _new(items: Iterator[Item], results: Results, keys: list[str], skipped: Call
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    table = Table(show_edge=False, pad_edge=False)
-    for heading in ("model", "options"):
-        table.add_column(heading)
-    for name in SHOWN:
-        table.add_column(name.replace("_", " "), justify="right")
+    metrics = [name.replace("_", " ") for name in SHOWN]
+    table = plain_table("model", "options", *metrics, right=metrics)
     for row in rows:
         if row.broken:
             table.add_row(row.model, row.options, "broken", style="red")

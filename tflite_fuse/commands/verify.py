@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 import tflite_fuse
-from tflite_fuse.commands.arguments import DataFile, InputCount, JsonFlag, Seed
-from tflite_fuse.commands.config import ConfigFile
+from tflite_fuse.commands.arguments import ConfigFile, DataFile, InputCount, JsonFlag, Seed
 from tflite_fuse.console import Status, answers_errors, print_json, say
 from tflite_fuse.errors import VerificationError
 from tflite_fuse.report.report import gives_the_same
