@@ -23,6 +23,7 @@ from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Operator, OperatorCode, Tensor
 from tflite_fuse.model.types import BUILTIN_CODES, TensorType
 from tflite_fuse.passes.base import PassResult
+from tflite_fuse.report.sentences import headline
 from tflite_fuse.rewriting.advice import MOST_OPERATORS
 
 FLAGS = {
@@ -102,9 +103,26 @@ def test_moving_an_input_out_of_the_arena_without_gain_is_reported(monkeypatch: 
     monkeypatch.setattr("tflite_fuse.passes.fusing.fuse.by_columns", lambda model: PassResult(model, False))
     resident = tflite_fuse.rewrite(source, verify=False).report.after.arena_bytes
     streamed = tflite_fuse.rewrite(source, verify=False, advise=True, input_mode="streamed").report
-    (line,) = streamed.advice
-    assert line == f"--input streamed saves nothing: --input resident needs {resident:,} B"
+    line = f"--input streamed saves nothing: --input resident needs {resident:,} B"
+    assert line in streamed.notes and streamed.advice == ()
+    assert headline(streamed, "small.tflite", "")[-1].endswith(f"; less RAM: {line}")
     assert resident <= streamed.after.arena_bytes
+
+
+def test_reports_of_streamed_hybrid_models_name_the_smaller_resident_arena() -> None:
+    """No block holds its first convolution, so a first block copies the input, and is one more operator to load."""
+    model = network()
+    tensors = [
+        tensor if model.buffers[tensor.buffer].data else replace(tensor, type=TensorType.FLOAT32, quantization=None)
+        for tensor in model.main.tensors
+    ]
+    source = serialize_model(replace_main(model, replace(model.main, tensors=tuple(tensors))))
+    resident = tflite_fuse.rewrite(source, verify=False).report.after.arena_bytes
+    report = tflite_fuse.rewrite(source, verify=False, advise=True, input_mode="streamed").report
+    assert report.after.arena_bytes > resident
+    line = headline(report, "small.tflite", "")[-1]
+    assert line.startswith("next: quantize the hybrid model")
+    assert line.endswith(f"; less RAM: --input streamed saves nothing: --input resident needs {resident:,} B")
 
 
 def test_a_head_filled_by_the_input_is_reported() -> None:

@@ -14,6 +14,9 @@ from tflite_fuse.report.wording import grouped, sentences_of
 WORTHWHILE = 0.95
 """Share of the current arena below which an option or plain C is mentioned."""
 
+MOVED_IN_VAIN = "moved input"
+"""Reason of the note on inputs outside the arena that save none of it."""
+
 
 def headline(report: Report, target: str, fit: str, plain_bytes: int | None = None) -> tuple[str, ...]:
     """Return five lines: RAM before and after, RAM to allocate, boards that have it, the checks, the next step.
@@ -31,7 +34,8 @@ def headline(report: Report, target: str, fit: str, plain_bytes: int | None = No
     step = _export(target, report.runtime)
     if plain_bytes is not None and plain_bytes < WORTHWHILE * report.after.arena_bytes:
         step += f", or --format c, which needs {plain_bytes:,} bytes without TensorFlow Lite Micro"
-    if report.advice:
+    costly = [f"; less RAM: {each}" for each in sentences_of(_of(MOVED_IN_VAIN, report.records))]
+    if report.advice and not costly:
         step += f"; less RAM: {report.advice[0]}"
     not_run = "" if report.unverified is None else ", NOT RUN" if report.second_witness is None else ", not run in TFLM"
     return (
@@ -39,7 +43,7 @@ def headline(report: Report, target: str, fit: str, plain_bytes: int | None = No
         _allocate(report.after, report.runtime) + ("" if report.memories is None else f"; {report.memories}"),
         fit,
         report.claim() if report.unverified is None else f"UNVERIFIED: {report.unverified}; {report.claim()}",
-        _next(report.records, step, "what was done and why"),
+        "".join([_next(report.records, step, "what was done and why"), *costly]),
     )
 
 
@@ -81,14 +85,18 @@ def inspection_headline(
         checked = f"the rewrite: {tried[0].claim()}"
     if fits is False and tried is not None:
         step = "a smaller model, or a board with more memory: `tflite-fuse boards` lists them"
-    refused = next((note for note in inspection.records if note.reason == "runtime refuses"), None)
+    refused = sentences_of(_of("runtime refuses", inspection.records))
     return (
         f"{inspection.model}: arena {arena_bytes:,}{saved}",
         _allocate(inspection.figures, inspection.runtime),
         fit,
-        checked if refused is None else f"{sentences_of((refused,))[0]}; {checked}",
+        "; ".join([*refused[:1], checked]),
         _next(inspection.records, step, "operators, reasons and notes"),
     )
+
+
+def _of(reason: str, records: Sequence[Note]) -> list[Note]:
+    return [note for note in records if note.reason == reason]
 
 
 def _next(records: Sequence[Note], step: str, lists: str) -> str:

@@ -268,6 +268,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("warned", "rights"): "the runtime ran with rights it does not need: {rights}",
     ("warned", "blocks not run"): "no block was compared with this package's numpy reference: {why}",
     ("warned", "inputs say little"): "{why}",
+    ("warned", "moved input"): "--input {mode} saves nothing: --input resident needs {resident_bytes:,} B",
     ("warned", "runtime refuses"): "{why}",
     ("warned", "no second witness"): "no second witness: {why}",
 }

@@ -15,6 +15,7 @@ from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
+from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import run_passes
 from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
@@ -23,7 +24,7 @@ from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.preparing.by_columns import by_columns
 from tflite_fuse.passes.preparing.fold_constants import FoldConstants
 from tflite_fuse.report.report import Report
-from tflite_fuse.report.sentences import WORTHWHILE
+from tflite_fuse.report.sentences import MOVED_IN_VAIN, WORTHWHILE
 from tflite_fuse.rewriting.figures import arena_in_file, memory_table
 from tflite_fuse.rewriting.rewrite import rewrite_model
 
@@ -53,7 +54,8 @@ def rewrite_with_advice(model: Model, data: bytes, options: RewriteOptions) -> t
         output, report = rewrite_model(model, data, options)
     except LimitError as error:
         raise error.followed_by(clause_of_option(model, options)) from error
-    return output, replace(report, advice=advice(model, load_model(output), options, report))
+    records = (*report.records, *_about_moving(model, options, report))
+    return output, replace(report, advice=advice(model, load_model(output), options, report), records=records)
 
 
 def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report) -> tuple[str, ...]:
@@ -69,8 +71,7 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
         return ()
     offers = _offers(model, options, together=False)
     useful = [each for each in offers if each.arena_bytes < WORTHWHILE * report.after.arena_bytes]
-    sentences = (*_about_moving(model, options, report), *_about_inputs(rewritten, report, useful))
-    return (*sentences, *_about_operators(rewritten, report))[:3]
+    return (*_about_inputs(rewritten, report, useful), *_about_operators(rewritten, report))[:3]
 
 
 def clause_of_option(model: Model, options: FuseOptions) -> str:
@@ -133,17 +134,17 @@ def _offer(option: str, model: Model, options: FuseOptions) -> Iterator[Offer]:
     yield Offer(option, arena_in_file(changed, serialize_model(changed), options.runtime).needed)
 
 
-def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterator[str]:
-    """Yield a sentence if inputs outside the arena save none of it.
+def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterator[Note]:
+    """Yield a note if inputs outside the arena save none of it.
 
-    In the arena a block's output may overlap its input, and a streamed input needs line buffers.
+    In the arena a block's output may overlap its input, and a streamed input needs line buffers, or a copy.
     """
-    if options.input_mode is InputMode.RESIDENT:
+    if options.input_mode is InputMode.RESIDENT or options.stream is not None or not _has_advice(model):
         return
     for resident in _offer("--input resident", model, replace(options, input_mode=InputMode.RESIDENT)):
         if resident.arena_bytes <= report.after.arena_bytes:
             mode = InputMode(options.input_mode).value
-            yield f"--input {mode} saves nothing: {resident.option} needs {resident.arena_bytes:,} B"
+            yield note("warned", MOVED_IN_VAIN, mode=mode, resident_bytes=resident.arena_bytes)
 
 
 def _about_inputs(rewritten: Model, report: Report, useful: Sequence[Offer]) -> Iterator[str]:
