@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tflite_fuse.model.memories import MEMORIES_METADATA, slow_tensors, slow_tensors_entry
@@ -15,6 +15,7 @@ from tflite_fuse.model.schema import (
     Operator,
     OperatorCode,
     OptionsTable,
+    SignatureDef,
     SubGraph,
     Tensor,
     TensorMap,
@@ -229,14 +230,16 @@ def renumber_signatures(model: Model, new: Mapping[int, int]) -> Model:
     def renumbered(entries: tuple[TensorMap, ...] | None) -> tuple[TensorMap, ...] | None:
         return entries and tuple(replace(e, tensor_index=new.get(e.tensor_index, e.tensor_index)) for e in entries)
 
+    return with_signatures(
+        model, lambda each: replace(each, inputs=renumbered(each.inputs), outputs=renumbered(each.outputs))
+    )
+
+
+def with_signatures(model: Model, changed: Callable[[SignatureDef], SignatureDef]) -> Model:
+    """Return the model with the signatures of its first subgraph changed; others stay."""
     if model.signature_defs is None:
         return model
-    signatures = tuple(
-        replace(each, inputs=renumbered(each.inputs), outputs=renumbered(each.outputs))
-        if each.subgraph_index == 0
-        else each
-        for each in model.signature_defs
-    )
+    signatures = tuple(changed(each) if each.subgraph_index == 0 else each for each in model.signature_defs)
     return replace(model, signature_defs=signatures)
 
 

@@ -17,8 +17,8 @@ from math import isfinite, prod
 from typing import Any
 
 from tflite_fuse.errors import ModelError
-from tflite_fuse.model.edit import get_metadata, remove_metadata, replace_main, set_metadata
-from tflite_fuse.model.schema import Ints, Model, Quantization, Tensor
+from tflite_fuse.model.edit import get_metadata, remove_metadata, replace_main, set_metadata, with_signatures
+from tflite_fuse.model.schema import Ints, Model, Quantization, SignatureDef, Tensor
 from tflite_fuse.model.types import TensorType, operator_label, type_name
 
 OUTSIDE_METADATA = "tflite_fuse.outside"
@@ -235,15 +235,14 @@ def _entry(tensor: Tensor, position: int, mode: InputMode, number: int, image: t
 
 def forget_in_signatures(model: Model, tensors: Collection[int]) -> Model:
     """Return the model with some inputs of its first subgraph removed from its signatures."""
-    if model.signature_defs is None or not tensors:
+    if not tensors:
         return model
-    signatures = tuple(
-        replace(s, inputs=tuple(entry for entry in s.inputs or () if entry.tensor_index not in tensors))
-        if s.subgraph_index == 0
-        else s
-        for s in model.signature_defs
-    )
-    return replace(model, signature_defs=signatures)
+
+    def without(signature: SignatureDef) -> SignatureDef:
+        kept = tuple(entry for entry in signature.inputs or () if entry.tensor_index not in tensors)
+        return replace(signature, inputs=kept)
+
+    return with_signatures(model, without)
 
 
 def with_inputs_inside(model: Model) -> Model:
