@@ -13,10 +13,9 @@ from __future__ import annotations
 from tflite_fuse.check.borders import check_outputs, match_inputs, match_outer_outputs
 from tflite_fuse.check.certificate import BlockProof, Certificate, Finding
 from tflite_fuse.check.correspondence import Correspondence, plan_findings
-from tflite_fuse.check.memories import memory_findings
 from tflite_fuse.check.operators import match_operators
 from tflite_fuse.check.original.added.constants import with_open_shapes
-from tflite_fuse.check.structure import buffer_findings, structure_findings, writing_findings
+from tflite_fuse.check.structure import buffer_findings, memory_findings, structure_findings, writing_findings
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model.file import load_model
 from tflite_fuse.model.schema import Model

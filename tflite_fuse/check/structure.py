@@ -1,4 +1,7 @@
-"""Comparison of a file's other parts, which a rewrite keeps: further subgraphs, signatures, metadata, buffers."""
+"""Comparison of a file's other parts, which a rewrite keeps: further subgraphs, signatures, metadata, buffers.
+
+Blocks and metadata agree on what lies in a slow memory, and it stays whole until its last reader.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,14 @@ from dataclasses import replace
 
 from tflite_fuse.check.certificate import Finding
 from tflite_fuse.check.correspondence import Correspondence
+from tflite_fuse.errors import ModelError, PlanError
+from tflite_fuse.ir.program import program_of
+from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.offline_plan import METADATA_NAME
-from tflite_fuse.model.memories import MEMORIES_METADATA
+from tflite_fuse.model.memories import MEMORIES_METADATA, slow_tensors
 from tflite_fuse.model.outside import OUTSIDE_METADATA
 from tflite_fuse.model.schema import Model, Operator, SignatureDef, SubGraph, Tensor, TensorMap
+from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.model.witness import WITNESS_METADATA
 
 _OWN_METADATA = (METADATA_NAME, OUTSIDE_METADATA, MEMORIES_METADATA, WITNESS_METADATA)
@@ -147,3 +154,28 @@ def buffer_findings(matching: Correspondence) -> Iterator[Finding]:
     for index, buffer in enumerate(after.buffers):
         if index not in own and buffer.data and buffer.data not in theirs:
             yield Finding("buffers", f"buffer {index} of {len(buffer.data)} bytes is not the original's")
+
+
+def memory_findings(matching: Correspondence) -> Iterator[Finding]:
+    """Require that blocks place every tensor of the metadata alike, and that no two overlap while both are needed."""
+    try:
+        slow = slow_tensors(matching.after)
+    except ModelError as error:
+        yield Finding("slow memory", str(error))
+        return
+    offsets = {} if slow is None else slow.offsets
+    for tensor in sorted(offsets.keys() | matching.placed.keys()):
+        expected = offsets.get(tensor)
+        for place in matching.placed.get(tensor, {None}):
+            if place != expected:
+                name = matching.after.main.tensors[tensor].name
+                yield Finding("slow memory", f"place of tensor {name}", expected=expected, actual=place)
+    if slow is None:
+        return
+    graph, tensors = program_of(matching.after), matching.after.main.tensors
+    sizes = tuple(tensor_nbytes(each) if index in offsets else 0 for index, each in enumerate(tensors))
+    places = [offsets.get(index, -1) for index in range(len(tensors))]
+    try:
+        check_plan(replace(graph, sizes=sizes), places, height=slow.memories.slow.nbytes)
+    except PlanError as error:
+        yield Finding("slow memory", str(error))
