@@ -11,7 +11,7 @@ filled in. The rules are those of TensorFlow Lite Micro's planner:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tflite_fuse.ir.program import Program
 
@@ -66,13 +66,19 @@ def covered_bytes(graph: Program, offsets: Sequence[int]) -> list[int]:
     covered = []
     for moment in range(len(graph.steps)):
         live = [t for t, life in enumerate(alive) if life is not None and life[0] <= moment <= life[1]]
-        total = sum(graph.sizes[tensor] for tensor in live if offsets[tensor] < 0)
-        reached = 0
-        for start, end in sorted((offsets[t], offsets[t] + graph.sizes[t]) for t in live if offsets[t] >= 0):
-            total += max(0, end - max(start, reached))
-            reached = max(reached, end)
-        covered.append(total)
+        apart = sum(graph.sizes[tensor] for tensor in live if offsets[tensor] < 0)
+        placed = ((offsets[t], offsets[t] + graph.sizes[t]) for t in live if offsets[t] >= 0)
+        covered.append(apart + length_of_union(placed))
     return covered
+
+
+def length_of_union(intervals: Iterable[tuple[int, int]]) -> int:
+    """Return the bytes in at least one of some intervals: first byte, not negative, and the one behind the last."""
+    total = reached = 0
+    for start, end in sorted(intervals):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
 
 
 def peak(graph: Program, *, in_place: bool = False) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.in_model import blocks_in
+from tflite_fuse.ir.liveness import length_of_union
 from tflite_fuse.memory.tflm.greedy_planner import greedy_head
 from tflite_fuse.memory.tflm.head_requests import BufferRequest
 from tflite_fuse.model.memories import SlowTensors, slow_bytes, slow_tensors
@@ -60,16 +61,7 @@ class ArenaMap:
         for box in self.boxes:
             for step in range(box.first + 1, box.last + 2 if box.kind != "ring" else 0):
                 used[step].append((box.offset, box.offset + box.nbytes))
-        return [_covered(sorted(each)) for each in used]
-
-
-def _covered(intervals: Sequence[tuple[int, int]]) -> int:
-    """Return the bytes in at least one of the sorted intervals."""
-    total, end = 0, 0
-    for first, last in intervals:
-        total += max(0, last - max(first, end))
-        end = max(end, last)
-    return total
+        return list(map(length_of_union, used))
 
 
 def arena_map(model: Model) -> ArenaMap:
