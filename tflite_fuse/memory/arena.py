@@ -254,7 +254,8 @@ class _Search:
         build = self.options.build
         tail = predict_tail(self.program, build, self.requests, self.offsets)
         loading = loading_bytes(self.program, build, self.requests, tail)
-        unknown = tuple(dict.fromkeys((*unknown, *tail.unknown)))
+        by_name = (name for name in tail.unknown if not any(label.startswith(f"{name}_") for label in unknown))
+        unknown = tuple(dict.fromkeys((*unknown, *by_name)))
         return Arena(head, tail.total, loading, offsets, proof, measured, unknown, notes=notes)
 
 

@@ -20,6 +20,7 @@ from tflite_fuse.memory.tflm.offline_plan import read_plan, write_plan
 from tflite_fuse.memory.tflm.struct_sizes import ARM, FUSED_BLOCK_BYTES, WIDE_ENUMS
 from tflite_fuse.memory.tflm.tail import loading_bytes, predict_tail
 from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.rewriting.figures import arena_in_file
 from tflite_fuse.runtime import tflm
 
 needs_wheel = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -116,6 +117,8 @@ def test_custom_operators_count_their_known_memory() -> None:
     assert known.unknown == ()
     assert foreign.unknown == ("FOREIGN",)
     assert foreign.custom >= 64
+    model = custom("FOREIGN")
+    assert arena_in_file(model, serialize_model(model)).unknown == ("FOREIGN_0",)  # not by name and by label
 
 
 @pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="no Arm compiler")
