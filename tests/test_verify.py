@@ -92,3 +92,13 @@ def test_a_proven_rewrite_that_does_not_run_where_its_original_does_is_refused(m
     monkeypatch.setattr(verifying, "compare", failing(ModelError("it has no memory")))
     with pytest.raises(VerificationError, match="model B does not run where model A does: it has no memory"):
         tflite_fuse.verify(original, rewritten)
+
+
+@needs_tflm
+def test_models_compiled_by_vela_are_not_sent_to_an_export_that_refuses_them(tmp_path: Path) -> None:
+    (a,) = files(tmp_path, accelerated())
+    step = "next: a program of yours that registers ethos-u, as no export does"
+    for words in (told("rewrite", a, tmp_path / "b.tflite"), told("inspect", a)):
+        assert step in words and "tflite-fuse export" not in words
+    refusal = "no project of an export registers the custom operator ethos-u"
+    assert refusal in told("export", a, tmp_path / "project", "--format", "arduino", status=2)

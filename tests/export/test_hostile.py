@@ -119,7 +119,7 @@ def test_damaged_blocks_are_refused_for_c(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", [name for name in ANY_MODEL if name not in ("c", "zephyr")])
 def test_operators_without_a_resolver_entry_are_named(format: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no method that registers the custom operator my op"):
+    with pytest.raises(UsageError, match="no project of an export registers the custom operator my op"):
         export_model(custom_model("my op", b""), tmp_path / "model", format)
     model = load_model(network())
     codes = (

@@ -42,10 +42,13 @@ def _registration(name: str) -> str:
         return "tflite_fuse_register(ops)"
     if (adds := method(name)) is not None:
         return f"ops.{adds}()"
-    kind = "custom operator" if name.startswith("CUSTOM:") else "operator"
+    if name.startswith("CUSTOM:"):
+        raise UsageError(
+            f"no project of an export registers the custom operator {name.removeprefix('CUSTOM:')}: run the model in a "
+            "program of yours that does, or convert it without that operator"
+        )
     raise UsageError(
-        f"TensorFlow Lite Micro has no method that registers the {kind} {name.removeprefix('CUSTOM:')}: "
-        "convert the model without it"
+        f"TensorFlow Lite Micro has no method that registers the operator {name}: convert the model without it"
     )
 
 

@@ -65,7 +65,7 @@ def inspection_headline(
         fit: clause about boards.
         fits: whether the named board has the RAM and the flash; None if none is named.
     """
-    arena_bytes = inspection.figures.arena_bytes
+    arena_bytes, records = inspection.figures.arena_bytes, inspection.records
     step, checked = (
         f"tflite-fuse rewrite {inspection.model} small.tflite {typed}".rstrip(),
         "nothing was rewritten, nothing was run",
@@ -77,6 +77,7 @@ def inspection_headline(
     elif tried[1] is None:
         checked = "a rewrite was tried, nothing was run"
         saved, step = " bytes; a rewrite saves nothing", _export(inspection.model, inspection.runtime)
+        records = records if fits is False else (*records, *_of("own operators", tried[0].records))
         if fits:
             saved = " bytes; it fits as it is, and no rewrite is predicted to be faster"
             step += f"; to look for less RAM: tflite-fuse rewrite {inspection.model} small.tflite"
@@ -91,7 +92,7 @@ def inspection_headline(
         _allocate(inspection.figures, inspection.runtime),
         fit,
         "; ".join([*refused[:1], checked]),
-        _next(inspection.records, step, "operators, reasons and notes"),
+        _next(records, step, "operators, reasons and notes"),
     )
 
 
@@ -108,6 +109,8 @@ def _next(records: Sequence[Note], step: str, lists: str) -> str:
     if "other operators" in offers:
         names = offers["other operators"]["names"]
         return f"next: convert the model anew without {names}, which TensorFlow Lite Micro lacks"
+    if "own operators" in offers:
+        step = f"a program of yours that registers {offers['own operators']['names']}, as no export does"
     if "full int8" not in offers:
         return f"next: {step} (--verbose lists {lists})"
     kind = offers["full int8"]["kind"]

@@ -156,6 +156,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ): "most of the model computes in {kind}; with int8 it needs less RAM: quantize the model "
     "that it was converted from to int8",
     ("offered", "other operators"): "TensorFlow Lite Micro lacks {names}: convert the model anew without",
+    ("offered", "own operators"): "no project of an export registers {names}: a program of yours has to",
     ("offered", "fixed batch"): "recurrent layers are loops of TensorFlow's own operators, which TensorFlow Lite Micro "
     "lacks: convert the model anew with a batch of 1, so that an LSTM becomes one operator",
     ("kept", "input in the arena"): "input {tensor} cannot be {mode}: {why}",

@@ -41,13 +41,15 @@ def conversion_offer(model: Model) -> tuple[Note, ...]:
 
 
 def missing_operators(model: Model) -> tuple[Note, ...]:
-    """Return a note with the operators of a rewritten model that TFLM lacks; empty without one.
+    """Return notes with the operators of a rewritten model that TFLM lacks, and custom ones that no export registers.
 
-    Custom operators are left out: applications bring their own.
+    Applications bring their own custom operators.
     """
-    names = [name.removeprefix("CUSTOM:") for name in used_operators(model) if method(name) is None]
-    listed = ", ".join(name for name in names if name in BUILTIN_CODES or name.startswith("Flex"))
-    return (note("offered", "other operators", names=listed),) if listed else ()
+    lacking = [name for name in used_operators(model) if method(name) is None and name != FUSED_OPERATOR]
+    names = [name.removeprefix("CUSTOM:") for name in lacking]
+    lost = [name for name in names if name in BUILTIN_CODES or name.startswith("Flex")]
+    listed = {"other operators": lost, "own operators": [name for name in names if name not in lost]}
+    return tuple(note("offered", reason, names=", ".join(each)) for reason, each in listed.items() if each)
 
 
 def hybrid_operator(model: Model) -> str | None:

@@ -322,7 +322,7 @@ def _unchanged(model: Model, data: bytes, before: Figures, options: FuseOptions,
         )
     proven = Proven(0, len(model.main.operators), {}, ())
     outside = outside_inputs(model)
-    notes = (kept, *conversion_offer(model))
+    notes = (kept, *conversion_offer(model), *missing_operators(model))
     report = Report(before, before, None, 1.0, {}, proven, None, notes, outside=outside, unchanged=reason)
     return data, replace(report, runtime=options.runtime)
 
