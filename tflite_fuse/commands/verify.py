@@ -52,7 +52,9 @@ def verify(
         if comparison.score is not None:
             say(f"- {comparison.score}")
         if comparison.inside:
-            say(f"- {comparison.inside} tensors between blocks were compared, too")
+            one = comparison.inside == 1
+            what = "1 tensor between blocks was" if one else f"{comparison.inside} tensors between blocks were"
+            say(f"- {what} compared, too")
         if comparison.calls:
             say(f"- two sequences of {comparison.calls} calls, one with a reset, were compared, too")
         if comparison.unconfined:

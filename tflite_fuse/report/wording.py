@@ -131,7 +131,8 @@ def _straightened(note: Note) -> str:
 
 def _compared(note: Note) -> str:
     inside = note.details["inside"]
-    more = f"; {inside} tensors between and in blocks were compared, too" if inside else ""
+    what = "1 tensor between or in blocks was" if inside == 1 else f"{inside} tensors between and in blocks were"
+    more = f"; {what} compared, too" if inside else ""
     return f"run on inputs of seed {note.details['seed']}{more}"
 
 
