@@ -2,8 +2,8 @@
 """Cycles saved by kinds of weights: bench_weights.py [MODEL ...] [--target NAME].
 
 Every model (default: some of ``shared/models`` beside the project) is rewritten with weights of 8 bits, in pairs and of
-16 bits. A line each: cycles predicted for the core (instructions where it has no timing model), and the percentage that
-the latter two save.
+16 bits, within the arena of the default rewrite. A line each: cycles predicted for the core (instructions where it has
+no timing model), and the percentage that the latter two save.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ KINDS = ("8bit", "paired", "16bit")
 
 def saved(path: Path, target: str) -> tuple[int, list[float]]:
     """Return cycles or instructions with weights of 8 bits, and the percentages that the other kinds save."""
-    plain, *packed = (_taken(path, kind, target) for kind in KINDS)
+    default = tflite_fuse.rewrite(path, target=target, verify=False).report.after.arena_bytes
+    plain, *packed = (_taken(path, kind, target, tflite_fuse.Goal(max_ram=default)) for kind in KINDS)
     return plain, [100 * (1 - each / plain) for each in packed]
 
 
-def _taken(path: Path, kind: str, target: str) -> int:
-    prediction = tflite_fuse.rewrite(path, weights=kind, target=target, verify=False).report.prediction
+def _taken(path: Path, kind: str, target: str, goal: tflite_fuse.Goal) -> int:
+    prediction = tflite_fuse.rewrite(path, goal=goal, weights=kind, target=target, verify=False).report.prediction
     assert prediction is not None
     return prediction.instructions if prediction.cycles is None else prediction.cycles.cycles
 

@@ -46,11 +46,12 @@ def test_the_arenas_in_the_table_equal_its_script(path: Path) -> None:
         assert arenas(row(path, inputs=0)) == arenas(ROWS[path.stem]), "run scripts/bench_readme.py --write"
 
 
+@pytest.mark.parametrize(("target", "most"), [("cortex-m7", 0.09), ("cortex-m4", 0.14)])
 @pytest.mark.parametrize("path", [Path(SAMPLE_MODEL), *SHARED_MODELS], ids=lambda path: path.stem)
-def test_the_files_of_the_speed_table_need_the_arenas_of_the_first(path: Path) -> None:
+def test_the_files_of_the_speed_table_need_the_arenas_of_the_first(path: Path, target: str, most: float) -> None:
     if path.stem in ROWS and path.stem in part("speed"):
-        found = tflite_fuse.rewrite(path, target="cortex-m7", verify=False).report.after.arena_bytes
-        assert -0.015 <= found / int(arenas(ROWS[path.stem])[4].replace(",", "")) - 1 <= 0.09
+        found = tflite_fuse.rewrite(path, target=target, verify=False).report.after.arena_bytes
+        assert -0.015 <= found / int(arenas(ROWS[path.stem])[4].replace(",", "")) - 1 <= most
 
 
 def test_the_table_has_the_models_of_its_script() -> None:

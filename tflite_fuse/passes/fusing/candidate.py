@@ -138,6 +138,14 @@ class Site:
         streamed = self.maker.moved and self.maker.mode.streams
         return self.tuning.slack_streamed if streamed else self.tuning.slack
 
+    @property
+    def slack_bytes(self) -> int:
+        """Return the bytes that may be spent on speed in any case: twice as many where cycles are predicted.
+
+        Longer runs save more cycles than instructions, because weights are read from flash once for several pixels.
+        """
+        return self.tuning.slack_bytes * (2 if isinstance(self.core, Cycles) else 1)
+
     @cached_property
     def alone(self) -> tuple[int, ...]:
         """Predicted instructions or cycles of each operator by itself."""

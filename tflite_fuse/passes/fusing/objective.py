@@ -7,7 +7,7 @@ so the selected candidate is not dominated by another one in the pool.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from tflite_fuse.cost.instructions import LEAST_GAIN
@@ -74,6 +74,14 @@ class Objective:
             return max(self.max_ram, least)
         return least if self.slack is None else least + max(least // self.slack, self.slack_bytes)
 
+    def ceilings(self, least: int) -> list[int]:
+        """Return the ceiling, and a lower one where bytes are added to the slack, in ascending order.
+
+        Runs that fill all of the slack can save too little for it, and those that fill half of it enough.
+        """
+        half = replace(self, slack_bytes=min(self.slack_bytes, self.tuning.slack_bytes))
+        return sorted({half.ceiling(least), self.ceiling(least)})
+
     def _first(self, candidate: Candidate) -> tuple[float, ...]:
         needs = candidate.arena, candidate.compute
         return (*(needs if self.max_ram is None else needs[::-1]), candidate.time)
@@ -124,7 +132,7 @@ def objective_of(site: Site, goal: Goal) -> Objective:
         max_compute=None if factor is None else int(Fraction(factor) * tolerance * site.own_compute),
         limits_compute=limits_compute,
         slack=None if goal.wants_every_byte else slack,
-        slack_bytes=0 if limits_compute else site.tuning.slack_bytes,
+        slack_bytes=0 if limits_compute else site.slack_bytes,
         fair=goal.is_default,
         tuning=site.tuning,
     )

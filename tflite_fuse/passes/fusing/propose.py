@@ -135,13 +135,14 @@ def in_own_runs(site: Site, objective: Objective, candidates: Sequence[Candidate
         objective: rule of the selection.
         candidates: the candidates; the last one has the least arena.
     """
-    own, limit = OwnRuns(site), objective.ceiling(candidates[-1].arena)
+    own, limits = OwnRuns(site), objective.ceilings(candidates[-1].arena)
     for each in candidates:
-        room = limit - each.arena
-        has_room = site.options.scheme is Scheme.AUTO and room > limit * objective.tuning.speed_tolerance
-        if each is candidates[0] or not has_room:
+        rooms = [limit - each.arena for limit in limits]
+        longer = [room for room in rooms if room > limits[-1] * objective.tuning.speed_tolerance]
+        longer = longer if site.options.scheme is Scheme.AUTO else []
+        if each is candidates[0] or not longer:
             yield own.with_own_runs(each)
-        if has_room:
+        for room in longer:
             yield own.with_own_runs(each, room)
 
 
