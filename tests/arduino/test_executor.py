@@ -24,6 +24,7 @@ from tflite_fuse.emit.options import read_options, write_options
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.ir.block import Block, BlockConfig, Int8Array, Stage, StageKind, Storage
 from tflite_fuse.ir.limits import MAX_PATCH_VALUES, STACK_POINTERS
+from tflite_fuse.ops.kinds.pairs import add_parameters
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
 WHOLE = BlockConfig(65535, 65535)
@@ -304,3 +305,18 @@ def test_operands_that_do_not_fit_are_refused() -> None:
         run_block(encoded.options, encoded.constants, [np.zeros(31, np.int8)])
     with pytest.raises(BlockError, match="int8"):
         run_block(encoded.options, encoded.constants, [np.zeros(32, np.uint8)])
+
+
+@pytest.mark.parametrize("thin", [(0,), (1,), (0, 1)])
+def test_an_addition_by_factors_reads_no_channels_that_an_operand_lacks(
+    library: HostLibrary, thin: tuple[int, ...]
+) -> None:
+    made = maker(1, (3, 3, 4))
+    other = made.add_input((3, 3, 4))
+    made.add_stage(Stage(StageKind.ADD, (0, other), -1, parameters=add_parameters(0.5, 0.5, 1.0)), (3, 3, 4))
+    data = encode(block := made.finish(extra_outputs=False), plan(block, WHOLE))
+    options = read_options(data.options)
+    assert library.prepare(data.options, data.constants) == 0 and options.stages[0].weights_offset >= 0
+    tensors = [desc._replace(channels=1 if index in thin else 4) for index, desc in enumerate(options.tensors)]
+    damaged = write_options(options._replace(tensors=tuple(tensors)), data.constants)
+    assert library.prepare(damaged, data.constants) != 0

@@ -94,11 +94,12 @@ static bool table_is_sound(const tflite_fuse_stage* stage, const tflite_fuse_ten
          within(t->shift_1, -31, 0) && within(t->output_shift, -31, 0);
 }
 
-/* Factors require operands with the same number of channels. */
+/* Factors require operands with the output's number of channels. */
 static bool channels_fit(const tflite_fuse_block* block, const tflite_fuse_stage* stage) {
-  return tflite_fuse_broadcasts(block, stage) &&
-         (stage->weights_offset == TFLITE_FUSE_NONE ||
-          tflite_fuse_input_of(block, stage, 0)->channels == tflite_fuse_input_of(block, stage, 1)->channels);
+  const int32_t channels = block->tensors[stage->output].channels;
+  return tflite_fuse_broadcasts(block, stage) && (stage->weights_offset == TFLITE_FUSE_NONE ||
+                                                  (tflite_fuse_input_of(block, stage, 0)->channels == channels &&
+                                                   tflite_fuse_input_of(block, stage, 1)->channels == channels));
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_add = {
