@@ -131,7 +131,7 @@ def pareto(source: Source, options: FuseOptions) -> FrontReport:
     factors relate to the model as it is; for a stream, to the model over its window.
 
     With ``memory``, the front is of bytes of the fast memory, up to its size, against traffic with the slow one. Each
-    point is what ``rewrite`` reaches with a fast memory of ``row.memories.fast_room`` bytes.
+    point is the result of ``rewrite`` with a fast memory of ``row.memories.fast_room`` bytes.
 
     Args:
         source: path or bytes of a .tflite file.
@@ -183,7 +183,7 @@ def run(source: Source, inputs: Sequence[Array | PixelSource]) -> list[Array]:
         ModelError: the model is damaged, or the runtime refuses it.
         UsageError: an input does not fit, or a function returns too few pixels.
         RuntimeUnavailableError: no runtime is installed.
-        Exception: whatever a function raises.
+        Exception: any that a function raises.
     """
     data, model = _read(source)
     feed = make_feed(model, inputs)

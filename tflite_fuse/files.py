@@ -258,7 +258,7 @@ def only(table: Mapping[str, Any], allowed: Collection[str], what: str) -> None:
 
 @contextlib.contextmanager
 def about(what: object) -> Iterator[None]:
-    """Return a context that puts a file, or what is wrong in it, before the message of a UsageError."""
+    """Return a context that puts the name of a file, or of a part of it, before the message of a UsageError."""
     try:
         yield
     except UsageError as error:

@@ -1,7 +1,7 @@
 """Heuristic parameters of the searches, each with its unit, its trade-off and its off value.
 
-None of them changes what a rewritten model computes. ``scripts/bench_tuning.py`` switches each off and prints the loss
-on a set of models; a rule without a loss is deleted.
+None of them changes the values that a rewritten model computes. ``scripts/bench_tuning.py`` switches each off and
+prints the loss on a set of models; a rule without a loss is deleted.
 """
 
 from __future__ import annotations

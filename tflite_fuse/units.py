@@ -29,7 +29,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_pair(text: str, what: str) -> tuple[int, int]:
-    """Return (8, 4) of ``8x4``: height and width of whatever ``what`` names. Raises UsageError."""
+    """Return (8, 4) of ``8x4``: height and width of the thing that ``what`` names. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text, re.ASCII)
     if match is None or int(match[1]) < 1 or int(match[2]) < 1:
         raise UsageError(f"{text!r} is not {what}; write height x width like 8x8")

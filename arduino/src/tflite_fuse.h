@@ -117,7 +117,7 @@ typedef struct {
  * options: 4-byte aligned, as they are in a .tflite file. constants: 4-byte aligned and complete: their checksum is
  * compared, which takes about 7 instructions per byte. It detects a damaged update or a half-written flash, not an
  * attacker. Define TFLITE_FUSE_NO_CRC for the library's sources to leave it out. Both must outlive `block`. After
- * TFLITE_FUSE_OK no run of the block accesses memory outside its operands, whatever the options and constants hold. */
+ * TFLITE_FUSE_OK no run of the block accesses memory outside its operands, for any options and constants. */
 tflite_fuse_status tflite_fuse_prepare(tflite_fuse_block* block, const void* options, size_t options_bytes,
                                        const void* constants, size_t constants_bytes);
 

@@ -83,8 +83,8 @@ typedef struct {
   uint32_t buffer_bytes; /* bytes of the buffer that it needs */
 } tflite_fuse_identity;
 
-/* Checks a fragment once: after TFLITE_FUSE_OK no call accesses memory outside fragment, buffer and payload, whatever
- * the fragment holds.
+/* Checks a fragment once: after TFLITE_FUSE_OK no call accesses memory outside fragment, buffer and payload, for any
+ * content of the fragment.
  *
  * fragment: aligned to 16. buffer: aligned to 16, of at least the plan's size. Both must outlive the worker. */
 tflite_fuse_status tflite_fuse_worker_open(tflite_fuse_worker* worker, const void* fragment, size_t fragment_bytes,

@@ -26,8 +26,16 @@ RIDDLES = re.compile(
 )
 """Words of a test's name that stand in the place of a subject, or let code speak: the name is the contract."""
 
-C_SOURCES = ("arduino/**/*.[ch]", "arduino/**/*.cpp", "arduino/**/*.ino", "schemas/*.fbs")
-"""Files with comments of C: the library, its examples and the formats that it reads."""
+C_SOURCES = (
+    *(f"arduino/**/*.{suffix}" for suffix in ("c", "h", "cpp", "ino")),
+    *(f"tflite_fuse/export/templates/**/*.{suffix}" for suffix in ("c", "h", "cpp", "ino")),
+    "tflite_fuse/runtime/shim/*.[ch]",
+    "schemas/*.fbs",
+)
+"""Files with comments of C: the library and its examples, exported projects, the operator of wheels, the formats."""
+
+WHAT = re.compile(r"(?<!`)\b(?:what|whatever)\b(?!`|: )", re.IGNORECASE)
+"""The pronoun in place of a named subject; a parameter of this name is in quotes or begins its line."""
 
 LONGEST_PAGE = 80
 """Lines of the page of rooms, with its picture."""
@@ -93,12 +101,27 @@ def test_docstrings_and_comments_use_no_listed_word() -> None:
     assert not hits, hits
 
 
-def test_comments_of_c_use_no_listed_word() -> None:
-    words = word_list()
+def c_comments() -> dict[str, str]:
+    """Return the comments of all C files by their names."""
     paths = [path for pattern in C_SOURCES for path in ROOT.glob(pattern)]
     assert len(paths) > 100
-    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
-    hits = {name: hits for name, text in texts.items() if (hits := found(c_prose(text), words))}
+    return {str(path.relative_to(ROOT)): c_prose(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def test_comments_of_c_use_no_listed_word() -> None:
+    words = word_list()
+    hits = {name: hits for name, text in c_comments().items() if (hits := found(text, words))}
+    assert not hits, hits
+
+
+def test_prose_names_its_subjects() -> None:
+    texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    suspects = {name: prose(text) for name, text in texts.items() if WHAT.search(text)} | c_comments()
+    hits = {
+        name: hits
+        for name, text in suspects.items()
+        if (hits := [line for line in text.splitlines() if WHAT.search(line)])
+    }
     assert not hits, hits
 
 

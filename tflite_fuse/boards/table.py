@@ -3,7 +3,7 @@
 ``data/boards.csv`` holds facts from the public board manifests of PlatformIO; its column ``source`` names the manifest
 of each row. RAM and flash are the manifests' sizes for a program, which are less than the chip's if a boot loader or a
 radio reserves some. ``second`` is a slower memory beside that RAM, from the board's data sheet; ``second_cycles`` of
-the core is what a byte takes on its bus, without latency. A user's board is a TOML file of these keys:
+the core is the time of a byte on its bus, without latency. A user's board is a TOML file of these keys:
 
     name = "my_board"
     mcu = "stm32h743"          # optional, as are title, vendor and core

@@ -211,7 +211,7 @@ def _split(original: Original, step: Step, values: Numbers) -> list[Numbers] | N
 
 
 def kept_parts(original: Original, step: Step, dims: tuple[int, ...]) -> Iterator[slice | int | None]:
-    """Return what a SLICE, STRIDED_SLICE or evenly spaced GATHER keeps of each dimension; None if out of range."""
+    """Return the places of each dimension that a SLICE, STRIDED_SLICE or even GATHER keeps; None if out of range."""
     if step.name == "GATHER":
         yield from _gathered_parts(original, step, dims)
         return

@@ -1,6 +1,6 @@
 """Comparison of a file's other parts, which a rewrite keeps: further subgraphs, signatures, metadata, buffers.
 
-Blocks and metadata agree on what lies in a slow memory, and it stays whole until its last reader.
+Blocks and metadata agree on the tensors in a slow memory, which stay whole until their last readers.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def _show_options(progress: Progress, options: str) -> None:
 
 
 def _say_details(inspection: Inspection, verdict: BoardVerdict | None) -> None:
-    """Print every operator, why it is in no block, and what was tried for the board."""
+    """Print every operator, the reason why it is in no block, and the rewrites tried for the board."""
     say(f"- {inspection.verdict()}")
     console().print(inspection_table(inspection))
     for text in grouped((*inspection.records, *inspection.unfused())):

@@ -71,7 +71,7 @@ _IDENTICAL = "the files are the same, byte for byte"
 
 
 def _without_runs(comparison: Comparison) -> str:
-    """Return what holds for two models that TensorFlow Lite Micro cannot run, and why it cannot."""
+    """Return the result for two models that TensorFlow Lite Micro cannot run, and the reason why it cannot."""
     second, certificate = comparison.second_witness, comparison.certificate
     ran = "kernels not run"
     if second is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 _PICTURES = "calibration_image_sample_data_20x128x128x3_float32.npy"
-"""What onnx2tf tries a model on and fetches from a network where no such file is in the working folder."""
+"""File of pictures on which onnx2tf tries a model; it fetches them from a network if the working folder has none."""
 
 _COPY = "model.onnx"
 """A copy in the working folder: onnx2tf simplifies the file that it reads in place."""

@@ -1,4 +1,4 @@
-"""From a model of another framework to a .tflite: which converter, its process, and what its failures say."""
+"""Conversion of models of other frameworks to .tflite: the converter, its process, and its failures in words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CONVERTERS = {
     ".onnx": Converter("onnx", "onnx2tf", "by_onnx2tf", 3, r"onnx_op_name: (\S+)|onnx2tf\.ops\.(\w+)'"),
     ".pt2": Converter("torch", "litert-torch", "by_litert_torch", 4, r"Lowering not found: ([\w.]+)"),
 }
-"""By the suffix of what they read; .pt2 is what ``torch.export.save`` writes."""
+"""By the suffix of the files that they read; ``torch.export.save`` writes .pt2."""
 
 _QUANTIZER = "ai-edge-quantizer"
 _RAISED = re.compile(r"^(?!WARNING|INFO)(?:[A-Za-z_][\w.]*: \S.*|[\w.]*(?:Error|Exception))$", re.MULTILINE)
@@ -56,7 +56,7 @@ class Converted:
 
     Attributes:
         model: its bytes.
-        steps: what was done, a sentence each.
+        steps: a sentence for each step of the conversion.
     """
 
     model: bytes

@@ -1,4 +1,4 @@
-"""What ships with the package: a sample model, boards, and measured costs."""
+"""Data of the package: a sample model, boards, and measured costs."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def is_map(dims: Sequence[int]) -> bool:
 
 
 def why_not_moved(model: Model, tensor: int) -> str | None:
-    """Return the reason why no block can read an input from outside, whatever its readers are; None if some can."""
+    """Return the reason why no block with any readers can read an input from outside; None if some can."""
     graph, readers = model.main, model.main.readers.get(tensor, ())
     if not readers:
         return "no operator reads it"

@@ -35,7 +35,7 @@ C_TYPES: dict[int, str] = {
     TensorType.INT32: "int32_t",
     TensorType.FLOAT32: "float",
 }
-"""C types of what the C library reads and writes."""
+"""C types of the operands of the C library."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Port:
 
     @property
     def factor(self) -> str:
-        """Return what an element is multiplied by where it is printed: printf of small C libraries lacks %f."""
+        """Return the factor of an element before it is printed: printf of small C libraries lacks %f."""
         return " * 1000" if self.tensor.type == TensorType.FLOAT32 else ""
 
     @property
@@ -150,7 +150,7 @@ def memory_macro(nbytes: int) -> str:
 
 
 def outside_source(inputs: Sequence[OutsideInput], memory: int = 0) -> str:
-    """Return the C definition of what lies outside the arena: ``static const tflite_fuse_outside outside``, or nothing.
+    """Return the C definition of memory outside the arena: ``static const tflite_fuse_outside outside``, or nothing.
 
     Args:
         inputs: those outside the arena.

@@ -211,7 +211,7 @@ def _costs_from_0(run_costs: tuple[int, ...]) -> IntArray:
 def covers(ranges: Ranges, tilings: Tilings, length: int) -> npt.NDArray[np.bool_]:
     """Return whether an option's ranges, in order, cover every position of the axis, [options].
 
-    A tile that needs nothing (low >= high) leaves no gap, whatever its range.
+    A tile that needs nothing (low >= high) of any range leaves no gap.
     """
     empty = ranges.low >= ranges.high
     low, high = np.where(empty, 0, ranges.low), np.where(empty, 0, ranges.high)

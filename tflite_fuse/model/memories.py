@@ -56,7 +56,7 @@ class Memories:
 
 @dataclass(frozen=True)
 class SlowTensors:
-    """What a model has in the slow memory.
+    """Tensors of a model in the slow memory.
 
     Attributes:
         memories: for which it was rewritten.

@@ -192,12 +192,12 @@ class SubGraph:
         return {tensor: index for index, operator in enumerate(self.operators) for tensor in operator.outputs or ()}
 
     def read_by(self, operator: Operator, position: int) -> Tensor | None:
-        """What an operator reads as its input ``position``; None where it has no such input or leaves it out."""
+        """Return the tensor of an operator's input ``position``; None where it has no such input or leaves it out."""
         index = dict(enumerate(operator.inputs or ())).get(position, -1)
         return self.tensors[index] if index >= 0 else None
 
     def written_by(self, operator: Operator) -> Tensor | None:
-        """What an operator writes first, None for one without outputs."""
+        """Return the first tensor that an operator writes, None for one without outputs."""
         return self.tensors[operator.outputs[0]] if operator.outputs else None
 
 
@@ -247,7 +247,7 @@ class ExternalBuffer:
 
 @dataclass(frozen=True)
 class Model:
-    """A whole file. ``trailing`` is what follows the flatbuffer (TFLite Metadata appends a ZIP there)."""
+    """A whole file. ``trailing`` has the bytes behind the flatbuffer (TFLite Metadata appends a ZIP there)."""
 
     version: int = slot(0, Kind.UINT32)
     operator_codes: tuple[OperatorCode, ...] = slot(1, Kind.TABLE_VECTOR, table=OperatorCode, required=True)

@@ -53,7 +53,7 @@ def page_html(content: Content) -> str:
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     values = {"page": page, "rows": ROWS, "charts": charts, "document": document, "version": __version__}
     values["second"] = content.after.second
-    # By this hash a browser runs no other script, whatever names a model contains.
+    # By this hash a browser runs no other script, so names in a model cannot become scripts.
     allowed = b64encode(sha256(script.encode()).digest()).decode()
     text: str = template.render(values, change=change, script=Markup(script), allowed=allowed)
     return text

@@ -52,7 +52,7 @@ class Pass(Protocol):
         """Apply the pass.
 
         Raises:
-            TfliteFuseError: the model does not meet what the pass requires.
+            TfliteFuseError: the model does not meet the conditions of the pass.
         """
 
 

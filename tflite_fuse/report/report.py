@@ -162,8 +162,8 @@ class MemoryReport:
         fast_bytes, slow_bytes: bytes of the arena, and of the tensors between blocks.
         fast_room, slow_room: sizes of the memories.
         tensors: names of the tensors in the slow memory.
-        read_bytes, written_bytes: traffic of one inference. What the application writes to inputs there and reads of
-            outputs is no part of it.
+        read_bytes, written_bytes: traffic of one inference. The application's own accesses to inputs and outputs
+            there are no part of it.
         cycles: that this traffic takes more than in the fast memory.
     """
 

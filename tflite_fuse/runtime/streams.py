@@ -63,7 +63,7 @@ def pixel_bytes(read: PixelSource, y: int, x: int, count: int, channels: int, dt
 
     Raises:
         UsageError: the source returned another type or number of bytes.
-        Exception: whatever the source raises.
+        Exception: any that the source raises.
     """
     values = read(y, x, count)
     if not isinstance(values, (bytes, bytearray, memoryview)):

@@ -408,7 +408,7 @@ class _Edges:
         return edges
 
     def _traffic(self, first: int, last: int) -> int:
-        """Return the price of what a block reads from the slow memory and writes to it, in the graph's unit of work."""
+        """Return the price of a block's traffic with the slow memory, in the graph's unit of work."""
         graph, read, written = self.graph, 0, 0
         for index in range(first, last + 1):
             step = graph.steps[index]

@@ -149,7 +149,7 @@ static inline uint32_t* tflite_fuse_mark_of(void* state, const tflite_fuse_tenso
   return (uint32_t*)(void*)((uint8_t*)state + tensor->offset);
 }
 
-/* Returns the slot of pixel (0, 0), which is inside the ring whatever the state holds. */
+/* Returns the slot of pixel (0, 0), which is inside the ring for any content of the state. */
 static inline uint32_t tflite_fuse_start_of(void* state, const tflite_fuse_tensor* tensor) {
   const uint32_t slot = *tflite_fuse_mark_of(state, tensor) - 1;
   return slot < (uint32_t)tensor->capacity ? slot : 0;

@@ -119,7 +119,7 @@ def schedule_alone(options: Options) -> ScheduleProof:
     return ScheduleProof(problems) if problems else replay(block_program(options))
 
 
-# ---- Form: what must hold before anything can be traced ----
+# ---- Form: conditions for tracing ----
 
 
 def _form_problems(options: Options) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Functions of one int8 value as tables of 256 results, and operators on two such tables.
 
-Computes what the runtime's reference kernels do, for all values at once. LOGISTIC and TANH are gemmlowp's: numbers in
+Computes all values at once, as the runtime's reference kernels do. LOGISTIC and TANH are gemmlowp's: numbers in
 0...1 are int32 over 2^31, products are rounded to 31 bits, exp is a Taylor series around -1/8 in the last quarter and a
 product of constants for the other quarters, division is three Newton steps.
 """

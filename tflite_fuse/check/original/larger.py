@@ -138,7 +138,7 @@ def gathered(original: Original, step: Step) -> Meaning | None:
 
 
 def squares(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
-    """Return the rule of SPACE_TO_DEPTH or DEPTH_TO_SPACE; both copy bytes, whatever their quantization."""
+    """Return the rule of SPACE_TO_DEPTH or DEPTH_TO_SPACE; both copy bytes of any quantization."""
 
     def squares(original: Original, step: Step) -> Meaning | None:
         tensors, size = (step.inputs[0], step.outputs[0]), step.number("block_size")

@@ -145,7 +145,7 @@ def with_padding(original: Original, meaning: Meaning, pad: Meaning) -> Meaning 
     return replace(meaning, sources=pad.sources, images=pad.images, padding=padding)
 
 
-# ---- What several operators have in common ----
+# ---- Parts of several operators ----
 
 
 def of_first(step: Step, kind: StageKind, images: tuple[Image, ...], output: Image, **fields: Any) -> Meaning:

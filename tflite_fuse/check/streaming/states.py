@@ -1,9 +1,9 @@
 """Variables of the original that hold the last time steps, and the STATE stage that must replace them.
 
 A state is a variable that is read, joined with new time steps, and assigned the end of the result. So it always holds
-the last time steps, and the joined tensor is a window on them. Before the first run it holds what a CALL_ONCE assigns,
-after a reset of the runtime its zero point. Windows are found by numbering values: those of the variable from 0 on,
-then the new ones, followed through operators that move or join values.
+the last time steps, and the joined tensor is a window on them. Before the first run it holds the value of its
+CALL_ONCE, after a reset of the runtime its zero point. Windows are found by numbering values: those of the variable
+from 0 on, then the new ones, followed through operators that move or join values.
 
 A rewritten model lacks all operators of a state or none. Depthwise convolutions of parts of a window, joined, are one
 depthwise convolution with zeros between its taps.

@@ -18,7 +18,7 @@ from tflite_fuse.units import round_up
 
 
 def shared_arena(models: Sequence[Model], build: Build = ARM) -> int:
-    """Return the bytes of the arena that suffices for all models, in whatever order they load.
+    """Return the bytes of the arena that suffices for all models, in any order of loading.
 
     Args:
         models: rewritten or not.

@@ -42,7 +42,7 @@ _POOLS = {"MEAN": StageKind.FLOAT_AVERAGE_POOL, "REDUCE_MAX": StageKind.FLOAT_MA
 
 @dataclass(frozen=True)
 class FloatReduction:
-    """What many values become.
+    """Rule by which many values become one.
 
     Attributes:
         reduction: number in the table: 0 SUM, 1 MEAN, 2 REDUCE_MAX, 3 REDUCE_MIN.

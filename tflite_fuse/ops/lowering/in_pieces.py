@@ -66,7 +66,7 @@ def _copies(lowered: Lowered) -> bool:
 def _path(
     model: Model, lowerings: Lowerings, readers: Mapping[int, Sequence[int]], tensor: int
 ) -> list[tuple[int, Lowered]]:
-    """Return the operators from a flat input to what sums or copies it; none if another one reads it."""
+    """Return the operators from a flat input to the one that sums or copies it; none if another one reads it."""
     path = list[tuple[int, Lowered]]()
     while len(readers.get(tensor, ())) == 1 and tensor not in model.main.outputs:
         (index,) = readers[tensor]

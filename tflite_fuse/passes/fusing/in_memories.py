@@ -2,7 +2,7 @@
 
 Where the model fits the fast memory without computing anything twice, nothing lies in the slow one. Else the search
 finds, exactly over all blocks in one tile, the cuts of least traffic with all that passes from block to block in the
-slow memory. What then is left of the fast one takes tensors back, those that save most cycles a byte first, and longer
+slow memory. Unused bytes of the fast one then take tensors back, those that save most cycles a byte first, and longer
 runs of pixels.
 """
 

@@ -1,7 +1,7 @@
 """The objective of a goal: the rule by which it selects among one model's realised candidates.
 
-Constraints come first, then what is minimised, then slack of RAM that is traded for speed. Candidates have exact needs,
-so the selected candidate is not dominated by another one in the pool.
+Constraints come first, then the minimised value, then slack of RAM that is traded for speed. Candidates have exact
+needs, so the selected candidate is not dominated by another one in the pool.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ bounds; a channel is constant if both ends are equal.
 
 Training with a penalty on weights leaves filters of zeros, whose channels equal their bias; other sums always end below
 the activation's lower bound. The convolution that reads such a channel gets its share in the bias, and all operators
-that computed the channel become narrower. A channel with zero weights in all its readers is removed, too, whatever its
-values. Depthwise convolutions, pools, activations and additions map a channel to the same channel: it is removed from
-all tensors that they join, or from none.
+that computed the channel become narrower. A channel of any values with zero weights in all its readers is
+removed, too. Depthwise convolutions, pools, activations and additions map a channel to the same channel: it is removed
+from all tensors that they join, or from none.
 """
 
 from __future__ import annotations

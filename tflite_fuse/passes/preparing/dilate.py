@@ -182,7 +182,7 @@ def _geometry(
     return (dilation[0], dilation[1]), (padding[0], padding[1])
 
 
-# ---- What stands in their place ----
+# ---- The operators in their place ----
 
 
 def _add_dilated(editor: Editor, chain: _Chain) -> None:

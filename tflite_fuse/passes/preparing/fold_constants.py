@@ -84,7 +84,7 @@ def _with_content(model: Model, tensor: int, content: bytes) -> Model:
 
 
 def _expanded(model: Model, index: int, stored: Mapping[int, bytes]) -> dict[int, bytes]:
-    """Return what a DENSIFY, a TILE or a DEQUANTIZE of float16 makes of a constant by its tensor; else nothing."""
+    """Return the result of a DENSIFY, a TILE or a DEQUANTIZE of float16 of a constant, by its tensor; else nothing."""
     operator, graph = model.main.operators[index], model.main
     name, read, written = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
     if name not in ("DENSIFY", "DEQUANTIZE", "TILE") or not read or len(written) != 1 or read[0] < 0:

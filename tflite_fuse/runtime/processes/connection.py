@@ -46,7 +46,7 @@ def _inherited() -> dict[str, str]:
 
 
 class ChildError(Exception):
-    """The runtime refused, or the child died. ``log`` is what the runtime printed during the request."""
+    """The runtime refused, or the child died. ``log`` has the lines that the runtime printed during the request."""
 
     def __init__(self, message: str, log: str, crashed: bool = False) -> None:
         super().__init__(message)

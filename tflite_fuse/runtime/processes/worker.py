@@ -179,7 +179,7 @@ class Worker:
         Raises:
             ModelError: an array does not fit its input, or the runtime fails, crashes or exceeds the timeout.
             UsageError: a stream's function returns too few or too many pixels, or another type.
-            Exception: whatever such a function raises.
+            Exception: any that such a function raises.
         """
         arrays = [*inputs, *(each for each in outside if not isinstance(each, Stream))]
         self._check(inputs, arrays[len(inputs) :])

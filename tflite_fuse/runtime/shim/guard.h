@@ -1,9 +1,9 @@
-/* Memory whose bounds AddressSanitizer knows.
+/* Copies of operands whose bounds AddressSanitizer checks.
  *
- * All tensors lie in one arena and all constants in one file, so a sanitizer does not see an access that leaves one
- * tensor for the next. In a build with AddressSanitizer these functions hand out copies of exact size instead, and so they
- * do in one for LiteRT, whose applications read an input again after a run and give models at any address; in any other
- * build they hand the memory itself through. */
+ * All tensors lie in one arena and all constants in one file, so a sanitizer cannot detect an access beyond one tensor.
+ * In a build with AddressSanitizer these functions return copies of exact size. A build for LiteRT copies as well,
+ * because its applications read inputs again after a run and pass models at any address. Other builds return the memory
+ * itself. */
 #ifndef TFLITE_FUSE_GUARD_H_
 #define TFLITE_FUSE_GUARD_H_
 
@@ -11,20 +11,20 @@
 
 typedef struct {
   void* copy;
-  void* target; /* where the copy's content goes in guard_free; NULL: nowhere */
+  void* target; /* guard_free writes the copy's content here; NULL: it is dropped */
   size_t bytes;
 } guard_copy;
 
-/* Memory to read. Valid until guard_free. */
+/* Returns memory to read, valid until guard_free. */
 const void* guard_in(guard_copy* guard, const void* memory, size_t bytes);
 
-/* Memory to write; its content is undefined until then. guard_free brings it back to `memory`. */
+/* Returns memory to write, of undefined content. guard_free copies it back to `memory`. */
 void* guard_out(guard_copy* guard, void* memory, size_t bytes);
 
-/* Memory to read and to write. */
+/* Returns memory to read and to write. */
 void* guard_both(guard_copy* guard, void* memory, size_t bytes);
 
-/* End of use. Harmless on a guard that is all zeros. */
+/* Ends the use of a guard; has no effect on one of zeros. */
 void guard_free(guard_copy* guard);
 
 #endif

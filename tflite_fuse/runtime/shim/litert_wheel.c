@@ -9,11 +9,11 @@ _Static_assert(sizeof(void*) != 8 || sizeof(tflm_eval_tensor) == 112, "TfLiteTen
 
 typedef const tflm_registration* (*find_custom)(const void* resolver, const char* name, int version);
 
-/* In front of the address a vtable pointer holds lie the offset to the top and the type information. The second virtual
+/* The offset to the top and the type information lie before the address in a vtable pointer. The second virtual
  * function of an OpResolver finds custom operators. */
 enum { VTABLE_HEADER = 2, VTABLE_METHODS = 12, FIND_CUSTOM = 1 };
 
-/* An operator that every built-in resolver has: what is found under its name must look like a registration. */
+/* An operator of every built-in resolver, whose registration shows whether the layout is as declared. */
 static const char KNOWN_OPERATOR[] = "TFLite_Detection_PostProcess";
 
 typedef struct {
@@ -41,7 +41,7 @@ static bool looks_like_a_registration(const tflm_registration* found) {
          strcmp(found->custom_name, KNOWN_OPERATOR) == 0 && found->prepare != NULL && found->invoke != NULL;
 }
 
-/* The copy lives as long as the process: nothing says when the resolver's life ends. */
+/* The copy is never freed, because the end of the resolver's life is unknown. */
 bool litert_wheel_register(void* resolver, const tflm_registration* registration) {
   void** vtable;
   memcpy(&vtable, resolver, sizeof(vtable));
@@ -62,9 +62,9 @@ bool litert_wheel_register(void* resolver, const tflm_registration* registration
   return true;
 }
 
-/* ---- What operator.c calls ---- */
+/* ---- Functions for operator.c ---- */
 
-/* The context of the operator that runs in this thread, for print: the interpreter puts what it reports into the exception. */
+/* The context of the operator that runs in this thread. The interpreter raises its error reports as an exception. */
 static _Thread_local tflm_context* running;
 
 static void* allocate(tflm_context* context, size_t bytes) {

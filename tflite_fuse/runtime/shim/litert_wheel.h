@@ -1,10 +1,10 @@
-/* What the shim knows of the interpreter of LiteRT, TensorFlow Lite and tflite_runtime in their Python packages.
+/* Declares the parts of the interpreters in the Python packages of LiteRT, TensorFlow and tflite_runtime that the shim
+ * uses.
  *
- * The names are those of tflm_wheel.h, so that operator.c is compiled with either header; what they stand for is laid
- * out as in TensorFlow's lite/core/c/common.h, whose fields up to those used here have kept their places since 2.5. The
- * packages export no C++ symbol, so an operator is registered through the resolver's virtual functions, in the order
- * that the Itanium C++ ABI gives them on Linux and macOS.
- */
+ * Names are those of tflm_wheel.h, so operator.c compiles with either header. Structs are laid out as in TensorFlow's
+ * lite/core/c/common.h, whose fields up to those used here have kept their places since 2.5. The packages export no C++
+ * symbol, so an operator is registered through the resolver's virtual functions, which the Itanium C++ ABI orders on
+ * Linux and macOS. */
 #ifndef TFLITE_FUSE_LITERT_WHEEL_H_
 #define TFLITE_FUSE_LITERT_WHEEL_H_
 
@@ -58,7 +58,7 @@ typedef struct {
   int custom_initial_data_size;
 } tflm_node;
 
-/* TfLiteRegistration; later versions read what stands behind the version, zero here. */
+/* TfLiteRegistration. Later versions read fields behind the version, which are zero here. */
 typedef struct {
   void* (*init)(tflm_context* context, const char* options, size_t size);
   void (*free)(tflm_context* context, void* user_data);
@@ -80,12 +80,12 @@ typedef struct {
 
 extern const tflm_functions tflm;
 
-/* While operators are prepared what lies in the arena may have an address of an earlier preparation. */
+/* Returns whether a tensor is a constant. In prepare, others may have an address from an earlier preparation. */
 static inline bool is_constant(const tflm_eval_tensor* tensor) { return tensor->allocation_type == LITERT_CONSTANT; }
 
-/* Make the resolver find `registration` under its custom_name, besides all it finds itself.
+/* Adds `registration` to the operators of a resolver, under its custom_name.
  *
- * resolver: pointer to a tflite::OpResolver, as handed to a custom operator registerer.
+ * resolver: a tflite::OpResolver, the argument of a custom operator registerer.
  * registration: must live as long as the process.
  * Returns false if this resolver is not laid out as declared above. */
 bool litert_wheel_register(void* resolver, const tflm_registration* registration);

@@ -1,10 +1,10 @@
-/* The operator TFLITE_FUSE for the TensorFlow Lite Micro wheel: operands in, the C library, operands out. With
- * TFLITE_FUSE_LITERT defined it is that for the interpreter of LiteRT.
+/* The operator TFLITE_FUSE for the TensorFlow Lite Micro wheel, or for the interpreter of LiteRT if TFLITE_FUSE_LITERT
+ * is defined: passes operands to the C library.
  *
- * Inputs: the block's inputs, its state (a uint8 variable) if it keeps or counts one, before it perhaps that of the model's
- * last block with one, then one int8 constant with weights and tables. Outputs: the block's outputs, then one int8 tensor nobody
- * reads, the block's scratch memory. Nothing of the file is trusted: what does not fit is refused in prepare, with a message.
- */
+ * Inputs: the block's inputs; if it keeps or counts a state, a uint8 variable for it, which may follow the variable of
+ * the model's last block with a state; last, an int8 constant with weights and tables. Outputs: the block's outputs, then
+ * an int8 tensor without readers, the block's scratch memory. The file is not trusted: prepare rejects operands that do
+ * not fit, with a message. */
 #include <string.h>
 
 #include "guard.h"
@@ -29,8 +29,8 @@ static int refuse(const char* reason) {
   return TFLM_ERROR;
 }
 
-/* Bytes of a tensor of this type, or -1 if it is of another type or its extents make no sense; of all types that blocks
- * know float32 and int32 have more than a byte per element. */
+/* Returns the bytes of a tensor of this type, or -1 if it has another type or impossible extents. Of the types of
+ * blocks, only float32 and int32 have more than a byte per element. */
 static int64_t bytes_of(const tflm_eval_tensor* tensor, int type) {
   if (tensor == NULL || (int)tensor->type != type || tensor->dims == NULL) {
     return -1;
@@ -73,21 +73,22 @@ static void free_state(tflm_context* context, void* user_data) {
   }
 }
 
-/* Inputs behind those of the block: its state, if it keeps one, before it perhaps the last one's, and the constants. One
- * without a state may have a variable in which it counts. */
+/* Returns the number of inputs behind those of the block: the constants, its state if it keeps one, and the state of
+ * the last block if it is an input. A block without a state may have a variable in which it counts. */
 static int own_inputs(const tflite_fuse_block* block, const tflm_int_array* inputs) {
   const int own = inputs->size - tflite_fuse_operand_count(block, TFLITE_FUSE_INPUT);
   const int least = tflite_fuse_state_bytes(block) == 0 ? 1 : 2;
   return own == least + 1 ? own : least;
 }
 
-/* Behind the state of a block that follows another lies a number, and there is nothing else in that of one that counts. */
+/* Returns the bytes of a block's state. A block that follows another has a number behind it, and one that only counts
+ * has the number alone. */
 static int32_t state_bytes(const tflite_fuse_block* block, int own) {
   const int32_t bytes = tflite_fuse_state_bytes(block);
   return bytes + (own == 3 || bytes == 0 ? (int32_t)sizeof(uint32_t) : 0);
 }
 
-/* In prepare constants, which nobody may write to, have an address already, and variables get theirs later. */
+/* Returns whether a tensor is a variable of at least some bytes. In prepare, only constants have an address already. */
 static bool is_state(const tflm_eval_tensor* tensor, int64_t bytes) {
   return bytes_of(tensor, TFLM_TYPE_UINT8) >= bytes && !is_constant(tensor);
 }
@@ -126,7 +127,8 @@ static int check_operands(tflm_context* context, const tflite_fuse_block* block,
   return TFLM_OK;
 }
 
-/* The runtime plans no place in the arena for a tensor that has an address already. LiteRT has no arena to spare. */
+/* Gives tensors in the second memory their address: the runtime plans no place in the arena for a tensor that has one.
+ * LiteRT has no arena, so there nothing is bound. */
 static int bind_to_second_memory(tflm_context* context, const tflite_fuse_block* block, const tflm_int_array* indices,
                                  tflite_fuse_operand kind) {
 #ifndef TFLITE_FUSE_LITERT
@@ -256,7 +258,7 @@ static const tflm_registration registration = {.init = init,
                                                .builtin_code = TFLM_BUILTIN_CUSTOM,
                                                .custom_name = "TFLITE_FUSE"};
 
-/* A custom operator registerer, by the name the Python side asks for. */
+/* A custom operator registerer; the Python side refers to it by name. */
 __attribute__((visibility("default"))) bool tflite_fuse_register(void* resolver) {
 #ifdef TFLITE_FUSE_LITERT
   return litert_wheel_register(resolver, &registration);

@@ -14,7 +14,7 @@ static feed feeds[TFLITE_FUSE_MAX_OPERANDS];
 static const void* externals[TFLITE_FUSE_MAX_OPERANDS];
 static tflite_fuse_source sources[TFLITE_FUSE_MAX_OPERANDS];
 static size_t sizes[TFLITE_FUSE_MAX_OPERANDS];
-/* Pages that nothing touches take no memory of this machine. */
+/* Pages that are never accessed take no memory of this machine. */
 static _Alignas(16) uint8_t second_memory[32 << 20];
 static tflite_fuse_outside outside = {
     TFLITE_FUSE_OUTSIDE_MARK_2, 0, externals, sizes, 0, sources, second_memory, sizeof(second_memory)};

@@ -1,8 +1,8 @@
-/* Model inputs that lie outside the arena, handed over by the Python side before every inference.
+/* Model inputs outside the arena, which the Python side sets before every inference.
  *
- * Each is external tensor and source of the same number. One with data behaves, as a source, like a camera: pixels come
- * in raster order and none comes twice, so a block that asks for one again fails. One with a function is a source
- * alone. */
+ * Each input with data is an external tensor and a source of the same number. Its source behaves like a camera: it
+ * supplies pixels in raster order, each once, so a block that requests a pixel again fails. An input with a function is
+ * a source only. */
 #ifndef TFLITE_FUSE_SHIM_OUTSIDE_H_
 #define TFLITE_FUSE_SHIM_OUTSIDE_H_
 
@@ -17,11 +17,11 @@ typedef struct {
   int32_t type; /* a tflite_fuse_type */
 } shim_input;
 
-/* What blocks may read until the next call. The data must live as long; the descriptions are copied.
+/* Sets the inputs that blocks may read until the next call. Descriptions are copied; data must live until then.
  * Returns 0, or -1 if there are more than TFLITE_FUSE_MAX_OPERANDS. */
 int tflite_fuse_shim_set_outside(const shim_input* inputs, int32_t count);
 
-/* In the form the C library checks and reads. */
+/* Returns the inputs in the form that the C library checks and reads. */
 const tflite_fuse_outside* shim_outside(void);
 
 #endif

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In front of the address a vtable pointer holds lie the offset to the top and the type information. */
+/* The offset to the top and the type information lie before the address in a vtable pointer. */
 enum { VTABLE_HEADER = 2, VTABLE_METHODS = 5 };
 
-/* A custom operator every PythonOpsResolver has: what is found under its name must look like a registration. */
+/* A custom operator of every PythonOpsResolver, whose registration shows whether the layout is as declared. */
 static const char KNOWN_OPERATOR[] = "CIRCULAR_BUFFER";
 
 typedef const tflm_registration* (*find_custom)(const void* resolver, const char* name);
@@ -52,7 +52,7 @@ static bool looks_like_a_registration(const tflm_registration* found) {
          strcmp(found->custom_name, KNOWN_OPERATOR) == 0 && found->prepare != NULL && found->invoke != NULL;
 }
 
-/* The module that holds a resolver's vtable is the runtime; it is loaded, so this opens nothing new. */
+/* Returns the loaded module that contains a resolver's vtable: the runtime. */
 static void* module_of(void* const* vtable) {
   Dl_info info;
   if (dladdr((const void*)vtable, &info) == 0 || info.dli_fname == NULL) {

@@ -1,10 +1,9 @@
-/* What the shim knows of the TensorFlow Lite Micro inside the Python wheel.
+/* Declares the parts of TensorFlow Lite Micro in the Python wheel that the shim uses.
  *
- * The wheel ships no header. Its data structures are declared here as they lie in memory (64-bit, namespace
- * tflite::micro, built for static memory), its functions are found by name in the loaded module, and what can be
- * checked is checked before anything is registered: an other version is refused with a message, it does not crash.
- * On a device nothing of this is used; there the glue is ordinary C++ against the user's own headers.
- */
+ * The wheel ships no header. Its structs are declared here as they lie in memory (64-bit, namespace tflite::micro,
+ * built for static memory), and its functions are looked up by name in the loaded module. Layout and names are checked before
+ * the operator is registered, so another version is rejected with a message. Devices do not use this file: there the
+ * glue is C++ compiled with the user's own headers. */
 #ifndef TFLITE_FUSE_TFLM_WHEEL_H_
 #define TFLITE_FUSE_TFLM_WHEEL_H_
 
@@ -16,7 +15,7 @@ enum { TFLM_OK = 0, TFLM_ERROR = 1 };
 enum { TFLM_TYPE_FLOAT32 = 1, TFLM_TYPE_INT32 = 2, TFLM_TYPE_UINT8 = 3, TFLM_TYPE_INT8 = 9 };
 enum { TFLM_BUILTIN_CUSTOM = 32 };
 
-/* Only ever handled by pointer. */
+/* Used by pointer only. */
 typedef struct tflm_context tflm_context;
 
 typedef struct {
@@ -34,7 +33,7 @@ typedef struct {
   tflm_int_array* inputs;  /* tensor indices */
   tflm_int_array* outputs; /* tensor indices */
   tflm_int_array* intermediates;
-  void* user_data; /* what init returned */
+  void* user_data; /* the result of init */
   void* builtin_data;
   const void* custom_initial_data; /* the custom options, in the model file */
   int custom_initial_data_size;    /* bytes */
@@ -53,21 +52,21 @@ typedef struct {
 /* Functions of the runtime, bound by tflm_wheel_register. */
 typedef struct {
   void* (*allocate_persistent_buffer)(tflm_context* context, size_t bytes); /* init and prepare only; NULL if full */
-  void (*release_persistent_buffer)(void* memory);                          /* nothing: it lies in the arena */
+  void (*release_persistent_buffer)(void* memory);                          /* no effect: it lies in the arena */
   tflm_eval_tensor* (*get_eval_tensor)(const tflm_context* context, int tensor);
-  void (*print)(const char* format, ...); /* a line on stderr; knows %d %u %s %x only */
+  void (*print)(const char* format, ...); /* a line on stderr; accepts %d %u %s %x only */
 } tflm_functions;
 
 extern tflm_functions tflm;
 
-/* While operators are prepared constants have an address already; what lies in the arena, and variables, get one later. */
+/* Returns whether a tensor is a constant, in prepare: tensors in the arena and variables get their address later. */
 static inline bool is_constant(const tflm_eval_tensor* tensor) { return tensor->data != NULL; }
 
-/* Make the resolver find `registration` under its custom_name, besides all it has found so far.
+/* Adds `registration` to the operators of a resolver, under its custom_name.
  *
- * resolver: pointer to the runtime's PythonOpsResolver, as handed to a custom operator registerer.
+ * resolver: the runtime's PythonOpsResolver, the argument of a custom operator registerer.
  * registration: must live as long as the process.
- * Returns false, after printing why, if this runtime is not laid out as declared above. */
+ * Prints the reason and returns false if this runtime is not laid out as declared above. */
 bool tflm_wheel_register(void* resolver, const tflm_registration* registration);
 
 #endif

@@ -151,7 +151,7 @@ Held = Mapping[int, Region]
 
 
 def transfers(cluster: Cluster, value: int, held: Held, needed: Mapping[int, Region]) -> tuple[Transfer, ...]:
-    """Return the transfers, in order, after which every device holds what it needs of a value.
+    """Return the transfers, in order, after which every device holds the region of a value that it needs.
 
     Each missing part comes from a directly joined device that holds it, the one that has sent least so far. Parts that
     only others hold go through the coordinator, once for all devices that need them.

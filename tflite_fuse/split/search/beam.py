@@ -283,7 +283,7 @@ class Beam:
         return unbeaten, beaten
 
     def _left(self, label: Label) -> npt.NDArray[np.float64]:
-        """Return what a path leaves to later edges beside its key, smaller is better: flash used, and loads."""
+        """Return the flash used and the loads of a path, which decide beside its key; smaller is better."""
         flash = [np.array(label.flash, np.float64)] if self.by_flash else []
         return np.concatenate([*flash, label.load, label.taken] if self.by_load else [*flash, np.empty(0)])
 

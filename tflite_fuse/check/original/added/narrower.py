@@ -3,7 +3,7 @@
 A tensor may lack some of its channels: its writer then has no filters for them. Its reader gives the same result if
 each of the missing channels has one value in every inference, which moves into the bias, or is multiplied by zeros
 alone. The witness claims which channels remain; here each operator is checked to compute the same on the remaining
-channels, whatever the claim.
+channels, so a wrong claim cannot succeed.
 """
 
 from __future__ import annotations

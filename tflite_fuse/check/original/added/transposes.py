@@ -49,7 +49,7 @@ _PAIRS = (("stride_h", "stride_w"), ("dilation_h_factor", "dilation_w_factor"), 
 def add_by_columns(original: Original) -> dict[int, int]:
     """Add to the original its operators on maps whose rows and columns are exchanged, from its inputs on.
 
-    A TRANSPOSE leads to each exchanged map, and one back. What a QUANTIZE makes of an input is exchanged, too.
+    A TRANSPOSE leads to each exchanged map, and one back. The result of a QUANTIZE of an input is exchanged, too.
 
     Returns:
         For each map that is exchanged, the tensor that it is then.

@@ -1,5 +1,5 @@
 /* Runs $title unfused and rewritten on the same inputs, compares their outputs, and prints a JSON line for each.
- * Written by tflite-fuse. What depends on your board is in board.h. */
+ * Written by tflite-fuse. Code for your board belongs in board.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static void fill(const contender* c, uint32_t set) {
   }
 }
 
-/* Steps run one by one, so that each can be measured. Returns what the last status is. */
+/* Runs steps one by one, so that each can be measured. Returns the last status. */
 static tflite_fuse_status run_steps(const contender* c, uint32_t run) {
   tflite_fuse_status status = TFLITE_FUSE_OK;
   totals[run] = 0;
@@ -57,7 +57,7 @@ static tflite_fuse_status run_steps(const contender* c, uint32_t run) {
   return status;
 }
 
-/* Runs all inputs from a fresh arena. The first contender says what is wanted; returns whether others agree. */
+/* Runs all inputs from a fresh arena. Returns whether the outputs equal those of the first contender. */
 static int agrees(const contender* c, int is_first) {
   char text[128];
   memset(arena, 0, sizeof(arena));

@@ -1,5 +1,5 @@
 // Runs $title as it was and rewritten on the same inputs, compares their outputs, and prints a JSON line for each.
-// Written by tflite-fuse. What depends on your board is in board.h. TensorFlow Lite Micro of 2023 or newer.
+// Written by tflite-fuse. Code for your board belongs in board.h. TensorFlow Lite Micro of 2023 or newer.
 $first#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ alignas(16) static uint8_t arena[ARENA_BYTES];
 static uint8_t wanted[INPUT_SETS][OUTPUT_BYTES];
 static uint32_t totals[RUNS];
 
-// What each operator takes, as the runtime reports it.
+// Ticks of each operator, as the runtime reports them.
 class Profiler : public MicroProfilerInterface {
  public:
   uint32_t BeginEvent(const char* tag) override {
@@ -82,7 +82,7 @@ static void Fill(MicroInterpreter& interpreter, uint32_t set) {
   }
 }
 
-// Whether all outputs are what is wanted, which the first contender says.
+// Returns whether all outputs equal those of the first contender.
 static bool Agrees(const Contender& c, MicroInterpreter& interpreter, uint32_t set, bool is_first) {
   char text[128];
   uint8_t* expected = wanted[set];

@@ -1,4 +1,4 @@
-/* What $title does in an inference, as it lies in flash. Written by tflite-fuse; export again rather than change it. */
+/* The work of $title in an inference, in flash. Written by tflite-fuse; export again rather than change it. */
 #ifndef FRAGMENT_H_
 #define FRAGMENT_H_
 

@@ -1,5 +1,5 @@
 /* The memories that the two arrays of the arena lie in: yours to change, or to define for the compiler. Activations are
- * read and written all the time, what the runtime keeps seldom. */
+ * read and written all the time, the runtime's own data seldom. */
 #if defined(ESP_PLATFORM)
 #include "esp_attr.h"
 #endif

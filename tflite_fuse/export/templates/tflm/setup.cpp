@@ -26,7 +26,7 @@ static void PrintArena() {
   $print_line
 }
 
-// Returns what went wrong, or nullptr. TensorFlow Lite Micro has then printed a line that says more.
+// Returns the error in words, or nullptr. TensorFlow Lite Micro prints details of an error before.
 static const char* SetUp() {
   const Model* model = GetModel(model_data);
   if (model->version() != TFLITE_SCHEMA_VERSION) {
