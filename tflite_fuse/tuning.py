@@ -75,7 +75,7 @@ class Tuning:
         1 / 16, off=0.0, unit="share above a limit", trades="time for points whose estimate exceeds a limit"
     )
     every_path: int = rule(
-        8, off=0, unit="operators", trades="time for arenas of small models that estimates hide, if every byte counts"
+        8, off=0, unit="operators", trades="time for arenas of small models that estimates hide, if a goal is set"
     )
     banded: int = rule(8, off=0, unit="points", trades="time for strips in bands, which often cannot all be placed")
     offered: int = rule(

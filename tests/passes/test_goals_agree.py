@@ -127,3 +127,18 @@ def test_the_same_blocks_in_the_shortest_runs_need_no_less(seed: int, goal: Goal
 @shared_models("mlperf_tiny_dscnn_kws_int8")
 def test_nor_is_one_of_a_real_network(path: Path) -> None:
     assert_goals_agree(path.read_bytes(), "resident")
+
+
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+def test_a_larger_limit_on_compute_leads_to_no_more_ram_where_many_paths_are_placed(mode: str) -> None:
+    """Eight operators on wide maps have thousands of paths of about the same RAM, most of them with more compute."""
+    b = ModelBuilder(seed=3)
+    x = b.input((1, 96, 96, 3))
+    for channels, stride in ((8, 2), (16, 1), (24, 1)):
+        x = b.depthwise(b.conv(x, channels, 3, stride, activation="RELU"), 3, 1, "SAME", "RELU")
+        x = b.conv(x, 16, 1, 1, activation="RELU") if channels < 24 else x
+    data = serialize_model(b.build([x]))
+    least = answer(data, mode, Goal(least_ram=True)).arena
+    none = answer(data, mode, Goal(max_compute=1.0)).arena
+    some = answer(data, mode, Goal(max_compute=1.3)).arena
+    assert least <= none and least <= some <= none + none // TUNING.slack_recomputing

@@ -137,10 +137,10 @@ def search_paths(
 
 
 def paths_by_ram(cuts: CutGraph, most_work: int | None = None) -> Iterator[Path]:
-    """Yield all paths within some work, dominated ones too, in ascending order of their RAM, then of their work.
+    """Yield all paths within some work in ascending order of their RAM, dominated ones too.
 
-    Paths are followed best first: a path to a cut has at least its own tail and the least one ahead, and at least its
-    own work and the least ahead.
+    Paths are followed best first, of equal ones the one that is furthest ahead; bounds are the least peak, tail and
+    work ahead. An edge's options are taken one after the other, because each needs more RAM than the one before.
 
     Args:
         cuts: the edges.
@@ -150,19 +150,33 @@ def paths_by_ram(cuts: CutGraph, most_work: int | None = None) -> Iterator[Path]
     for edge in (edge for into in edges for edge in into):
         out[edge.source].append(edge)
     tail_ahead, work_ahead = _ahead(edges, lambda edge: edge.tail), _ahead(edges, _least_work)
-    number, most = count(), NEVER if most_work is None else most_work
-    waiting = [(0, 0, next(number), 0, Path(cuts.start, cuts.tail, 0, ()))]
+    peak_ahead = [NEVER] * (len(edges) - 1) + [0]
+    for edge in (edge for into in reversed(edges) for edge in into):
+        least = max(int(edge.options.ram[0]), peak_ahead[edge.target])
+        peak_ahead[edge.source] = min(peak_ahead[edge.source], least)
+    waiting, number = list[tuple[int, int, int, Path, Leg]](), count()
+
+    def follow(path: Path, edge: Edge, option: int) -> None:
+        """Add the path that continues with an edge under its first option, from a number on, within the work."""
+        left = NEVER if most_work is None else most_work - path.work - work_ahead[edge.target]
+        option = max(option, int(np.count_nonzero(edge.options.work > left)))
+        if option < len(edge.options):
+            peak = max(path.peak, int(edge.options.ram[option]), peak_ahead[edge.target])
+            ram = peak + path.tail + edge.tail + tail_ahead[edge.target]
+            heappush(waiting, (ram, -edge.target, next(number), path, Leg(edge, option)))
+
+    start = Path(cuts.start, cuts.tail, 0, ())
+    for edge in out[0]:
+        follow(start, edge, 0)
     while waiting:
-        *_, cut, path = heappop(waiting)
-        if cut == len(out) - 1:
-            yield path
-        for leg in (Leg(edge, option) for edge in out[cut] for option in range(len(edge.options))):
-            options, target = leg.edge.options, leg.edge.target
-            peak, tail = max(path.peak, int(options.ram[leg.option])), path.tail + leg.edge.tail
-            longer = Path(peak, tail, path.work + int(options.work[leg.option]), (*path.legs, leg))
-            least_ram, least_work = peak + tail + tail_ahead[target], longer.work + work_ahead[target]
-            if least_work <= most:
-                heappush(waiting, (least_ram, least_work, next(number), target, longer))
+        *_, path, leg = heappop(waiting)
+        follow(path, leg.edge, leg.option + 1)
+        peak, work = max(path.peak, int(leg.edge.options.ram[leg.option])), int(leg.edge.options.work[leg.option])
+        longer = Path(peak, path.tail + leg.edge.tail, path.work + work, (*path.legs, leg))
+        if leg.edge.target == len(out) - 1:
+            yield longer
+        for edge in out[leg.edge.target]:
+            follow(longer, edge, 0)
 
 
 def _least_peak(edges: list[list[Edge]], start: int) -> int:

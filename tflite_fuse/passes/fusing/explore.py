@@ -74,7 +74,7 @@ def _add_small(site: Site, goal: Goal, pool: list[Candidate]) -> None:
     least = _least(site, objective, candidates)
     if least is not None and goal.max_ram is None:
         candidates += joined(site, least)
-    if least is not None and goal.wants_every_byte:
+    if least is not None and goal.max_ram is None and not goal.is_default:
         candidates += every_path(site, objective, objective.least(candidates) or least)
     pool += candidates[count:]
     for form in site.forms:

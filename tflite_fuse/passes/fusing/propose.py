@@ -70,18 +70,19 @@ def in_shortest_runs(site: Site, least: Candidate) -> Candidate:
 def every_path(site: Site, objective: Objective, least: Candidate) -> Iterator[Candidate]:
     """Yield the candidates of a small model whose estimates are at most an eighth above the least arena, if MACs count.
 
-    Estimates of small models are up to a tenth above the arena, because they count shared memory in whole rows.
+    Estimates of small models are up to a tenth above the arena, because they count shared memory in whole rows. Paths
+    without more compute than the file's come as well, so that a larger limit never leads to more RAM.
     """
-    operators = len(site.graph.steps)
+    operators, limit = len(site.graph.steps), objective.max_compute
     if operators > site.tuning.every_path or site.target is not None:
         return
-    most_ram, most_work = least.arena + least.arena // 8, objective.max_compute
-    points = points_by_ram(site.graph, site.options, site.other_orders, None if most_work is None else int(most_work))
-    for point in takewhile(lambda point: point.ram_bytes <= most_ram, islice(points, 1 << operators)):
-        try:
-            yield site.realise(point)
-        except BlockError:  # no block can contain all of its operators
-            continue
+    for most_work in {limit, site.own_macs if limit is None else min(limit, site.own_macs)}:
+        points = islice(points_by_ram(site.graph, site.options, site.other_orders, most_work), 8 * operators)
+        for point in takewhile(lambda point: point.ram_bytes <= least.arena + least.arena // 8, points):
+            try:
+                yield site.realise(point)
+            except BlockError:  # no block can contain all of its operators
+                continue
 
 
 def joined(site: Site, least: Candidate) -> Iterator[Candidate]:
