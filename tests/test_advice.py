@@ -132,6 +132,28 @@ def test_a_head_filled_by_the_input_is_reported() -> None:
     assert re.match(r"[\d,]+ B of the head of [\d,]+ B are the input; with --int8-io", first)
 
 
+@pytest.fixture
+def untried(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """A model that counts as too large to be rewritten again, most of whose arena is the input."""
+    monkeypatch.setattr("tflite_fuse.rewriting.advice.MOST_OPERATORS", 1)
+    return serialize_model(with_float_borders(network()))
+
+
+def test_options_of_a_large_model_are_named_without_a_figure(untried: bytes) -> None:
+    result = tflite_fuse.rewrite(untried, verify=False, advise=True)
+    (first, *_) = result.report.advice
+    assert re.fullmatch(r"12,288 B of the head of [\d,]+ B are the input: try --int8-io or --input streamed", first)
+    streamed = tflite_fuse.rewrite(untried, verify=False, advise=True, input_mode="streamed").report
+    assert not any("try" in line for line in streamed.advice)
+
+
+def test_a_limit_below_the_inputs_of_a_large_model_names_options(untried: bytes) -> None:
+    with pytest.raises(LimitError, match=r"; inputs alone take 12,288 bytes: try --int8-io or --input streamed$"):
+        tflite_fuse.rewrite(untried, verify=False, goal=Goal(max_ram=6000), advise=True)
+    with pytest.raises(LimitError, match=r"because of [A-Z_0-9 to]+$"):
+        tflite_fuse.rewrite(untried, verify=False, goal=Goal(max_ram=12_288), advise=True)
+
+
 def test_operators_that_hold_the_head_are_named() -> None:
     b = ModelBuilder(1)
     x = b.log_softmax(b.conv(b.input((1, 16, 16, 3)), 24))

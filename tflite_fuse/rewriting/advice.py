@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +29,7 @@ from tflite_fuse.rewriting.figures import arena_in_file, memory_table
 from tflite_fuse.rewriting.rewrite import rewrite_model
 
 MOST_OPERATORS = 120
-"""Most operators of a model with advice, constant ones aside: larger ones take too long."""
+"""Most operators of a model whose options are tried, constant ones aside: larger ones take too long."""
 
 _MOSTLY = 0.75
 """Least share of the head that inputs fill where advice mentions them."""
@@ -67,18 +67,20 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
         options: of the rewrite.
         report: about it.
     """
-    if not _has_advice(model) or options.stream is not None:
+    if why_untouchable(model) is not None or options.stream is not None:
         return ()
-    offers = _offers(model, options, together=False)
-    useful = [each for each in offers if each.arena_bytes < WORTHWHILE * report.after.arena_bytes]
-    return (*_about_inputs(rewritten, report, useful), *_about_operators(rewritten, report))[:3]
+    inputs = _about_inputs if _is_tried(model) else _about_untried_inputs
+    return (*inputs(model, rewritten, options, report), *_about_operators(rewritten, report))[:3]
 
 
 def clause_of_option(model: Model, options: FuseOptions) -> str:
     """Return a clause on the option that keeps a refused limit on RAM, or comes nearest; empty if there is none."""
     limit = options.effective_goal.max_ram
-    if limit is None or options.stream is not None or options.memory is not None or not _has_advice(model):
+    if limit is None or options.stream is not None or options.memory is not None or why_untouchable(model) is not None:
         return ""
+    if not _is_tried(model):
+        kept, untried = _input_bytes(model), _untried(model, options)
+        return f"; inputs alone take {kept:,} bytes: try {untried}" if untried and kept > limit else ""
     option = next(iter(_offers(model, options)), None)
     if option is not None:
         return f"; {option.option} would: {option.arena_bytes:,} bytes"
@@ -87,8 +89,18 @@ def clause_of_option(model: Model, options: FuseOptions) -> str:
     return "" if nearest is None else f"; nor with {nearest.option}, which needs {nearest.arena_bytes:,} bytes at least"
 
 
-def _has_advice(model: Model) -> bool:
-    return len(FoldConstants().run(model).model.main.operators) <= MOST_OPERATORS and why_untouchable(model) is None
+def _is_tried(model: Model) -> bool:
+    """Return whether a model is small enough to be rewritten with other options."""
+    return len(FoldConstants().run(model).model.main.operators) <= MOST_OPERATORS
+
+
+def _untried(model: Model, options: FuseOptions) -> str:
+    """Return the options that need one change of the application, as typed; empty without one."""
+    return " or ".join(typed for typed, keywords in changes(model, options) if len(keywords) == 1)
+
+
+def _input_bytes(model: Model) -> int:
+    return sum(tensor_nbytes(model.main.tensors[tensor]) for tensor in model.main.inputs)
 
 
 def changes(model: Model, options: FuseOptions) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -139,7 +151,8 @@ def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterato
 
     In the arena a block's output may overlap its input, and a streamed input needs line buffers, or a copy.
     """
-    if options.input_mode is InputMode.RESIDENT or options.stream is not None or not _has_advice(model):
+    stays = options.input_mode is InputMode.RESIDENT
+    if stays or options.stream is not None or not _is_tried(model) or why_untouchable(model) is not None:
         return
     for resident in _offer("--input resident", model, replace(options, input_mode=InputMode.RESIDENT)):
         if resident.arena_bytes <= report.after.arena_bytes:
@@ -147,15 +160,26 @@ def _about_moving(model: Model, options: FuseOptions, report: Report) -> Iterato
             yield note("warned", MOVED_IN_VAIN, mode=mode, resident_bytes=resident.arena_bytes)
 
 
-def _about_inputs(rewritten: Model, report: Report, useful: Sequence[Offer]) -> Iterator[str]:
-    if not useful:
-        return
-    kept = sum(tensor_nbytes(rewritten.main.tensors[tensor]) for tensor in rewritten.main.inputs)
-    options = "; ".join(f"with {each.option}: {each.arena_bytes:,} B" for each in useful)
-    if kept and kept >= _MOSTLY * report.after.head_bytes:
-        yield f"{kept:,} B of the head of {report.after.head_bytes:,} B are the input; {options}"
-    else:
-        yield options
+def _about_inputs(model: Model, rewritten: Model, options: FuseOptions, report: Report) -> Iterator[str]:
+    """Yield a sentence with the arena of each option that is worth a change of the application."""
+    offers = _offers(model, options, together=False)
+    useful = [each for each in offers if each.arena_bytes < WORTHWHILE * report.after.arena_bytes]
+    if useful:
+        share = "".join(f"{each}; " for each in _share_of_inputs(rewritten, report))
+        yield share + "; ".join(f"with {each.option}: {each.arena_bytes:,} B" for each in useful)
+
+
+def _about_untried_inputs(model: Model, rewritten: Model, options: FuseOptions, report: Report) -> Iterator[str]:
+    """Yield a sentence with the options of a model that is too large to try them, if inputs fill most of its head."""
+    if untried := _untried(model, options):
+        yield from (f"{share}: try {untried}" for share in _share_of_inputs(rewritten, report))
+
+
+def _share_of_inputs(rewritten: Model, report: Report) -> Iterator[str]:
+    """Yield a clause about the share of the head that inputs fill, if that is most of it."""
+    kept, head = _input_bytes(rewritten), report.after.head_bytes
+    if kept and kept >= _MOSTLY * head:
+        yield f"{kept:,} B of the head of {head:,} B are the input"
 
 
 def _about_operators(rewritten: Model, report: Report) -> Iterator[str]:
