@@ -444,8 +444,8 @@ _WHOLE = BlockConfig(2**31 - 1, 2**31 - 1)
 def with_lone_blocks(model: Model) -> tuple[Model, tuple[str, ...]]:
     """Return the model with every operator outside blocks that can be a stage as a block, and their labels.
 
-    Such a block computes whole tensors from whole tensors and includes the RESHAPEs behind its operator. An operator
-    that only renames bytes stays.
+    Such a block computes whole tensors from whole tensors and includes the RESHAPEs behind its operator, and a QUANTIZE
+    before or behind that only turns uint8 into int8 or back. An operator that only renames bytes stays.
 
     Args:
         model: a model without an offline plan, because tensor indices change.
@@ -453,17 +453,34 @@ def with_lone_blocks(model: Model) -> tuple[Model, tuple[str, ...]]:
     Returns:
         The model, and labels of the operators that became blocks.
     """
+    lowerings = lower_model(model)
     candidates = [
-        index
-        for index, lowered in enumerate(lower_model(model))
+        (index, _with_turned_ends(model, lowerings, index))
+        for index, lowered in enumerate(lowerings)
         if not isinstance(lowered, str) and lowered.stage is not None and not lowered.unit
     ]
     labels = []
-    for index in reversed(candidates):  # a block replaces its operator and the RESHAPEs behind it
+    for index, operators in reversed(candidates):  # a block replaces its operator and the RESHAPEs behind it
         try:
-            rewritten, _ = insert_blocks(model, [BlockChoice((index,), _WHOLE, 0, 0, 0, "line-buffers")])
+            rewritten, _ = insert_blocks(model, [BlockChoice(operators, _WHOLE, 0, 0, 0, "line-buffers")])
         except BlockError:
             continue
         labels.append(operator_label(model, index))
         model = rewritten
     return model, tuple(reversed(labels))
+
+
+def _with_turned_ends(model: Model, lowerings: Lowerings, index: int) -> tuple[int, ...]:
+    """Return an operator with each QUANTIZE next to it that turns its input or output, which nothing else reads."""
+    graph, operator = model.main, model.main.operators[index]
+    before = {graph.writers.get(tensor) for tensor in operator.inputs or () if len(graph.readers[tensor]) == 1}
+    behind = [graph.readers.get(tensor, ()) for tensor in operator.outputs or ()]
+    only_one = {readers[0] for readers in behind if len(readers) == 1}
+    beside = before & {index - 1} | only_one & {index + 1}
+    return tuple(sorted((index, *(each for each in beside if each is not None and _turns(model, lowerings, each)))))
+
+
+def _turns(model: Model, lowerings: Lowerings, index: int) -> bool:
+    """Return whether an operator is a QUANTIZE that turns uint8 into int8, or back, and changes nothing else."""
+    lowered, name = lowerings[index], operator_name(model, model.main.operators[index])
+    return name == "QUANTIZE" and not isinstance(lowered, str) and lowered.stage is None

@@ -104,9 +104,7 @@ def contender(run: str, title: str, data: bytes, model: Model, board: OnBoard) -
 
 def same_ports(ours: Sequence[Port], theirs: Sequence[Port]) -> bool:
     """Return whether two models have the same inputs, or outputs, in order: types, shapes and quantizations."""
-    return [(port.tensor.type, port.tensor.dims, port.scale) for port in ours] == [
-        (port.tensor.type, port.tensor.dims, port.scale) for port in theirs
-    ]
+    return [port.form for port in ours] == [port.form for port in theirs]
 
 
 def require_resident(rewritten: Model) -> None:
@@ -153,7 +151,7 @@ def unfused(original: Model, rewritten: WholeModel) -> WholeModel:
     """
     if has_blocks(original):
         raise UsageError("the file of --benchmark has fused blocks itself: give the original")
-    whole = whole_model(original)
+    whole = whole_model(original, like=rewritten)
     for ours, theirs in ((rewritten.inputs, whole.inputs), (rewritten.outputs, whole.outputs)):
         if not same_ports([port for port, _ in ours], [port for port, _ in theirs]):
             raise UsageError(NOT_THE_ORIGINAL)

@@ -66,6 +66,11 @@ class Port:
         return prod(self.tensor.dims)
 
     @property
+    def form(self) -> tuple[int, tuple[int, ...], tuple[float, int] | None]:
+        """Return type, shape and quantization."""
+        return self.tensor.type, self.tensor.dims, self.scale
+
+    @property
     def field(self) -> str | None:
         """Return the member of TFLM's ``TfLiteTensor::data`` for the element type; None for types without one."""
         return _FIELDS.get(TensorType(self.tensor.type)) if self.tensor.type in list(TensorType) else None

@@ -80,12 +80,16 @@ class WholeModel:
     memory_bytes: int = 0
 
 
-def whole_model(model: Model) -> WholeModel:
+def whole_model(model: Model, like: WholeModel | None = None) -> WholeModel:
     """Return a model as steps.
 
     Conversions at its ends are left out where the tensors behind and before them, which take the place of inputs and
     outputs, are int8; so is a SOFTMAX at an output that no block can hold. RESHAPE and other renaming operators are
     copies; other operators in no block become blocks by themselves.
+
+    Args:
+        model: the model.
+        like: the same model, rewritten; ends that are its own already, because a block converts them, stay.
 
     Raises:
         UsageError: an operator or the type of a tensor is not supported, or a block has too many operands.
@@ -95,9 +99,9 @@ def whole_model(model: Model) -> WholeModel:
     if not model.main.operators:
         raise UsageError("the model has no operators, so there is nothing to run")
     require_no_hybrid(model)
-    model, conversions = _without_ends(model, _CONVERSIONS_BEFORE, _CONVERSIONS_BEHIND)
+    model, conversions = _without_ends(model, _CONVERSIONS_BEFORE, _CONVERSIONS_BEHIND, like)
     model, alone = with_lone_blocks(model)
-    model, scores = _without_ends(model, (), ("SOFTMAX",))
+    model, scores = _without_ends(model, (), ("SOFTMAX",), like)
     notes = (
         *conversions,
         *(f"{label} is in no block of the model and runs as one by itself" for label in alone),
@@ -163,10 +167,12 @@ def _step(model: Model, index: int, places: list[Place]) -> Step:
 # ---- Operators that are left out ----
 
 
-def _without_ends(model: Model, before: Sequence[str], behind: Sequence[str]) -> tuple[Model, tuple[str, ...]]:
+def _without_ends(
+    model: Model, before: Sequence[str], behind: Sequence[str], like: WholeModel | None
+) -> tuple[Model, tuple[str, ...]]:
     """Return the model without such operators before and behind its int8 tensors, and a note on each."""
     notes: list[str] = []
-    while (end := _end_of(model, before, behind)) is not None:
+    while (end := _end_of(model, before, behind, like)) is not None:
         index, port, number, tensor = end
         side = "behind" if port == "input" else "before"
         notes.append(f"{operator_label(model, index)} is left out: {port} {number} is the int8 tensor {side} it")
@@ -174,7 +180,9 @@ def _without_ends(model: Model, before: Sequence[str], behind: Sequence[str]) ->
     return model, tuple(notes)
 
 
-def _end_of(model: Model, before: Sequence[str], behind: Sequence[str]) -> tuple[int, str, int, int] | None:
+def _end_of(
+    model: Model, before: Sequence[str], behind: Sequence[str], like: WholeModel | None
+) -> tuple[int, str, int, int] | None:
     """Return (operator, ``input`` or ``output``, its number, the int8 tensor that takes its place)."""
     graph = model.main
     for index, operator in enumerate(graph.operators):
@@ -184,10 +192,19 @@ def _end_of(model: Model, before: Sequence[str], behind: Sequence[str]) -> tuple
         source, target = inputs[0], outputs[0]
         is_int8 = {tensor: graph.tensors[tensor].type == TensorType.INT8 for tensor in (source, target)}
         if name in before and is_int8[target] and source in graph.inputs and _uses(graph.operators, source) == 1:
-            return index, "input", graph.inputs.index(source), target
+            port = Port("input", graph.inputs.index(source), graph.tensors[source])
+            if like is None or not _is_one_of(port, like.inputs):
+                return index, port.kind, port.number, target
         if name in behind and is_int8[source] and target in graph.outputs and _uses(graph.operators, target) == 0:
-            return index, "output", graph.outputs.index(target), source
+            port = Port("output", graph.outputs.index(target), graph.tensors[target])
+            if like is None or not _is_one_of(port, like.outputs):
+                return index, port.kind, port.number, source
     return None
+
+
+def _is_one_of(port: Port, ports: Sequence[tuple[Port, Place]]) -> bool:
+    """Return whether the port of the same number has the same form."""
+    return any(other.number == port.number and other.form == port.form for other, _ in ports)
 
 
 def _uses(operators: Iterable[Operator], tensor: int) -> int:

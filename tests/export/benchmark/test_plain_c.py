@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tests.device.targets import HERE, TARGETS, Target, call, lines_of
 from tests.export.exported import network, run
+from tests.float_models import with_float_borders
+from tests.uint8_models import with_uint8_borders
 from tflite_fuse.cost.instructions import Target as Core
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.export.benchmark import OnBoard
-from tflite_fuse.model import serialize_model
+from tflite_fuse.model import Model, load_model, serialize_model
 
 NANO = OnBoard("nano33ble", 64, Core.CORTEX_M4)
 
@@ -33,8 +36,8 @@ static inline void benchmark_print(const char* text) { device_write(text); }
 """
 
 
-def written(folder: Path, board: OnBoard = NANO) -> Path:
-    original = network()
+def written(folder: Path, board: OnBoard = NANO, original: bytes | None = None) -> Path:
+    original = network() if original is None else original
     export_model(tflite_fuse.rewrite(original, verify=False).model, folder, "c", benchmark=original, board=board)
     return folder
 
@@ -56,6 +59,17 @@ def test_prints_a_line_for_the_unfused_and_the_rewritten_model(tmp_path: Path) -
     assert rewritten["predicted_instructions"] > 0 == unfused["predicted_instructions"]
     assert [block["name"] for block in unfused["blocks"]][:2] == ["CONV", "DEPTHWISE"]
     assert (rewritten["board"], rewritten["clock_hz"], rewritten["runs"]) == ("nano33ble", 64_000_000, 30)
+
+
+@needs_gcc
+@pytest.mark.parametrize("borders", [with_uint8_borders, with_float_borders])
+def test_a_model_whose_blocks_convert_its_ends_is_compared_on_these(
+    borders: Callable[[Model], Model], tmp_path: Path
+) -> None:
+    folder = written(tmp_path / "model", original=serialize_model(borders(load_model(network()))))
+    run(["sh", "-c", "gcc -std=c11 -O2 -ffp-contract=off *.c -o run -lm"], cwd=folder)
+    unfused, rewritten = lines(run([folder / "run"]))
+    assert "microseconds" in rewritten and len(rewritten["blocks"]) < len(unfused["blocks"])
 
 
 def declared(folder: Path) -> int:
