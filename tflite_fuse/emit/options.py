@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import flatbuffers
 
-from tflite_fuse.errors import BlockError
+from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.ir.description import description
 from tflite_fuse.ir.limits import MAX_STAGES, MAX_TENSORS
 from tflite_fuse.ir.structs import (
@@ -30,7 +30,9 @@ from tflite_fuse.ir.structs import (
     StageDesc,
     TensorDesc,
 )
+from tflite_fuse.model.wire import Reader
 
+_T = TypeVar("_T")
 _Desc = TypeVar("_Desc", BlockHeader, TensorDesc, StageDesc)
 
 
@@ -156,50 +158,48 @@ class _Fields:
     def __init__(self, data: bytes) -> None:
         if data[4:8] != IDENTIFIER:
             raise BlockError("The custom options are no fused block of tflite-fuse.")
-        self.data = data
-        self.root = self._unpack("<I", 0)
-        self.vtable = self.root - self._unpack("<i", self.root)
-        self.vtable_size = self._unpack("<H", self.vtable)
-        self.table_size = self._unpack("<H", self.vtable + 2)
+        self.reader = Reader(data)
+        self.places, self.end = _sound(lambda: self.reader.vtable(self.reader.target(0)))
         (self.version,) = struct.unpack("<i", self.inline("version", 4))
-
-    def _unpack(self, layout: str, position: int) -> int:
-        size = struct.calcsize(layout)
-        return int(struct.unpack(layout, self._bytes(position, size))[0])
-
-    def _bytes(self, position: int, size: int) -> bytes:
-        if position < 0 or position % min(size or 1, 4) or position + size > len(self.data):
-            raise BlockError("The fused block's options are truncated or damaged.")
-        return self.data[position : position + size]
-
-    def _offset(self, number: int) -> int:
-        """Return the offset of a field in the table, 0 if it is absent."""
-        slot = 4 + 2 * number
-        return self._unpack("<H", self.vtable + slot) if slot + 2 <= self.vtable_size else 0
 
     def holds_more(self) -> bool:
         """Return whether there is a reserved field, an unknown one, or one of a later version."""
         permitted = {FIELDS.index("checksum")} if self.version >= CHECKED_VERSION else set()
-        further = set(range(FIELDS.index("stage_inputs") + 1, self.vtable_size // 2)) - permitted
-        return any(map(self._offset, further))
+        return not self.places.keys() <= {*range(FIELDS.index("stage_inputs") + 1)} | permitted
 
     def checksum(self) -> int | None:
         """Return the position of the checksum, None if this version has none."""
-        if self.version < CHECKED_VERSION:
-            return None
-        self.inline("checksum", 4)
-        return self.root + self._offset(FIELDS.index("checksum"))
+        return self._place("checksum", 4) if self.version >= CHECKED_VERSION else None
 
     def inline(self, field: str, size: int) -> bytes:
         """Return the bytes of a field in the table itself."""
-        offset = self._offset(FIELDS.index(field))
-        if offset < 4 or offset + size > self.table_size:
-            raise BlockError(f"The fused block's options lack their {field}.")
-        return self._bytes(self.root + offset, size)
+        place = self._place(field, size)
+        return self.reader.data[place : place + size]
 
     def vector(self, field: str, size: int) -> bytes:
         """Return the elements of a vector, ``size`` bytes each."""
-        relative = struct.unpack("<I", self.inline(field, 4))[0]
-        start = self.root + self._offset(FIELDS.index(field)) + relative
-        count = self._unpack("<I", start)
-        return self._bytes(start + 4, count * size)
+        place = self._place(field, 4)
+        start, count = _sound(lambda: self.reader.span(self.reader.target(place), size))
+        if start % 4:
+            raise BlockError(_DAMAGED)
+        return self.reader.data[start : start + count * size]
+
+    def _place(self, field: str, size: int) -> int:
+        """Return the position of a field of the table."""
+        place = self.places.get(FIELDS.index(field), self.end)
+        if place + size > self.end:
+            raise BlockError(f"The fused block's options lack their {field}.")
+        if place % 4:
+            raise BlockError(_DAMAGED)
+        return place
+
+
+def _sound(read: Callable[[], _T]) -> _T:
+    """Return the result of a reading function. Raises BlockError if it meets damage."""
+    try:
+        return read()
+    except ModelError as error:
+        raise BlockError(_DAMAGED) from error
+
+
+_DAMAGED = "The fused block's options are truncated or damaged."

@@ -128,7 +128,7 @@ class Reader:
     The work is bounded by the size of the file even if its parts refer to each other many times.
     """
 
-    def __init__(self, data: bytes, read_options: OptionsReader) -> None:
+    def __init__(self, data: bytes, read_options: OptionsReader | None = None) -> None:
         self.data = data
         self.end = 8
         self._read_options = read_options
@@ -220,6 +220,7 @@ class Reader:
             return None
         position = self.target(present[s.number + 1])
         if s.kind is not Kind.UNION:
+            assert self._read_options is not None
             return self._read_options(self, member, position, s.kind)
         if member > len(s.union):
             raise ModelError(f"field {s.name} is of kind {member}, newer than this version knows, and would be lost")
