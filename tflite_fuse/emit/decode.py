@@ -176,4 +176,4 @@ def _stage(options: Options, tensors: Sequence[BlockTensor], index: int, constan
         activation_max=desc.activation_max,
     )
     offsets = desc.weights_offset, desc.table_offset, desc.pad_offset
-    return kind.decode_table(stage, tensors, StoredTables(constants, WeightLayout(desc.weight_layout), *offsets))
+    return kind.constants.decode(stage, tensors, StoredTables(constants, WeightLayout(desc.weight_layout), *offsets))

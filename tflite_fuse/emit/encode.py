@@ -59,7 +59,7 @@ def encode(
     """
     check_block(block)
     check_config(schedule.config)
-    tables = [KINDS[stage.kind].encode_table(stage, block.tensors) for stage in block.stages]
+    tables = [KINDS[stage.kind].constants.encode(stage, block.tensors) for stage in block.stages]
     constants = _Constants(block, tables)
     starts = np.cumsum([0, *(len(stage.inputs) for stage in block.stages)]).tolist()
     runs = chain(schedule.config.longest_runs, repeat(0))

@@ -303,6 +303,19 @@ def decode_entries(stored: StoredTables, count: int) -> tuple[Int32Array, Requan
 
 
 @dataclass(frozen=True)
+class Coding:
+    """Encoding and decoding of a kind's constants where they have no ``Layout``; by default there are none.
+
+    Attributes:
+        encode: function that returns a stage's constants.
+        decode: function from a stage with geometry and clamp to the complete stage; raises BlockError.
+    """
+
+    encode: Callable[[Stage, Tensors], Tables] = lambda stage, tensors: Tables()
+    decode: Callable[[Stage, Tensors, StoredTables], Stage] = lambda stage, tensors, stored: stage
+
+
+@dataclass(frozen=True)
 class Kind:
     """Definition of a stage kind, except its kernel in C.
 
@@ -326,8 +339,7 @@ class Kind:
         outside: function from the stage and its input to the value of pixels outside that input.
         check: function that raises BlockError if the stage contradicts its tensors or lacks a parameter.
         reference: function that computes the stage on whole tensors, before the clamp, as TFLM's reference kernels do.
-        encode_table: function that returns its constants.
-        decode_table: function from a stage with geometry and clamp to the complete stage; raises BlockError.
+        constants: their encoding and decoding.
         macs: multiply-accumulates per output pixel, taps on padding included.
         work: counts of its runs in a family's kernels.
         lowerings: by name of a TFLite operator, the function that lowers it to this or another kind, or to a renaming.
@@ -349,8 +361,7 @@ class Kind:
     outside: Callable[[Stage, BlockTensor], int] = lambda stage, source: 0 if source.is_real else source.zero_point
     check: Callable[[StageCheck], None] = lambda check: None
     reference: Callable[[Stage, Sequence[Operand], BlockTensor], Values] = _no_reference
-    encode_table: Callable[[Stage, Tensors], Tables] = lambda stage, tensors: Tables()
-    decode_table: Callable[[Stage, Tensors, StoredTables], Stage] = lambda stage, tensors, stored: stage
+    constants: Layout | Coding = Coding()
     macs: Callable[[Stage, Tensors], int] = lambda stage, tensors: 0
     work: Work = values_moved
     lowerings: Mapping[str, Callable[[OperatorView], Lowered]] = field(default_factory=dict)

@@ -34,7 +34,7 @@ def check(block: Block) -> None:
 
 
 def has_multiples(block: Block) -> bool:
-    return ADD.encode_table(block.stages[0], block.tensors).weights != b""
+    return ADD.constants.encode(block.stages[0], block.tensors).weights != b""
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -15,6 +15,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ops.entry import (
     AS_BYTES,
+    Coding,
     Layout,
     Numbers,
     Operand,
@@ -183,8 +184,7 @@ FLOAT_PAIR = float_kind(
     by_value=True,
     check=_check_pair,
     reference=_pair,
-    encode_table=_PAIR.encode,
-    decode_table=_decoded(_PAIR),
+    constants=Coding(_PAIR.encode, _decoded(_PAIR)),
     work=each_value({"float values": 1}),
 )
 
@@ -193,8 +193,7 @@ FLOAT_BY_CHANNEL = float_kind(
     writes_over=always,
     check=_check_by_channel,
     reference=_by_channel,
-    encode_table=_BY_CHANNEL.encode,
-    decode_table=_decoded(_BY_CHANNEL),
+    constants=Coding(_BY_CHANNEL.encode, _decoded(_BY_CHANNEL)),
     work=each_value({"float values": 1}),
 )
 
@@ -273,8 +272,7 @@ FLOAT_CURVE = float_kind(
     writes_over=always,
     check=_check_curve,
     reference=_curve,
-    encode_table=_CURVE.encode,
-    decode_table=_CURVE.decode,
+    constants=_CURVE,
     work=each_value({"float values": 1}),
 )
 

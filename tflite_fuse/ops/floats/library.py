@@ -89,8 +89,7 @@ FLOAT_LIBRARY_CURVE = float_kind(
     writes_over=always,
     check=_check,
     reference=_reference,
-    encode_table=_CURVE.encode,
-    decode_table=_CURVE.decode,
+    constants=_CURVE,
     work=each_value({"float functions": 1}),
 )
 
@@ -137,8 +136,7 @@ FLOAT_SOFTMAX = float_kind(
     StageKind.FLOAT_SOFTMAX,
     check=_check_softmax,
     reference=_softmax,
-    encode_table=_SOFTMAX.encode,
-    decode_table=_SOFTMAX.decode,
+    constants=_SOFTMAX,
     work=each_value({"float functions": 1}),
 )
 

@@ -68,8 +68,7 @@ FLOAT_AVERAGE_POOL = float_kind(
     window=Window.SLIDING,
     check=_check_pool,
     reference=_average,
-    encode_table=BOUNDS.encode,
-    decode_table=BOUNDS.decode,
+    constants=BOUNDS,
     work=windows("float pooled", "float values"),
 )
 
@@ -102,8 +101,7 @@ FLOAT_GLOBAL_AVERAGE = float_kind(
     sums_in_order=True,
     check=_check_global,
     reference=_global_average,
-    encode_table=BOUNDS.encode,
-    decode_table=BOUNDS.decode,
+    constants=BOUNDS,
     work=GLOBAL_WORK,
 )
 

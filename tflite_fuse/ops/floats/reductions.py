@@ -117,8 +117,7 @@ FLOAT_GLOBAL_REDUCE = float_kind(
     sums_in_order=True,
     check=_check_global,
     reference=_global,
-    encode_table=LAYOUT.encode,
-    decode_table=LAYOUT.decode,
+    constants=LAYOUT,
     work=GLOBAL_WORK,
 )
 
@@ -126,8 +125,7 @@ FLOAT_CHANNEL_REDUCE = float_kind(
     StageKind.FLOAT_CHANNEL_REDUCE,
     check=_check_channels,
     reference=_channels,
-    encode_table=LAYOUT.encode,
-    decode_table=LAYOUT.decode,
+    constants=LAYOUT,
     work=by_pixel("float summed", "float values")(lambda stage, tensors: (tensors[stage.inputs[0]].channels, 1)),
 )
 

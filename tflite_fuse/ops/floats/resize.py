@@ -15,6 +15,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import (
+    Coding,
     Operand,
     StageCheck,
     StoredTables,
@@ -153,8 +154,7 @@ FLOAT_RESIZE = float_kind(
     window=Window.SPREAD,
     check=_check,
     reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
+    constants=Coding(_encode, _decode),
     work=each_value({"float values": 4}),
 )
 

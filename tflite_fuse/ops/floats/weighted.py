@@ -18,6 +18,7 @@ from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_COPIED_FLOATS
 from tflite_fuse.ops.entry import (
     AS_BYTES,
+    Coding,
     Kernels,
     Kind,
     Layout,
@@ -108,8 +109,7 @@ def _on_floats(
         reads_real=True,
         writes_real=True,
         reference=reference,
-        encode_table=_encode,
-        decode_table=_decoded(shape),
+        constants=Coding(_encode, _decoded(shape)),
         work=work,
         lowerings={},
         **changes,

@@ -16,6 +16,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.ops.entry import (
+    Coding,
     Kind,
     Layout,
     Numbers,
@@ -111,8 +112,7 @@ OFFSET = Kind(
     writes_over=always,
     check=_check_offset,
     reference=_offset,
-    encode_table=_OFFSET_LAYOUT.encode,
-    decode_table=_OFFSET_LAYOUT.decode,
+    constants=_OFFSET_LAYOUT,
     # Two multiplications by a multiplier and shift, each about as expensive as a product.
     work=each_value({"products": 2}),
 )
@@ -212,8 +212,7 @@ SCALE = Kind(
     writes_over=always,
     check=_check_scale,
     reference=_scale,
-    encode_table=_encode_scale,
-    decode_table=_decode_scale,
+    constants=Coding(_encode_scale, _decode_scale),
     work=each_value({"products": 1}),
     lowerings={"PRELU": _lower_prelu},
 )

@@ -276,8 +276,7 @@ LOOKUP = Kind(
     by_value=True,
     check=_check,
     reference=_reference,
-    encode_table=LAYOUT.encode,
-    decode_table=LAYOUT.decode,
+    constants=LAYOUT,
     work=_work,
     lowerings={name: _lowered_by(function) for name, function in FUNCTIONS.items()} | {"QUANTIZE": _lower_quantize},
 )

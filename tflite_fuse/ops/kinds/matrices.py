@@ -141,8 +141,7 @@ MATRIX_PRODUCT = Kind(
     whole=1,
     check=_check,
     reference=_reference,
-    encode_table=LAYOUT.encode,
-    decode_table=LAYOUT.decode,
+    constants=LAYOUT,
     macs=_macs,
     work=by_pixel("plain macs", "plain outputs")(
         lambda stage, tensors: (_macs(stage, tensors), tensors[stage.output].channels)
@@ -169,8 +168,7 @@ FLOAT_MATRIX_PRODUCT = Kind(
     writes_real=True,
     check=lambda check: _check_shapes(check, parameters_of(check.stage, FloatMatrixParameters).by_column),
     reference=_float_reference,
-    encode_table=FLOAT_LAYOUT.encode,
-    decode_table=FLOAT_LAYOUT.decode,
+    constants=FLOAT_LAYOUT,
     macs=_macs,
     work=_float_work,
 )

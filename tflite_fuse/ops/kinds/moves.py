@@ -18,6 +18,7 @@ from tflite_fuse.ir.limits import MAX_TENSORS, MAX_WINDOW
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import (
+    Coding,
     Kind,
     Layout,
     Numbers,
@@ -123,7 +124,7 @@ PAD = Kind(
     outside=lambda stage, source: stage.pad_value,
     check=_check_pad,
     reference=_pad,
-    decode_table=_decode_pad,
+    constants=Coding(decode=_decode_pad),
     work=_copied,
     lowerings={"PAD": _lower_pad, "PADV2": _lower_pad, f"CUSTOM:{COPY_OPERATOR}": _lower_copy},
 )
@@ -255,8 +256,7 @@ CHANNELS = Kind(
     moves=True,
     check=_check,
     reference=_reference,
-    encode_table=_LAYOUT.encode,
-    decode_table=_LAYOUT.decode,
+    constants=_LAYOUT,
     work=each_value({"other values": 1, "other outputs": 1}),
     lowerings={name: _lowered_by(name) for name in ("GATHER", "SLICE", "STRIDED_SLICE")},
 )

@@ -18,6 +18,7 @@ from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import ADD_BITS
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier
 from tflite_fuse.ops.entry import (
+    Coding,
     Kind,
     Layout,
     Operand,
@@ -214,8 +215,7 @@ ADD = Kind(
     by_value=True,
     check=lambda check: _check_numbers(check, LEFT_SHIFT, (-31, 0), 0),
     reference=_add,
-    encode_table=_encode_addition,
-    decode_table=ADD_LAYOUT.decode,
+    constants=Coding(_encode_addition, ADD_LAYOUT.decode),
     work=_sums,
     lowerings={"ADD": _lowered_to_add(1), "SUB": _lowered_to_add(-1)},
 )
@@ -252,8 +252,7 @@ SQUARED_DIFFERENCE = Kind(
     by_value=True,
     check=_check_difference,
     reference=_squared_difference,
-    encode_table=ADD_LAYOUT.encode,
-    decode_table=ADD_LAYOUT.decode,
+    constants=ADD_LAYOUT,
     # Three multiplications by a multiplier and shift, each about as expensive as a product.
     work=each_value({"products": 3}),
     lowerings={"SQUARED_DIFFERENCE": _lowered_by(_difference, thin=True)},
@@ -297,8 +296,7 @@ MULTIPLY = Kind(
     by_value=True,
     check=_check_product,
     reference=_multiply,
-    encode_table=_encode_product,
-    decode_table=_decode_product,
+    constants=Coding(_encode_product, _decode_product),
     work=each_value({"products": 1}),
     lowerings={"MUL": _lowered_by(_product, clamps=True, thin=True)},
 )

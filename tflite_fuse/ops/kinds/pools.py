@@ -18,6 +18,7 @@ from tflite_fuse.ir.limits import MAX_AVERAGED
 from tflite_fuse.ops.arithmetic import Int64Array, rounding_divide
 from tflite_fuse.ops.entry import (
     NOWHERE,
+    Coding,
     Kernels,
     Kind,
     Operand,
@@ -262,8 +263,7 @@ GLOBAL_AVERAGE = Kind(
     sum_bytes=_sum_bytes,
     check=_check_global,
     reference=_global_average,
-    encode_table=_encode_global,
-    decode_table=_decode_global,
+    constants=Coding(_encode_global, _decode_global),
     work=whole_map("summed values", "averages"),
     lowerings={"MEAN": _mean},
 )

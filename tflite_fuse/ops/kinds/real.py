@@ -29,6 +29,7 @@ from tflite_fuse.model.types import TensorType, dequantize, half_away
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import (
     AS_BYTES,
+    Coding,
     Kernels,
     Kind,
     Layout,
@@ -214,8 +215,7 @@ QUANTIZE = Kind(
     reads_real=True,
     check=_check_quantize,
     reference=_quantized,
-    encode_table=_STEPS.encode,
-    decode_table=_STEPS.decode,
+    constants=_STEPS,
     work=_work_of_halving,
 )
 
@@ -224,8 +224,7 @@ DEQUANTIZE = Kind(
     writes_real=True,
     check=_check_dequantize,
     reference=_dequantized,
-    encode_table=_NUMBERS.encode,
-    decode_table=_NUMBERS.decode,
+    constants=_NUMBERS,
     work=each_value({"looked up": 1}),
 )
 
@@ -476,8 +475,7 @@ REAL_PAIR = Kind(
     by_value=True,
     check=_check,
     reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
+    constants=Coding(_encode, _decode),
     # Not measured: an estimate in look-ups.
     work=each_value({"looked up": 20}),
 )

@@ -224,8 +224,7 @@ RESIZE = Kind(
     window=Window.SPREAD,
     check=_check,
     reference=_reference,
-    encode_table=LAYOUT.encode,
-    decode_table=LAYOUT.decode,
+    constants=LAYOUT,
     work=each_value({"other values": 4, "other outputs": 1}),
     lowerings={
         "MIRROR_PAD": mirror_pad,

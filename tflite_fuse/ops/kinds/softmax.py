@@ -130,8 +130,7 @@ SOFTMAX = Kind(
     StageKind.SOFTMAX,
     check=_check,
     reference=_reference,
-    encode_table=LAYOUT.encode,
-    decode_table=LAYOUT.decode,
+    constants=LAYOUT,
     work=_work,
     lowerings={"SOFTMAX": _lower},
 )

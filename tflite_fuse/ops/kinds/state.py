@@ -18,6 +18,7 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import (
     NOWHERE,
+    Coding,
     Kind,
     Operand,
     StageCheck,
@@ -134,8 +135,7 @@ STATE = Kind(
     outside=lambda stage, source: stage.pad_value,
     check=_check,
     reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
+    constants=Coding(_encode, _decode),
     lowerings={f"CUSTOM:{STATE_OPERATOR}": _lower},
 )
 

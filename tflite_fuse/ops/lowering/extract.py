@@ -38,8 +38,8 @@ def with_weights(lowerings: Lowerings, form: WeightForm) -> Lowerings:
 def flash_of_16_bits(blocks: Iterable[Block]) -> int:
     """Return the additional bytes of 16-bit weights over 8-bit weights."""
     return sum(
-        len(KINDS[stage.kind].encode_table(stage, block.tensors).weights)
-        - len(KINDS[stage.kind].encode_table(replace(stage, weight_form=WeightForm.EIGHT), block.tensors).weights)
+        len(KINDS[stage.kind].constants.encode(stage, block.tensors).weights)
+        - len(KINDS[stage.kind].constants.encode(replace(stage, weight_form=WeightForm.EIGHT), block.tensors).weights)
         for block in blocks
         for stage in block.stages
         if stage.weight_form is WeightForm.SIXTEEN

@@ -19,6 +19,7 @@ from tflite_fuse.ir.block import BlockTensor, Int8Array, Stage, StageKind, Stora
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier, wrap_int32
 from tflite_fuse.ops.entry import (
+    Coding,
     Kernels,
     Kind,
     Operand,
@@ -318,8 +319,7 @@ LSTM = Kind(
     memory_bytes=memory_of,
     check=_check,
     reference=_reference,
-    encode_table=_encode,
-    decode_table=_decode,
+    constants=Coding(_encode, _decode),
     macs=_macs,
     work=_work,
     lowerings={"UNIDIRECTIONAL_SEQUENCE_LSTM": _lower},

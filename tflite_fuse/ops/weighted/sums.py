@@ -20,6 +20,7 @@ from tflite_fuse.ops import packing
 from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier, wrap_int32
 from tflite_fuse.ops.entry import (
     NOWHERE,
+    Coding,
     Kernels,
     Kind,
     Operand,
@@ -261,8 +262,7 @@ CONV_SUMS = Kind(
     cuts=True,
     check=_check_part,
     reference=_sum_part,
-    encode_table=_encode_part,
-    decode_table=_decode_part,
+    constants=Coding(_encode_part, _decode_part),
     macs=_macs,
     work=_part_work,
 )
@@ -320,8 +320,7 @@ ADD_SUMS = Kind(
     inputs=(2, 2),
     check=_check_addition,
     reference=_add,
-    encode_table=_encode_addition,
-    decode_table=_decode_addition,
+    constants=Coding(_encode_addition, _decode_addition),
     work=_addition_work,
 )
 
