@@ -39,6 +39,11 @@ def saturating_rounding_doubling_high_mul(a: Int64Array, b: Numbers) -> Int64Arr
     return np.minimum(truncating_divide(product + nudge, 1 << 31), INT32_MAX)
 
 
+def clip_int16(values: Int64Array) -> Int64Array:
+    """Return values within int16; larger ones become its ends."""
+    return np.clip(values, -(2**15), 2**15 - 1)
+
+
 def rounding_divide_by_power_of_two(values: Int64Array, exponent: Numbers) -> Int64Array:
     """Return ``values / 2**exponent`` rounded to the nearest integer, halves away from zero. ``exponent`` is 0…31."""
     mask = (np.int64(1) << exponent) - 1

@@ -11,9 +11,7 @@ import numpy.typing as npt
 from tflite_fuse.errors import BlockError
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.entry import Kind, Layout
-from tflite_fuse.ops.kinds.real import ACTIVATIONS
-from tflite_fuse.ops.lowering.operands import read_constant
-from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
+from tflite_fuse.ops.lowering.operands import read_bias, read_constant
 from tflite_fuse.ops.lowering.view import OperatorView
 
 Floats = npt.NDArray[np.float32]
@@ -61,18 +59,6 @@ def bounded(values: Floats, low: float, high: float) -> Floats:
     return np.where(np.float32(high) < raised, np.float32(high), raised)
 
 
-def float_bounds(view: OperatorView) -> tuple[float, float]:
-    """Return the bounds of a fused activation; without one TFLM clamps to finite numbers.
-
-    Raises:
-        BlockError: TFLM does not support the activation.
-    """
-    number = view.option("fused_activation_function", default=NO_ACTIVATION)
-    if number not in ACTIVATIONS:
-        raise BlockError(f"its fused activation (number {number}) is none of RELU, RELU_N1_TO_1, RELU6")
-    return ACTIVATIONS[number]
-
-
 def float_weights(view: OperatorView, rank: int) -> Floats:
     """Return constant float32 weights in the model's layout.
 
@@ -91,9 +77,5 @@ def float_bias(view: OperatorView, channels: int, position: int = 2) -> Floats:
     Raises:
         BlockError: it is not a constant of ``channels`` float32 values.
     """
-    if view.operand(position) < 0:
-        return np.zeros(channels, np.float32)
-    values = read_constant(view.model, view.operand(position), TensorType.FLOAT32, "bias")
-    if values.size != channels:
-        raise BlockError(f"its bias has {values.size} values for {channels} output channels")
-    return np.asarray(values.ravel())
+    bias = read_bias(view.model, view.operand(position), channels, TensorType.FLOAT32)
+    return np.zeros(channels, np.float32) if bias is None else bias

@@ -26,9 +26,9 @@ from tflite_fuse.ops.entry import (
     each_value,
     parameters_of,
 )
-from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, Floats, bounded, float_bounds, float_kind
-from tflite_fuse.ops.kinds.real import REAL_LOWERINGS
-from tflite_fuse.ops.lowering.operands import Activation, read_real
+from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, Floats, bounded, float_kind
+from tflite_fuse.ops.kinds.real import REAL_LOWERINGS, float_bounds
+from tflite_fuse.ops.lowering.operands import by_channel, read_real
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, check_pair, one_to_one
 
 OPERATIONS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
@@ -140,23 +140,14 @@ def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
             return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
         if name == "PRELU" and constant is first:
             raise BlockError("its input is a constant")
-        source = second if constant is first else first
-        values = _by_channels(constant, output.shape[2]).astype("<f4").tobytes()
-        operation = replace(operation, constant_first=int(constant is first), constants=values)
+        source, channels = second if constant is first else first, output.shape[2]
+        values = np.asarray(constant.constant).ravel() if constant.elements == 1 else by_channel(constant, channels)
+        constants = np.broadcast_to(values, channels).astype("<f4").tobytes()
+        operation = replace(operation, constant_first=int(constant is first), constants=constants)
         stage = Stage(StageKind.FLOAT_BY_CHANNEL, parameters=operation)
         return Lowered(stage, (source,), output, output.shape, Fit.PIXELS)
 
     return lower
-
-
-def _by_channels(part: Activation, channels: int) -> Floats:
-    """Return the values of a constant that is the same for all pixels, [channels]."""
-    values = np.zeros(0, np.float32) if part.constant is None else np.asarray(part.constant)
-    if values.size == 1:
-        return np.repeat(values.ravel(), channels)
-    if values.size != channels or values.shape[-1:] != (channels,):
-        raise BlockError(f"its constant {part.name} of shape {list(part.dims)} differs from pixel to pixel")
-    return values.ravel()
 
 
 def alone_or_part(name: str, alone: Callable[[OperatorView], Lowered]) -> Callable[[OperatorView], Lowered]:

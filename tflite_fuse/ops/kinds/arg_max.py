@@ -15,7 +15,7 @@ from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.ops.arithmetic import Int64Array
 from tflite_fuse.ops.entry import Kind, Operand, StageCheck, by_pixel
-from tflite_fuse.ops.lowering.operands import Activation, read_constant, read_moved
+from tflite_fuse.ops.lowering.operands import Activation, read_moved
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 
 NUMBER_BYTES = 4
@@ -40,7 +40,7 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
 def _lower(view: OperatorView) -> Lowered:
     """Lower ARG_MAX along the last dimension."""
     source, index = replace(read_moved(view.model, view.operand(0)), by_value=True), view.output
-    axes = read_constant(view.model, view.operand(1), TensorType.INT32, "axis").ravel().tolist()
+    axes = view.integers(1, "axis")
     written = view.model.main.tensors[index]
     if written.type != TensorType.INT32:
         raise BlockError(f"its output is {type_name(written.type)}, which TFLM refuses")

@@ -197,7 +197,7 @@ def _lower_prelu(view: OperatorView) -> Lowered:
     below = quantize_multiplier(source.scale * alpha.scale / output.scale)
     slopes = (np.unique(alpha.constant) if alpha.constant.size else VALUES).astype(np.int64)
     if slopes.size > 1:
-        slopes = by_channel(alpha, output.shape[2])
+        slopes = by_channel(alpha, output.shape[2]).astype(np.int64)
     factors = tuple((1, slope) for slope in (slopes - alpha.zero_point).tolist())
     stage = Stage(StageKind.SCALE, parameters=ScaleParameters(above, below, factors))
     if slopes.size == 1:

@@ -21,6 +21,7 @@ from tflite_fuse.ops import fixed_point
 from tflite_fuse.ops.arithmetic import (
     INT32_MAX,
     Int64Array,
+    clip_int16,
     multiply_by_quantized_multiplier,
     rounding_divide_by_power_of_two,
     truncating_divide,
@@ -209,9 +210,9 @@ def _hard_swish(view: OperatorView, source: Activation, output: Activation) -> I
     if min(output_shift, ramp_shift) < -15:
         raise BlockError("its scales leave nothing of its input in the 16 bits of the reference kernel")
     values = (VALUES - source.zero_point) << 7
-    ramp = _within_16(values << max(ramp_shift - 1, 0))
+    ramp = clip_int16(values << max(ramp_shift - 1, 0))
     ramp = _high_mul_16(ramp, to_ramp)
-    ramp = _within_16(ramp << 1) if ramp_shift > 0 else rounding_divide_by_power_of_two(ramp, -ramp_shift)
+    ramp = clip_int16(ramp << 1) if ramp_shift > 0 else rounding_divide_by_power_of_two(ramp, -ramp_shift)
     product = truncating_divide(((ramp + 2**15) >> 1) * _high_mul_16(values, to_output), 2**15)
     return rounding_divide_by_power_of_two(product, -output_shift) + output.zero_point
 
@@ -219,10 +220,6 @@ def _hard_swish(view: OperatorView, source: Activation, output: Activation) -> I
 def _multiplier_16(scale: float) -> tuple[int, int]:
     multiplier, shift = quantize_multiplier(scale)
     return min((multiplier + 2**15) >> 16, 2**15 - 1), shift
-
-
-def _within_16(values: Int64Array) -> Int64Array:
-    return np.clip(values, -(2**15), 2**15 - 1)
 
 
 def _high_mul_16(values: Int64Array, multiplier: int) -> Int64Array:

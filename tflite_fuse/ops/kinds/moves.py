@@ -71,8 +71,7 @@ def _decode_pad(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
 def _lower_pad(view: OperatorView) -> Lowered:
     """Lower PAD and PADV2 of rows and columns, or of channels; without padding it is a renaming."""
     source, output = view.moved()
-    paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
-    amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
+    amounts = view.paddings(source)
     grown = tuple(dim + before + after for dim, (before, after) in zip(source.dims, amounts, strict=False))
     if grown != output.dims:
         raise BlockError(f"its paddings {amounts} do not lead from {list(source.dims)} to {list(output.dims)}")

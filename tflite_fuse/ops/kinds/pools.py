@@ -33,7 +33,8 @@ from tflite_fuse.ops.entry import (
     decode_entries,
     encode_entries,
 )
-from tflite_fuse.ops.floats.common import FloatBounds, float_bounds
+from tflite_fuse.ops.floats.common import FloatBounds
+from tflite_fuse.ops.kinds.real import float_bounds
 from tflite_fuse.ops.lowering.movement import read_reduction
 from tflite_fuse.ops.lowering.operands import Activation
 from tflite_fuse.ops.lowering.requantization import mean_requantization

@@ -323,12 +323,24 @@ _LARGEST = float(np.finfo(np.float32).max)
 _ACTIVATED = frozenset({"ADD", "DIV", "MUL", "SUB"})
 """Operators that clamp their result, without an activation to finite numbers."""
 
-ACTIVATIONS: Mapping[int, tuple[float, float]] = {
+_ACTIVATIONS: Mapping[int, tuple[float, float]] = {
     NO_ACTIVATION: (-_LARGEST, _LARGEST),
     RELU: (0.0, _LARGEST),
     RELU_N1_TO_1: (-1.0, 1.0),
     RELU6: (0.0, 6.0),
 }
+
+
+def float_bounds(view: OperatorView) -> tuple[float, float]:
+    """Return the bounds of a fused activation; without one TFLM clamps to finite numbers.
+
+    Raises:
+        BlockError: TFLM does not support the activation.
+    """
+    number = view.option("fused_activation_function", default=NO_ACTIVATION)
+    if number not in _ACTIVATIONS:
+        raise BlockError(f"its fused activation (number {number}) is none of RELU, RELU_N1_TO_1, RELU6")
+    return _ACTIVATIONS[number]
 
 
 def _lower_one(name: str) -> Callable[[OperatorView], Lowered]:
@@ -346,10 +358,7 @@ def _lower_two(name: str) -> Callable[[OperatorView], Lowered]:
             *(read_real(view.model, view.operand(position)) for position in (0, 1)), read_real(view.model, view.output)
         )
         check_pair(first, second, output)
-        number = view.option("fused_activation_function", default=NO_ACTIVATION)
-        if number not in ACTIVATIONS:
-            raise BlockError(f"its fused activation (number {number}) is none of RELU, RELU_N1_TO_1, RELU6")
-        low, high = (np.float32(bound) for bound in ACTIVATIONS[number])
+        low, high = (np.float32(bound) for bound in float_bounds(view))
         constants = [None if part.constant is None else one_value(part) for part in (first, second)]
 
         def function(values: Sequence[Values]) -> Values:

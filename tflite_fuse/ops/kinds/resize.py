@@ -20,7 +20,6 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.axes import stage_windows
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_WINDOW
-from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.arithmetic import Int64Array, rounding_divide
 from tflite_fuse.ops.entry import (
     Kind,
@@ -32,7 +31,6 @@ from tflite_fuse.ops.entry import (
     each_value,
     parameters_of,
 )
-from tflite_fuse.ops.lowering.operands import read_constant
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 
 PARTS = 1024
@@ -182,7 +180,7 @@ def lowered_by(
 
     def lower(view: OperatorView) -> Lowered:
         source, output = view.image()
-        sizes = read_constant(view.model, view.operand(1), TensorType.INT32, "size").ravel().tolist()
+        sizes = view.integers(1, "size")
         if sizes != list(output.shape[:2]) or source.shape[2] != output.shape[2]:
             raise BlockError(f"it resizes {list(source.dims)} to {sizes}, which is not the shape of {output.name}")
         corners, centres = (bool(view.options.get(name)) for name in ("align_corners", "half_pixel_centers"))
@@ -199,8 +197,7 @@ _EDGES: dict[int, Literal["reflect", "symmetric"]] = {0: "reflect", 1: "symmetri
 def mirror_pad(view: OperatorView) -> Lowered:
     """Lower MIRROR_PAD of rows and columns: each copies one of the image."""
     source, output = view.moved()
-    paddings = read_constant(view.model, view.operand(1), TensorType.INT32, "paddings")
-    amounts = paddings.reshape(-1, 2).tolist() if paddings.size == 2 * len(source.dims) else []
+    amounts = view.paddings(source)
     mode = _EDGES.get(view.option("mode", default=0))
     if len(amounts) < 2 or mode is None or (source.scale, source.zero_point) != (output.scale, output.zero_point):
         raise BlockError("it does not copy its input into one of the same rank and quantization")

@@ -89,7 +89,8 @@ def fold_constant(lowered: Lowered) -> Lowered:
     if values.size != 1 or source.shape != lowered.output_shape:
         if lowered.stage.kind not in _BY_CHANNEL:
             raise BlockError(f"its constant {constants[0].name} holds several values")
-        return _BY_CHANNEL[lowered.stage.kind](lowered, by_channel(constants[0], lowered.output_shape[2]))
+        numbers = by_channel(constants[0], lowered.output_shape[2]).astype(np.int64)
+        return _BY_CHANNEL[lowered.stage.kind](lowered, numbers)
     operands = [VALUES if part is source else np.full_like(VALUES, values[0]) for part in lowered.inputs]
     stage = Stage(StageKind.LOOKUP, parameters=lookup_parameters(function(operands)))
     return Lowered(stage, (source,), lowered.output, lowered.output_shape, Fit.PIXELS)

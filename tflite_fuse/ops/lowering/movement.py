@@ -97,11 +97,6 @@ def places_of(indices: Indices, source: Shape, output: Shape) -> tuple[list[int]
 # ---- Operators ----
 
 
-def _operand(view: OperatorView, position: int, role: str) -> list[int]:
-    values: list[int] = read_constant(view.model, view.operand(position), TensorType.INT32, role).ravel().tolist()
-    return values
-
-
 def _axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise BlockError(f"its axis {axis} is outside the {rank} dimensions of its input")
@@ -109,7 +104,7 @@ def _axis(axis: int, rank: int) -> int:
 
 
 def _one_axis(view: OperatorView, position: int, rank: int) -> int:
-    listed = _operand(view, position, "axis")
+    listed = view.integers(position, "axis")
     if len(listed) != 1:
         raise BlockError(f"its axes are {listed}")
     return _axis(listed[0], rank)
@@ -123,7 +118,7 @@ def _reshape(view: OperatorView, values: Indices, count: int) -> list[Indices]:
 
 
 def _transpose(view: OperatorView, values: Indices, count: int) -> list[Indices]:
-    order = _operand(view, 1, "permutation")
+    order = view.integers(1, "permutation")
     if sorted(order) != list(range(values.ndim)):
         raise BlockError(f"{order} is no permutation of {values.ndim} dimensions")
     return [values.transpose(order)]
@@ -142,7 +137,7 @@ def _gather(view: OperatorView, values: Indices, count: int) -> list[Indices]:
 
 
 def _slice(view: OperatorView, values: Indices, count: int) -> list[Indices]:
-    begins, sizes = _operand(view, 1, "begin"), _operand(view, 2, "size")
+    begins, sizes = view.integers(1, "begin"), view.integers(2, "size")
     if not len(begins) == len(sizes) == values.ndim:
         raise BlockError(f"it slices {len(begins)} of {values.ndim} dimensions")
     parts = []
@@ -155,7 +150,7 @@ def _slice(view: OperatorView, values: Indices, count: int) -> list[Indices]:
 
 
 def _strided_slice(view: OperatorView, values: Indices, count: int) -> list[Indices]:
-    begins, ends, strides = (_operand(view, 1 + place, role) for place, role in enumerate(("begin", "end", "strides")))
+    begins, ends, strides = (view.integers(1 + place, role) for place, role in enumerate(("begin", "end", "strides")))
     if not len(begins) == len(ends) == len(strides) == values.ndim:
         raise BlockError(f"it slices {len(begins)} of {values.ndim} dimensions")
     if any(view.options.get(name, 0) for name in ("ellipsis_mask", "new_axis_mask", "offset")):
@@ -184,7 +179,7 @@ def _split(view: OperatorView, values: Indices, count: int) -> list[Indices]:
 
 
 def _split_v(view: OperatorView, values: Indices, count: int) -> list[Indices]:
-    sizes, axis = _operand(view, 1, "sizes"), _one_axis(view, 2, values.ndim)
+    sizes, axis = view.integers(1, "sizes"), _one_axis(view, 2, values.ndim)
     length = values.shape[axis]
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = length - sum(sizes) - 1
@@ -194,7 +189,7 @@ def _split_v(view: OperatorView, values: Indices, count: int) -> list[Indices]:
 
 
 def _tile(view: OperatorView, values: Indices, count: int) -> list[Indices]:
-    times = _operand(view, 1, "multiples")
+    times = view.integers(1, "multiples")
     if len(times) != values.ndim or min(times) < 1 or values.size * prod(times) > MOST_VALUES:
         raise BlockError(f"it repeats {list(values.shape)} {times} times")
     return [np.tile(values, times)]
@@ -289,7 +284,7 @@ def read_reduction(view: OperatorView, tensors: tuple[Activation, Activation] | 
     """
     source, output = tensors or (view.read(), view.write())
     rank = len(source.dims)
-    listed = read_constant(view.model, view.operand(1), TensorType.INT32, "axes").ravel().tolist()
+    listed = view.integers(1, "axes")
     if not all(-rank <= axis < rank for axis in listed):
         raise BlockError(f"its axes {listed} are outside the {rank} dimensions of its input")
     axes = {axis % rank for axis in listed}

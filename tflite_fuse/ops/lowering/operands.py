@@ -204,8 +204,8 @@ def read_real(model: Model, index: int) -> Activation:
     return Activation(index, name, tensor.dims, 1.0, 0, TensorType.FLOAT32, stored)
 
 
-def by_channel(part: Activation, channels: int) -> npt.NDArray[np.int64]:
-    """Return the values of a constant that is the same for all pixels, int64 [channels].
+def by_channel(part: Activation, channels: int) -> npt.NDArray[Any]:
+    """Return the values of a constant that is the same for all pixels, [channels].
 
     Raises:
         BlockError: it differs between pixels.
@@ -213,7 +213,7 @@ def by_channel(part: Activation, channels: int) -> npt.NDArray[np.int64]:
     values = np.zeros(0) if part.constant is None else part.constant
     if values.size != channels or values.shape[-1:] != (channels,):
         raise BlockError(f"its constant {part.name} of shape {list(part.dims)} differs from pixel to pixel")
-    return values.ravel().astype(np.int64)
+    return values.ravel()
 
 
 def is_constant(model: Model, index: int) -> bool:
@@ -244,15 +244,15 @@ def read_filter(
     return values, scales
 
 
-def read_bias(model: Model, index: int, channels: int) -> npt.NDArray[np.int32] | None:
-    """Return the int32 bias of an operator with weights, or None without one.
+def read_bias(model: Model, index: int, channels: int, type_: TensorType = TensorType.INT32) -> npt.NDArray[Any] | None:
+    """Return the bias of an operator with weights, or None without one.
 
     Raises:
-        BlockError: it is not a constant of ``channels`` int32 values.
+        BlockError: it is not a constant of ``channels`` values of the type.
     """
     if index < 0:
         return None
-    values = read_constant(model, index, TensorType.INT32, "bias")
+    values = read_constant(model, index, type_, "bias")
     if values.size != channels:
         raise BlockError(f"its bias has {values.size} values for {channels} output channels")
     return values.ravel()

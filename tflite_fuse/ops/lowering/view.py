@@ -21,6 +21,7 @@ from tflite_fuse.ops.lowering.operands import (
     Shape,
     read_activation,
     read_border,
+    read_constant,
     read_moved,
     read_operand,
     read_real,
@@ -123,6 +124,21 @@ class OperatorView:
     def write(self) -> Activation:
         """Return the output."""
         return read_activation(self.model, self.output)
+
+    def integers(self, position: int, role: str) -> list[int]:
+        """Return the int32 numbers of a constant input, flat.
+
+        Raises:
+            BlockError: as ``read_constant``.
+        """
+        numbers: list[int] = read_constant(self.model, self.operand(position), TensorType.INT32, role).ravel().tolist()
+        return numbers
+
+    def paddings(self, source: Activation) -> list[list[int]]:
+        """Return the values before and behind each axis of a padded input; nothing for another number of axes."""
+        amounts = self.integers(1, "paddings")
+        fits = len(amounts) == 2 * len(source.dims)
+        return [list(pair) for pair in zip(amounts[::2], amounts[1::2], strict=True)] if fits else []
 
     def both(self, position: int = 0) -> tuple[Activation, Activation]:
         """Return an input and the output, both float32 if the input is, else both int8."""

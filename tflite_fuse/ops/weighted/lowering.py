@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Requantization, Stage, StageKind
-from tflite_fuse.ops.floats.common import FloatWeights, float_bias, float_bounds, float_weights
+from tflite_fuse.ops.floats.common import FloatWeights, float_bias, float_weights
+from tflite_fuse.ops.kinds.real import float_bounds
 from tflite_fuse.ops.lowering.operands import Activation, read_bias, read_filter
 from tflite_fuse.ops.lowering.requantization import convolution_requantization, fully_connected_requantization
 from tflite_fuse.ops.lowering.view import (

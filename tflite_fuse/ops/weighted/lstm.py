@@ -17,7 +17,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Int8Array, Stage, StageKind, Storage
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.ops.arithmetic import Int64Array, multiply_by_quantized_multiplier, wrap_int32
+from tflite_fuse.ops.arithmetic import Int64Array, clip_int16, multiply_by_quantized_multiplier, wrap_int32
 from tflite_fuse.ops.entry import (
     Coding,
     Kernels,
@@ -119,10 +119,6 @@ def _check(check: StageCheck) -> None:
 # ---- Arithmetic ----
 
 
-def _to_int16(values: Int64Array) -> Int64Array:
-    return np.clip(values, -(2**15), 2**15 - 1)
-
-
 def _looked_up(numbers: Int64Array, bits: int, end: int) -> Int64Array:
     """Return 2^(16 + bits) times the sigmoid of numbers ≥ 0; ``end`` beyond the table."""
     table = np.array((*SIGMOIDS, 0), np.int64)
@@ -143,7 +139,7 @@ def _tanh(values: Int64Array) -> Int64Array:
 
 
 def _scaled(values: Int64Array, scale: tuple[int, int]) -> Int64Array:
-    return _to_int16(multiply_by_quantized_multiplier(wrap_int32(values), *scale))
+    return clip_int16(multiply_by_quantized_multiplier(wrap_int32(values), *scale))
 
 
 def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Int64Array:
@@ -164,11 +160,11 @@ def _reference(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -
             )
             sums = [each @ rows.T + parameters.biases[g, part] for part, (each, rows) in enumerate(parts)]
             from_input, from_output = (_scaled(each, parameters.sums[2 * g + part]) for part, each in enumerate(sums))
-            total = 3 * _to_int16(from_input + from_output)
+            total = 3 * clip_int16(from_input + from_output)
             gates.append(_tanh(total) if g == _CELL else _sigmoid(total))
         kept = _scaled(gates[_FORGET] * cell, parameters.products[0])
         kept = kept + _scaled(gates[0] * gates[_CELL], parameters.products[1])
-        cell = np.clip(_to_int16(kept), -parameters.clip, parameters.clip)
+        cell = np.clip(clip_int16(kept), -parameters.clip, parameters.clip)
         multiplier, shift = parameters.curve
         shown = _tanh((cell * multiplier + ((1 << shift) >> 1)) >> shift) * gates[_OUTPUT]
         scaled = multiply_by_quantized_multiplier(shown, *parameters.products[2])

@@ -129,10 +129,6 @@ class _Seen(OperatorView):
         """Return the time of the first input with steps."""
         return next(self.times[tensor] for tensor in self.inputs if tensor in self.times)
 
-    def constant(self, position: int, role: str) -> list[int]:
-        values: list[int] = read_constant(self.model, self.operand(position), TensorType.INT32, role).ravel().tolist()
-        return values
-
     def outputs_as(self, axis: int, steps: int) -> tuple[Time, ...]:
         """Return the steps of every output along an axis. Raises BlockError if its shape does not match."""
         time = Time(axis, steps)
@@ -194,7 +190,7 @@ def _sliding(seen: _Seen) -> TimeWindow:
 
 
 def _pad(seen: _Seen) -> TimeWindow:
-    time, amounts = seen.time, seen.constant(1, "paddings")
+    time, amounts = seen.time, seen.integers(1, "paddings")
     if len(amounts) != 2 * len(seen.dims(seen.inputs[0])) or min(amounts) < 0:
         raise BlockError("its paddings do not fit its dimensions")
     before, behind = amounts[2 * time.axis : 2 * time.axis + 2]
@@ -213,7 +209,7 @@ def _rename(seen: _Seen) -> TimeWindow:
 
 
 def _transpose(seen: _Seen) -> TimeWindow:
-    order = seen.constant(1, "permutation")
+    order = seen.integers(1, "permutation")
     if sorted(order) != list(range(len(seen.dims(seen.inputs[0])))):
         raise BlockError("its permutation is invalid")
     if order[-1] == seen.time.axis:
@@ -223,7 +219,7 @@ def _transpose(seen: _Seen) -> TimeWindow:
 
 def _mean(seen: _Seen) -> TimeWindow:
     rank, time = len(seen.dims(seen.inputs[0])), seen.time
-    axes = {axis % rank for axis in seen.constant(1, "axes")}
+    axes = {axis % rank for axis in seen.integers(1, "axes")}
     if time.axis in axes:
         raise BlockError("it averages over all steps")
     dropped = 0 if seen.option("keep_dims", 0) else sum(axis < time.axis for axis in axes)

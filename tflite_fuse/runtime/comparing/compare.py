@@ -25,6 +25,7 @@ from tflite_fuse.model.types import (
     type_name,
     with_other_sign,
 )
+from tflite_fuse.ops.lowering.operands import tensor_name
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.comparison import Comparison, Seen, first_difference
 from tflite_fuse.runtime.comparing.watched import Watched, exposed
@@ -88,7 +89,7 @@ def compare(
     check_signatures(models, names)
     if watch is not None and watch.first:
         copies = exposed(models[0], watch.first), b, exposed(watch.opened, watch.second)
-        inside = [_tensor_name(models[0], tensor) for tensor in watch.first]
+        inside = [tensor_name(models[0], tensor) for tensor in watch.first]
         try:
             return _Comparing(models, copies, names, runtime, inside).run(inputs)
         except ModelError:  # a copy may need too much memory: then only outputs are compared
@@ -121,7 +122,7 @@ class _Comparing:
         self._names = (*names, names[1])[: len(files)]
         self._patience = [inference_seconds(model) for model in self._models]
         self._ends = Ends(models)
-        self._outputs = [_tensor_name(models[0], index) for index in models[0].main.outputs]
+        self._outputs = [tensor_name(models[0], index) for index in models[0].main.outputs]
         self._inside = list(inside)
 
     def run(self, inputs: Sequence[Sequence[Array]]) -> Comparison:
@@ -173,10 +174,6 @@ class _Comparing:
             ends[0] + [x.ravel() for x in results[0][outputs:]],
             ends[1] + [x.ravel() for x in results[-1][outputs:]],
         ]
-
-
-def _tensor_name(model: Model, index: int) -> str:
-    return model.main.tensors[index].name or f"tensor {index}"
 
 
 def keeps_state(model: Model) -> bool:
