@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tflite_fuse.errors import ModelError, PlanError
+from tflite_fuse.model.edit import replace_main, used_tensors
 from tflite_fuse.model.memories import slow_tensors
 from tflite_fuse.model.schema import Model, Operator, SubGraph
 from tflite_fuse.model.types import TensorType, operator_label, operator_name, tensor_nbytes
@@ -128,13 +129,7 @@ class Program:
             sizes: bytes of the added tensors.
         """
         assert self.file is not None
-        touched = {*graph.inputs, *graph.outputs}
-        for each in graph.operators:
-            touched.update(each.inputs or (), each.outputs or (), each.intermediates or ())
-        for signature in self.file.signature_defs or ():
-            if signature.subgraph_index == 0:
-                touched.update(entry.tensor_index for entry in (*(signature.inputs or ()), *(signature.outputs or ())))
-        absent = frozenset(range(len(graph.tensors))) - touched
+        absent = frozenset(range(len(graph.tensors))).difference(used_tensors(replace_main(self.file, graph)))
         return replace(
             self,
             sizes=tuple(0 if tensor in absent else size for tensor, size in enumerate((*self.sizes, *sizes))),

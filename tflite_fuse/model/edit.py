@@ -200,7 +200,7 @@ def used_tensors(model: Model) -> tuple[int, ...]:
     for signature in model.signature_defs or ():
         if signature.subgraph_index == 0:
             used.update(entry.tensor_index for entry in (*(signature.inputs or ()), *(signature.outputs or ())))
-    return tuple(index for index in range(len(graph.tensors)) if index in used)
+    return tuple(sorted(used.intersection(range(len(graph.tensors)))))
 
 
 def _prune_tensors(model: Model, kept: Sequence[int]) -> Model:
@@ -224,14 +224,22 @@ def _prune_tensors(model: Model, kept: Sequence[int]) -> Model:
     return renumber_signatures(replace_main(model, graph), new)
 
 
-def renumber_signatures(model: Model, new: Mapping[int, int]) -> Model:
-    """Return the model with other tensor indices in the signatures of the first subgraph; others stay."""
+def renumber_signatures(model: Model, new: Mapping[int, int], outputs: Mapping[int, int] | None = None) -> Model:
+    """Return the model with other tensor indices in the signatures of the first subgraph; others stay.
 
-    def renumbered(entries: tuple[TensorMap, ...] | None) -> tuple[TensorMap, ...] | None:
+    Args:
+        model: the model.
+        new: index → new index.
+        outputs: the same for outputs if they differ.
+    """
+
+    def renumbered(entries: tuple[TensorMap, ...] | None, new: Mapping[int, int]) -> tuple[TensorMap, ...] | None:
         return entries and tuple(replace(e, tensor_index=new.get(e.tensor_index, e.tensor_index)) for e in entries)
 
+    ends = new, new if outputs is None else outputs
     return with_signatures(
-        model, lambda each: replace(each, inputs=renumbered(each.inputs), outputs=renumbered(each.outputs))
+        model,
+        lambda each: replace(each, inputs=renumbered(each.inputs, ends[0]), outputs=renumbered(each.outputs, ends[1])),
     )
 
 
@@ -244,38 +252,27 @@ def with_signatures(model: Model, changed: Callable[[SignatureDef], SignatureDef
 
 
 def _prune_buffers(model: Model) -> Model:
-    used = _used_buffers(model) | {0}
-    kept = [index for index in range(len(model.buffers)) if index in used]
+    kept = sorted((_used_buffers(model) | {0}).intersection(range(len(model.buffers))))
     new = {old: index for index, old in enumerate(kept)}
     graphs = tuple(
-        replace(graph, tensors=tuple(_with_buffer(tensor, new[tensor.buffer]) for tensor in graph.tensors))
+        replace(graph, tensors=tuple(replace(tensor, buffer=new[tensor.buffer]) for tensor in graph.tensors))
         for graph in model.subgraphs
     )
+    metadata = model.metadata and tuple(replace(entry, buffer=new[entry.buffer]) for entry in model.metadata)
     return replace(
         model,
         buffers=tuple(model.buffers[index] for index in kept),
         subgraphs=graphs,
-        metadata=None
-        if model.metadata is None
-        else tuple(replace(entry, buffer=new[entry.buffer]) for entry in model.metadata),
-        metadata_buffer=None if model.metadata_buffer is None else tuple(new[index] for index in model.metadata_buffer),
+        metadata=metadata,
+        metadata_buffer=model.metadata_buffer and tuple(new[index] for index in model.metadata_buffer),
     )
 
 
 def _prune_operator_codes(model: Model) -> Model:
-    used = {operator.opcode_index for graph in model.subgraphs for operator in graph.operators}
-    kept = [index for index in range(len(model.operator_codes)) if index in used]
+    kept = sorted({operator.opcode_index for graph in model.subgraphs for operator in graph.operators})
     new = {old: index for index, old in enumerate(kept)}
     graphs = tuple(
-        replace(graph, operators=tuple(_with_code(op, new[op.opcode_index]) for op in graph.operators))
+        replace(graph, operators=tuple(replace(op, opcode_index=new[op.opcode_index]) for op in graph.operators))
         for graph in model.subgraphs
     )
     return replace(model, operator_codes=tuple(model.operator_codes[index] for index in kept), subgraphs=graphs)
-
-
-def _with_buffer(tensor: Tensor, buffer: int) -> Tensor:
-    return tensor if tensor.buffer == buffer else replace(tensor, buffer=buffer)
-
-
-def _with_code(operator: Operator, code: int) -> Operator:
-    return operator if operator.opcode_index == code else replace(operator, opcode_index=code)

@@ -8,11 +8,12 @@ TensorFlow's converter with uint8 or int8 inputs and outputs adds a QUANTIZE at 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
+from tflite_fuse.model.edit import renumber_signatures
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.model.schema import Model, TensorMap
+from tflite_fuse.model.schema import Model
 from tflite_fuse.notes import note
 from tflite_fuse.passes.base import PassResult
 
@@ -30,16 +31,7 @@ class NamedEnds:
         pairs = [(op.inputs[0], op.outputs[0]) for op in converting if op.inputs and op.outputs]
         first = {inner: end for end, inner in pairs if end in graph.inputs and inner not in graph.inputs}
         last = {inner: end for inner, end in pairs if end in graph.outputs and inner not in graph.outputs}
-        signatures = tuple(
-            replace(each, inputs=_moved(each.inputs, first), outputs=_moved(each.outputs, last))
-            if each.subgraph_index == 0
-            else each
-            for each in model.signature_defs or ()
-        )
-        if signatures == (model.signature_defs or ()):
+        named = renumber_signatures(model, first, last)
+        if named.signature_defs == model.signature_defs:
             return PassResult(model, False)
-        return PassResult(replace(model, signature_defs=signatures), True, (note("changed", "signatures"),))
-
-
-def _moved(entries: tuple[TensorMap, ...] | None, ends: dict[int, int]) -> tuple[TensorMap, ...] | None:
-    return entries and tuple(replace(e, tensor_index=ends.get(e.tensor_index, e.tensor_index)) for e in entries)
+        return PassResult(named, True, (note("changed", "signatures"),))
