@@ -21,20 +21,13 @@ _LSTM_WEIGHTS = (1, 2, 3, 4, 5, 6, 7, 8)
 _LSTM_PEEPHOLES_AND_PROJECTION = (9, 10, 11, 16)
 
 
-def operator_macs(model: Model, custom: Callable[[Operator], int] | None = None) -> tuple[int, ...]:
-    """Return the MACs of one inference for each operator of the first subgraph.
-
-    Args:
-        model: a model as loaded.
-        custom: function that returns the MACs of a custom operator; by default they count 0.
-    """
-    return tuple(_macs(model, model.main, operator, custom) for operator in model.main.operators)
+def operator_macs(model: Model) -> tuple[int, ...]:
+    """Return the MACs of one inference for each operator of the first subgraph; custom operators count 0."""
+    return tuple(_macs(model, model.main, operator) for operator in model.main.operators)
 
 
-def _macs(model: Model, graph: SubGraph, operator: Operator, custom: Callable[[Operator], int] | None) -> int:
+def _macs(model: Model, graph: SubGraph, operator: Operator) -> int:
     name = operator_name(model, operator)
-    if name.startswith("CUSTOM:"):
-        return custom(operator) if custom is not None else 0
     if name not in _COUNTERS or (name in _CONVOLUTIONS and _only_adds(model, graph, operator)):
         return 0
     return _COUNTERS[name](graph, operator)
