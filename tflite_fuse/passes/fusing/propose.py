@@ -68,17 +68,19 @@ def in_shortest_runs(site: Site, least: Candidate) -> Candidate:
 
 
 def every_path(site: Site, objective: Objective, least: Candidate) -> Iterator[Candidate]:
-    """Yield the candidates of a small model whose estimates are at most an eighth above the least arena, if MACs count.
+    """Yield the candidates of a small model that may have less than the least arena by their estimates, if MACs count.
 
     Estimates of small models are up to a tenth above the arena, because they count shared memory in whole rows. Paths
     without more compute than the file's come as well, so that a larger limit never leads to more RAM.
     """
-    operators, limit = len(site.graph.steps), objective.max_compute
-    if operators > site.tuning.every_path or site.target is not None:
+    tuning, operators, limit = site.tuning, len(site.graph.steps), objective.max_compute
+    if operators > tuning.every_path or site.target is not None:
         return
+    most_ram = least.arena * (1 + 2 * tuning.near)
     for most_work in {limit, site.own_macs if limit is None else min(limit, site.own_macs)}:
-        points = islice(points_by_ram(site.graph, site.options, site.other_orders, most_work), 8 * operators)
-        for point in takewhile(lambda point: point.ram_bytes <= least.arena + least.arena // 8, points):
+        points = points_by_ram(site.graph, site.options, site.other_orders, most_work)
+        near = takewhile(lambda point: point.ram_bytes <= most_ram, islice(points, tuning.every_path * operators))
+        for point in near:
             try:
                 yield site.realise(point)
             except BlockError:  # no block can contain all of its operators
