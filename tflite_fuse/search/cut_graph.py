@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tflite_fuse.cost.estimate.block_costs import block_costs
 from tflite_fuse.cost.estimate.growing_block import BlockCosts, Pricing, TileSizes
 from tflite_fuse.cost.estimate.least_work import work_limit
 from tflite_fuse.cost.priced_program import PricedProgram
@@ -397,7 +398,7 @@ class _Edges:
             shares = pricing.overlap_alignment is not None
             budget = most - self._tail.fixed - self.residency.least_besides_scratch(last, shares, self._last_reader)
             budgets = dict(zip(firsts, budget[[*firsts]].tolist(), strict=True))
-        for costs in self.restriction.prices(self.graph, last, sizes, pricing, budgets):
+        for costs in block_costs(self.graph, last, sizes, pricing, budgets):
             if self.rules.slow:
                 costs = costs._replace(work=costs.work + self._traffic(costs.first, last))
             options = _block_options(costs, self.residency, paired, most_work(len(self.graph.steps)))

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
-from tflite_fuse.cost.estimate.shapes import Shapes
+from tflite_fuse.cost.estimate.block_costs import driven_tensor, price_block
 from tflite_fuse.cost.instructions import LEAST_GAIN, Core, in_instructions
 from tflite_fuse.cost.priced_program import PricedProgram, WorkUnit
 from tflite_fuse.errors import UsageError
@@ -69,7 +67,6 @@ def fusion_front(
     model: Model | PricedProgram,
     options: SearchOptions = SearchOptions(),
     other_orders: Sequence[Order] = (),
-    shapes: Sequence[Shapes] = (),
 ) -> Front:
     """Return the Pareto front of a model over all blocks and configurations that a scheme allows.
 
@@ -78,7 +75,6 @@ def fusion_front(
             target.
         options: options of the search.
         other_orders: other orders of the operators, which paths may follow as well.
-        shapes: for each order, a cache that searches of the same graph share.
 
     Raises:
         LimitError: no block of the scheme can read an input that should be streamed or external.
@@ -91,7 +87,7 @@ def fusion_front(
         priced = replace(priced, chunks=(min(options.chunks),))
     if options.most_compute is not None:
         priced = replace(priced, most_work=int(max(options.most_compute, 1.0) * graph.work))
-    cuts, builder = searched_cuts(graph, other_orders, priced, options.chunks if options.target is None else (), shapes)
+    cuts, builder = searched_cuts(graph, other_orders, priced, options.chunks if options.target is None else ())
 
     # Predictions are not more exact than the least gain.
     least_gain = 0.0 if options.target is None else LEAST_GAIN
@@ -123,7 +119,6 @@ def searched_cuts(
     other_orders: Sequence[Order],
     options: SearchOptions,
     longer: Sequence[int] = (),
-    shapes: Sequence[Shapes] = (),
 ) -> tuple[JointCuts, PointBuilder]:
     """Return the cut graph of a model in some orders, and a builder of points from its paths.
 
@@ -132,22 +127,16 @@ def searched_cuts(
         other_orders: the other orders.
         options: options of the search; work is in the unit of the graph.
         longer: output pixels per step that a block below the peak may have.
-        shapes: as for ``fusion_front``.
 
     Raises: as ``fusion_front``.
     """
-    caches = shapes or tuple(Shapes(options.chunks) for _ in (graph, *other_orders))
+    bands = options.bands and options.overlap
 
-    def restricted(number: int, ordered: PricedProgram) -> Restriction:
-        return replace(_restriction(ordered, options), prices=partial(block_costs, shapes=caches[number]))
+    def restricted(ordered: PricedProgram) -> Restriction:
+        return restriction(ordered, options.scheme, options.tiles, options.tile_size, options.strips, bands)
 
     cuts = joint_cuts(graph, other_orders, restricted, options)
-    return cuts, PointBuilder(graph, cuts, longer, caches)
-
-
-def _restriction(graph: PricedProgram, options: SearchOptions) -> Restriction:
-    bands = options.bands and options.overlap
-    return restriction(graph, options.scheme, options.tiles, options.tile_size, options.strips, bands)
+    return cuts, PointBuilder(graph, cuts, longer)
 
 
 def unfused_point(graph: PricedProgram, options: SearchOptions) -> Point:
@@ -163,9 +152,9 @@ def unfused_point(graph: PricedProgram, options: SearchOptions) -> Point:
 class PointBuilder:
     """Builder of points from paths; it caches blocks, and their RAM under larger chunks, which paths share."""
 
-    def __init__(self, graph: PricedProgram, cuts: JointCuts, chunks: Sequence[int], shapes: Sequence[Shapes]) -> None:
+    def __init__(self, graph: PricedProgram, cuts: JointCuts, chunks: Sequence[int]) -> None:
         """Prepare for paths of a graph; blocks below the peak try ``chunks`` of pixels larger than the path's."""
-        self.graph, self.cuts, self.chunks, self.shapes = graph, cuts, sorted(chunks), shapes
+        self.graph, self.cuts, self.chunks = graph, cuts, sorted(chunks)
         self.unfused = graph.work
         self.prices: dict[tuple[Span, BlockConfig], tuple[int, int]] = {}
         self.blocks: dict[tuple[Edge, int, int | None], BlockChoice] = {}
@@ -209,7 +198,7 @@ class PointBuilder:
         key = (span, config)
         if key not in self.prices:
             cuts = self.cuts.orders[span.order]
-            costs = price_block(cuts.graph, span.first, span.last, config, cuts.pricing, self.shapes[span.order])
+            costs = price_block(cuts.graph, span.first, span.last, config, cuts.pricing)
             self.prices[key] = int(cuts.residency.while_running(costs)[0]), int(costs.scratch[0])
         return self.prices[key]
 

@@ -52,7 +52,7 @@ class JointCuts:
 def joint_cuts(
     graph: PricedProgram,
     other_orders: Sequence[Order],
-    restricted: Callable[[int, PricedProgram], Restriction],
+    restricted: Callable[[PricedProgram], Restriction],
     rules: Rules,
 ) -> JointCuts:
     """Return the cut graph of several orders.
@@ -60,7 +60,7 @@ def joint_cuts(
     Args:
         graph: a model in the first order.
         other_orders: the other orders, as numbers of operators in the first one.
-        restricted: function from the number of an order, and the model in it, to the restriction of the scheme there.
+        restricted: function from the model in an order to the restriction of the scheme there.
         rules: accounting and permissions.
 
     Raises:
@@ -70,11 +70,11 @@ def joint_cuts(
     into: dict[int, list[tuple[int, int, Edge]]] = {}
     seen: set[_Piece] = set()
     orders = (tuple(range(len(graph.steps))), *other_orders)
-    first_allows = restricted(0, graph)
+    first_allows = restricted(graph)
     for number, order in enumerate(orders):
         run = (0, *accumulate((1 << operator for operator in order), or_))
         ordered = graph.reordered(order) if number else graph
-        allows = restricted(number, ordered) if number else first_allows
+        allows = restricted(ordered) if number else first_allows
         cuts = cut_graph(ordered, _without(allows, run, order, seen), rules)
         by_order.append(cuts)
         into.update({cut: [] for cut in run if cut not in into})

@@ -16,12 +16,11 @@ share memory with it, which strips of the whole height cannot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tflite_fuse.cost.estimate.block_costs import block_costs
-from tflite_fuse.cost.estimate.growing_block import BlockCosts, Pricing, TileSizes
+from tflite_fuse.cost.estimate.growing_block import TileSizes
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.errors import UsageError
 from tflite_fuse.ir.axes import strip_sizes
@@ -31,9 +30,6 @@ Range = tuple[int, int]
 """First and last layer of a block."""
 
 Sizes = tuple[Sequence[int], Sequence[int]]
-
-Prices = Callable[[PricedProgram, int, TileSizes, Pricing, Collection[int]], Iterator[BlockCosts]]
-"""Function that yields the costs of blocks, as ``block_costs``."""
 
 
 class Scheme(str, Enum):
@@ -60,14 +56,12 @@ class Restriction:
         tile_sizes: function from the driven tensor to tile heights and widths.
         allows: function that returns whether the layers first … last may be one block.
         paired: whether the n-th height is combined only with the n-th width; otherwise with all widths.
-        prices: function that prices its blocks.
     """
 
     scheme: Scheme
     tile_sizes: TileSizes
     allows: Callable[[int, int], bool]
     paired: bool = False
-    prices: Prices = block_costs
 
 
 def refuse_contradictions(

@@ -15,7 +15,7 @@ from itertools import accumulate, compress, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.cost.estimate.growing_block import PLAIN, BlockCosts, Pricing, TileSizes
+from tflite_fuse.cost.estimate.growing_block import PLAIN, BlockCosts, GrowingBlock, Memory, Pricing, TileSizes
 from tflite_fuse.cost.estimate.least_work import WorkLimit
 from tflite_fuse.cost.estimate.rings import (
     Consumer,
@@ -28,10 +28,9 @@ from tflite_fuse.cost.estimate.rings import (
     rows_pulled,
     whole_rows,
 )
-from tflite_fuse.cost.estimate.shapes import NO_CACHE, Grown, Shape, Shapes
 from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.axes import IntArray, total, total_in_runs
+from tflite_fuse.ir.axes import IntArray, make_tilings, total, total_in_runs
 from tflite_fuse.ir.block import BlockConfig, BlockTensor
 
 
@@ -118,7 +117,6 @@ def block_costs(
     tile_sizes: TileSizes,
     pricing: Pricing = PLAIN,
     firsts: Collection[int] | Mapping[int, int] | None = None,
-    shapes: Shapes = NO_CACHE,
 ) -> Iterator[BlockCosts]:
     """Yield the costs of every block that ends at layer ``last``, shortest first.
 
@@ -128,7 +126,6 @@ def block_costs(
         pricing: chunks, and the permissions of the model's memory.
         firsts: first layers to price, as a mapping with the bytes of scratch beyond which a block may be skipped; None
             for all.
-        shapes: cache that searches of one graph share.
 
     Ranges of layers that are no block are skipped: those with an operator that cannot be fused, with a second result
     without readers in the range, or behind a PAD that could be absorbed. The iteration ends where no longer range can
@@ -138,37 +135,43 @@ def block_costs(
         return
     tail = find_tail(graph, last)
     if tail != last:
-        yield from _Family(graph, last, None, pricing, shapes).priced(tile_sizes, firsts)
+        yield from _Family(graph, last, None, pricing).priced(tile_sizes, firsts)
     if tail is not None:
-        yield from _Family(graph, last, tail, pricing, shapes).priced(tile_sizes, firsts)
+        yield from _Family(graph, last, tail, pricing).priced(tile_sizes, firsts)
 
 
-class _ShapeWithWork:
-    """A growing shape with its work.
+class _BlockWithWork:
+    """A growing block with its work.
 
     Attributes:
+        block: the block from its current first layer on.
+        memory: of that block, None if it is none. It is computed at each step, priced or not: overlaps with an input
+            are exact before the first layer that enlarges an image, and stay so.
         work: in the graph's unit, [chunks, heights, widths].
-        step: the shape from its current first layer on.
     """
 
-    def __init__(self, family: _Family, shape: Shape) -> None:
-        self.family, self.shape = family, shape
-        self.counting = Work(shape.grid, family.pricing.chunks, shape.computing)
-        self.work = np.zeros((len(family.pricing.chunks), *shape.grid.shape), dtype=np.int64)
+    def __init__(self, family: _Family, heights: Sequence[int], widths: Sequence[int]) -> None:
+        graph, extent = family.graph, family.graph.tensors[family.driven]
+        grid = Grid(make_tilings(extent.height, (*heights,)), make_tilings(extent.width, (*widths,)))
+        self.family, self.block = family, GrowingBlock(graph, family.last, family.driven, grid, family.pricing)
+        self.counting = Work(grid, family.pricing.chunks, self.block.computing)
+        self.work = np.zeros((len(family.pricing.chunks), *grid.shape), dtype=np.int64)
         self._least = 0
-        self.step: Grown | None = shape.at(family.first_folded)
+        self.memory: Memory | None = None
         if family.tail is not None:
             self._fold(family.tail)
 
     def _fold(self, tail: int) -> None:
         """Count the accumulator and the layers behind it, computed once; its input is visited pixel by pixel."""
         graph, summing = self.family.graph, self.family.graph.steps[tail]
+        self.block.fold(tail)
         self.counting.accumulating = self.family.last
         for index in range(tail, self.family.last + 1):
             self._count(index, graph.steps[index].work)
         if summing.run_costs:
-            in_runs = self.counting.in_runs(self.shape.driven, summing.run_costs)
+            in_runs = self.counting.in_runs(self.block.demands[self.family.driven], summing.run_costs)
             self.work = self.work + in_runs - rows_cost(graph.tensors[self.family.driven], summing.run_costs)
+        self.memory = self.block.memory(self.family.first_folded)
 
     def _count(self, index: int, work: IntArray | int) -> None:
         self.work = self.work + work
@@ -176,11 +179,12 @@ class _ShapeWithWork:
 
     def add(self, index: int) -> bool:
         """Add one layer; return False if no block that ends there can contain it."""
-        layer, self.step = self.family.graph.steps[index], self.shape.at(index)
-        if self.step is None:
+        if not self.block.add(index):
             return False
-        computed = self.step.computed if layer.work else None
+        layer = self.family.graph.steps[index]
+        computed = self.block.computed if layer.work else None
         self._count(index, 0 if computed is None else self.counting.of_layer(index, layer, computed))
+        self.memory = self.block.memory(index)
         return True
 
     def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
@@ -190,24 +194,15 @@ class _ShapeWithWork:
 
     def price(self, first: int) -> Iterator[BlockCosts]:
         """Yield the costs of the layers added so far, or nothing if they are no block."""
-        if self.step is None or self.step.memory is None:
+        if self.memory is None:
             return
-        family, rows, (scratch, usable, shared) = self.family, self._rows, self.step.memory
-        scratch, usable, shared = scratch[rows], usable[rows], shared[rows]
+        family, (scratch, usable, shared) = self.family, self.memory
         columns = *self._configurations, scratch.ravel(), self.work.ravel(), usable.ravel(), shared.ravel()
         yield BlockCosts(first, family.last, family.driven, *columns)
 
     @cached_property
-    def _rows(self) -> slice | IntArray:
-        """The chunks of the shape to price."""
-        chunks, computed = self.family.pricing.chunks, self.shape.chunks
-        if chunks == computed[: len(chunks)]:
-            return slice(len(chunks))
-        return np.array([computed.index(chunk) for chunk in chunks])
-
-    @cached_property
     def _configurations(self) -> tuple[IntArray, IntArray, IntArray]:
-        grid, chunks = self.shape.grid, np.array(self.family.pricing.chunks, dtype=np.int64)[:, None, None]
+        grid, chunks = self.block.grid, np.array(self.family.pricing.chunks, dtype=np.int64)[:, None, None]
         chunk, height, width = np.broadcast_arrays(chunks, grid.heights.sizes[:, None], grid.widths.sizes)
         return chunk.ravel(), height.ravel(), width.ravel()
 
@@ -220,7 +215,6 @@ class _Family:
     last: int
     tail: int | None
     pricing: Pricing
-    shapes: Shapes
 
     def priced(self, tile_sizes: TileSizes, firsts: Collection[int] | None) -> Iterator[BlockCosts]:
         """Yield the costs of the blocks, shortest first.
@@ -248,16 +242,15 @@ class _Family:
                     heights, widths = tuple(compress(heights, rows)), tuple(compress(widths, columns))
                     block = self.block_from(heights, widths, first)
             if firsts is None or first in firsts:
-                if first in budgets and block.step is not None and (least := block.step.rings) > budgets[first]:
+                if first in budgets and (least := int(block.block.scratch.min())) > budgets[first]:
                     if least > largest[first]:
                         return
                     continue
                 yield from block.price(first)
 
-    def block_from(self, heights: Sequence[int], widths: Sequence[int], first: int) -> _ShapeWithWork:
+    def block_from(self, heights: Sequence[int], widths: Sequence[int], first: int) -> _BlockWithWork:
         """Return the block from layer ``first`` on, with the given tile heights and widths."""
-        ends = self.last, self.tail, self.first_folded, self.driven
-        block = _ShapeWithWork(self, self.shapes.of(self.graph, ends, heights, widths, self.pricing))
+        block = _BlockWithWork(self, heights, widths)
         for index in range(self.first_folded - 1, first - 1, -1):
             block.add(index)
         return block
@@ -280,16 +273,11 @@ class _Family:
 
 
 def price_block(
-    graph: PricedProgram,
-    first: int,
-    last: int,
-    config: BlockConfig,
-    pricing: Pricing = PLAIN,
-    shapes: Shapes = NO_CACHE,
+    graph: PricedProgram, first: int, last: int, config: BlockConfig, pricing: Pricing = PLAIN
 ) -> BlockCosts:
     """Return the costs of the block ``first … last`` under one configuration; the arrays have one entry.
 
-    The configuration's chunk replaces those of ``pricing``; ``shapes`` is as in ``block_costs``.
+    The configuration's chunk replaces those of ``pricing``.
 
     Raises:
         BlockError: these layers are no block.
@@ -298,7 +286,7 @@ def price_block(
     def one_tile(driven: BlockTensor) -> tuple[tuple[int], tuple[int]]:
         return (min(config.tile_height, driven.height),), (min(config.tile_width, driven.width),)
 
-    for costs in block_costs(graph, last, one_tile, replace(pricing, chunks=(config.chunk,)), (first,), shapes):
+    for costs in block_costs(graph, last, one_tile, replace(pricing, chunks=(config.chunk,)), (first,)):
         return costs
     names = graph.steps[first].name, graph.steps[last].name
     raise BlockError(f"the operators from {names[0]} to {names[1]} are no block: choose a range the search offers")

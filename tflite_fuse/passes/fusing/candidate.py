@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tflite_fuse.cost.estimate.shapes import Shapes
 from tflite_fuse.cost.instructions import LONGEST, Core, Cycles, block_instructions, in_instructions
 from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
@@ -94,7 +93,6 @@ class Site:
         order: pass that orders operators after blocks are inserted; None keeps their order.
         target: core whose instructions or cycles the goal limits; None for multiply-accumulates.
         core: core whose instructions or cycles are predicted in any case.
-        shapes: for each order, a cache that its searches share.
         own: work of the model in the file; None if no pass changed it before fusion.
         tuning: rules of thumb.
         notes: notes about the orders, and reasons for inputs that stay in the arena.
@@ -112,7 +110,6 @@ class Site:
     order: Reorder | None
     target: Core | None
     core: Core
-    shapes: tuple[Shapes, ...]
     own: Work | None = None
     tuning: Tuning = TUNING
     notes: tuple[Note, ...] = ()
@@ -199,9 +196,9 @@ class Site:
         if search not in self.fronts:
             counted = search.target == self.core and max(search.chunks) == LONGEST
             graph = self._timed if counted else self.graph
-            kept = [number for number in range(len(self.other_orders)) if among is None or number + 1 in among]
-            shapes = self.shapes[0], *(self.shapes[number + 1] for number in kept)
-            self.fronts[search] = fusion_front(graph, search, [self.other_orders[number] for number in kept], shapes)
+            numbered = enumerate(self.other_orders, 1)
+            orders = [order for number, order in numbered if among is None or number in among]
+            self.fronts[search] = fusion_front(graph, search, orders)
         return self.fronts[search]
 
     @property

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import ClassVar
 
-from tflite_fuse.cost.estimate.shapes import Shapes
 from tflite_fuse.cost.instructions import (
     LONGEST,
     Core,
@@ -218,7 +217,6 @@ class Fuse:
             order=order,
             target=options.counted,
             core=options.core,
-            shapes=tuple(Shapes(searched.chunks) for _ in (graph, *other_orders)),
             own=own,
             tuning=options.tuning,
             notes=(*form.notes, *orders.notes, *why_not),
