@@ -45,12 +45,7 @@ class Note:
     def to_json(self) -> dict[str, Any]:
         """Return the object of ``records`` in ``schemas/report.schema.json``."""
         details = {name: dict(each) if isinstance(each, Mapping) else each for name, each in self.details.items()}
-        return {
-            "operators": list(self.operators),
-            "fate": self.fate,
-            "reason": self.reason,
-            "details": details,
-        }
+        return {"operators": list(self.operators), "fate": self.fate, "reason": self.reason, "details": details}
 
 
 def note(fate: str, reason: str, *operators: str, **details: Detail) -> Note:

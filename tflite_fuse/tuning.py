@@ -79,10 +79,7 @@ class Tuning:
     )
     banded: int = rule(8, off=0, unit="points", trades="time for strips in bands, which often cannot all be placed")
     offered: int = rule(
-        4,
-        off=2**31,
-        unit="one part of the arena in so many",
-        trades="time for notes that offer speed for RAM",
+        4, off=2**31, unit="one part of the arena in so many", trades="time for notes that offer speed for RAM"
     )
     fast_tried: int = rule(16, off=4, unit="points", trades="time for fast points that may not fit")
     # How long the runs of stages are (passes/fusing/own_runs).

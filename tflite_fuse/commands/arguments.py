@@ -132,12 +132,10 @@ RuntimeName = Annotated[
     ),
 ]
 MetricsFile = Annotated[
-    Path | None,
-    typer.Option("--metrics", help="File for the figures as one flat JSON object.", show_default=False),
+    Path | None, typer.Option("--metrics", help="File for the figures as one flat JSON object.", show_default=False)
 ]
 PlotFile = Annotated[
-    Path | None,
-    typer.Option("--plot", help="File for a picture, .svg or .png (extra report).", show_default=False),
+    Path | None, typer.Option("--plot", help="File for a picture, .svg or .png (extra report).", show_default=False)
 ]
 
 

@@ -31,8 +31,7 @@ def boards(
         typer.Option(help="For `add`: a file that ran; the lines must have its hash.", show_default=False),
     ] = None,
     board: Annotated[
-        list[Path] | None,
-        typer.Option(help="For `add`: the .toml of a board that is not listed.", show_default=False),
+        list[Path] | None, typer.Option(help="For `add`: the .toml of a board that is not listed.", show_default=False)
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -64,13 +64,7 @@ def check(
             rows.append(_row_of(model, arguments, ram, flash, rewritten=rewritten))
     if as_json:
         print_json(
-            {
-                "schema": "tflite-fuse/check/1",
-                "runtime": runtime,
-                "max_ram": ram,
-                "max_flash": flash,
-                "models": rows,
-            }
+            {"schema": "tflite-fuse/check/1", "runtime": runtime, "max_ram": ram, "max_flash": flash, "models": rows}
         )
     elif markdown:
         for line in _markdown(rows, ram, flash):

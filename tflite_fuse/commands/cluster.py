@@ -173,8 +173,7 @@ At = Annotated[
 ]
 
 KeyFile = Annotated[
-    Path | None,
-    typer.Option(help="A key that all devices have, 16 bytes or more: devices without it are refused."),
+    Path | None, typer.Option(help="A key that all devices have, 16 bytes or more: devices without it are refused.")
 ]
 NO_KEY = "without --key-file any device that reaches a worker can use it; messages are only checked for damage"
 

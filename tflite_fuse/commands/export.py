@@ -40,17 +40,14 @@ def export(
         ),
     ] = None,
     board: Annotated[
-        str | None,
-        typer.Option(help="The board of a benchmark, as `tflite-fuse boards` lists it.", show_default=False),
+        str | None, typer.Option(help="The board of a benchmark, as `tflite-fuse boards` lists it.", show_default=False)
     ] = None,
     two_arenas: Annotated[
-        bool,
-        typer.Option("--two-arenas", help="Runtime's own data and activations as two arrays, for two memories."),
+        bool, typer.Option("--two-arenas", help="Runtime's own data and activations as two arrays, for two memories.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write into DIR even if it is not empty.")] = False,
     key_file: Annotated[
-        Path | None,
-        typer.Option(help="For a split: a key for all devices, 16 bytes or more.", show_default=False),
+        Path | None, typer.Option(help="For a split: a key for all devices, 16 bytes or more.", show_default=False)
     ] = None,
     as_json: JsonFlag = False,
     config: ConfigFile = None,

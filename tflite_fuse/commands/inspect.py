@@ -46,8 +46,7 @@ def inspect(
     metrics: MetricsFile = None,
     plot: PlotFile = None,
     trace: Annotated[
-        Path | None,
-        typer.Option("--trace", help="File for the arena over time, for Perfetto.", show_default=False),
+        Path | None, typer.Option("--trace", help="File for the arena over time, for Perfetto.", show_default=False)
     ] = None,
     nodes: Annotated[
         Path | None,

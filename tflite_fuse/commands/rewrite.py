@@ -51,12 +51,10 @@ def rewrite(
         typer.Argument(metavar="IN", help="The .tflite to rewrite; an .onnx or .pt2 is converted.", show_default=False),
     ],
     out: Annotated[
-        Path,
-        typer.Argument(metavar="OUT", help="Where to write the result; with -o a model.", show_default=False),
+        Path, typer.Argument(metavar="OUT", help="Where to write the result; with -o a model.", show_default=False)
     ],
     more: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="IN", help="With -o further models.", show_default=False),
+        list[Path] | None, typer.Argument(metavar="IN", help="With -o further models.", show_default=False)
     ] = None,
     folder: Annotated[
         Path | None,
@@ -71,8 +69,7 @@ def rewrite(
     board: BoardName = None,
     reserve: Reserve = None,
     no_fuse: Annotated[
-        bool,
-        typer.Option("--no-fuse", rich_help_panel="Blocks", help="Only reorder and plan: no custom operator."),
+        bool, typer.Option("--no-fuse", rich_help_panel="Blocks", help="Only reorder and plan: no custom operator.")
     ] = False,
     calibrate: Annotated[
         Path | None,
@@ -276,10 +273,7 @@ def _on_board(sizes: Memories, board: Board, reserve: int | None) -> Memories:
             raise UsageError(
                 f"{board.name} has {available.nbytes:,} bytes of {available.name}, not {requested.nbytes:,}"
             )
-    return Memories(
-        replace(memories.fast, nbytes=sizes.fast.nbytes),
-        replace(memories.slow, nbytes=sizes.slow.nbytes),
-    )
+    return Memories(replace(memories.fast, nbytes=sizes.fast.nbytes), replace(memories.slow, nbytes=sizes.slow.nbytes))
 
 
 def _same_file(a: Path, b: Path) -> bool:

@@ -31,8 +31,7 @@ def split(
     model: ModelPath,
     workers: Annotated[Path, typer.Option(help="The devices and their links, a workers.toml.", show_default=False)],
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Folder for the plan, model, workers and fragments."),
+        Path | None, typer.Option("-o", "--output", help="Folder for the plan, model, workers and fragments.")
     ] = None,
     strategy: Annotated[str, typer.Option(help=f"How to split: {', '.join(STRATEGIES)}.")] = STRATEGIES[0],
     objective: Annotated[str, typer.Option(help=f"What auto minimises: {', '.join(OBJECTIVES)}.")] = OBJECTIVES[0],
@@ -60,12 +59,7 @@ def split(
     content, devices = read_file(model), read_file(workers)
     cluster = cluster_of_file(devices, workers)
     with Status("splitting", as_json) as progress:
-        result = split_model(
-            load_model(content, str(model)),
-            cluster,
-            options,
-            partial(progress, "inputs compared"),
-        )
+        result = split_model(load_model(content, str(model)), cluster, options, partial(progress, "inputs compared"))
     fault = None if result.verified is None else result.verified.first_difference
     if fault is not None:
         raise VerificationError(f"the split computes other bytes than the model: {fault}")

@@ -30,12 +30,10 @@ def sweep(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with .tflite files.", show_default=False)],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results.")] = Path("sweep"),
     jobs: Annotated[
-        int | None,
-        typer.Option(min=1, max=1024, help="Processes. Default: one per core.", show_default=False),
+        int | None, typer.Option(min=1, max=1024, help="Processes. Default: one per core.", show_default=False)
     ] = None,
     sets: Annotated[
-        Path | None,
-        typer.Option(help="A TOML file with a table for each set of options.", show_default=False),
+        Path | None, typer.Option(help="A TOML file with a table for each set of options.", show_default=False)
     ] = None,
     effort: Annotated[str, typer.Option(help="Effort for each model: estimate or exact.", show_default=True)] = "exact",
     executor: Annotated[str, typer.Option(help=f"Where models are processed: {', '.join(EXECUTORS)}.")] = EXECUTORS[0],

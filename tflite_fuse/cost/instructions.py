@@ -39,12 +39,7 @@ convolutions that the packed kernels do not support; ``dense``: FULLY_CONNECTED 
 """
 
 
-_FAMILIES = {
-    "cortex-m4": Kernels.DSP,
-    "cortex-m7": Kernels.DSP,
-    "cortex-m55": Kernels.HELIUM,
-    "rv32imc": Kernels.ROOMY,
-}
+_FAMILIES = {"cortex-m4": Kernels.DSP, "cortex-m7": Kernels.DSP, "cortex-m55": Kernels.HELIUM, "rv32imc": Kernels.ROOMY}
 
 
 def kernels_of(core: str) -> Kernels:

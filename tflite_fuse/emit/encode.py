@@ -41,10 +41,7 @@ class EncodedBlock:
 
 
 def encode(
-    block: Block,
-    schedule: Schedule,
-    outside: Mapping[int, int] | None = None,
-    slow: Mapping[int, int] | None = None,
+    block: Block, schedule: Schedule, outside: Mapping[int, int] | None = None, slow: Mapping[int, int] | None = None
 ) -> EncodedBlock:
     """Return the options and constants of a block under a schedule.
 

@@ -138,10 +138,7 @@ class Stage:
     @property
     def extent(self) -> tuple[int, int]:
         """Return the rows and columns under one output pixel's window, in units of the spread input."""
-        return (
-            (self.kernel_size[0] - 1) * self.dilation[0] + 1,
-            (self.kernel_size[1] - 1) * self.dilation[1] + 1,
-        )
+        return ((self.kernel_size[0] - 1) * self.dilation[0] + 1, (self.kernel_size[1] - 1) * self.dilation[1] + 1)
 
 
 @dataclass(frozen=True)

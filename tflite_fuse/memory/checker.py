@@ -15,14 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tflite_fuse.errors import PlanError
-from tflite_fuse.ir.program import (
-    FUSED_OPERATOR,
-    Overlap,
-    Program,
-    Step,
-    program_of,
-    with_placed_variables,
-)
+from tflite_fuse.ir.program import FUSED_OPERATOR, Overlap, Program, Step, program_of, with_placed_variables
 from tflite_fuse.memory.tflm.in_place_kernels import KERNEL_SETS, with_in_place
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, has_plan, read_plan
 from tflite_fuse.model.file import COMPRESSION_METADATA

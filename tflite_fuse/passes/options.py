@@ -110,10 +110,7 @@ class FuseOptions:
     """
 
     goal: Goal | None = option(
-        None,
-        "What to reach; by default next to the least RAM that recomputes nothing.",
-        of=_GOAL,
-        typed=None,
+        None, "What to reach; by default next to the least RAM that recomputes nothing.", of=_GOAL, typed=None
     )
     passes: Sequence[str] = option(
         DEFAULT_PASSES,

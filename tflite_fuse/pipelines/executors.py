@@ -12,14 +12,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    CancelledError,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -145,10 +138,7 @@ def _untuned() -> AbstractContextManager[Any]:
     import dask
 
     alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 1)
-    settings: dict[str, Any] = {
-        "distributed.admin.tick.interval": "1s",
-        "distributed.nanny.pre-spawn-environ": alone,
-    }
+    settings: dict[str, Any] = {"distributed.admin.tick.interval": "1s", "distributed.nanny.pre-spawn-environ": alone}
     configuration: AbstractContextManager[Any] = dask.config.set(settings)
     return configuration
 

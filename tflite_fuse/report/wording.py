@@ -151,10 +151,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     "on cores with the DSP extension (Cortex-M4, M7, M33 ...) and cost time on others",
     ("offered", "more RAM"): "{more_bytes:,} B more would save {saved:.0%} of the expected {unit}: "
     "--max-ram {max_ram_bytes}",
-    (
-        "offered",
-        "full int8",
-    ): "most of the model computes in {kind}; with int8 it needs less RAM: quantize the model "
+    ("offered", "full int8"): "most of the model computes in {kind}; with int8 it needs less RAM: quantize the model "
     "that it was converted from to int8",
     ("offered", "other operators"): "TensorFlow Lite Micro lacks {names}: convert the model anew without",
     ("offered", "own operators"): "no project of an export registers {names}: a program of yours has to",
@@ -201,10 +198,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("removed", "transpose before weights"): "{site} removed: the weights of {readers} are in the order of its input",
     ("kept", "transpose"): "{site} kept: its readers are neither a chain of int8 means that undoes its order nor "
     "a FULLY_CONNECTED of all its values",
-    (
-        "changed",
-        "own padding",
-    ): "{site} replaced by padding in each of the {readers} convolutions that read it",
+    ("changed", "own padding"): "{site} replaced by padding in each of the {readers} convolutions that read it",
     ("changed", "straightened"): _straightened,
     ("changed", "quantized first"): "{site} moved before {before}, which now copies int8 instead of float32",
     ("changed", "dilated convolution"): "{site} replaced by the dilated convolution that they spell out, because "
@@ -239,10 +233,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
         "no proof",
     ): "{site}, which writes {tensor}, stays outside of blocks, because a block with it could not "
     "be proven ({why}): please report this sentence together with the model",
-    (
-        "limited",
-        "no proof of blocks",
-    ): "no fused blocks were made, because they could not be proven ({why}): please "
+    ("limited", "no proof of blocks"): "no fused blocks were made, because they could not be proven ({why}): please "
     "report this sentence together with the model",
     ("kept", "file, not proven"): "left as it is ({why}): please report this sentence together with the model",
     ("limited", "work"): "the searches used up their budget: the last candidates were placed without a search",

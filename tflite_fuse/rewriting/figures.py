@@ -166,11 +166,7 @@ def memory_table(model: Model) -> tuple[tuple[OperatorRow, ...], tuple[Note, ...
     return tuple(rows), tuple(notes)
 
 
-_ORDERS = {
-    InputMode.STREAMED: "row by row",
-    InputMode.COLUMNS: "column by column",
-    InputMode.EXTERNAL: "in any order",
-}
+_ORDERS = {InputMode.STREAMED: "row by row", InputMode.COLUMNS: "column by column", InputMode.EXTERNAL: "in any order"}
 
 
 def outside_notes(model: Model) -> Iterator[Note]:

@@ -33,14 +33,7 @@ from tflite_fuse.passes.pipeline import make_passes
 from tflite_fuse.passes.plan import PlanResult
 from tflite_fuse.passes.preparing.constant_channels import Accepts
 from tflite_fuse.passes.preparing.dilate import Dilate
-from tflite_fuse.report.report import (
-    BlockReport,
-    Figures,
-    Proven,
-    Report,
-    StreamReport,
-    Verified,
-)
+from tflite_fuse.report.report import BlockReport, Figures, Proven, Report, StreamReport, Verified
 from tflite_fuse.report.wording import sentence, sentences_of
 from tflite_fuse.rewriting.figures import arena_in_file, figures, measured_head, memory_report, outside_notes
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError, prove
@@ -191,11 +184,7 @@ def _are_proven_equal(before: Model, after: Model) -> bool:
 
 
 def _attempt(
-    model: Model,
-    options: FuseOptions,
-    budget: Budget,
-    accepts: Accepts | None,
-    outside: Collection[str],
+    model: Model, options: FuseOptions, budget: Budget, accepts: Accepts | None, outside: Collection[str]
 ) -> _Rewritten:
     """Run all passes once, and prove the written file.
 

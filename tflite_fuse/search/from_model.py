@@ -21,10 +21,7 @@ from tflite_fuse.units import round_up
 
 
 def graph_from_model(
-    model: Model,
-    lowered: Lowerings | None = None,
-    macs: Sequence[int] | None = None,
-    moved: Collection[int] = (),
+    model: Model, lowered: Lowerings | None = None, macs: Sequence[int] | None = None, moved: Collection[int] = ()
 ) -> PricedProgram:
     """Return a model with the costs of its operators, in MACs and bytes.
 

@@ -64,9 +64,7 @@ class SearchOptions(Rules):
 
 
 def fusion_front(
-    model: Model | PricedProgram,
-    options: SearchOptions = SearchOptions(),
-    other_orders: Sequence[Order] = (),
+    model: Model | PricedProgram, options: SearchOptions = SearchOptions(), other_orders: Sequence[Order] = ()
 ) -> Front:
     """Return the Pareto front of a model over all blocks and configurations that a scheme allows.
 
@@ -115,10 +113,7 @@ def points_by_ram(
 
 
 def searched_cuts(
-    graph: PricedProgram,
-    other_orders: Sequence[Order],
-    options: SearchOptions,
-    longer: Sequence[int] = (),
+    graph: PricedProgram, other_orders: Sequence[Order], options: SearchOptions, longer: Sequence[int] = ()
 ) -> tuple[JointCuts, PointBuilder]:
     """Return the cut graph of a model in some orders, and a builder of points from its paths.
 

@@ -70,11 +70,7 @@ class Requests:
 
 
 def arena_requests(
-    program: Program,
-    offsets: Sequence[int] | None = None,
-    *,
-    pointer_bytes: int = 4,
-    kernels: Kernels = REFERENCE,
+    program: Program, offsets: Sequence[int] | None = None, *, pointer_bytes: int = 4, kernels: Kernels = REFERENCE
 ) -> Requests:
     """Return the buffers that the runtime places in the head of the arena.
 

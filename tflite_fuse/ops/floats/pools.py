@@ -12,20 +12,8 @@ import numpy as np
 
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_AVERAGED
-from tflite_fuse.ops.entry import (
-    Operand,
-    StageCheck,
-    Window,
-    parameters_of,
-)
-from tflite_fuse.ops.floats.common import (
-    BOUNDS,
-    FLOAT_BYTES,
-    FloatBounds,
-    Floats,
-    bounded,
-    float_kind,
-)
+from tflite_fuse.ops.entry import Operand, StageCheck, Window, parameters_of
+from tflite_fuse.ops.floats.common import BOUNDS, FLOAT_BYTES, FloatBounds, Floats, bounded, float_kind
 from tflite_fuse.ops.kinds.pools import check_pool, lower_pool, whole_map, windows
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 from tflite_fuse.ops.weighted.sums import taps

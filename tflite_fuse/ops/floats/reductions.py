@@ -14,13 +14,7 @@ import numpy as np
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_AVERAGED
-from tflite_fuse.ops.entry import (
-    Layout,
-    Operand,
-    StageCheck,
-    by_pixel,
-    parameters_of,
-)
+from tflite_fuse.ops.entry import Layout, Operand, StageCheck, by_pixel, parameters_of
 from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, FloatBounds, Floats, float_kind
 from tflite_fuse.ops.floats.pools import GLOBAL_WORK
 from tflite_fuse.ops.lowering.movement import read_reduction

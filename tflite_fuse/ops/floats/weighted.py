@@ -33,16 +33,8 @@ from tflite_fuse.ops.entry import (
     parameters_of,
     pixels_of,
 )
-from tflite_fuse.ops.floats.common import (
-    FLOAT_BYTES,
-    Floats,
-    FloatWeights,
-    bounded,
-)
-from tflite_fuse.ops.lowering.view import (
-    Lowered,
-    OperatorView,
-)
+from tflite_fuse.ops.floats.common import FLOAT_BYTES, Floats, FloatWeights, bounded
+from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 from tflite_fuse.ops.weighted.convolutions import (
     CONV,
     DEPTHWISE,

@@ -48,15 +48,7 @@ from tflite_fuse.ops.entry import (
 )
 from tflite_fuse.ops.lowering.operands import Activation, read_bytes, read_real
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION, RELU, RELU6, RELU_N1_TO_1
-from tflite_fuse.ops.lowering.view import (
-    Fit,
-    Function,
-    Lowered,
-    OperatorView,
-    by_value,
-    check_pair,
-    one_to_one,
-)
+from tflite_fuse.ops.lowering.view import Fit, Function, Lowered, OperatorView, by_value, check_pair, one_to_one
 
 # ---- QUANTIZE and DEQUANTIZE ----
 

@@ -21,16 +21,7 @@ from tflite_fuse.ir.axes import stage_windows
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ir.limits import MAX_WINDOW
 from tflite_fuse.ops.arithmetic import Int64Array, rounding_divide
-from tflite_fuse.ops.entry import (
-    Kind,
-    Layout,
-    Numbers,
-    Operand,
-    StageCheck,
-    Window,
-    each_value,
-    parameters_of,
-)
+from tflite_fuse.ops.entry import Kind, Layout, Numbers, Operand, StageCheck, Window, each_value, parameters_of
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
 
 PARTS = 1024

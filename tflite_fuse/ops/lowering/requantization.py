@@ -89,10 +89,7 @@ def mean_requantization(input_scale: float, output_scale: float, count: int) -> 
     """
     multiplier, shift = quantize_multiplier(float(input_scale) / float(output_scale))
     up = min(count.bit_length() - 1, 32, shift - _MIN_SHIFT)
-    return Requantization(
-        np.array([(multiplier << up) // count], np.int32),
-        np.array([shift - up], np.int32),
-    )
+    return Requantization(np.array([(multiplier << up) // count], np.int32), np.array([shift - up], np.int32))
 
 
 def rescale_requantization(input_scale: float, output_scale: float, channels: int) -> Requantization:

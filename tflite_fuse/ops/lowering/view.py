@@ -175,8 +175,7 @@ class OperatorView:
         readers = set(graph.readers.get(source.index, ()))
         if self.types(source)[0] == TensorType.UINT8 and (len(readers) > 1 or source.index in graph.outputs):
             raise BlockError(
-                f"tensor {source.name} is uint8 and read by others, too: a block would convert it in place",
-                source.name,
+                f"tensor {source.name} is uint8 and read by others, too: a block would convert it in place", source.name
             )
 
     @property

@@ -93,10 +93,7 @@ def compare_over_time(
 
 
 def also_over_time(
-    comparison: Comparison,
-    files: tuple[bytes, bytes],
-    models: tuple[Model, Model],
-    seed: int,
+    comparison: Comparison, files: tuple[bytes, bytes], models: tuple[Model, Model], seed: int
 ) -> Comparison:
     """Add a comparison over time if one of the models keeps a state; raises as ``compare_over_time`` does."""
     if not comparison.bit_exact or not any(keeps_state(model) for model in models):

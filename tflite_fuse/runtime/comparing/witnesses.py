@@ -154,12 +154,7 @@ def _warned(oracle: Comparison) -> tuple[Note, ...]:
     return () if oracle.warning is None else (note("warned", "inputs say little", why=oracle.warning),)
 
 
-def _over_time(
-    models: tuple[Model, Model],
-    files: tuple[bytes, bytes],
-    seed: int,
-    stream: StreamTime,
-) -> Comparisons:
+def _over_time(models: tuple[Model, Model], files: tuple[bytes, bytes], seed: int, stream: StreamTime) -> Comparisons:
     """Compare a stream with the model over its window."""
     result = compare_over_time(files, models, stream=stream, seed=seed)
     if result.first_difference is not None:
@@ -198,10 +193,7 @@ def _second(
 
 
 def second_witness(
-    models: tuple[Model, Model],
-    files: tuple[bytes, bytes],
-    samples: Sequence[Sequence[Array]],
-    names: tuple[str, str],
+    models: tuple[Model, Model], files: tuple[bytes, bytes], samples: Sequence[Sequence[Array]], names: tuple[str, str]
 ) -> tuple[Comparison | None, tuple[Note, ...]]:
     """Compare in LiteRT two models that TensorFlow Lite Micro cannot compare.
 

@@ -211,10 +211,7 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
-            self.seconds + other.seconds,
-            self.moved + other.moved,
-            self.load + other.load,
-            self.stored + other.stored,
+            self.seconds + other.seconds, self.moved + other.moved, self.load + other.load, self.stored + other.stored
         )
 
 
