@@ -12,7 +12,7 @@ from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import Accountant, Needs
-from tflite_fuse.split.search.auto import OBJECTIVES, Outcome, Search, fastest_first, fewer, has_flash_limit
+from tflite_fuse.split.search.auto import OBJECTIVES, Outcome, Search, has_flash_limit
 from tflite_fuse.split.search.edge import one_worker, soonest
 from tflite_fuse.split.search.measuring import Excess, Measure, fits, timeline_of
 from tflite_fuse.split.search.paper import published
@@ -151,8 +151,7 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
     measure = Measure(cluster, search.accountant, objective, tuning)
     limited = has_flash_limit(cluster) and len(cluster.workers) <= tuning.split_many
     fitting: list[tuple[Plan, Outcome]] = []
-    other = _other(search)
-    plans = _competing_plans(search, other, measure)
+    plans = _competing_plans(search, measure)
     allowed, excess = cluster, Excess(cluster)
     for number in range(_ROUNDS):
         if fitting and number >= tuning.split_searches:
@@ -164,7 +163,7 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
                 raise
             break
         own = measure.ordered(outcome.plans)
-        ranked = sorted([*own, *measure.ordered(_found_by(other, allowed, objective)), *plans], key=measure.value)
+        ranked = sorted([*own, *plans], key=measure.value)
         fitted = measure.best_that_fits(ranked)
         if fitted is not None:
             fitting.append((fitted, outcome))
@@ -184,13 +183,12 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
     return best, measure.needs(best), (_claim(objective, measure.value(best)[0], outcome, len(ranked)),)
 
 
-def _competing_plans(search: Search, other: Search | None, measure: Measure) -> list[Plan]:
+def _competing_plans(search: Search, measure: Measure) -> list[Plan]:
     """Return plans that every round competes with: on one worker, and for less memory.
 
     For the objective RAM also those of other objectives, because any of them may need less.
     """
-    sparing = [plan for each in (search, other) if each is not None for plan in _sparing(each)]
-    plans = measure.ordered([*_alone(search.network, search.cluster), *sparing])
+    plans = measure.ordered([*_alone(search.network, search.cluster), *_sparing(search)])
     if search.objective != "ram":
         return plans
     return [measure.thriftier(plan) for plan in (*plans, *_rivals(search))]
@@ -210,19 +208,13 @@ def _alone(network: Network, cluster: Cluster) -> list[Plan]:
     return [replace(plan, strategy=f"whole on {cluster.workers[index].name}") for index, plan in plans]
 
 
-def _other(search: Search) -> Search | None:
-    """Return a search among fewer workers for the objective time, as estimates could make more workers slower."""
-    among = fewer(len(search.cluster.workers), search.tuning) if search.objective == "time" else None
-    return None if among is None else search.anew(among=fastest_first(search.cluster)[:among])
-
-
 def _rivals(search: Search) -> Iterator[Plan]:
     """Yield the plans found for all objectives but RAM; several for throughput, which divides work most evenly."""
     for objective in OBJECTIVES:
         if objective != "ram":
             with suppress(LimitError):
-                yield _searched(search.anew(objective=objective))[0]
-    yield from _found_by(search.anew(objective="throughput"), search.cluster, "ram")
+                yield _searched(search.anew(objective))[0]
+    yield from _found_by(search.anew("throughput"), search.cluster, "ram")
 
 
 def _sparing(search: Search) -> tuple[Plan, ...]:
@@ -246,13 +238,11 @@ def _of_least_ram(search: Search) -> tuple[Plan, ...]:
     if search.objective == "ram" or all(worker.ram is None for worker in search.cluster.workers):
         return ()
     roomy = search.cluster.with_memory(lambda worker: (None, worker.flash))
-    return _found_by(search.anew(cluster=roomy, objective="ram"), roomy, "ram")
+    return _found_by(search.anew("ram", roomy), roomy, "ram")
 
 
-def _found_by(search: Search | None, cluster: Cluster, objective: str) -> tuple[Plan, ...]:
+def _found_by(search: Search, cluster: Cluster, objective: str) -> tuple[Plan, ...]:
     """Return the plans of a search, for RAM the first few; none if nothing fits."""
-    if search is None:
-        return ()
     try:
         plans = search.within(cluster).run().plans
     except LimitError:

@@ -39,17 +39,6 @@ smaller step takes more searches.
 """
 
 
-def fewer(workers: int, tuning: Tuning) -> int | None:
-    """Return a smaller number of workers to try beside all; None with few and with many workers."""
-    fits = (count for count in _COUNTS[Mode.ROWS] if tuning.split_few <= count < workers <= tuning.split_many)
-    return max(fits, default=None)
-
-
-def fastest_first(cluster: Cluster) -> list[int]:
-    """Return the numbers of the workers, fastest first, then by number."""
-    return sorted(range(len(cluster.workers)), key=lambda w: (-cluster.workers[w].mhz, w))
-
-
 @dataclass(frozen=True)
 class Outcome:
     """Plans of a search, the expected best first.
@@ -89,7 +78,8 @@ class Search:
         self.tuning, many = tuning, len(cluster.workers) > tuning.split_many
         self.longest = max(1, tuning.split_span // 2) if many else tuning.split_span
         self.counts = _COUNTS_OF_MANY if many else _COUNTS
-        self.order = fastest_first(cluster) if among is None else list(among)
+        fastest_first = sorted(range(len(cluster.workers)), key=lambda w: (-cluster.workers[w].mhz, w))
+        self.order = fastest_first if among is None else list(among)
         key: Key = {
             "traffic": lambda label: (float(label.moved), label.seconds, float(label.ram)),
             "throughput": lambda label: (label.period, label.seconds, float(label.moved)),
@@ -113,12 +103,9 @@ class Search:
         self.memory = EdgeMemory(cluster, accountant)
         self._rejected: list[tuple[int, Edge]] = []
 
-    def anew(
-        self, *, cluster: Cluster | None = None, objective: str = "", among: Sequence[int] | None = None
-    ) -> Search:
-        """Return a search with another cluster, objective or choice of workers."""
-        new_objective = objective or self.objective
-        return Search(self.network, cluster or self.cluster, self.accountant, new_objective, among, self.tuning)
+    def anew(self, objective: str, cluster: Cluster | None = None) -> Search:
+        """Return a search for another objective, over another cluster if one is given."""
+        return Search(self.network, cluster or self.cluster, self.accountant, objective, tuning=self.tuning)
 
     def within(self, cluster: Cluster) -> Search:
         """Return the same search for workers with other limits, with the results of this one."""
