@@ -151,13 +151,24 @@ def test_a_file_cut_anywhere_is_a_sentence(format: str, tmp_path: Path) -> None:
             assert not (tmp_path / f"model{end}").exists()
 
 
-@pytest.mark.parametrize("format", ANY_MODEL)
-def test_hybrid_operators_are_refused_as_the_runtime_refuses_them(format: str, tmp_path: Path) -> None:
+def with_activations(element: TensorType) -> bytes:
+    """The model with activations of another type, its constants as they were."""
     model = load_model(network())
-    real = [
-        tensor if model.buffers[tensor.buffer].data else replace(tensor, type=int(TensorType.FLOAT32))
+    tensors = [
+        tensor if model.buffers[tensor.buffer].data else replace(tensor, type=int(element))
         for tensor in model.main.tensors
     ]
-    with pytest.raises(UsageError, match="CONV_2D_0 computes in float32 with weights of fewer bits"):
-        export_model(changed(network(), tensors=tuple(real)), tmp_path / "model", format)
+    return changed(network(), tensors=tuple(tensors))
+
+
+ARITHMETIC = {TensorType.FLOAT32: "float32 with weights of fewer bits", TensorType.UINT8: "uint8"}
+
+
+@pytest.mark.parametrize("element", ARITHMETIC)
+@pytest.mark.parametrize("format", ANY_MODEL)
+def test_hybrid_and_uint8_operators_are_refused_as_the_runtime_refuses_them(
+    format: str, element: TensorType, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"CONV_2D_0 computes in {ARITHMETIC[element]}, which TensorFlow Lite Micro"):
+        export_model(with_activations(element), tmp_path / "model", format)
     assert not (tmp_path / "model").exists()

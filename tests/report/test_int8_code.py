@@ -34,22 +34,13 @@ def of_type(model: Model, data: TensorType, weights: TensorType) -> Model:
     return replace(model, subgraphs=(replace(model.main, tensors=tensors),))
 
 
-@pytest.mark.parametrize(
-    ("data", "weights", "kind"),
-    [
-        (TensorType.FLOAT32, TensorType.FLOAT32, "float32"),
-        (TensorType.UINT8, TensorType.UINT8, "uint8"),
-    ],
-)
-def test_the_next_step_of_a_model_of_another_type_is_quantization(
-    data: TensorType, weights: TensorType, kind: str
-) -> None:
-    offer = conversion_offer(of_type(network(), data, weights))
-    assert [note.details["kind"] for note in offer] == [kind]
+def test_the_next_step_of_a_float32_model_is_quantization() -> None:
+    offer = conversion_offer(of_type(network(), TensorType.FLOAT32, TensorType.FLOAT32))
+    assert [note.details["kind"] for note in offer] == ["float32"]
     found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
     assert not conversion_offer(network()) and "quantize" not in inspection_headline(found, None, "", "")[4]
     step = inspection_headline(replace(found, records=offer), None, "", "")[4]
-    assert step.startswith(f"next: quantize the {kind} model to int8")
+    assert step.startswith("next: quantize the float32 model to int8")
     assert step.endswith("; as it is: tflite-fuse rewrite in.tflite small.tflite")
     report = replace(tflite_fuse.rewrite(serialize_model(network()), verify=False).report, records=offer)
     report = replace(report, advice=("with --input streamed: 1,072 B",))
@@ -61,14 +52,16 @@ def test_the_next_step_of_a_model_of_another_type_is_quantization(
     assert "\n".join(printed) + "\n" == CODE
 
 
-def test_a_hybrid_model_has_no_step_as_it_is() -> None:
+@pytest.mark.parametrize(("data", "kind"), [(TensorType.FLOAT32, "hybrid"), (TensorType.UINT8, "uint8")])
+def test_a_model_that_the_runtime_refuses_has_no_step_as_it_is(data: TensorType, kind: str) -> None:
     """The project would not start."""
-    offer = conversion_offer(of_type(network(), TensorType.FLOAT32, TensorType.INT8))
+    weights = TensorType.UINT8 if data == TensorType.UINT8 else TensorType.INT8
+    offer = conversion_offer(of_type(network(), data, weights))
     found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
     step = inspection_headline(replace(found, records=offer), None, "", "")[4]
     assert step == (
-        "next: quantize the hybrid model to int8 (--verbose prints the lines of Python that do it); TensorFlow Lite "
-        "Micro runs no hybrid one"
+        f"next: quantize the {kind} model to int8 (--verbose prints the lines of Python that do it); TensorFlow Lite "
+        f"Micro runs no {kind} one"
     )
 
 

@@ -11,7 +11,7 @@ from tflite_fuse.export.text import comment, fill, float_literal, int_literal
 from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs
 from tflite_fuse.model.schema import Model, Tensor
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
-from tflite_fuse.rewriting.quantized import hybrid_operator
+from tflite_fuse.rewriting.quantized import refused_operator
 
 OUTSIDE_LIMIT = 16
 """Most inputs outside the arena in the C library (``TFLITE_FUSE_MAX_OPERANDS``)."""
@@ -89,12 +89,17 @@ class Port:
         return (quantization.scale or ())[0], (quantization.zero_point or ())[0]
 
 
-def require_no_hybrid(model: Model) -> None:
-    """Raise UsageError if an operator computes in float32 with weights of fewer bits: no export can run it."""
-    if (hybrid := hybrid_operator(model)) is not None:
+_ARITHMETIC = {"hybrid": "float32 with weights of fewer bits", "uint8": "uint8"}
+"""How operators of a kind compute that TensorFlow Lite Micro refuses."""
+
+
+def require_arithmetic(model: Model) -> None:
+    """Raise UsageError if an operator is hybrid or computes in uint8: no export can run it."""
+    if (refused := refused_operator(model)) is not None:
+        label, kind = refused
         raise UsageError(
-            f"{hybrid} computes in float32 with weights of fewer bits, which TensorFlow Lite Micro refuses: quantize "
-            "the model to int8 (`inspect --verbose` prints how)"
+            f"{label} computes in {_ARITHMETIC[kind]}, which TensorFlow Lite Micro refuses: quantize the model to int8 "
+            "(`inspect --verbose` prints how)"
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tflite_fuse.emit.in_model import block_overlaps, operands_of
 from tflite_fuse.emit.insert_blocks import with_lone_blocks
 from tflite_fuse.errors import ModelError, UsageError
-from tflite_fuse.export.ports import C_TYPES, OUTSIDE_LIMIT, Port, checked_outside, model_ports, require_no_hybrid
+from tflite_fuse.export.ports import C_TYPES, OUTSIDE_LIMIT, Port, checked_outside, model_ports, require_arithmetic
 from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
 from tflite_fuse.memory.arena import ArenaOptions, realise
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, remove_plan
@@ -98,7 +98,7 @@ def whole_model(model: Model, like: WholeModel | None = None) -> WholeModel:
     model = remove_plan(model)
     if not model.main.operators:
         raise UsageError("the model has no operators, so there is nothing to run")
-    require_no_hybrid(model)
+    require_arithmetic(model)
     model, conversions = _without_ends(model, _CONVERSIONS_BEFORE, _CONVERSIONS_BEHIND, like)
     model, alone = with_lone_blocks(model)
     model, scores = _without_ends(model, (), ("SOFTMAX",), like)

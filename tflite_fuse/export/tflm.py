@@ -16,7 +16,7 @@ from tflite_fuse.export.ports import (
     model_ports,
     outside_source,
     port_macros,
-    require_no_hybrid,
+    require_arithmetic,
 )
 from tflite_fuse.export.text import byte_array, comment, fill
 from tflite_fuse.ir.program import FUSED_OPERATOR
@@ -104,9 +104,9 @@ def tflm_model(model: Model, data: bytes, title: str, runtime: Runtime) -> TflmM
 
     Raises:
         ModelError, PlanError: the model is damaged.
-        UsageError: too many inputs outside the arena, or a hybrid operator.
+        UsageError: too many inputs outside the arena, or an operator that is hybrid or computes in uint8.
     """
-    require_no_hybrid(model)
+    require_arithmetic(model)
     inputs, outputs = model_ports(model)
     arenas = declared_arenas(model, runtime)
     outside, operators = checked_outside(model), used_operators(model)

@@ -114,7 +114,7 @@ def _next(records: Sequence[Note], step: str, lists: str) -> str:
     if "full int8" not in offers:
         return f"next: {step} (--verbose lists {lists})"
     kind = offers["full int8"]["kind"]
-    as_it_is = "TensorFlow Lite Micro runs no hybrid one" if kind == "hybrid" else f"as it is: {step}"
+    as_it_is = f"as it is: {step}" if kind == "float32" else f"TensorFlow Lite Micro runs no {kind} one"
     return f"next: quantize the {kind} model to int8 {lines}; {as_it_is}"
 
 

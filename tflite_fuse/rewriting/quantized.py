@@ -16,6 +16,9 @@ _DATA = {"TRANSPOSE_CONV": 2}
 _WEIGHTS = 1
 
 
+_REFUSED = ("hybrid", "uint8")
+"""Kinds of arithmetic that TFLM's kernels refuse, on loading or on running a model."""
+
 _LOOP = "CUSTOM:FlexTensorList"
 """Beginning of the names of TensorFlow's own operators in the loop of a recurrent layer of any batch."""
 
@@ -52,15 +55,15 @@ def missing_operators(model: Model) -> tuple[Note, ...]:
     return tuple(note("offered", reason, names=", ".join(each)) for reason, each in listed.items() if each)
 
 
-def hybrid_operator(model: Model) -> str | None:
-    """Return the label of the first hybrid operator outside of blocks, which TFLM refuses; None without one.
+def refused_operator(model: Model) -> tuple[str, str] | None:
+    """Return label and kind of the first operator outside of blocks whose arithmetic TFLM refuses; None without one.
 
     Raises:
         ModelError: a fused block is damaged.
     """
     for index, (operator, count) in enumerate(zip(model.main.operators, executed_macs(model), strict=True)):
-        if count and _kind(model, operator) == "hybrid":
-            return operator_label(model, index)
+        if count and (kind := _kind(model, operator)) in _REFUSED:
+            return operator_label(model, index), kind
     return None
 
 
