@@ -72,6 +72,19 @@ def test_no_answer_is_beaten_by_that_of_another_goal(seed: int, mode: str) -> No
     assert_goals_agree(serialize_model(small_network(Random(seed).randint)), mode)
 
 
+def test_the_default_is_as_fast_as_a_limit_of_as_many_bytes_in_another_form() -> None:
+    """With pools over each axis the arena is a little smaller, and with whole pools fewer instructions are executed."""
+    b = ModelBuilder(seed=0)
+    x = b.depthwise(b.conv(b.input((1, 96, 96, 1)), 16, 3, 2, activation="RELU"), 3, 2, "SAME")
+    for channels in (32, 48):
+        x = b.depthwise(b.max_pool(b.conv(x, channels, 1, activation="RELU"), 2, 2), 3, 1, "SAME")
+    x = b.conv(x, 64, 1, activation="RELU")
+    data = serialize_model(b.build([b.fully_connected(b.mean(x), 4)]))
+    default = answer(data, "resident", Goal())
+    limited = answer(data, "resident", Goal(max_ram=default.arena))
+    assert limited.instructions >= CLEARLY * default.instructions
+
+
 @pytest.mark.parametrize("seed", [4, 31])
 def test_the_least_ram_is_within_reach_of_a_limit_of_as_many_bytes(seed: int) -> None:
     data = serialize_model(tiny_network(Random(seed).randint))

@@ -50,15 +50,14 @@ def solve(site: Site, goal: Goal) -> Candidate:
 def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
     """Add promising candidates for a goal to a pool: small ones of every form of the model, then fast ones.
 
-    Fast ones are those of the form with the least arena; of every form within a limit on RAM; and if every byte counts,
-    of forms with about as small arenas.
+    Fast ones are those of every form in the RAM that may be used, and if every byte counts, of forms with about as
+    small arenas.
     """
     _add_small(site, goal, pool)
     objective = objective_of(site, goal)
     if (least := objective.least(pool)) is None:
         return
-    near = site.tuning.near if goal.wants_every_byte else 0.0
-    most = least.arena * (1 + near) if goal.max_ram is None else goal.max_ram
+    most = least.arena * (1 + site.tuning.near) if goal.wants_every_byte else objective.ceiling(least.arena)
     kept = [least, *(each for each in pool if each.arena <= most and objective.keeps(each))]
     for form in {id(each.site): each.site for each in kept}.values():
         _add_fast(form, goal, pool)
