@@ -60,6 +60,7 @@ class Tuning:
         100, off=2**31, unit="one part of the least arena in so many", trades="the same where recompute is allowed"
     )
     slack_bytes: int = rule(512, off=0, unit="bytes", trades="RAM of small models for instructions")
+    slack_cycles: int = rule(1024, off=512, unit="bytes", trades="the same for cycles, where these are predicted")
     speed_tolerance: float = rule(
         1 / 100, off=0.0, unit="share of instructions", trades="instructions that are given up for less RAM"
     )
@@ -99,13 +100,13 @@ class Tuning:
     split_beam: int = rule(48, off=1, unit="ways to a cut", trades="time of the search for ways that end better")
     split_plans: int = rule(16, off=1, unit="plans", trades="time of measuring for what estimates do not tell")
     split_few: int = rule(
-        4, off=2**31, unit="plans or workers", trades="time where buffers of all plans would be placed"
+        4,
+        off=2**31,
+        unit="plans, workers or searches",
+        trades="time where buffers of all plans would be placed, and for plans in a little less flash than there is",
     )
     split_many: int = rule(
         16, off=2**31, unit="workers", trades="time for all groups of workers; of more, fewer groups share an edge"
-    )
-    split_searches: int = rule(
-        4, off=1, unit="searches", trades="time for plans found within a little less flash, where it is limited"
     )
 
 

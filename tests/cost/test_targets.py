@@ -70,7 +70,7 @@ def test_a_rewrite_for_cycles_reports_both_costs_and_takes_about_as_few_cycles()
     assert default.prediction.cycles is not None and timed.prediction.cycles is not None
     assert timed.prediction.cycles.cycles <= 1.02 * default.prediction.cycles.cycles
     assert timed.prediction.instructions != timed.prediction.cycles.cycles
-    assert timed.after.arena_bytes <= default.after.arena_bytes + 2 * TUNING.slack_bytes
+    assert timed.after.arena_bytes <= default.after.arena_bytes + TUNING.slack_cycles
 
 
 def test_a_front_in_cycles_names_its_unit() -> None:

@@ -164,7 +164,7 @@ def test_ram_spent_on_speed_by_default_equals_the_page_on_options() -> None:
     text = " ".join((PAGE.parent / "options.md").read_text().split())
     for sentence in (
         f"up to 1/{TUNING.slack} of the least arena that takes no more MACs than the file",
-        f"at least {TUNING.slack_bytes} bytes, or {2 * TUNING.slack_bytes:,} where the core of `--target` has a timing",
+        f"at least {TUNING.slack_bytes} bytes, or {TUNING.slack_cycles:,} where the core of `--target` has a timing",
         f"up to 1/{TUNING.slack_streamed} where the input is streamed",
         f"up to 1/{TUNING.slack_calls} of a model that `--stream-time` made",
         f"Each percent of RAM beyond the next smaller choice must save at least {1 / TUNING.fair_price:g} percent",

@@ -154,7 +154,7 @@ def _searched(search: Search) -> tuple[Plan, tuple[Needs, ...], tuple[str, ...]]
     plans = _competing_plans(search, measure)
     allowed, excess = cluster, Excess(cluster)
     for number in range(_ROUNDS):
-        if fitting and number >= tuning.split_searches:
+        if fitting and number >= tuning.split_few:
             break
         try:
             outcome = search.within(allowed).run()

@@ -137,11 +137,11 @@ class Site:
 
     @property
     def slack_bytes(self) -> int:
-        """Return the bytes that may be spent on speed in any case: twice as many where cycles are predicted.
+        """Return the bytes that may be spent on speed in any case: more where cycles are predicted.
 
         Longer runs save more cycles than instructions, because weights are read from flash once for several pixels.
         """
-        return self.tuning.slack_bytes * (2 if isinstance(self.core, Cycles) else 1)
+        return self.tuning.slack_cycles if isinstance(self.core, Cycles) else self.tuning.slack_bytes
 
     @cached_property
     def alone(self) -> tuple[int, ...]:
