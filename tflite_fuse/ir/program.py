@@ -6,6 +6,7 @@ original file, and only the selected one becomes a file of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -101,6 +102,16 @@ class Program:
             for tensor in step.outputs:
                 writers[tensor] = index
         return tuple(writers)
+
+    @cached_property
+    def rewritten(self) -> frozenset[int]:
+        """Return the tensors whose content changes while steps read them: residents, and those written several times.
+
+        The inputs that a step writes are among them.
+        """
+        times = Counter(tensor for step in self.steps for tensor in set(step.outputs))
+        several = (tensor for tensor, count in times.items() if count > 1 or tensor in self.inputs)
+        return frozenset(self.resident).union(several)
 
     def reordered(self, order: Sequence[int]) -> Program:
         """Return the program with its steps in another order.

@@ -65,17 +65,12 @@ def precedence(graph: Program) -> list[set[int]]:
     relative order.
     """
     before: list[set[int]] = [set() for _ in graph.steps]
-    writers: dict[int, int] = {}
-    for op in graph.steps:
-        for tensor in set(op.outputs):
-            writers[tensor] = writers.get(tensor, 0) + 1
-    rewritten = {t for t, count in writers.items() if count > 1 or t in graph.inputs} | set(graph.resident)
     last_touch: dict[int, int] = {}
     written: dict[int, int] = {}
     last_ordered: int | None = None
     for index, op in enumerate(graph.steps):
         for tensor in {*op.inputs, *op.outputs}:
-            if tensor in rewritten:
+            if tensor in graph.rewritten:
                 if tensor in last_touch:
                     before[index].add(last_touch[tensor])
                 last_touch[tensor] = index

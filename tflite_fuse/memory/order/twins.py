@@ -11,6 +11,7 @@ second.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tflite_fuse.ir.program import Program
 
@@ -64,48 +65,37 @@ def _chains(before: Sequence[set[int]], tensors: _Tensors) -> Iterator[_Chain]:
         yield tuple(chain)
 
 
+@dataclass(frozen=True)
 class _Tensors:
-    """Readers and writers of each tensor."""
+    """Effects of a graph's chains on its tensors."""
 
-    def __init__(self, graph: Program) -> None:
-        self._graph = graph
-        self._readers: dict[int, set[int]] = {}
-        self._writers: dict[int, set[int]] = {}
-        for index, op in enumerate(graph.steps):
-            for tensor in op.inputs:
-                self._readers.setdefault(tensor, set()).add(index)
-            for tensor in op.outputs:
-                self._writers.setdefault(tensor, set()).add(index)
-        self._special = {*graph.resident, *(t for t in graph.inputs if t in self._writers)}
-        self._special |= {tensor for tensor, ops in self._writers.items() if len(ops) > 1}
+    graph: Program
 
     def is_plain(self, op: int) -> bool:
         """Return whether only data constrains an operator's order and each of its tensors is written once."""
-        touched = self._graph.steps[op].inputs + self._graph.steps[op].outputs
-        return not self._graph.steps[op].ordered and self._special.isdisjoint(touched)
+        touched = self.graph.steps[op].inputs + self.graph.steps[op].outputs
+        return not self.graph.steps[op].ordered and self.graph.rewritten.isdisjoint(touched)
 
     def key(self, chain: _Chain, before: Sequence[set[int]]) -> _Key:
         """Return a key that is equal for twins: predecessors, and tensors that steps read, write and may share."""
         return (frozenset(before[chain[0]]), *(self._step(chain, step) for step in range(len(chain))))
 
     def _step(self, chain: _Chain, step: int) -> _Key:
-        op = self._graph.steps[chain[step]]
+        op = self.graph.steps[chain[step]]
         written = {tensor: self._written(tensor, chain, step) for tensor in op.outputs}
         read = {tensor: self._read(tensor, chain, step) for tensor in op.inputs}
         shared = tuple((read.get(source), written.get(target)) for source, target in op.in_place)
         return tuple(read.values()), tuple(written.values()), shared
 
     def _written(self, tensor: int, chain: _Chain, step: int) -> _Key:
-        readers = self._readers.get(tensor, set())
-        inside = bool(readers) and readers == set(chain[step + 1 : step + 2])
-        kept = tensor in self._graph.outputs
-        return self._graph.sizes[tensor], kept, inside, frozenset() if inside else frozenset(readers)
+        readers = self.graph.consumers[tensor]
+        inside = readers == chain[step + 1 : step + 2] != ()
+        return self.graph.sizes[tensor], tensor in self.graph.outputs, inside, () if inside else readers
 
     def _read(self, tensor: int, chain: _Chain, step: int) -> _Key:
-        size = self._graph.sizes[tensor]
-        writers = self._writers.get(tensor, set())
-        if step and writers == {chain[step - 1]}:
-            return "ahead", size, self._graph.steps[chain[step - 1]].outputs.index(tensor)
-        if self._readers[tensor] == {chain[step]} and tensor not in self._graph.outputs:
-            return "own", size, frozenset(writers)
+        size, writer = self.graph.sizes[tensor], self.graph.producer[tensor]
+        if step and writer == chain[step - 1]:
+            return "ahead", size, self.graph.steps[writer].outputs.index(tensor)
+        if self.graph.consumers[tensor] == (chain[step],) and tensor not in self.graph.outputs:
+            return "own", size, writer
         return "shared", tensor
