@@ -6,7 +6,7 @@ import contextlib
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tflite_fuse
@@ -66,12 +66,13 @@ def test_branching_graphs_never_cost_less_than_the_schedule(seed: int) -> None:
 
 @settings(max_examples=150)
 @given(SEEDS)
+@example(71723)  # an inner tensor is also read behind the block, which no configuration can serve
 def test_no_block_works_less_than_the_least_of_its_layers(seed: int) -> None:
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 8))
     least, last = work_limit(graph, graph.work).least, random.randrange(len(graph.steps))
     for costs in block_costs(graph, last, lambda driven: (strip_sizes(driven.height), strip_sizes(driven.width))):
-        assert costs.work.min() >= sum(least[costs.first : last + 1])
+        assert (costs.work[costs.usable] >= sum(least[costs.first : last + 1])).all()
 
 
 def test_blocks_compute_all_that_an_enlarged_image_is_made_of() -> None:
