@@ -128,6 +128,24 @@ def random_chain(random: Random, length: int) -> PricedProgram:
     return maker.graph()
 
 
+def padded_branches(random: Random, length: int) -> PricedProgram:
+    """Residual blocks whose windows see any part of what lies before and behind, such as only what lies before."""
+    maker = GraphMaker(random.randint(1, 10), random.randint(1, 12), 2)
+    latest = 0
+    for _ in range(length):
+        branches = [latest]
+        for _ in range(random.randint(1, 2)):
+            inner = latest
+            for _ in range(random.randint(1, 3)):
+                kernel = _pick_pair(random, (1, 2, 3, 5))
+                before = [random.choice((0, size - 1, random.randint(0, size - 1))) for size in kernel]
+                behind = [size - 1 - above for size, above in zip(kernel, before, strict=True)]
+                inner = maker.window(inner, 2, kernel, padding=(before[0], behind[0], before[1], behind[1]))
+            branches.append(inner)
+        latest = maker.join(random.choice((StageKind.ADD, StageKind.CONCATENATION)), *branches)
+    return maker.graph()
+
+
 def random_graph(random: Random, length: int) -> PricedProgram:
     """Windows, additions and concatenations of any earlier tensors that fit, also of one pixel and all of another."""
     maker = GraphMaker(random.randint(2, 12), random.randint(2, 12), random.randint(1, 3))

@@ -44,6 +44,12 @@ class Tilings:
         """The tiles themselves."""
         return _alike(self.low.tobytes(), self.high.tobytes(), False)
 
+    @cached_property
+    def in_one(self) -> npt.NDArray[np.bool_]:
+        """Whether one tile covers the axis, [options]."""
+        only: npt.NDArray[np.bool_] = np.diff(self.first, append=len(self.low)) == 1
+        return only
+
 
 @dataclass(frozen=True, eq=False)
 class Ranges:

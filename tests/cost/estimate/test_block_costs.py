@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tflite_fuse
 from scripts.fuzzing.differential import random_model
-from tests.drawing.small_graphs import GraphMaker, inverted_residuals, random_chain, random_graph
+from tests.drawing.small_graphs import GraphMaker, inverted_residuals, padded_branches, random_chain, random_graph
 from tests.drawing.weightless import block_of, scheduled
 from tflite_fuse.cost.estimate.block_costs import block_costs, driven_tensor, price_block
 from tflite_fuse.cost.estimate.growing_block import Pricing
@@ -94,6 +94,32 @@ def test_costs_of_inverted_residuals_equal_the_schedule(kernel: int, width: int,
     costs, exact = price_block(graph, 0, 3, config), scheduled(block_of(graph, 0, 3), config)
     assert costs.work[0] == exact.macs
     assert costs.scratch[0] == exact.scratch_bytes
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+@pytest.mark.parametrize(("extent", "kernel"), [((1, 64), (1, 5)), ((64, 1), (5, 1)), ((24, 20), (3, 3))])
+def test_costs_of_causal_residuals_equal_the_schedule(
+    extent: tuple[int, int], kernel: tuple[int, int], chunk: int
+) -> None:
+    maker, padding = GraphMaker(*extent, 8), (kernel[0] - 1, 0, kernel[1] - 1, 0)
+    tensor = maker.window(0, 8)
+    for _ in range(3):
+        inner = maker.window(tensor, 8, kernel, padding=padding)
+        tensor = maker.join(StageKind.ADD, maker.window(inner, 8, kernel, padding=padding), tensor)
+    graph, config = maker.graph(), BlockConfig(*extent, chunk)
+    last = len(graph.steps) - 1
+    costs, exact = price_block(graph, 0, last, config), scheduled(block_of(graph, 0, last), config)
+    assert costs.work[0] == exact.macs
+    assert costs.scratch[0] == exact.scratch_bytes
+
+
+@settings(max_examples=100)
+@given(SEEDS)
+def test_branches_with_any_padding_never_cost_less_than_the_schedule(seed: int) -> None:
+    random = Random(seed)
+    graph = padded_branches(random, random.randint(1, 3))
+    last = len(graph.steps) - 1
+    check_all_blocks(graph, last, any_config(random, graph, last))
 
 
 @settings(max_examples=100)

@@ -64,7 +64,7 @@ class Rings:
             axes = (demand.rows, self.grid.heights), (demand.columns, self.grid.widths)
             return _with_one_reader(demand.consumers[0].windows, *axes, demand.extent.pixel_bytes, self._chunks)
         join = self.reaches[self._meeting(demand.consumers)]
-        pixels = ring_pixels(demand.consumers, join, *demand.largest(self.grid), self.chunks)
+        pixels = ring_pixels(demand.consumers, join, self.grid, *demand.largest(self.grid), self.chunks)
         # A ring that is never filled, because all its reads are padding, still has one pixel.
         return ring_bytes(np.maximum(pixels, 1), demand.extent.pixel_bytes)
 
@@ -141,7 +141,9 @@ def _with_one_reader(
 ) -> IntArray:
     """Return the bytes of a ring; cached: blocks that end at different layers share most of them."""
     chunk = np.array(chunks, dtype=np.int64)[:, None, None]
-    pixels = ring_pixels((Consumer(0, windows),), (Reach(), Reach()), longest(*rows)[:, None], longest(*columns), chunk)
+    grid = Grid(rows[1], columns[1])
+    height, width = longest(*rows)[:, None], longest(*columns)
+    pixels = ring_pixels((Consumer(0, windows),), (Reach(), Reach()), grid, height, width, chunk)
     return ring_bytes(np.maximum(pixels, 1), pixel_bytes)
 
 
@@ -160,13 +162,14 @@ def _joint(reaches: Sequence[Reach]) -> Reach:
 
 
 def ring_pixels(
-    consumers: Sequence[Consumer], join: Reaches, height: IntArray, width: IntArray, chunk: IntArray
+    consumers: Sequence[Consumer], join: Reaches, grid: Grid, height: IntArray, width: IntArray, chunk: IntArray
 ) -> IntArray:
     """Return the capacity of a ring in pixels.
 
     Args:
         consumers: all stages that read it.
         join: reaches of the tensor where the consumers' paths meet again, rows and columns (unused with one consumer).
+        grid: the tilings.
         height, width, chunk: extent of its region and output pixels per step, arrays that broadcast against each other.
     """
     region = height * width
@@ -179,7 +182,11 @@ def ring_pixels(
     elif any(_is_enlarged(consumer) for consumer in consumers):
         separations = [(_rows_between(consumers, join), width)]
     else:
-        separations = [_in_mid_tile(consumers, join, chunk), _at_the_start(consumers, join, chunk)]
+        (lag, span), (first_lag, row_span) = (
+            _in_mid_tile(consumers, join, chunk),
+            _at_the_start(consumers, join, grid, chunk),
+        )
+        separations = [(lag, span), (np.maximum(lag, first_lag), row_span)]  # Every row has a start.
     capacities = [lag * width + np.minimum(width, span) for lag, span in separations]
     pixels: IntArray = np.minimum(region, reduce(np.maximum, capacities))
     return pixels
@@ -229,16 +236,28 @@ def _in_mid_tile(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) 
     return behind(0, np.ones_like(chunk)), behind(1, chunk) + 1
 
 
-def _at_the_start(consumers: Sequence[Consumer], join: Reaches, chunk: IntArray) -> tuple[int, IntArray]:
-    """Return the same when one consumer has pulled all it needs for the first step and another has not begun."""
-    pairs = [(quick, slow) for quick in consumers for slow in consumers if quick is not slow]
+def _at_the_start(
+    consumers: Sequence[Consumer], join: Reaches, grid: Grid, chunk: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return the same when one consumer has pulled all it needs for the first step and another has not begun.
+
+    One tile that covers an axis begins at the image's edge: none of its stages reads anything before.
+    """
     scales = [consumers[0].required[axis].scale // join[axis].scale for axis in (0, 1)]
+
+    def separation(axis: int, at_edge: bool) -> int:
+        first = [-each.required[axis].behind for each in consumers]
+        begins = -join[axis].behind
+        if at_edge:
+            first, begins = [max(0, each) for each in first], max(0, begins)
+        reached = [each.required[axis].ahead + (begins - join[axis].ahead) * scales[axis] for each in consumers]
+        return max(quick - slow for i, quick in enumerate(reached) for j, slow in enumerate(first) if i != j)
+
     lag, span = (
-        max(quick.required[axis].ahead + slow.required[axis].behind for quick, slow in pairs)
-        - (join[axis].ahead + join[axis].behind) * scales[axis]
-        for axis in (0, 1)
+        np.where(tilings.in_one, separation(axis, True), separation(axis, False))
+        for axis, tilings in enumerate((grid.heights, grid.widths))
     )
-    return lag, span + (chunk - 1) * scales[1] + 1
+    return lag[:, None], span + (chunk - 1) * scales[1] + 1
 
 
 @dataclass(frozen=True)
