@@ -47,13 +47,11 @@ class Front:
             pixels without a reader, more if a scheme always recomputes.
         unfused: the model without blocks, for comparison (it need not be on the front).
         graph: the searched graph.
-        orders: numbers of the orders of operators in which blocks of any point were found, except the first.
     """
 
     points: tuple[Point, ...]
     unfused: Point
     graph: PricedProgram
-    orders: frozenset[int] = frozenset()
 
     def explain(self, point: Point) -> tuple[Note, ...]:
         """Return notes why ``point`` leaves operators unfused: one for each run of neighbours with the same reason."""

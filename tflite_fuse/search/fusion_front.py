@@ -91,7 +91,7 @@ def fusion_front(
     least_gain = 0.0 if options.target is None else LEAST_GAIN
     paths = search_paths(cuts.edges, priced.most_work, least_gain, options.most_ram)
     points = tuple(map(builder.point, paths))
-    return Front(points, unfused_point(graph, options), graph, frozenset(builder.orders - {0}))
+    return Front(points, unfused_point(graph, options), graph)
 
 
 def points_by_ram(
@@ -153,7 +153,6 @@ class PointBuilder:
         self.unfused = graph.work
         self.prices: dict[tuple[Span, BlockConfig], tuple[int, int]] = {}
         self.blocks: dict[tuple[Edge, int, int | None], BlockChoice] = {}
-        self.orders = set[int]()
 
     def point(self, path: Path) -> Point:
         """Return the point of a path."""
@@ -167,7 +166,6 @@ class PointBuilder:
                 key = edge, leg.option, path.peak if self.chunks else None
                 if key not in self.blocks:
                     self.blocks[key] = self._block(edge, leg.option, path.peak)
-                    self.orders.add(edge.span.order)
                 blocks.append(self.blocks[key])
         factor = path.work / self.unfused if self.unfused else 1.0
         order = tuple(operator for leg in path.legs for operator in self.cuts.run_by(leg.edge))

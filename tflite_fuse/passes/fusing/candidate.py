@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -185,20 +185,13 @@ class Site:
         """Return the front of its blocks."""
         return self.front_of(self.options)
 
-    def front_of(self, options: SearchOptions, among: Collection[int] | None = None) -> Front:
-        """Return the front of the model, or one searched with more RAM, whose first points are the same.
-
-        Args:
-            options: options of the search.
-            among: numbers of the orders to follow besides the first; None for all.
-        """
+    def front_of(self, options: SearchOptions) -> Front:
+        """Return the front of the model, or one searched with more RAM, whose first points are the same."""
         search = next((search for search in self.fronts if _includes(search, options)), options)
         if search not in self.fronts:
             counted = search.target == self.core and max(search.chunks) == LONGEST
             graph = self._timed if counted else self.graph
-            numbered = enumerate(self.other_orders, 1)
-            orders = [order for number, order in numbered if among is None or number in among]
-            self.fronts[search] = fusion_front(graph, search, orders)
+            self.fronts[search] = fusion_front(graph, search, self.other_orders)
         return self.fronts[search]
 
     @property

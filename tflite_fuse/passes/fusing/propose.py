@@ -154,7 +154,7 @@ def _by_speed(site: Site, limit: int, strips: bool, bands: bool) -> list[Point]:
     most = limit + limit // site.tuning.offered
     options = replace(site.options, target=site.core, most_ram=most, most_compute=None, strips=strips, bands=bands)
     try:
-        return list(reversed(site.front_of(options, site.front.orders).points))
+        return list(reversed(site.front_of(options).points))
     except LimitError:  # no such block can read an input that should leave the arena
         return []
 
