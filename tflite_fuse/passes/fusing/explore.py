@@ -50,8 +50,9 @@ def solve(site: Site, goal: Goal) -> Candidate:
 def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
     """Add promising candidates for a goal to a pool: small ones of every form of the model, then fast ones.
 
-    Fast ones are those of every form in the RAM that may be used, and if every byte counts, of forms with about as
-    small arenas.
+    Fast ones are those of the form with the least arena, and of others in the RAM that may be used: of all within a
+    limit on RAM, or with about the least arena if every byte counts, else of those whose operators take clearly
+    fewer instructions.
     """
     _add_small(site, goal, pool)
     objective = objective_of(site, goal)
@@ -59,8 +60,11 @@ def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
         return
     most = least.arena * (1 + site.tuning.near) if goal.wants_every_byte else objective.ceiling(least.arena)
     kept = [least, *(each for each in pool if each.arena <= most and objective.keeps(each))]
+    all_forms = goal.wants_every_byte or goal.max_ram is not None
+    most_time = (1 - site.tuning.speed_tolerance) * sum(least.site.alone)
     for form in {id(each.site): each.site for each in kept}.values():
-        _add_fast(form, goal, pool)
+        if all_forms or form is least.site or sum(form.alone) <= most_time:
+            _add_fast(form, goal, pool)
 
 
 def _add_small(site: Site, goal: Goal, pool: list[Candidate]) -> None:
