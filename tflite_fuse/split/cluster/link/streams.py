@@ -163,8 +163,8 @@ class _DevicePort:
         self._port.write(data)
 
     def close(self) -> None:
+        # The thread reads no longer than the port's timeout. It may close the port during a cancel_read.
         self._ends = True
-        self._port.cancel_read()
 
     def _read(self) -> None:
         try:
