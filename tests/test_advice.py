@@ -79,7 +79,7 @@ def test_operators_that_become_constants_leave_a_model_its_advice() -> None:
 
 
 def test_advice_includes_the_gain_of_another_order() -> None:
-    source = serialize_model(pyramid_network(size=64))
+    source = serialize_model(pyramid_network(size=72))
     said = offered(tflite_fuse.rewrite(source, verify=False, advise=True).report.advice)["--input streamed"]
     assert said == tflite_fuse.rewrite(source, verify=False, input_mode="streamed").report.after.arena_bytes
     in_file = tflite_fuse.rewrite(source, verify=False, input_mode="streamed", passes=("fuse", "plan")).report
