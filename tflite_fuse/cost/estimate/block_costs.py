@@ -178,14 +178,14 @@ class _BlockWithWork:
         self._least += 0 if self.family.pricing.limit is None else self.family.pricing.limit.least[index]
 
     def add(self, index: int) -> bool:
-        """Add one layer; return False if no block that ends there can contain it."""
+        """Add one layer; return False if no block that ends there can contain it, or none can run in these tiles."""
         if not self.block.add(index):
             return False
         layer = self.family.graph.steps[index]
         computed = self.block.computed if layer.work else None
         self._count(index, 0 if computed is None else self.counting.of_layer(index, layer, computed))
         self.memory = self.block.memory(index)
-        return True
+        return bool(self.block.usable.any())
 
     def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
         """Return the tilings with which a model that contains this block, or a larger one, can meet the limit."""

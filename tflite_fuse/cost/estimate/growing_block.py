@@ -218,7 +218,7 @@ class GrowingBlock:
                 consumer = Consumer(index, windows, self.rings.reaches[index])
                 self._require(source, demand.through(windows, self.graph.tensors[source], consumer))
         del self.demands[layer.outputs[0]]
-        return bool(self.usable.any())
+        return True
 
     def _reduces_map_to_pixel(self, index: int) -> bool:
         """Return whether a layer turns a whole map into a value for all later pixels; its rings have no closed form."""
