@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from unittest.mock import patch
 
 import numpy as np
 
@@ -15,6 +17,8 @@ from tflite_fuse.model import serialize_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.cluster.folder import Deployment
+from tflite_fuse.split.cluster.link.connection import Connection
+from tflite_fuse.split.cluster.link.messages import Kind, Message
 from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator
 from tflite_fuse.split.cluster.running.worker import Worker
 from tflite_fuse.split.fragments.encode import encode_plan
@@ -63,6 +67,24 @@ async def start(
 
 def coordinator(found: Deployment, contacts: Mapping[int, Contact], timeout: float = 60.0) -> Coordinator:
     return Coordinator(found.coordinator(), found.number, contacts, found.dials, timeout)
+
+
+@contextmanager
+def observed(note: Callable[[int, int | None, Message, bool], None]) -> Iterator[None]:
+    """Calls ``note`` with all messages of all connections: this end, the other, the message, whether it goes out."""
+    send, receive = Connection.send, Connection.receive
+
+    async def sent(self: Connection, kind: Kind, *, inference: int = 0, item: int = 0, payload: bytes = b"") -> None:
+        note(self._me, self.peer, Message(kind, self._plan, self._me, inference, item, payload), True)
+        await send(self, kind, inference=inference, item=item, payload=payload)
+
+    async def received(self: Connection) -> Message:
+        message = await receive(self)
+        note(self._me, self.peer, message, False)
+        return message
+
+    with patch.object(Connection, "send", sent), patch.object(Connection, "receive", received):
+        yield
 
 
 def elsewhere(contacts: Mapping[int, Contact], device: int, address: str) -> dict[int, Contact]:

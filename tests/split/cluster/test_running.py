@@ -268,14 +268,14 @@ async def in_the_middle(found: Deployment, contacts: dict[int, Contact], how: st
     for messages in (1, 2, 5):
         first, came = cases.coordinator(found, contacts), asyncio.Semaphore(0)
 
-        def watch(device: int, message: Message, out: bool, came: asyncio.Semaphore = came) -> None:
-            if message.kind in (Kind.DATA, Kind.STEP) and not out:
+        def note(here: int, there: int | None, message: Message, out: bool, came: asyncio.Semaphore = came) -> None:
+            if message.kind in (Kind.DATA, Kind.STEP) and not out and here == COORDINATOR:
                 came.release()
 
-        first.watch = watch
-        running = asyncio.ensure_future(first.infer(inputs))
-        for _ in range(messages):
-            await asyncio.wait_for(came.acquire(), 30)
+        with cases.observed(note):
+            running = asyncio.ensure_future(first.infer(inputs))
+            for _ in range(messages):
+                await asyncio.wait_for(came.acquire(), 30)
         if how == "goes":
             running.cancel()
             await asyncio.wait({running})

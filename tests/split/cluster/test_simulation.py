@@ -9,7 +9,7 @@ import pytest
 
 from tests.split.cluster import cases
 from tflite_fuse.runtime import tflm
-from tflite_fuse.split.cluster.link.messages import Kind, Message
+from tflite_fuse.split.cluster.link.messages import HEADER_BYTES, Kind, Message
 from tflite_fuse.split.cluster.simulation import simulated
 from tflite_fuse.split.devices import COORDINATOR, Link
 from tflite_fuse.split.simulate import Act, Course
@@ -23,21 +23,17 @@ def real(workers: int, direct: bool, strategy: str) -> Links:
     found = cases.deployment(workers, direct, strategy)
     links: Links = defaultdict(list)
 
-    def note(here: int, there: int, message: Message, out: bool) -> None:
-        if message.kind in RUNNING:
+    def note(here: int, there: int | None, message: Message, out: bool) -> None:
+        if message.kind in RUNNING and out and there is not None:
             item = 0 if message.kind is Kind.START else message.item
-            ends = (here, there) if out else (there, here)
-            links[ends].append((message.kind, item, len(message.payload), message.frame_bytes))
+            size = len(message.payload)
+            links[here, there].append((message.kind, item, size, HEADER_BYTES + size))
 
     async def run() -> None:
-        running, contacts = await cases.start(found)
-        for device, worker in running.items():
-            worker.watch = lambda there, message, out, here=device: (
-                note(here, there, message, out) if there != COORDINATOR and out else None
-            )
+        _, contacts = await cases.start(found)
         coordinator = cases.coordinator(found, contacts)
-        coordinator.watch = lambda there, message, out: note(COORDINATOR, there, message, out)
-        await coordinator.infer(cases.samples()[0][0])
+        with cases.observed(note):
+            await coordinator.infer(cases.samples()[0][0])
         coordinator.close()
 
     asyncio.run(run())

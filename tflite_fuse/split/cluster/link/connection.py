@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TypeVar
 
 from tflite_fuse.split.cluster.link.messages import (
@@ -73,15 +73,11 @@ class Connection:
 
     Attributes:
         peer: its number, None until it has named itself.
-        sent, received: bytes of frames so far.
-        watch: called with every message and whether it is outgoing.
     """
 
     def __init__(self, stream: Stream, plan: int, me: int, peer: int | None = None, key: bytes | None = None) -> None:
         self._stream, self._plan, self._me = stream, plan, me
         self.peer = peer
-        self.sent = self.received = 0
-        self.watch: Callable[[Message, bool], None] | None = None
         self._parser = Parser()
         self._outgoing = self._incoming = 0
         self._key, self._secret = key, b""
@@ -92,9 +88,6 @@ class Connection:
         message = Message(kind, self._plan, self._me, inference, item, payload)
         data = encode(message, self._outgoing, self._secret or None)
         self._outgoing += 1
-        self.sent += len(data)
-        if self.watch is not None:
-            self.watch(message, True)
         try:
             await self._stream.write(data)
         except OSError as error:
@@ -106,8 +99,6 @@ class Connection:
         message = checked(frame, self._secret) if self._secret else frame.message
         if message is None:
             raise LinkError(Fault.KEY)
-        if self.watch is not None:
-            self.watch(message, False)
         if message.kind == Kind.ERROR:
             raise _reported(message)
         if message.plan != self._plan:
@@ -123,7 +114,6 @@ class Connection:
                 raise LinkError(Fault.LOST) from error
             if not data:
                 raise LinkError(Fault.LOST)
-            self.received += len(data)
             self._parser.feed(data)
         if isinstance(frame, Fault):
             raise LinkError(frame)

@@ -173,11 +173,6 @@ class Message:
     item: int = 0
     payload: bytes = b""
 
-    @property
-    def frame_bytes(self) -> int:
-        """Return the bytes of the frame on a connection without a key."""
-        return HEADER_BYTES + len(self.payload)
-
 
 @dataclass(frozen=True)
 class Frame:

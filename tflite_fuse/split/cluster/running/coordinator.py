@@ -65,7 +65,6 @@ class Coordinator:
     Attributes:
         timeout: seconds for an inference, and for connecting before it.
         progress: called with the workers' steps.
-        watch: called with every message: worker, message, whether it is outgoing.
         failed: called before an inference is tried again, with the error and the seconds until then.
     """
 
@@ -87,7 +86,6 @@ class Coordinator:
         self._peers: dict[int, Incoming] = {}
         self._done: dict[int, int] = {}
         self.progress: Callable[[Progress], None] = lambda each: None
-        self.watch: Callable[[int, Message, bool], None] | None = None
         self.failed: Callable[[str, float], None] = lambda why, seconds: None
 
     async def infer(self, inputs: Sequence[Int8Array], retries: int = 0) -> list[Int8Array]:
@@ -195,9 +193,6 @@ class Coordinator:
             )
         except OSError as error:
             raise LinkError(Fault.LOST, device, f"{address}: {error.strerror or error}") from None
-        if self.watch is not None:
-            watch = self.watch
-            connection.watch = lambda message, out: watch(device, message, out)
         incoming = Incoming(connection, lambda message: self._aside(device, message))
         self._peers[device] = incoming
         return device, incoming

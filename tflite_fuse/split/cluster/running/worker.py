@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tflite_fuse.errors import TfliteFuseError
 from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError, dial_device, in_time
-from tflite_fuse.split.cluster.link.messages import QUIET, Fault, Kind, Message, Wish
+from tflite_fuse.split.cluster.link.messages import QUIET, Fault, Kind, Wish
 from tflite_fuse.split.cluster.link.streams import Stream, TcpStream
 from tflite_fuse.split.cluster.running.inference import Incoming, ended, run_machine
 from tflite_fuse.split.devices import COORDINATOR
@@ -25,8 +25,6 @@ class Worker:
 
     Attributes:
         inferences: done so far.
-        watch: called with every message of all connections of an inference: device at the other end, message, whether
-            it is outgoing.
     """
 
     def __init__(
@@ -41,7 +39,6 @@ class Worker:
         self._greetings: dict[Connection, None] = {}  # the oldest first
         self._joined = asyncio.Event()
         self.inferences = 0
-        self.watch: Callable[[int, Message, bool], None] | None = None
 
     async def listen(self, host: str, port: int) -> str:
         """Start to serve and return the address. Raises OSError if the address cannot be used."""
@@ -96,15 +93,9 @@ class Worker:
     def _add(self, peer: int, connection: Connection) -> None:
         if peer in self._peers:
             self._peers[peer].close()
-        self._peers[peer] = self._incoming(peer, connection)
+        self._peers[peer] = Incoming(connection)
         if self._peers.keys() >= self._awaited | self._dialled:
             self._joined.set()
-
-    def _incoming(self, peer: int, connection: Connection) -> Incoming:
-        if self.watch is not None:
-            watch = self.watch
-            connection.watch = lambda message, out: watch(peer, message, out)
-        return Incoming(connection)
 
     # ---- One coordinator ----
 
@@ -117,7 +108,7 @@ class Worker:
             before.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({before})
-        incoming = self._incoming(COORDINATOR, connection)
+        incoming = Incoming(connection)
         try:
             await self._run(incoming)
         except LinkError as broken:
