@@ -39,6 +39,24 @@ class Step:
     in_place: tuple[tuple[int, int], ...] = ()
 
 
+def readers_of(steps: Sequence[Step], tensors: int) -> tuple[tuple[int, ...], ...]:
+    """Return for each of so many tensors the steps that read it, ascending."""
+    readers: list[list[int]] = [[] for _ in range(tensors)]
+    for index, step in enumerate(steps):
+        for tensor in dict.fromkeys(step.inputs):
+            readers[tensor].append(index)
+    return tuple(map(tuple, readers))
+
+
+def writers_of(steps: Sequence[Step], tensors: int) -> tuple[int, ...]:
+    """Return for each of so many tensors the last step that writes it, −1 for none."""
+    writers = [-1] * tensors
+    for index, step in enumerate(steps):
+        for tensor in step.outputs:
+            writers[tensor] = index
+    return tuple(writers)
+
+
 @dataclass(frozen=True)
 class Program:
     """Steps in execution order and the arena tensors between them.
@@ -88,20 +106,12 @@ class Program:
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """Return for each tensor the steps that read it, ascending."""
-        by_tensor: list[list[int]] = [[] for _ in self.sizes]
-        for index, step in enumerate(self.steps):
-            for tensor in dict.fromkeys(step.inputs):
-                by_tensor[tensor].append(index)
-        return tuple(tuple(readers) for readers in by_tensor)
+        return readers_of(self.steps, len(self.sizes))
 
     @cached_property
     def producer(self) -> tuple[int, ...]:
         """Return for each tensor the step that writes it; −1 for network inputs."""
-        writers = [-1] * len(self.sizes)
-        for index, step in enumerate(self.steps):
-            for tensor in step.outputs:
-                writers[tensor] = index
-        return tuple(writers)
+        return writers_of(self.steps, len(self.sizes))
 
     @cached_property
     def rewritten(self) -> frozenset[int]:

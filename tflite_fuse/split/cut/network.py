@@ -15,7 +15,7 @@ from math import prod
 from tflite_fuse.check import validate
 from tflite_fuse.errors import BlockError, ModelError, UsageError
 from tflite_fuse.ir.block import BlockTensor, ElementType, Stage, StageKind
-from tflite_fuse.ir.program import has_blocks, program_of
+from tflite_fuse.ir.program import Step, has_blocks, program_of, readers_of, writers_of
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import TensorType
@@ -36,24 +36,24 @@ _MOST_NOTES = 8
 
 
 @dataclass(frozen=True)
-class Node:
-    """One step of a network.
+class Node(Step):
+    """One step of a network; its inputs and outputs are values.
 
     Attributes:
-        name: in messages.
-        inputs, outputs: values.
         stage: with ``inputs`` and ``output`` as values; None for an operator that no block holds: it runs whole, at the
             coordinator.
         operator: the prepared model's operator, the last one of those that the stage computes.
         reason: why it has no stage, a clause.
     """
 
-    name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    stage: Stage | None
-    operator: int
+    stage: Stage | None = None
+    operator: int = -1
     reason: str = ""
+
+
+def node_of(name: str, stage: Stage) -> Node:
+    """Return the node of a stage."""
+    return Node(name, stage.inputs, (stage.output,), stage=stage, operator=stage.operator)
 
 
 @dataclass(frozen=True)
@@ -82,20 +82,12 @@ class Network:
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
         """Return for each value the nodes that read it, ascending."""
-        readers: list[list[int]] = [[] for _ in self.values]
-        for index, node in enumerate(self.nodes):
-            for value in dict.fromkeys(node.inputs):
-                readers[value].append(index)
-        return tuple(map(tuple, readers))
+        return readers_of(self.nodes, len(self.values))
 
     @cached_property
     def writer(self) -> tuple[int, ...]:
         """Return for each value the node that writes it, −1 for the model's inputs."""
-        writers = [-1] * len(self.values)
-        for index, node in enumerate(self.nodes):
-            for value in node.outputs:
-                writers[value] = index
-        return tuple(writers)
+        return writers_of(self.nodes, len(self.values))
 
     def shape(self, value: int) -> tuple[int, int, int]:
         """Return height, width, channels."""
@@ -213,7 +205,7 @@ def _with_int8_inside(network: Network) -> Network:
                 tensors.append(-1)
                 parameters = LookupParameters(_SAME)
                 stage = Stage(StageKind.LOOKUP, (value,), instead[value], node.operator, parameters=parameters)
-                nodes.append(Node(name, (value,), (instead[value],), stage, node.operator))
+                nodes.append(node_of(name, stage))
         nodes.append(_reading(node, instead))
     return replace(network, values=tuple(values), tensors=tuple(tensors), nodes=tuple(nodes)) if instead else network
 
@@ -232,7 +224,7 @@ def _reading(node: Node, instead: dict[int, int]) -> Node:
     if node.stage is None:
         return node
     inputs = tuple(instead.get(value, value) for value in node.inputs)
-    return replace(node, inputs=inputs, stage=replace(node.stage, inputs=inputs))
+    return node_of(node.name, replace(node.stage, inputs=inputs))
 
 
 # ---- From operators to nodes ----
@@ -255,16 +247,15 @@ class _Assembly:
         place = {index: self._value(tensors.get(index, -1), tensor) for index, tensor in enumerate(block.tensors)}
         for stage in block.stages:
             inputs, output = tuple(place[index] for index in stage.inputs), place[stage.output]
-            moved = replace(stage, inputs=inputs, output=output)
             label = operator_label(self.model, stage.operator)
-            self.nodes.append(Node(label, inputs, (output,), moved, stage.operator))
+            self.nodes.append(node_of(label, replace(stage, inputs=inputs, output=output)))
 
     def add_whole(self, index: int, lowerings: Lowerings, inputs: Iterable[int], outputs: Iterable[int]) -> None:
         result = lowerings[index]
         why = _APART if _unit(result) else "it only renames bytes"
         reason = result if isinstance(result, str) else why
         sources, results = tuple(map(self._plain, inputs)), tuple(map(self._plain, outputs))
-        self.nodes.append(Node(operator_label(self.model, index), sources, results, None, index, reason))
+        self.nodes.append(Node(operator_label(self.model, index), sources, results, operator=index, reason=reason))
 
     def _plain(self, tensor: int) -> int:
         """Return the value of a tensor without a stage so far: one pixel of all its bytes."""

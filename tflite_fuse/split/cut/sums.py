@@ -17,7 +17,7 @@ import numpy as np
 from tflite_fuse.errors import PlanError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
 from tflite_fuse.ops.weighted.sums import SUM_BYTES, PartOf, folded_bias
-from tflite_fuse.split.cut.network import Network, Node
+from tflite_fuse.split.cut.network import Network, Node, node_of
 from tflite_fuse.split.cut.plan import Phase, Plan, Summed, Transfer
 from tflite_fuse.split.cut.regions import Range
 
@@ -94,17 +94,16 @@ def _nodes(network: Network, node: Node, parts: Sequence[Range], values: list[Bl
         weights = np.ascontiguousarray(stage.weights[..., low:high])
         of = PartOf((low, high), node.stage.kind is StageKind.FULLY_CONNECTED)
         part = replace(stage, output=value, weights=weights, parameters=of)
-        yield Node(f"{node.name}, channels {low} to {high - 1}", node.inputs, (value,), part, node.operator)
+        yield node_of(f"{node.name}, channels {low} to {high - 1}", part)
     bias = folded_bias(node.stage, source).astype(np.uint64).astype(np.uint32).view(np.int32)
     clamp = node.stage.activation_min, node.stage.activation_max
     added = [part_sums[0], *(sums(f"{count} parts") for count in range(2, len(parts))), node.outputs[0]]
     for (before, after), part_value in zip(pairwise(added), part_sums[1:], strict=True):
-        inputs = before, part_value
-        addition = Stage(StageKind.ADD_SUMS, inputs, after, node.operator)
+        addition = Stage(StageKind.ADD_SUMS, (before, part_value), after, node.operator)
         if after == node.outputs[0]:
             table, (low, high) = node.stage.requantization, clamp
             addition = replace(addition, requantization=table, bias=bias, activation_min=low, activation_max=high)
-        yield Node(f"{node.name}, sum", inputs, (after,), addition, node.operator)
+        yield node_of(f"{node.name}, sum", addition)
 
 
 def _as_convolution(network: Network, node: Node) -> Stage:

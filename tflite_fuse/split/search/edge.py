@@ -9,7 +9,7 @@ forwards behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache, cached_property
@@ -167,11 +167,6 @@ def edge_of(
     return Edge(first, last, mode, workers, needs, tuple(phases), held, work, flash, sums)
 
 
-def is_read_outside(network: Network, value: int, nodes: set[int]) -> bool:
-    """Return whether other nodes read a value, or it is the model's output."""
-    return value in network.outputs or any(reader not in nodes for reader in network.readers[value])
-
-
 def returned_at_once(network: Network, tasks: Mapping[int, Task]) -> tuple[Transfer, ...]:
     """Return transfers of the model's outputs to the coordinator."""
     return tuple(
@@ -281,7 +276,7 @@ def whole_on(network: Network, worker: int, first: int, last: int) -> Whole:
         for each in returned:
             held[each.value][COORDINATOR] = each.region
         phases.append(Phase(network.nodes[nodes[-1]].name, tuple(moved), (task,), returned))
-    leaving = {value: parts for value, parts in held.items() if leaves(network, value, last - 1)}
+    leaving = {value: parts for value, parts in held.items() if leaves(network, value, range(last))}
     return Whole(tuple(phases), needs, leaving)
 
 
@@ -307,10 +302,10 @@ def whole_task(network: Network, worker: int, nodes: list[int]) -> Task:
     """Return the task of some nodes on one worker; values that others read leave it."""
     steps = tuple(Step(node, network.region(network.nodes[node].outputs[0])) for node in nodes)
     written = [value for node in nodes for value in network.nodes[node].outputs]
-    leaving = [value for value in written if leaves(network, value, nodes[-1])]
+    leaving = [value for value in written if leaves(network, value, nodes)]
     return Task(worker, steps, tuple((value, network.region(value)) for value in leaving))
 
 
-def leaves(network: Network, value: int, last: int) -> bool:
-    """Return whether a value is read behind a node, or is an output."""
-    return value in network.outputs or any(reader > last for reader in network.readers[value])
+def leaves(network: Network, value: int, nodes: Container[int]) -> bool:
+    """Return whether a value is read by other nodes than these, or is the model's output."""
+    return value in network.outputs or any(reader not in nodes for reader in network.readers[value])

@@ -31,7 +31,6 @@ from tflite_fuse.split.search.edge import (
     Holders,
     Mode,
     edge_of,
-    is_read_outside,
     leaves,
     returned_at_once,
     whole_on,
@@ -108,7 +107,7 @@ class EdgeMaker:
         network, last = self.network, nodes[-1]
         if not all(_has_rows(network, node) for node in nodes):
             return None
-        left = [value for node in nodes for value in network.nodes[node].outputs if leaves(network, value, last)]
+        left = [value for node in nodes for value in network.nodes[node].outputs if leaves(network, value, nodes)]
         shares = {value: evenly_loaded(network.shape(value)[0], self._speeds(workers)) for value in left}
         busy = [at for at in range(len(workers)) if all(part[at][0] < part[at][1] for part in shares.values())]
         if len(busy) < 2 or any(sum(low < high for low, high in part) != len(busy) for part in shares.values()):
@@ -223,7 +222,7 @@ class _Walk:
         return {
             value: with_coordinator(network, value, parts)
             for value, parts in own.items()
-            if leaves(network, value, last - 1)
+            if leaves(network, value, range(last))
         }
 
     def _phase(self, moved: Sequence[Transfer], steps: Mapping[int, Sequence[Step]]) -> Phase:
@@ -234,7 +233,7 @@ class _Walk:
             owned = [
                 (network.nodes[step.node].outputs[0], step.region)
                 for step in own
-                if is_read_outside(network, network.nodes[step.node].outputs[0], nodes)
+                if leaves(network, network.nodes[step.node].outputs[0], nodes)
             ]
             tasks[worker] = Task(worker, tuple(own), tuple(owned))
         final = max(step.node for own in steps.values() for step in own)

@@ -256,9 +256,9 @@ def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
         if waiting is not None and _one_after_other(waiting, phase, network):
             first, second = waiting.tasks[0], phase.tasks[0]
             steps = (*first.steps, *second.steps)
-            last = second.steps[-1].node
+            until = range(second.steps[-1].node + 1)
             owned = tuple(
-                (value, region) for value, region in (*first.owned, *second.owned) if leaves(network, value, last)
+                (value, region) for value, region in (*first.owned, *second.owned) if leaves(network, value, until)
             )
             returned = (*waiting.returned, *phase.returned)
             task = Task(first.worker, steps, owned, thrift=max(first.thrift, second.thrift))
