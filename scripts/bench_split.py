@@ -32,7 +32,7 @@ from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.cut.regions import volume
 from tflite_fuse.split.devices import Cluster, Device, Link
 from tflite_fuse.split.needs import Accountant
-from tflite_fuse.split.search.edge import Estimates
+from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.paper import paper_plan, profile, rating, travelling_share
 from tflite_fuse.split.simulate import simulate
 from tflite_fuse.split.splitting import Split, SplitOptions, seconds_alone, split_model

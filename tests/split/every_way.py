@@ -7,8 +7,8 @@ import numpy as np
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.auto import Search
-from tflite_fuse.split.search.edge import soonest
 from tflite_fuse.split.search.labels import Label, plans_of
+from tflite_fuse.split.search.message_order import soonest
 from tflite_fuse.split.simulate import Course
 from tflite_fuse.split.splitting import timeline_of
 

@@ -28,7 +28,7 @@ from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.search.auto import OBJECTIVES, Search
 from tflite_fuse.split.search.beam import bounds_of
-from tflite_fuse.split.search.edge import soonest
+from tflite_fuse.split.search.message_order import soonest
 from tflite_fuse.split.simulate import simulate
 from tflite_fuse.split.splitting import SplitOptions, split_model, timeline_of
 from tflite_fuse.split.verify import check_plan

@@ -14,9 +14,9 @@ from tflite_fuse.split.cut.regions import Box
 from tflite_fuse.split.fragments.buffer import ALIGNMENT, DeviceBuffer, merged
 from tflite_fuse.split.needs import WORKER_BYTES, Accountant
 from tflite_fuse.split.search.auto import Search
-from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.search.measuring import least_ram, within_ram
 from tflite_fuse.split.search.paper import paper_plan
+from tflite_fuse.split.search.walk import one_worker
 
 
 def test_rows_of_a_neighbour_lie_beside_ones_own() -> None:
@@ -39,7 +39,7 @@ def plans() -> dict[str, Plan]:
     found = {f"paper {ratings}": paper_plan(network(), ratings, "") for ratings in ((1.0, 1.0), (3.0, 0.5, 2.0))}
     for objective in ("time", "ram", "traffic"):
         found[objective] = Search(network(), cluster(), accountant, objective).run().plans[0]
-    return found | {"one": one_worker(network(), 1, 0)}
+    return found | {"one": one_worker(network(), cluster((60.0,)), 0)}
 
 
 @pytest.mark.parametrize("name", ["paper (1.0, 1.0)", "paper (3.0, 0.5, 2.0)", "time", "ram", "traffic", "one"])
@@ -57,7 +57,7 @@ def test_every_value_has_a_place_and_overlaps_no_live_one(name: str) -> None:
 
 
 def test_a_block_may_write_over_input_it_needs_no_more() -> None:
-    memory = DeviceBuffer(network(), one_worker(network(), 1, 0), 0, Accountant(network()).parts)
+    memory = DeviceBuffer(network(), one_worker(network(), cluster((60.0,)), 0), 0, Accountant(network()).parts)
     graph, overlaps = memory.graph()
     assert overlaps
     for overlap in overlaps:

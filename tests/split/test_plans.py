@@ -21,8 +21,8 @@ from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.cut.plan import Phase, Plan, by_ratings, evenly_loaded
 from tflite_fuse.split.fragments.machine import operators_of
 from tflite_fuse.split.needs import Accountant
-from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.search.paper import paper_plan
+from tflite_fuse.split.search.walk import one_worker
 from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.split.verify import check_plan, verify_plan
 
@@ -71,7 +71,7 @@ def test_a_model_that_remembers_is_refused_in_a_sentence() -> None:
 
 @needs_tflm
 def test_one_worker_computes_the_bytes_of_tflm() -> None:
-    plan = one_worker(network(), 3, 1)
+    plan = one_worker(network(), cluster((60.0,) * 3), 1)
     assert verify_plan(network(), plan, Accountant(network()), inputs=2).bit_exact
     needs = Accountant(network()).of_plan(plan, cluster())
     assert needs[1].instructions > 0 and not needs[0].by_phase

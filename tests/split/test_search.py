@@ -25,8 +25,8 @@ from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.needs import LIBRARY_BYTES, WORKER_BYTES, Accountant
 from tflite_fuse.split.search.auto import Search
 from tflite_fuse.split.search.beam import BoundsAhead, bounds_of
-from tflite_fuse.split.search.edge import Edge, Estimates, Mode
-from tflite_fuse.split.search.edges import EdgeMaker, cuts
+from tflite_fuse.split.search.edges import Edge, EdgeMaker, Mode, cuts
+from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Label
 from tflite_fuse.split.splitting import Split, SplitOptions, split_model
 from tflite_fuse.split.verify import check_plan, verify_plan

@@ -29,8 +29,8 @@ from tflite_fuse.split.cut.plan_file import plan_document, read_document
 from tflite_fuse.split.cut.sums import can_be_summed, extended
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES, Accountant
-from tflite_fuse.split.search.edge import one_worker
 from tflite_fuse.split.search.paper import paper_plan
+from tflite_fuse.split.search.walk import one_worker
 from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.split.verify import check_plan, verify_plan
 
@@ -66,7 +66,7 @@ def test_layers_cut_by_their_input_channels_compute_the_bytes_of_tflm(parts: int
         accountant = Accountant(net).over(sums)
         larger = accountant.network
         assert len(sums) > 1 and len(larger.nodes) == len(net.nodes) + len(sums) * (2 * parts - 2)
-        whole = replace(one_worker(larger, 1, 0), sums=sums)
+        whole = replace(one_worker(larger, cluster((60.0,)), 0), sums=sums)
         assert verify_plan(larger, whole, accountant, inputs=2).bit_exact
 
 
@@ -90,7 +90,7 @@ def as_written(plan: Plan) -> Any:
 
 def summed_plan() -> Plan:
     sums = all_summed(network(), 2)
-    return replace(one_worker(extended(network(), sums).network, 3, 0), sums=sums)
+    return replace(one_worker(extended(network(), sums).network, cluster((60.0,) * 3), 0), sums=sums)
 
 
 def test_a_plan_with_sums_is_read_as_it_was_written() -> None:
@@ -156,7 +156,7 @@ def test_programs_link_the_kernels_of_sums_from_an_archive_where_needed(tmp_path
     """Others refuse such a fragment, and do not have the kernels."""
     sums = all_summed(net := network_of(big_end()), 2)
     accountant = Accountant(net).over(sums)
-    plan = replace(one_worker(accountant.network, 1, 0), sums=sums)
+    plan = replace(one_worker(accountant.network, cluster((60.0,)), 0), sums=sums)
     (tmp_path / "fragment").write_bytes(encode_plan(accountant.network, plan, accountant.parts).workers[0])
     build(["ar", "rcs", tmp_path / "library.a", *library_objects()])
     ended = {}

@@ -13,9 +13,10 @@ from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import Accountant, Needs
 from tflite_fuse.split.search.auto import OBJECTIVES, Outcome, Search, has_flash_limit
-from tflite_fuse.split.search.edge import one_worker, soonest
 from tflite_fuse.split.search.measuring import Excess, Measure, fits, timeline_of
+from tflite_fuse.split.search.message_order import soonest
 from tflite_fuse.split.search.paper import published
+from tflite_fuse.split.search.walk import one_worker
 from tflite_fuse.split.simulate import Course
 from tflite_fuse.split.verify import Verified, verify_plan
 from tflite_fuse.tuning import TUNING, Tuning
@@ -125,7 +126,7 @@ def seconds_alone(network: Network, cluster: Cluster, accountant: Accountant) ->
     """Return the seconds of the fastest worker with unlimited memory, including input and output."""
     roomy = cluster.with_memory(lambda worker: (None, None))
     seconds = {
-        worker: timeline_of(one_worker(network, len(cluster.workers), worker), cluster, accountant).seconds
+        worker: timeline_of(one_worker(network, cluster, worker), cluster, accountant).seconds
         for worker in _kinds(cluster)
     }
     fastest = min(seconds, key=seconds.__getitem__)
@@ -204,7 +205,7 @@ def _kinds(cluster: Cluster) -> list[int]:
 
 def _alone(network: Network, cluster: Cluster) -> list[Plan]:
     """Return plans with everything on one worker, for one of each kind: the result is never slower."""
-    plans = [(index, one_worker(network, len(cluster.workers), index)) for index in _kinds(cluster)]
+    plans = [(index, one_worker(network, cluster, index)) for index in _kinds(cluster)]
     return [replace(plan, strategy=f"whole on {cluster.workers[index].name}") for index, plan in plans]
 
 

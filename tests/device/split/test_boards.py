@@ -22,7 +22,7 @@ from tflite_fuse.split.cluster.running.coordinator import Contact, Coordinator, 
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.needs import Accountant
-from tflite_fuse.split.search.edge import one_worker
+from tflite_fuse.split.search.walk import one_worker
 from tflite_fuse.split.splitting import SplitOptions, split_model
 
 pytestmark = [
@@ -93,7 +93,9 @@ def test_a_board_that_dies_in_the_middle_is_named(tmp_path: Path) -> None:
 
 def test_alone_it_fits_no_board(tmp_path: Path) -> None:
     found = deployment()
-    alone = encode_plan(found.network, one_worker(found.network, 1, 0), Accountant(found.network).parts)
+    first = replace(found.cluster, workers=found.cluster.workers[:1])
+    plan = one_worker(found.network, first, 0)
+    alone = encode_plan(found.network, plan, Accountant(found.network).parts)
     with pytest.raises(RuntimeError, match="overflowed"):
         firmware(alone.workers[0], tmp_path)
 

@@ -16,7 +16,7 @@ from tflite_fuse.split.fragments.encode import CHECKSUM_AT, Fragments, decode, e
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentHeader, FragmentStep, FragmentView, StepKind
 from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.auto import Search
-from tflite_fuse.split.search.edge import Edge, Mode
+from tflite_fuse.split.search.edges import Edge, Mode
 from tflite_fuse.split.search.paper import paper_plan
 
 

@@ -16,8 +16,8 @@ from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.needs import LIBRARY_BYTES, Accountant
 from tflite_fuse.split.search.beam import Beam, BoundsAhead, Key, bounds_of
-from tflite_fuse.split.search.edge import Edge, Estimates, Mode
-from tflite_fuse.split.search.edges import EdgeMaker, cuts
+from tflite_fuse.split.search.edges import Edge, EdgeMaker, Mode, cuts
+from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Cost, Label, TransferCosts, plans_of
 from tflite_fuse.split.search.measuring import EdgeMemory
 from tflite_fuse.tuning import TUNING, Tuning

@@ -33,7 +33,8 @@ from tflite_fuse.split.cut.pieces import box_needs, can_be_cut
 from tflite_fuse.split.cut.regions import Box
 from tflite_fuse.split.devices import Cluster, Device
 from tflite_fuse.split.needs import LIBRARY_BYTES
-from tflite_fuse.split.search.edge import Edge, Estimates
+from tflite_fuse.split.search.edges import Edge
+from tflite_fuse.split.search.estimates import Estimates
 from tflite_fuse.split.search.labels import Cost, Label, TransferCosts
 
 _PRICES = 2.0 ** (np.arange(-16, 13) / 2)

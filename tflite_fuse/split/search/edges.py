@@ -13,32 +13,68 @@ A cut is a place between two nodes with at most one live value that the coordina
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cache
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.ops.table import accumulates
 from tflite_fuse.split.cut.network import Network
-from tflite_fuse.split.cut.pieces import box_needs, can_be_cut, receptive_field
-from tflite_fuse.split.cut.plan import Phase, Step, Summed, Task, Transfer, evenly_loaded, transfers, with_transfers
+from tflite_fuse.split.cut.pieces import box_needs, can_be_cut
+from tflite_fuse.split.cut.plan import Phase, Step, Summed, Task, evenly_loaded
 from tflite_fuse.split.cut.regions import Box, Range, Region, hull
 from tflite_fuse.split.cut.sums import Extended, can_be_summed, extended
-from tflite_fuse.split.devices import Cluster
-from tflite_fuse.split.search.edge import (
-    Edge,
-    Estimates,
-    Holders,
-    Mode,
-    edge_of,
-    leaves,
-    returned_at_once,
-    whole_on,
-    with_coordinator,
-)
+from tflite_fuse.split.devices import COORDINATOR, Cluster
+from tflite_fuse.split.search.estimates import TASK_BYTES, Estimates
+from tflite_fuse.split.search.walk import Parts, Walk, leaves, returned_at_once, with_coordinator
 
-Parts = dict[int, Region]
-"""Worker → the region of a value that it computes."""
+
+class Mode(Enum):
+    """The partition of an edge."""
+
+    ONE = "whole on one worker"
+    ROWS = "by rows"
+    CHANNELS = "by output channels"
+    SUMS = "by input channels"
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """Nodes ``first … last − 1`` under one partition.
+
+    Attributes:
+        first, last: cuts.
+        mode: the partition.
+        workers: those that take part; workers with an empty share are left out.
+        needs: value from before the edge → worker → region that it needs.
+        phases: the first one lacks the transfers of values from before.
+        held: value that leaves → device → region that it holds, including outputs of the model at the coordinator.
+        sums: layers that are cut by their input channels; the numbers in ``phases`` are of the network extended by
+            them.
+        work: instructions of each worker.
+        flash: bytes of each worker.
+    """
+
+    first: int
+    last: int
+    mode: Mode
+    workers: tuple[int, ...]
+    needs: Mapping[int, Parts]
+    phases: tuple[Phase, ...]
+    held: Mapping[int, Parts]
+    sums: tuple[Summed, ...] = ()
+    work: Mapping[int, float] = field(default_factory=dict)
+    flash: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> tuple[frozenset[object], frozenset[object]]:
+        """Return keys of the values held behind it, and of those needed before it."""
+        held, needed = (
+            frozenset((value, device, part) for value, parts in of_values.items() for device, part in parts.items())
+            for of_values in (self.held, self.needs)
+        )
+        return held, needed
 
 
 class EdgeMaker:
@@ -52,8 +88,9 @@ class EdgeMaker:
         """Return an edge; None if the nodes cannot be cut like this."""
         nodes = range(first, last)
         if mode is Mode.ONE:
-            whole = whole_on(self.network, workers[0], first, last)
-            return self._edge_of(nodes, mode, workers, whole.needs, whole.phases, whole.held)
+            walk = Walk(self.network, self.cluster)
+            walk.go_whole(workers[0], nodes)
+            return self._of_walk(nodes, mode, workers, walk)
         if not all(can_be_cut(self.network.nodes[node]) for node in nodes):
             return None
         make = {Mode.ROWS: self._by_rows, Mode.CHANNELS: self._by_channels, Mode.SUMS: self._by_sums}[mode]
@@ -62,26 +99,38 @@ class EdgeMaker:
         except BlockError:
             return None
 
-    def _edge_of(
-        self, nodes: range, mode: Mode, workers: tuple[int, ...], needs: Holders, phases: Sequence[Phase], held: Holders
+    def _of_walk(
+        self, nodes: range, mode: Mode, workers: tuple[int, ...], walk: Walk, sums: tuple[Summed, ...] = ()
     ) -> Edge:
-        ends = nodes.start, nodes.stop
-        return edge_of(*ends, mode, workers, needs, phases, held, self.cluster, self.estimates)
+        held = walk.held(self.network, nodes.stop)
+        edge = Edge(nodes.start, nodes.stop, mode, workers, walk.needs, walk.phases(), held, sums)
+        return self._with_costs(edge, Estimates(walk.network) if sums else self.estimates)
+
+    def _with_costs(self, edge: Edge, estimates: Estimates) -> Edge:
+        """Return an edge with its work and flash; ``estimates`` is of the network of its phases' numbers."""
+        work = dict.fromkeys(edge.workers, 0.0)
+        flash = dict.fromkeys(edge.workers, 0)
+        for task in (task for phase in edge.phases for task in phase.tasks if task.worker != COORDINATOR):
+            for step in task.steps:
+                box = hull(step.region)
+                work[task.worker] += estimates.instructions(step.node, box, self.cluster.workers[task.worker].target)
+                flash[task.worker] += estimates.flash(step.node, box)
+            flash[task.worker] += TASK_BYTES
+        return replace(edge, work=work, flash=flash)
 
     def _by_channels(self, nodes: range, workers: tuple[int, ...]) -> Edge:
         """Return the edge by output channels."""
-        walk = _Walk(self.network, self.cluster)
+        walk = Walk(self.network, self.cluster)
         for node in nodes:
             walk.go(node, self._outputs(node, workers))
-        held = walk.held(self.network, nodes.stop)
-        return self._edge_of(nodes, Mode.CHANNELS, workers, walk.needs, walk.phases(), held)
+        return self._of_walk(nodes, Mode.CHANNELS, workers, walk)
 
     def _by_sums(self, nodes: range, workers: tuple[int, ...]) -> Edge | None:
         """Return the edge with convolutions of distributed inputs, or the only one, cut by input channels."""
         if not (sums := tuple(self._sums(nodes, workers))):
             return None
         larger = extended(self.network, sums)
-        walk = _Walk(larger.network, self.cluster)
+        walk = Walk(larger.network, self.cluster)
         summed = {each.node: each.parts for each in sums}
         for node in nodes:
             outputs = self._outputs(node, workers)
@@ -89,9 +138,7 @@ class EdgeMaker:
                 _go_over_sums(walk, larger, node, summed[node], self._shares(node, workers), outputs)
             else:
                 walk.go(larger.nodes[node][0], outputs)
-        held = walk.held(self.network, nodes.stop)
-        ends, of_sums = (nodes.start, nodes.stop), Estimates(larger.network)
-        return edge_of(*ends, Mode.SUMS, workers, walk.needs, walk.phases(), held, self.cluster, of_sums, sums)
+        return self._of_walk(nodes, Mode.SUMS, workers, walk, sums)
 
     def _sums(self, nodes: range, workers: tuple[int, ...]) -> Iterator[Summed]:
         written = {value for node in nodes for value in self.network.nodes[node].outputs}
@@ -112,8 +159,8 @@ class EdgeMaker:
         busy = [at for at in range(len(workers)) if all(part[at][0] < part[at][1] for part in shares.values())]
         if len(busy) < 2 or any(sum(low < high for low, high in part) != len(busy) for part in shares.values()):
             return None
-        needs: Holders = {}
-        held: Holders = {value: {} for value in left}
+        needs = dict[int, dict[int, Region]]()
+        held: dict[int, dict[int, Region]] = {value: {} for value in left}
         tasks = dict[int, Task]()
         for at in busy:
             worker = workers[at]
@@ -130,8 +177,9 @@ class EdgeMaker:
             steps = tuple(Step(node, (boxes[network.nodes[node].outputs[0]],)) for node in nodes)
             tasks[worker] = Task(worker, steps, owned)
         phase = Phase(network.nodes[last].name, (), tuple(tasks.values()), returned_at_once(network, tasks))
-        held = {value: with_coordinator(network, value, parts) for value, parts in held.items()}
-        return self._edge_of(nodes, Mode.ROWS, tuple(tasks), needs, (phase,), held)
+        everywhere = {value: with_coordinator(network, value, parts) for value, parts in held.items()}
+        edge = Edge(nodes.start, nodes.stop, Mode.ROWS, tuple(tasks), needs, (phase,), everywhere)
+        return self._with_costs(edge, self.estimates)
 
     def _shares(self, node: int, workers: Sequence[int]) -> dict[int, Range]:
         """Return worker → range of a node's input channels."""
@@ -152,7 +200,7 @@ class EdgeMaker:
 
 
 def _go_over_sums(
-    walk: _Walk, larger: Extended, node: int, parts: Sequence[Range], shares: Mapping[int, Range], outputs: Parts
+    walk: Walk, larger: Extended, node: int, parts: Sequence[Range], shares: Mapping[int, Range], outputs: Parts
 ) -> None:
     """Let each worker sum over its channels, then the owners of output channels add."""
     nodes = larger.nodes[node]
@@ -175,69 +223,6 @@ def _go_over_sums(
 def _as_sums(box: Box) -> Box:
     low, high = box.channels
     return Box(box.rows, box.columns, (4 * low, 4 * high))
-
-
-class _Walk:
-    """The tasks and transfers so far, node by node.
-
-    Attributes:
-        needs: value from before → device → region that it needs.
-        holders: value computed so far → device → region that it holds.
-    """
-
-    def __init__(self, network: Network, cluster: Cluster) -> None:
-        self.network, self.cluster = network, cluster
-        self.needs: dict[int, dict[int, Region]] = {}
-        self.holders: dict[int, dict[int, Region]] = {}
-        self._groups: list[tuple[list[Transfer], dict[int, list[Step]]]] = []
-
-    def go(self, node: int, parts: Parts, together: bool = False) -> None:
-        """Add a node; with ``together``, its transfers are sent as early as those of the node before."""
-        moved: list[Transfer] = []
-        fields = {worker: receptive_field(self.network, node, region) for worker, region in parts.items()}
-        for source in dict.fromkeys(self.network.nodes[node].inputs):
-            regions = {worker: field[source] for worker, field in fields.items() if field[source]}
-            if source not in self.holders:
-                for worker, region in regions.items():
-                    before = self.needs.setdefault(source, {}).get(worker, ())
-                    self.needs[source][worker] = (hull((*before, *region)),)
-                continue
-            travels = transfers(self.cluster, source, self.holders[source], regions)
-            self.holders[source] = with_transfers(self.holders[source], travels)
-            moved += travels
-        if not self._groups or (moved and not together):
-            self._groups.append((moved, {}))
-        else:
-            self._groups[-1][0].extend(moved)
-        for worker, region in parts.items():
-            self._groups[-1][1].setdefault(worker, []).append(Step(node, region))
-        self.holders[self.network.nodes[node].outputs[0]] = dict(parts)
-
-    def phases(self) -> list[Phase]:
-        return [self._phase(moved, steps) for moved, steps in self._groups]
-
-    def held(self, network: Network, last: int) -> dict[int, dict[int, Region]]:
-        """Return, for each value of the model's network that leaves, device → region that it holds."""
-        own = {value: parts for value, parts in self.holders.items() if value < len(network.values)}
-        return {
-            value: with_coordinator(network, value, parts)
-            for value, parts in own.items()
-            if leaves(network, value, range(last))
-        }
-
-    def _phase(self, moved: Sequence[Transfer], steps: Mapping[int, Sequence[Step]]) -> Phase:
-        network = self.network
-        tasks: dict[int, Task] = {}
-        for worker, own in steps.items():
-            nodes = {step.node for step in own}
-            owned = [
-                (network.nodes[step.node].outputs[0], step.region)
-                for step in own
-                if leaves(network, network.nodes[step.node].outputs[0], nodes)
-            ]
-            tasks[worker] = Task(worker, tuple(own), tuple(owned))
-        final = max(step.node for own in steps.values() for step in own)
-        return Phase(network.nodes[final].name, tuple(moved), tuple(tasks.values()), returned_at_once(network, tasks))
 
 
 def cuts(network: Network) -> tuple[int, ...]:

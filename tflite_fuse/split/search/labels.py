@@ -21,7 +21,8 @@ from tflite_fuse.split.cut.sums import extended, renumbered
 from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentStep, FragmentView
 from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES
-from tflite_fuse.split.search.edge import Edge, leaves
+from tflite_fuse.split.search.edges import Edge
+from tflite_fuse.split.search.walk import leaves
 
 MESSAGE_BYTES = sum(LAYOUTS[each].size for each in (FragmentStep, FragmentView))
 """Flash of a step that sends or receives contiguous bytes; others need a few more steps for copies."""
@@ -153,7 +154,7 @@ class TransferCosts:
         """Return the cost of transfers of so many bytes between all pairs of devices, the coordinator last.
 
         Transfers to the coordinator come first, then those to higher numbers, to lower ones, and the coordinator's: in
-        this order no device waits within a step (``edge``).
+        this order no device waits within a step (``message_order``).
         """
         if not nbytes.any():
             return Cost(0.0, 0, self.nothing(), np.zeros(len(self._per_byte) - 1, np.int64))

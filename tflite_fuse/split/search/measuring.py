@@ -11,7 +11,8 @@ from tflite_fuse.split.cut.plan import MOST_THRIFT, Phase, Plan, Task, Transfer
 from tflite_fuse.split.cut.regions import volume
 from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.needs import Accountant, Needs
-from tflite_fuse.split.search.edge import Edge, soonest
+from tflite_fuse.split.search.edges import Edge
+from tflite_fuse.split.search.message_order import soonest
 from tflite_fuse.split.simulate import Course, simulate
 from tflite_fuse.tuning import Tuning
 

@@ -20,7 +20,7 @@ from tflite_fuse.split.cut.plan import Phase, Plan, Step, Task, Transfer, by_rat
 from tflite_fuse.split.cut.regions import Region, flat_range, volume, whole
 from tflite_fuse.split.devices import COORDINATOR, Cluster, Device
 from tflite_fuse.split.needs import LIBRARY_BYTES, Accountant, Needs
-from tflite_fuse.split.search.edge import one_worker
+from tflite_fuse.split.search.walk import one_worker
 
 MOST_ROUNDS = 1000
 
@@ -205,7 +205,7 @@ def _ratings(network: Network, cluster: Cluster, accountant: Accountant, strateg
     produced = sum(volume(network.region(value)) for node in network.nodes for value in node.outputs)
     ratings = []
     for index, worker in enumerate(cluster.workers):
-        alone = one_worker(network, len(cluster.workers), index)
+        alone = one_worker(network, cluster, index)
         tasks = [task for phase in alone.phases for task in phase.tasks if task.worker == index]
         cycles = sum(accountant.instructions(task, worker.target) for task in tasks)
         ratings.append(rating(profile(worker, produced / 1000 / (cycles / 1e6)), kc))
