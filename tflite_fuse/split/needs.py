@@ -19,7 +19,7 @@ from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.fragments.blocks import Part, Plans, task_parts
 from tflite_fuse.split.fragments.buffer import DeviceBuffer
 from tflite_fuse.split.fragments.encode import encode
-from tflite_fuse.split.fragments.program import device_program
+from tflite_fuse.split.fragments.program import DeviceProgram
 from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES, TAG_BYTES
 
 STACK_BYTES = 2816
@@ -101,7 +101,7 @@ class Accountant:
     def of_worker(self, plan: Plan, cluster: Cluster, worker: int) -> Needs:
         """Return the needs of one worker. Raises BlockError if a piece cannot be a block."""
         memory = DeviceBuffer(self.network, plan, worker, self.parts)
-        program = device_program(memory)
+        program = DeviceProgram(memory)
         work = {
             number: self.instructions(task, cluster.workers[worker].target)
             for number, phase in enumerate(plan.phases)

@@ -17,7 +17,7 @@ from tflite_fuse.split.cut.plan import Plan, Task
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.blocks import Part
 from tflite_fuse.split.fragments.buffer import DeviceBuffer
-from tflite_fuse.split.fragments.program import DeviceProgram, device_program, view_bytes
+from tflite_fuse.split.fragments.program import DeviceProgram, view_bytes
 from tflite_fuse.split.fragments.structs import (
     FRAGMENT_ALIGNMENT,
     FRAGMENT_VERSION,
@@ -67,7 +67,7 @@ def encode_plan(network: Network, plan: Plan, parts: Callable[[Task], Sequence[P
         raise LimitError(f"a plan has at most {MAX_WORKERS} workers, not {plan.workers}")
     devices = (*range(plan.workers), COORDINATOR)
     buffers = (DeviceBuffer(network, plan, device, parts) for device in devices)
-    written = [encode(device_program(buffer)) for buffer in buffers]
+    written = [encode(DeviceProgram(buffer)) for buffer in buffers]
     number = int.from_bytes(hashlib.sha256(b"".join(written)).digest()[:8], "little")
     sealed = [_sealed(data, number) for data in written]
     return Fragments(number, tuple(sealed[:-1]), sealed[-1])

@@ -10,11 +10,11 @@ that is not done have nothing else to do before it: there is no deadlock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from tflite_fuse.errors import PlanError
 from tflite_fuse.split.cut.plan import Transfer
 from tflite_fuse.split.cut.regions import Box, Region, intersect, subtract
+from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.blocks import Part
 from tflite_fuse.split.fragments.buffer import DeviceBuffer, Key, Moment, Scope
 from tflite_fuse.split.fragments.structs import FragmentEnd, FragmentStep, FragmentView, StepKind
@@ -28,7 +28,11 @@ Copies = Iterator[tuple[View, View]]
 """(source, target), each of as many bytes."""
 
 
-@dataclass(frozen=True)
+def view_bytes(view: View) -> int:
+    """Return the bytes of a view."""
+    return view.rows * view.columns * view.run
+
+
 class DeviceProgram:
     """The program of one device, in the structs of a fragment.
 
@@ -42,48 +46,25 @@ class DeviceProgram:
         inputs, outputs: of the model, at the coordinator.
     """
 
-    device: int
-    workers: int
-    buffer_bytes: int
-    steps: tuple[FragmentStep, ...]
-    views: tuple[View, ...]
-    operands: tuple[int, ...]
-    parts: tuple[Part, ...]
-    inputs: tuple[FragmentEnd, ...] = ()
-    outputs: tuple[FragmentEnd, ...] = ()
-
-
-def view_bytes(view: View) -> int:
-    """Return the bytes of a view."""
-    return view.rows * view.columns * view.run
-
-
-def device_program(buffer: DeviceBuffer) -> DeviceProgram:
-    """Return a device's program.
-
-    Raises:
-        PlanError: a block has more operands than a device supports, or a step reads parts that the device does not
-            hold.
-    """
-    return _Builder(buffer).program()
-
-
-class _Builder:
     def __init__(self, buffer: DeviceBuffer) -> None:
-        self.network, self.plan, self.device, self.buffer = buffer.network, buffer.plan, buffer.device, buffer
+        """Go through the moments of a device's buffer.
+
+        Raises:
+            PlanError: a block has more operands than a device supports, or a step reads parts that the device does not
+                hold.
+        """
+        self.device, self.workers = buffer.device, buffer.plan.workers
+        self._buffer, self._network, self._number = buffer, buffer.network, buffer.numbers
         placed = buffer.placed()
-        self.height, self.offsets = placed.height, placed.offsets
-        self.number = self.buffer.numbers
-        self.sent: dict[tuple[bool, int], int] = {}
+        self.buffer_bytes, self._offsets = placed.height, placed.offsets
+        self._sent: dict[tuple[bool, int], int] = {}
         self.steps: list[FragmentStep] = []
         self.views: list[View] = []
         self.operands: list[int] = []
-        self.parts: dict[int, Part] = {}
-
-    def program(self) -> DeviceProgram:
-        temporary = len(self.number)
-        for moment in self.buffer.moments:
-            places = self.offsets[temporary : temporary + len(moment.temporary)]
+        self.parts: list[Part] = []
+        temporary = len(self._number)
+        for moment in buffer.moments:
+            places = self._offsets[temporary : temporary + len(moment.temporary)]
             temporary += len(places)
             if moment.part is not None:
                 self._block(moment, moment.part, places)
@@ -91,12 +72,11 @@ class _Builder:
                 self._operator(moment, moment.node)
             for transfer in moment.transfers:
                 self._message(transfer)
-        ends = [self._ends(values) for values in (self.network.inputs, self.network.outputs)] if self.device < 0 else []
-        sections = tuple(self.steps), tuple(self.views), tuple(self.operands), tuple(self.parts.values())
-        return DeviceProgram(self.device, self.plan.workers, self.height, *sections, *ends)
+        ends = (self._network.inputs, self._network.outputs) if self.device == COORDINATOR else ((), ())
+        self.inputs, self.outputs = map(self._ends, ends)
 
     def _ends(self, values: Iterable[int]) -> tuple[FragmentEnd, ...]:
-        boxes = {value: self.network.box(value) for value in values}
+        boxes = {value: self._network.box(value) for value in values}
         return tuple(FragmentEnd(self._start((value, -1), box), box.volume) for value, box in boxes.items())
 
     def _with_views(self, kind: StepKind, views: Sequence[View], nbytes: int, peer: int = 0, number: int = 0) -> None:
@@ -110,24 +90,24 @@ class _Builder:
     def _message(self, transfer: Transfer) -> None:
         sends = transfer.source == self.device
         peer = transfer.target if sends else transfer.source
-        number = self.sent.get((sends, peer), 0)
+        number = self._sent.get((sends, peer), 0)
         scope = transfer.value, -1
         views = [self._view(self._holder(scope, box), box) for box in transfer.region]
-        self.sent[sends, peer] = number + -(-transfer.nbytes // PAYLOAD_BYTES)
+        self._sent[sends, peer] = number + -(-transfer.nbytes // PAYLOAD_BYTES)
         self._with_views(StepKind.SEND if sends else StepKind.RECEIVE, views, transfer.nbytes, peer, number)
         if not sends:
             for box in transfer.region:
                 self._copy(self._spread(scope, box, self._holder(scope, box)))
 
     def _operator(self, moment: Moment, index: int) -> None:
-        node = self.network.nodes[index]
+        node = self._network.nodes[index]
         values = (*node.inputs, *node.outputs)
-        starts = [self._start(moment.scope(value), self.network.box(value)) for value in values]
+        starts = [self._start(moment.scope(value), self._network.box(value)) for value in values]
         self._with_operands(StepKind.OPERATOR, node.operator, starts)
 
     def _block(self, moment: Moment, part: Part, places: Sequence[int]) -> None:
         if max(len(part.inputs), len(part.outputs)) > MOST_OPERANDS:
-            name = self.network.nodes[part.pieces[-1].node].name
+            name = self._network.nodes[part.pieces[-1].node].name
             raise PlanError(f"the block that ends with {name} has more than {MOST_OPERANDS} inputs or outputs")
         copies = iter(places)
         operands = list[int]()
@@ -142,8 +122,11 @@ class _Builder:
                 after += self._scattered(moment.scope(value), box, operands[-1])
             else:
                 after += self._spread(moment.scope(value), box, at[0])
-        self.parts.setdefault(id(part.plan), part)
-        self._with_operands(StepKind.BLOCK, list(self.parts).index(id(part.plan)), operands, next(copies))
+        plans = [each.plan for each in self.parts]
+        if part.plan not in plans:
+            self.parts.append(part)
+            plans.append(part.plan)
+        self._with_operands(StepKind.BLOCK, plans.index(part.plan), operands, next(copies))
         self._copy(after)
 
     def _copy(self, pairs: Iterable[tuple[View, View]]) -> None:
@@ -156,46 +139,46 @@ class _Builder:
 
     def _at(self, place: tuple[Key, int]) -> int:
         key, byte = place
-        return self.offsets[self.number[key]] + byte
+        return self._offsets[self._number[key]] + byte
 
     def _piece(self, key: Key) -> Box:
-        return self.buffer.pieces[key[0]][key[1]]
+        return self._buffer.pieces[key[0]][key[1]]
 
     def _holder(self, scope: Scope, box: Box) -> Key:
         """Return the first piece that holds all of a box."""
-        for key in self.buffer.touched(scope, (box,)):
+        for key in self._buffer.touched(scope, (box,)):
             if not subtract((box,), (self._piece(key),)):
                 return key
-        raise PlanError(f"a part of {self.network.values[scope[0]].name} lies in no piece of device {self.device}")
+        raise PlanError(f"a part of {self._network.values[scope[0]].name} lies in no piece of device {self.device}")
 
     def _start(self, scope: Scope, box: Box) -> int:
         return self._view(self._holder(scope, box), box).offset
 
     def _view(self, key: Key, box: Box) -> View:
         piece = self._piece(key)
-        return _view(self.offsets[self.number[key]], piece, box)
+        return _view(self._offsets[self._number[key]], piece, box)
 
     # ---- Copies ----
 
     def _spread(self, scope: Scope, box: Box, written: Key) -> Copies:
         """Yield copies of a box from the piece it was written to into all others that overlap it."""
-        for key in self.buffer.touched(scope, (box,)):
+        for key in self._buffer.touched(scope, (box,)):
             for shared in intersect((box,), (self._piece(key),)) if key != written else ():
                 yield self._view(written, shared), self._view(key, shared)
 
     def _gathered(self, scope: Scope, box: Box, offset: int) -> Copies:
         """Yield copies of a box into one place from the pieces that hold parts of it."""
         missing: Region = (box,)
-        for key in self.buffer.touched(scope, (box,)):
+        for key in self._buffer.touched(scope, (box,)):
             for shared in intersect(missing, (self._piece(key),)):
                 yield self._view(key, shared), _view(offset, box, shared)
             missing = subtract(missing, (self._piece(key),))
         if missing:
-            raise PlanError(f"a part of {self.network.values[scope[0]].name} lies in no piece of device {self.device}")
+            raise PlanError(f"a part of {self._network.values[scope[0]].name} lies in no piece of device {self.device}")
 
     def _scattered(self, scope: Scope, box: Box, offset: int) -> Copies:
         """Yield copies of a box from one place into all pieces that overlap it."""
-        for key in self.buffer.touched(scope, (box,)):
+        for key in self._buffer.touched(scope, (box,)):
             for shared in intersect((box,), (self._piece(key),)):
                 yield _view(offset, box, shared), self._view(key, shared)
 
