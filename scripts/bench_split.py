@@ -33,7 +33,7 @@ from tflite_fuse.split.cut.regions import volume
 from tflite_fuse.split.devices import Cluster, Device, Link
 from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.estimates import Estimates
-from tflite_fuse.split.search.paper import paper_plan, profile, rating, travelling_share
+from tflite_fuse.split.search.paper import paper_plan, rating, travelling_share
 from tflite_fuse.split.simulate import simulate
 from tflite_fuse.split.splitting import Split, SplitOptions, seconds_alone, split_model
 
@@ -98,7 +98,7 @@ def ratings(network: Network, facts: Path) -> None:
     for row in rows_of(facts / "split_inference_table2.csv"):
         mhz = [float(each) for each in row["freq_mhz"].split("/")]
         cluster = devices(mhz, [float(each) for each in row["delay_ms"].split("/")], False)
-        rated = [rating(profile(worker, k1(worker.mhz)), kc) for worker in cluster.workers]
+        rated = [rating(worker, k1(worker.mhz), kc) for worker in cluster.workers]
         ours = [published_seconds(paper_plan(network, each, ""), cluster, k1)[0] for each in ([1.0] * 3, mhz, rated)]
         theirs = [float(row[name]) for name in ("evenly_s", "freq_only_s", "rating_based_s")]
         said = "same order" if same_order(ours, theirs) else "another order"

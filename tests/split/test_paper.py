@@ -6,20 +6,22 @@ import pytest
 
 from scripts.zoo.architectures import build_architecture_file
 from tests.conftest import SHARED
+from tflite_fuse.cost.instructions import Target
 from tflite_fuse.errors import LimitError
 from tflite_fuse.split.cut.network import network_of
-from tflite_fuse.split.search.paper import Profile, paper_plan, rating, shares_of, without_overflow
+from tflite_fuse.split.devices import Device, Link
+from tflite_fuse.split.search.paper import paper_plan, rating, shares_of, without_overflow
 
 MOBILENET = SHARED / "arch" / "mbv2-w1.0-r112.json"
 
 
 def test_a_rating_is_kilobytes_of_output_per_second_including_transfers() -> None:
-    worker = Profile(mhz=600.0, k1=0.133, seconds_per_kilobyte=0.01)
+    worker = Device("a", Target.GENERIC, 600.0, link=Link(kilobytes_per_second=200.0, delay_ms_per_kilobyte=5.0))
     megacycles = 1000.0
-    produced = worker.k1 * megacycles
-    seconds = megacycles / worker.mhz + worker.seconds_per_kilobyte * 0.7 * produced
-    assert rating(worker, 0.7) == pytest.approx(produced / seconds)
-    assert rating(worker, 0.0) == pytest.approx(600 * 0.133)
+    produced = 0.133 * megacycles
+    seconds = megacycles / worker.mhz + 0.01 * 0.7 * produced
+    assert rating(worker, 0.133, 0.7) == pytest.approx(produced / seconds)
+    assert rating(worker, 0.133, 0.0) == pytest.approx(600 * 0.133)
 
 
 def test_overflow_moves_rating_to_workers_with_room_and_keeps_the_sum() -> None:

@@ -10,7 +10,6 @@ worker its inputs and collects all outputs. A worker keeps nothing from one laye
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import StageKind
@@ -25,37 +24,17 @@ from tflite_fuse.split.search.walk import one_worker
 MOST_ROUNDS = 1000
 
 
-@dataclass(frozen=True)
-class Profile:
-    """Parameters of a worker and a model.
-
-    Attributes:
-        mhz: frequency f.
-        k1: kilobytes of output per million cycles (K1), measured or from the cost model.
-        seconds_per_kilobyte: d + 1/B, delay and transmission.
-    """
-
-    mhz: float
-    k1: float
-    seconds_per_kilobyte: float
-
-
-def profile(device: Device, k1: float) -> Profile:
-    """Return the profile of a device; the delay per message counts per kilobyte of a full packet."""
-    link = device.link
-    per_kilobyte = link.delay_ms_per_kilobyte + link.occupancy_ms_per_message / 1.4
-    return Profile(device.mhz, k1, per_kilobyte / 1000 + 1 / link.kilobytes_per_second)
-
-
-def rating(worker: Profile, kc: float) -> float:
+def rating(worker: Device, k1: float, kc: float) -> float:
     """Return Equation 5: kilobytes of output per second, including transfers.
 
     Args:
-        worker: its profile.
+        worker: its link's delay per message (d, beside 1/B of the transmission) counts per kilobyte of a full packet.
+        k1: kilobytes of output per million cycles (K1), measured or from the cost model.
         kc: the share of the outputs that must travel (Kc), 0 for one device.
     """
-    rate = worker.mhz * worker.k1
-    return rate / (worker.seconds_per_kilobyte * rate * kc + 1)
+    link, rate = worker.link, worker.mhz * k1
+    per_kilobyte = link.delay_ms_per_kilobyte + link.occupancy_ms_per_message / 1.4
+    return rate / ((per_kilobyte / 1000 + 1 / link.kilobytes_per_second) * rate * kc + 1)
 
 
 def shares_of(ratings: Sequence[float], size: float) -> tuple[float, ...]:
@@ -208,5 +187,5 @@ def _ratings(network: Network, cluster: Cluster, accountant: Accountant, strateg
         alone = one_worker(network, cluster, index)
         tasks = [task for phase in alone.phases for task in phase.tasks if task.worker == index]
         cycles = sum(accountant.instructions(task, worker.target) for task in tasks)
-        ratings.append(rating(profile(worker, produced / 1000 / (cycles / 1e6)), kc))
+        ratings.append(rating(worker, produced / 1000 / (cycles / 1e6), kc))
     return ratings, f"every layer cut by output positions in proportion to ratings (Equation 5, Kc = {kc:.2f})"
