@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
@@ -113,15 +113,8 @@ Who = tuple[int, int]
 """(device, 0); for the coordinator, which exists once per inference, (device, inference)."""
 
 
-@dataclass
-class _Device:
-    """A device: its actions, the number done, since when it waits, and received messages by (sender, inference)."""
-
-    acts: list[tuple[int, Act]]
-    done: int = 0
-    since: float = 0.0
-    waiting: bool = False
-    came: dict[Who, int] = field(default_factory=lambda: defaultdict(int))
+Awaited = tuple[Who, int, int]
+"""(receiver, sender, inference)."""
 
 
 class Course:
@@ -158,28 +151,30 @@ class Course:
         workers = [device for device in acts if device != COORDINATOR]
         starts = [Act(Kind.START, True, device, 0, _CONTROL_BYTES) for device in workers if controls]
         started = [Act(Kind.START, False, COORDINATOR, 0, _CONTROL_BYTES)] if controls else []
-        self.devices: dict[Who, _Device] = {}
-        for device in workers:
-            every = [(number, act) for number in range(inferences) for act in (*started, *acts[device])]
-            self.devices[device, 0] = _Device(every)
-        for number in range(inferences):
-            own = [(number, act) for act in (*starts, *acts[COORDINATOR])]
-            self.devices[COORDINATOR, number] = _Device(own)
         self.ends = [0.0] * inferences
         self.ahead = len(workers) + 1
         self.cluster = cluster
         self.usage = {device: Usage() for device in acts}
-        self.queue: list[tuple[float, int, Callable[[float], None]]] = []
+        self.now = self.seconds = 0.0
+        self.queue: list[tuple[float, int, Callable[[], None]]] = []
         self.number = 0
         self.queues: dict[tuple[str, int], deque[Sent]] = defaultdict(deque)
         self.lanes: dict[tuple[str, int], float] = defaultdict(float)
         self.occupied: set[tuple[str, int]] = set()
+        self.came: dict[Awaited, int] = defaultdict(int)
+        self.awaited: dict[Who, Awaited] = {}
         self.messages: list[Sent] = []
         self.spans: list[Span] = []
         self.controls, self.records = controls, spans
-        self.seconds = 0.0
         self.began: dict[int, float] = {}
         self.taken: dict[int, float] = {}
+        self.running: dict[Who, Iterator[None]] = {}
+        for device in workers:
+            every = [(number, act) for number in range(inferences) for act in (*started, *acts[device])]
+            self.running[device, 0] = self._perform((device, 0), every)
+        for number in range(inferences):
+            own = [(number, act) for act in (*starts, *acts[COORDINATOR])]
+            self.running[COORDINATOR, number] = self._perform((COORDINATOR, number), own)
         self._go()
 
     @property
@@ -218,115 +213,104 @@ class Course:
         return sum(each.frame_bytes for each in self.values)
 
     def _go(self) -> None:
-        for who in self.devices:
-            if who[1] < self.ahead:
-                self._go_on(who, 0.0)
+        for who in [who for who in self.running if who[1] < self.ahead]:
+            self._go_on(who)
         while self.queue:
-            now, _, action = heapq.heappop(self.queue)
-            action(now)
-        if stuck := sorted({who[0] for who in self.devices if not self._is_done(who)}):
+            self.now, _, action = heapq.heappop(self.queue)
+            action()
+        if stuck := sorted({device for device, _ in self.running}):
             raise ValueError(f"devices {stuck} wait for ever")
 
-    def _is_done(self, who: Who) -> bool:
-        return self.devices[who].done == len(self.devices[who].acts)
-
-    def _at(self, when: float, action: Callable[[float], None]) -> None:
+    def _at(self, when: float, action: Callable[[], None]) -> None:
         self.number += 1
         heapq.heappush(self.queue, (when, self.number, action))
 
-    def _go_on(self, who: Who, now: float) -> None:
-        """Let a device perform its actions until it is done, computes, or waits for a message."""
-        device = self.devices[who]
-        while not self._is_done(who):
-            inference, act = device.acts[device.done]
+    def _go_on(self, who: Who) -> None:
+        next(self.running[who], None)
+
+    def _perform(self, who: Who, acts: Sequence[tuple[int, Act]]) -> Iterator[None]:
+        """Perform a device's actions; yield while it computes, and while it waits for a message."""
+        device, number = who
+        for inference, act in acts:
+            begin = self.now
             if act.kind is Kind.STEP:
-                self._compute(who, inference, act, now)
-                return
-            if act.sends:
-                self._send(Sent(who[0], act.peer, act.kind, act.item, act.payload_bytes, inference), now)
-            elif device.came[act.peer, inference]:
-                device.came[act.peer, inference] -= 1
+                self.began.setdefault(device, begin)
+                self._at(begin + act.seconds, lambda: self._go_on(who))
+                yield
+                self.usage[device].computes += act.seconds
+                self.taken[device] = self.now - self.began[device]
+                self._note(device, "compute", act.name or f"step {act.item}", begin)
+                if self.controls and device != COORDINATOR:
+                    self._send(Sent(device, COORDINATOR, Kind.STEP, act.item, _CONTROL_BYTES, inference))
+            elif act.sends:
+                self._send(Sent(device, act.peer, act.kind, act.item, act.payload_bytes, inference))
             else:
-                device.waiting, device.since = True, now
-                return
-            device.done += 1
-        self.seconds = max(self.seconds, now)
-        if who[0] == COORDINATOR:
-            self.ends[who[1]] = now
-            following = COORDINATOR, who[1] + self.ahead
-            if following in self.devices:
-                self._go_on(following, now)
+                message = who, act.peer, inference
+                if not self.came[message]:
+                    self.awaited[who] = message
+                    yield
+                    if device != COORDINATOR or len(self.ends) == 1:
+                        self.usage[device].waits += self.now - begin
+                self.came[message] -= 1
+        del self.running[who]
+        self.seconds = max(self.seconds, self.now)
+        if device == COORDINATOR:
+            self.ends[number] = self.now
+            if (device, number + self.ahead) in self.running:
+                self._go_on((device, number + self.ahead))
 
-    def _compute(self, who: Who, inference: int, act: Act, now: float) -> None:
-        began = self.began.setdefault(who[0], now)
-
-        def computed(then: float) -> None:
-            self.usage[who[0]].computes += act.seconds
-            self.taken[who[0]] = then - began
-            self._note(who[0], "compute", act.name or f"step {act.item}", now, then)
-            if self.controls and who[0] != COORDINATOR:
-                self._send(Sent(who[0], COORDINATOR, Kind.STEP, act.item, _CONTROL_BYTES, inference), then)
-            self.devices[who].done += 1
-            self._go_on(who, then)
-
-        self._at(now + act.seconds, computed)
-
-    def _send(self, message: Sent, now: float) -> None:
+    def _send(self, message: Sent) -> None:
         self.messages.append(message)
-        self._queue(*self.cluster.lane(message.source, message.target), message, now)
+        self._queue(*self.cluster.lane(message.source, message.target), message)
 
-    def _queue(self, lane: str, device: int, message: Sent, now: float) -> None:
+    def _queue(self, lane: str, device: int, message: Sent) -> None:
         self.queues[lane, device].append(message)
-        self._occupy(lane, device, now)
+        self._occupy(lane, device)
 
-    def _occupy(self, lane: str, device: int, now: float) -> None:
+    def _occupy(self, lane: str, device: int) -> None:
         """Put the next message of a link on it, unless the link is busy."""
         if (lane, device) in self.occupied or not self.queues[lane, device]:
             return
-        message = self.queues[lane, device].popleft()
+        message, begin = self.queues[lane, device].popleft(), self.now
         self.occupied.add((lane, device))
         source = message.source if lane != "receive" else device
         seconds = self.cluster.occupied(source, message.target, message.frame_bytes)
         self.lanes[lane, device] += seconds
 
-        def over(then: float) -> None:
+        def over() -> None:
             self.occupied.discard((lane, device))
             if lane == "receive":
                 self.usage[device].receives += seconds
-                self._received(message, now, then)
+                self._received(message, begin)
             else:
                 self.usage[message.source].sends += seconds
                 ends = [self.cluster.device(each).link.latency for each in (message.source, message.target)]
-                self._at(then + max(ends), lambda later: self._through(lane, message, later))
-            self._occupy(lane, device, then)
+                self._at(self.now + max(ends), lambda: self._through(lane, message))
+            self._occupy(lane, device)
 
-        self._at(now + seconds, over)
+        self._at(begin + seconds, over)
 
-    def _through(self, lane: str, message: Sent, now: float) -> None:
+    def _through(self, lane: str, message: Sent) -> None:
         """Let a message that has travelled occupy the receiver's link, unless it used a shared medium."""
         if lane == "send":
-            self._queue("receive", message.target, message, now)
+            self._queue("receive", message.target, message)
         else:
-            self._received(message, now, now)
+            self._received(message, self.now)
 
-    def _received(self, message: Sent, began: float, now: float) -> None:
-        self._note(message.target, "receive", f"{message.kind.name} {message.item}", began, now)
+    def _received(self, message: Sent, begin: float) -> None:
+        self._note(message.target, "receive", f"{message.kind.name} {message.item}", begin)
         if message.kind is Kind.STEP:
             return
         who = message.target, message.inference if message.target == COORDINATOR else 0
-        device = self.devices[who]
-        device.came[message.source, message.inference] += 1
-        if device.waiting:
-            inference, act = device.acts[device.done]
-            if (act.peer, inference) == (message.source, message.inference):
-                device.waiting = False
-                if who[0] != COORDINATOR or len(self.ends) == 1:
-                    self.usage[who[0]].waits += now - device.since
-                self._go_on(who, now)
+        received = who, message.source, message.inference
+        self.came[received] += 1
+        if self.awaited.get(who) == received:
+            del self.awaited[who]
+            self._go_on(who)
 
-    def _note(self, device: int, lane: str, name: str, start: float, end: float) -> None:
+    def _note(self, device: int, lane: str, name: str, begin: float) -> None:
         if self.records:
-            self.spans.append(Span(device, lane, name, start, end))
+            self.spans.append(Span(device, lane, name, begin, self.now))
 
 
 def simulate(plan: Plan, cluster: Cluster, task_seconds: TaskSeconds, spans: bool = False) -> Course:
