@@ -24,6 +24,7 @@ from tflite_fuse.memory.checker import check_plan
 from tflite_fuse.memory.tflm.offline_plan import read_plan
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_operators
+from tflite_fuse.model.operators import labelled
 from tflite_fuse.model.options import make_options
 from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.passes.plan import Plan
@@ -157,4 +158,4 @@ def test_two_blocks_that_read_one_source_are_refused() -> None:
     (reader, *others) = model.main.operators
     assert blocks_in(model)[0].outside
     with pytest.raises(ModelError, match="TFLITE_FUSE_0 and TFLITE_FUSE_1 both read source 0"):
-        blocks_in(replace_operators(model, [reader, reader, *others]))
+        blocks_in(labelled(replace_operators(model, [reader, reader, *others])))

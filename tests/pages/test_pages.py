@@ -163,6 +163,7 @@ def test_the_front_of_a_stream_holds_the_arenas_of_rewrites() -> None:
     assert after < 0.6 * found["figures"]["before"]["arena_bytes"]
     assert found["front"][0]["ram_bytes"] < 1.05 * after
     (block,) = found["blocks"]
+    assert set(block["operators"].split(" to ")) <= {row.name for row in tflite_fuse.inspect(data).operators}
     assert block["whole_bytes"] < block["scratch_bytes"] and "bytes of inner tensors</summary>" not in html
 
 

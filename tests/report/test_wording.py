@@ -38,6 +38,15 @@ def test_notes_of_one_reason_are_one() -> None:
     assert grouped(notes[1:2]) == (sentence(notes[1]),)
 
 
+def test_a_site_of_two_operators_is_no_range_and_names_each_once() -> None:
+    """Their indices in the file need not be neighbours, and a pass may have made several of one."""
+    why = {"why": "w", "tensor": ""}
+    assert sentence(note("not fused", "operator", "ADD_3", "MUL_9", **why)) == "ADD_3 and MUL_9 not fused: w"
+    assert sentence(note("not fused", "operator", "SPLIT_3", "SPLIT_3", **why)) == "SPLIT_3 not fused: w"
+    added = [note("not fused", "operator", f"PAD behind ADD_{index}", **why) for index in range(2)]
+    assert grouped(added) == ("2 PAD not fused: w",)
+
+
 def test_a_reason_names_its_tensor_beside_its_text() -> None:
     assert tensor_of(Reason("tensor x is uint8", "x")) == "x"
     assert tensor_of("no reason of an operator") == ""

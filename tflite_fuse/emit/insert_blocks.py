@@ -35,7 +35,7 @@ from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig
 from tflite_fuse.ir.program import CUSTOM_CODE, FUSED_OPERATOR, Program, Step, arena_tensors, program_of
 from tflite_fuse.model.edit import add_buffer, add_operator_code, prune, replace_main
 from tflite_fuse.model.memories import Memories
-from tflite_fuse.model.operators import operator_label, operator_name
+from tflite_fuse.model.operators import operator_label, operator_name, place_label
 from tflite_fuse.model.outside import InputMode, forget_in_signatures, outside_numbers, take_inputs_out
 from tflite_fuse.model.schema import Buffer, Model, Operator, SubGraph, Tensor
 from tflite_fuse.model.types import TensorType
@@ -365,7 +365,7 @@ class BlockMaker:
     ) -> tuple[SubGraph, Operator]:
         """Return a block's custom operator, and the graph with its constants, scratch and variable, in this order."""
         ends = sorted({min(choice.operators), max(choice.operators)})
-        name = " to ".join(operator_label(self.model, index) for index in ends)  # name shown by viewers
+        name = " to ".join(place_label(self.model, index) for index in ends)  # name shown by viewers
         constants = len(graph.tensors)
         scratch, state = constants + 1, (constants + 2,) if kept else ()
         tensors = [
@@ -381,6 +381,7 @@ class BlockMaker:
             inputs=(*extraction.inputs, *state, constants),
             outputs=(*extraction.outputs, scratch),
             plan=plan,
+            label=" to ".join(operator_label(self.model, index) for index in ends),
         )
         return replace(graph, tensors=(*graph.tensors, *tensors)), operator
 

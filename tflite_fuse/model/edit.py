@@ -126,8 +126,13 @@ class Editor:
     def add(
         self, name: str, inputs: Sequence[int], output: int, options: OptionsTable | None = None, *, version: int = 1
     ) -> int:
-        """Append an operator, named as in ``code``; return its output."""
-        self.operators.append(Operator(self.code(name, version), tuple(inputs), (output,), options))
+        """Append an operator, named as in ``code``; return its output.
+
+        In messages it has the label of the operator that wrote this output before.
+        """
+        before = self.model.main.writers.get(output, -1)
+        label = self.model.main.operators[before].label if before >= 0 else ""
+        self.operators.append(Operator(self.code(name, version), tuple(inputs), (output,), options, label=label))
         return output
 
     def reshape(self, source: int, output: int, name: str) -> int:

@@ -12,7 +12,7 @@ from tflite_fuse.errors import ModelError
 from tflite_fuse.files import read_file, write_atomically
 from tflite_fuse.model.options import has_foreign_options, read_options, write_options
 from tflite_fuse.model.schema import Model, Operator, OperatorCode, SubGraph, Tensor
-from tflite_fuse.model.types import operator_name, tensor_nbytes
+from tflite_fuse.model.types import labelled, operator_name, tensor_nbytes
 from tflite_fuse.model.wire import Reader, Writer
 
 MAX_ELEMENTS = 2**31 - 1
@@ -188,6 +188,7 @@ def _parse(data: bytes, name: str) -> Model:
         start = data.find(_ZIP_ENTRY, reader.end)
         model = replace(model, trailing=data[start:]) if start >= 0 else model
         validate(model)
+        model = labelled(model)
     except ModelError as error:
         raise ModelError(f"{name}: {error}") from error
     return model

@@ -6,16 +6,18 @@ from dataclasses import replace
 
 from tflite_fuse.model.options import CHANGED, Value, get_options, make_options
 from tflite_fuse.model.schema import Model, Operator
-from tflite_fuse.model.types import operator_label, operator_name
+from tflite_fuse.model.types import labelled, operator_label, operator_name, place_label
 
 __all__ = [
     "RENAMING",
     "SAME",
     "VALID",
     "get_options",
+    "labelled",
     "make_options",
     "operator_label",
     "operator_name",
+    "place_label",
     "same_padding",
     "with_options",
 ]

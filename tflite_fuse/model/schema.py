@@ -161,6 +161,8 @@ class Operator:
     debug_metadata_index: int = slot(13, Kind.INT32, default=-1)
     plan: Any = field(default=None, compare=False, repr=False)
     """The ``BlockPlan`` of a fused block that a pass made; not part of the file."""
+    label: str = field(default="", compare=False, repr=False)
+    """Its kind and index in the file that it was read from, for messages; passes keep it. Not part of the file."""
 
     @property
     def output(self) -> int:

@@ -5,6 +5,7 @@ QUANTIZE and DEQUANTIZE between float32 and int8 are bit-exact.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import IntEnum
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from math import prod
@@ -114,8 +115,33 @@ def operator_name(model: Model, operator: Operator) -> str:
 
 
 def operator_label(model: Model, index: int) -> str:
-    """Return the name in messages of operator ``index`` of the main subgraph: kind and position, ``CONV_2D_7``."""
-    return f"{operator_name(model, model.main.operators[index]).replace('CUSTOM:', '')}_{index}"
+    """Return the name in messages of an operator of the main subgraph: kind and index in its file, ``CONV_2D_7``.
+
+    An operator that a pass added between those of the file is named by the one before it: ``PAD behind CONV_2D_7``.
+    """
+    graph, at = model.main, index
+    while not (label := graph.operators[at].label):
+        before = [graph.writers.get(tensor, at) for tensor in graph.operators[at].inputs or ()]
+        at = max((each for each in before if each < at), default=-1)
+        if at < 0:
+            is_from_file = any(each.label for each in graph.operators)
+            return f"{_kind(model, index)} behind an input" if is_from_file else place_label(model, index)
+    return label if at == index else f"{_kind(model, index)} behind {label}"
+
+
+def place_label(model: Model, index: int) -> str:
+    """Return kind and index in this model, which may differ from those in the file that passes began with."""
+    return f"{_kind(model, index)}_{index}"
+
+
+def labelled(model: Model) -> Model:
+    """Return the model with the present kinds and indices of its main subgraph's operators as their labels."""
+    named = (replace(each, label=place_label(model, index)) for index, each in enumerate(model.main.operators))
+    return replace(model, subgraphs=(replace(model.main, operators=tuple(named)), *model.subgraphs[1:]))
+
+
+def _kind(model: Model, index: int) -> str:
+    return operator_name(model, model.main.operators[index]).replace("CUSTOM:", "")
 
 
 Array = npt.NDArray[Any]

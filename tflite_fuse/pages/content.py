@@ -11,6 +11,7 @@ from typing import Any
 from tflite_fuse import api
 from tflite_fuse.boards.fit import fitting_boards
 from tflite_fuse.boards.table import known_boards
+from tflite_fuse.check import Certificate
 from tflite_fuse.cost.instructions import Target, prediction_error
 from tflite_fuse.cost.schedule.tile_order import ring_bytes
 from tflite_fuse.emit.block_plan import BlockPlan
@@ -134,7 +135,7 @@ def page_content(
         "boards": _boards(figures[0], figures[1]),
         "front": front,
         "arena": {"names": list(packed.names), "kinds": list(BOX_KINDS)} | arena,
-        "blocks": [_block(second, index, plan) for index, plan in blocks_in(second).items()],
+        "blocks": [_block(second, index, plan, certificate) for index, plan in blocks_in(second).items()],
         "held": _outside_blocks(inspections[1]),
         "schemes": schemes,
         "advice": list(map(printable, advice)),
@@ -248,9 +249,10 @@ def _schemes(model: Model) -> list[dict[str, Any]]:
     return schemes
 
 
-def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
+def _block(model: Model, index: int, plan: BlockPlan, certificate: Certificate) -> dict[str, Any]:
     """Return a block's tiles, bytes and work, and those of its stages."""
-    block, schedule = plan.block, plan.schedule
+    block, schedule, label = plan.block, plan.schedule, operator_label(model, index)
+    replaced = next((proof.replaces for proof in certificate.blocks if proof.operator == label), ())
     stages = []
     for stage, pixels in zip(block.stages, schedule.stage_pixels, strict=True):
         out = block.tensors[stage.output]
@@ -270,8 +272,8 @@ def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
             }
         )
     return {
-        "name": operator_label(model, index),
-        "operators": _named(model, index),
+        "name": label,
+        "operators": printable(" to ".join(dict.fromkeys((*replaced[:1], *replaced[-1:])))),
         "tile_height": schedule.config.tile_height,
         "tile_width": schedule.config.tile_width,
         "chunk": schedule.config.chunk,
@@ -280,12 +282,6 @@ def _block(model: Model, index: int, plan: BlockPlan) -> dict[str, Any]:
         "macs": int(schedule.macs),
         "stages": stages,
     }
-
-
-def _named(model: Model, index: int) -> str:
-    """Return the first and last operator of a block from its scratch tensor's name; empty in foreign files."""
-    names = (model.main.tensors[tensor].name or "" for tensor in model.main.operators[index].outputs or ())
-    return printable(next((name.removesuffix("/scratch") for name in names if name.endswith("/scratch")), ""))
 
 
 def _outside_blocks(after: Inspection) -> list[dict[str, Any]]:

@@ -58,21 +58,28 @@ def general(why: str, tensor: str) -> str:
     return why.replace(f"tensor {tensor}", "a tensor", 1) if tensor else why
 
 
+def kind_of(label: str) -> str:
+    """Return the kind of operator in a label (``model.types.operator_label``)."""
+    kind, behind, _ = label.partition(" behind ")
+    return kind if behind else label.rpartition("_")[0]
+
+
 def _together(notes: Sequence[Note]) -> str:
     """Return one sentence for sites that differ only in their operators and tensors."""
     kinds: Counter[str] = Counter()
     for note in notes:
         alone = len(note.operators) == 1
-        kinds[note.operators[0].rpartition("_")[0] if alone else "operators in a row"] += len(note.operators)
+        kinds[kind_of(note.operators[0]) if alone else "operators in a row"] += len(note.operators)
     first = notes[0]
     one = Note(("SITE",), first.fate, first.reason, {**first.details, "why": _group(first)[2]})
     what = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return sentence(one).replace("SITE", what, 1)
 
 
-def _site(operators: Sequence[str]) -> str:
-    if len(operators) < 2:
-        return "".join(operators)
+def _site(labels: Sequence[str]) -> str:
+    operators = tuple(dict.fromkeys(labels))  # a pass may have made several of one
+    if len(operators) < 3:
+        return " and ".join(operators)
     return f"{operators[0]} to {operators[-1]}"
 
 

@@ -19,7 +19,7 @@ from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
 from tflite_fuse.model.file import serialize_model
 from tflite_fuse.model.memories import Memories
-from tflite_fuse.model.operators import operator_name
+from tflite_fuse.model.operators import labelled, operator_name
 from tflite_fuse.model.outside import InputMode, outside_inputs
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
@@ -209,7 +209,7 @@ def _attempt(
         measure = measured if options.runtime == DEFAULT_RUNTIME else None
         steps = make_passes(options, measure, budget, states=states, accepts=accepts, outside=outside, original=model)
         rewritten, results = run_passes(model, steps)
-        return set_witness(rewritten, witness_of(results)), results
+        return labelled(set_witness(rewritten, witness_of(results))), results
 
     rewritten, results = passed(intended, states=True)
     if any(operator_name(rewritten, operator) == f"CUSTOM:{STATE_OPERATOR}" for operator in rewritten.main.operators):

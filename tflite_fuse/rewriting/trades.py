@@ -13,7 +13,7 @@ from tflite_fuse.emit.in_model import block_overlaps
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.memories import Memories
-from tflite_fuse.model.operators import operator_label
+from tflite_fuse.model.operators import labelled, operator_label
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
 from tflite_fuse.passes.fusing.candidate import Candidate
@@ -121,7 +121,7 @@ def trades_as_written(model: Model, options: FuseOptions, name: str) -> tuple[Fr
     report, front = _trades(model, options, name)
     plan = Plan(options.arena(), block_overlaps)
     models = (point.site.maker.emit(point.program, point.blocks) for point in front.points)
-    return report, tuple(plan.run(each).model for each in models)
+    return report, tuple(labelled(plan.run(each).model) for each in models)
 
 
 def _trades(model: Model, options: FuseOptions, name: str) -> tuple[FrontReport, PlacedFront]:
