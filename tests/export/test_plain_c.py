@@ -242,8 +242,12 @@ def test_an_operator_in_the_way_is_named(tmp_path: Path) -> None:
     x = b.conv(b.input((1, 4, 4, 2)), 4, 1)
     model = serialize_model(b.build([b.conv(b.log_softmax(x), 4, 1)]))
     assert arena_without_tflm(load_model(model)) is None
-    with pytest.raises(UsageError, match="LOG_SOFTMAX_1 is no fused block and becomes none by itself"):
+    with pytest.raises(
+        UsageError, match=r"LOG_SOFTMAX_1 is no fused block .* Micro: export its rewrite, or, if .*, export for"
+    ):
         export_model(model, tmp_path / "model", "c")
+    with pytest.raises(UsageError, match=r"LOG_SOFTMAX_1 is no fused block .* Micro: export for arduino"):
+        export_model(fuse(model, [2]), tmp_path / "model", "c")
     assert not (tmp_path / "model").exists()
 
 

@@ -2,7 +2,7 @@
 
 With TensorFlow Lite Micro the original and its rewrite run in the user's runtime. In plain C there is no other runtime:
 each operator of the original runs as a block by itself, which gives the gain of fusing and the time of the rewritten
-model, not TensorFlow Lite Micro's.
+model, not TensorFlow Lite Micro's. Where one becomes no block, the rewritten model runs alone.
 """
 
 from __future__ import annotations
@@ -118,23 +118,24 @@ def require_resident(rewritten: Model) -> None:
 NOT_THE_ORIGINAL = "inputs or outputs of the two models differ: give --benchmark the file that MODEL was rewritten from"
 
 
-def benchmark_readme(format: str, title: str, flash: Flash) -> str:
+def benchmark_readme(format: str, title: str, flash: Flash, alone: str = "") -> str:
     """Return the text of a benchmark's README.md.
 
     Args:
         format: of the project.
         title: of the rewritten model.
         flash: of the rewritten model and the library.
+        alone: the sentence on why the rewritten model runs alone; empty if both run.
     """
     other = "unfused" if format == "c" else "original"
+    compared = fill("benchmark/compared.md", sets=INPUT_SETS, about=fill(f"benchmark/{other}.md"))
     return fill(
         "benchmark/README.md",
         title=comment(title),
-        other=other,
+        runners="rewritten" if alone else f"{other} and rewritten",
         steps=fill(f"benchmark/{format}.md"),
-        sets=INPUT_SETS,
+        compared=fill("benchmark/alone.md", why=f"{alone[0].upper()}{alone[1:]}") if alone else compared,
         runs=RUNS,
-        about=fill(f"benchmark/{other}.md"),
         flash=flash.sentence(),
     )
 
@@ -142,40 +143,60 @@ def benchmark_readme(format: str, title: str, flash: Flash) -> str:
 # ---- In plain C ----
 
 
-def unfused(original: Model, rewritten: WholeModel) -> WholeModel:
+def unfused(original: Model, rewritten: WholeModel) -> WholeModel | str:
     """Return the original with every operator as a block by itself, with the same inputs and outputs as its rewrite.
 
+    Returns:
+        The sentence on why the rewritten model runs alone if the original does not run without another runtime.
+
     Raises:
-        UsageError: inputs and outputs differ, or no block can hold an operator.
+        UsageError: inputs and outputs differ.
         ModelError: a dynamic shape.
     """
     if has_blocks(original):
         raise UsageError("the file of --benchmark has fused blocks itself: give the original")
-    whole = whole_model(original, like=rewritten)
+    try:
+        whole = whole_model(original, like=rewritten)
+    except UsageError as error:
+        return f"the benchmark runs MODEL alone, because the original does not run in plain C: {error}"
     for ours, theirs in ((rewritten.inputs, whole.inputs), (rewritten.outputs, whole.outputs)):
         if not same_ports([port for port, _ in ours], [port for port, _ in theirs]):
             raise UsageError(NOT_THE_ORIGINAL)
     return whole
 
 
-def plain_benchmark(original: WholeModel, rewritten: WholeModel, whose: tuple[Contender, ...], board: OnBoard) -> Files:
+def plain_benchmark(
+    original: WholeModel | None, rewritten: WholeModel, whose: tuple[Contender, ...], board: OnBoard
+) -> Files:
     """Return the files of a folder in plain C.
 
     Args:
-        original, rewritten: the models to run.
-        whose: data of the lines about them.
+        original, rewritten: the models to run; without an original the rewritten one alone.
+        whose: data of the lines about the two.
         board: the board.
 
     Raises:
         RuntimeUnavailableError: this installation lacks the library.
     """
-    title = whose[1].title
-    tables = _tables("original", original, whose[0]) + _tables("model", rewritten, whose[1])
-    ports = [port for port, _ in rewritten.outputs]
+    title, apart = whose[1].title, f"{whose[1].title}, every operator by itself,"
+    run = {"model": (rewritten, whose[1])}
+    if original is not None:
+        run = {"original": (original, whose[0])} | run
+    main = _main(
+        "benchmark/plain_c.c",
+        title,
+        [port for port, _ in rewritten.outputs],
+        how="alone" if original is None else "unfused and rewritten on the same inputs, compares their outputs",
+        includes="".join(f'#include "{name}.h"\n' for name in sorted(run)),
+        arena=max(model.arena_bytes for model, _ in run.values()),
+        steps=max(len(model.steps) for model, _ in run.values()),
+        tables="".join(_tables(name, model, each) for name, (model, each) in run.items()),
+        contenders="".join(f"CONTENDER({name}), " for name in run),
+    )
     return {
-        **plain_c.model_files(original, f"{title}, every operator by itself,", "original"),
+        **({} if original is None else plain_c.model_files(original, apart, "original")),
         **plain_c.model_files(rewritten, title, "model"),
-        "main.c": _main("benchmark/plain_c.c", title, ports, tables=tables),
+        "main.c": main,
         "board.h": _board("benchmark/board.h", board),
         **library.flat_sources(),
         **library.licence(""),
@@ -210,6 +231,7 @@ def _tables(name: str, model: WholeModel, whose: Contender) -> str:
     lines = [
         f"static const char* const {name}_head = {whose.head('none', 'tflite-fuse')};",
         f"static const char* const {name}_names[] = {{{names}}};",
+        f"static tflite_fuse_block {name}_blocks[{name.upper()}_STEPS];",
         *(f"static const port {name}_{kind}[] = {{{text}{{0, 0}}}};" for kind, text in ports.items()),
     ]
     return "\n".join(lines) + "\n"

@@ -138,7 +138,10 @@ class Export:
 
 @dataclass(frozen=True)
 class _Content:
-    """Files, bytes of the arena, bytes of the model in flash, options of its blocks, notes, outputs."""
+    """Files, bytes of the arena, bytes of the model in flash, options of its blocks, notes, outputs.
+
+    ``alone`` is the sentence on why a benchmark runs the rewritten model alone, if it does.
+    """
 
     files: Files
     arena_bytes: int
@@ -146,6 +149,7 @@ class _Content:
     blocks: tuple[bytes, ...]
     notes: tuple[str, ...]
     outputs: tuple[Port, ...]
+    alone: str = ""
 
 
 def export_model(
@@ -207,7 +211,7 @@ def export_model(
         fused, name = bool(content.blocks), next(name for name in files if name.endswith(".tflite"))
         about = esphome.readme(read.title, Path(name).stem, content.arena_bytes, fused)
     elif benchmark is not None:
-        about = benchmark_readme(format, read.title, flash)
+        about = benchmark_readme(format, read.title, flash, content.alone)
     else:
         folder = target.resolve().name
         about = readme(format, read.title, folder, content.arena_bytes, flash, content.notes, content.outputs)
@@ -262,11 +266,15 @@ def _benchmark(
     )
     if runtime is None:
         whole = whole_model(rewritten.model)
-        apart = unfused(original.model, whole)
+        unfused_or_why = unfused(original.model, whole)
+        apart, alone = (None, unfused_or_why) if isinstance(unfused_or_why, str) else (unfused_or_why, "")
+        content, own = _plain(rewritten.model, rewritten.title, target, format), () if apart is None else apart.steps
         return replace(
-            _plain(rewritten.model, rewritten.title, target, format),
+            content,
             files=plain_benchmark(apart, whole, whose, board),
-            blocks=tuple(step.options for each in (apart, whole) for step in each.steps if step.options),
+            blocks=tuple(step.options for step in (*own, *whole.steps) if step.options),
+            notes=(*filter(None, [alone]), *content.notes),
+            alone=alone,
         )
     models = [_tflm_model(each, runtime) for each in (original, rewritten)]
     content = _with_tflm(both(*models), rewritten.model, target, format)

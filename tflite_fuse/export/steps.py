@@ -9,7 +9,7 @@ from tflite_fuse.emit.in_model import block_overlaps, operands_of
 from tflite_fuse.emit.insert_blocks import with_lone_blocks
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.export.ports import C_TYPES, OUTSIDE_LIMIT, Port, checked_outside, model_ports, require_arithmetic
-from tflite_fuse.ir.program import FUSED_OPERATOR, program_of
+from tflite_fuse.ir.program import FUSED_OPERATOR, has_blocks, program_of
 from tflite_fuse.memory.arena import ArenaOptions, realise
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT, remove_plan
 from tflite_fuse.model.edit import replace_main
@@ -89,12 +89,16 @@ def whole_model(model: Model, like: WholeModel | None = None) -> WholeModel:
 
     Args:
         model: the model.
-        like: the same model, rewritten; ends that are its own already, because a block converts them, stay.
+        like: the same model, rewritten; ends that are its own already, because a block converts them, stay. Messages
+            have no advice then.
 
     Raises:
         UsageError: an operator or the type of a tensor is not supported, or a block has too many operands.
         ModelError: a block is damaged, or a dynamic shape.
     """
+    advice = "export for arduino, platformio or esp-idf"
+    if not has_blocks(model):
+        advice = f"export its rewrite, or, if `inspect` reports that no block can hold the operator, {advice}"
     model = remove_plan(model)
     if not model.main.operators:
         raise UsageError("the model has no operators, so there is nothing to run")
@@ -108,7 +112,7 @@ def whole_model(model: Model, like: WholeModel | None = None) -> WholeModel:
         *scores,
     )
     for index in range(len(model.main.operators)):
-        _require_runnable(model, index)
+        _require_runnable(model, index, advice if like is None else "")
     _require_known_types(model)
     inputs, outputs = model_ports(model)
     program = program_of(model)
@@ -224,16 +228,13 @@ def _drop(model: Model, index: int, port: str, number: int, tensor: int) -> Mode
 # ---- Refusals ----
 
 
-def _require_runnable(model: Model, index: int) -> None:
-    """Raise UsageError unless an operator is a block or a copy between tensors of the arena."""
+def _require_runnable(model: Model, index: int, advice: str) -> None:
+    """Raise UsageError, with advice if there is some, unless an operator is a block or a copy within the arena."""
     operator, label = model.main.operators[index], operator_label(model, index)
     name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
     if name not in RENAMING and name != FUSED_OPERATOR:
-        raise UsageError(
-            f"{label} is no fused block and becomes none by itself, so the model does not run without TensorFlow Lite "
-            "Micro: export its rewrite, or, if `inspect` reports that no block can hold the operator, export for "
-            "arduino, platformio or esp-idf"
-        )
+        way = f", so the model does not run without TensorFlow Lite Micro: {advice}" if advice else ""
+        raise UsageError(f"{label} is no fused block and becomes none by itself{way}")
     most = OUTSIDE_LIMIT + 1
     if name == FUSED_OPERATOR and inputs and outputs:
         own = operands_of(model.main, operator)

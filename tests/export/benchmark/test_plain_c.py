@@ -121,6 +121,22 @@ def test_runs_on_an_emulated_core(target: Target, tmp_path: Path) -> None:
     assert instructions == pytest.approx(rewritten["predicted_instructions"], rel=0.25)
 
 
+@needs_gcc
+def test_a_model_whose_original_has_an_operator_that_becomes_no_block_runs_alone(tmp_path: Path) -> None:
+    """A SPLIT in the original, whose parts are GATHERs in the rewritten one."""
+    b = ModelBuilder(seed=4)
+    first, _, third, _ = b.split(b.conv(b.input((1, 6, 6, 3)), 8, 3), 4)
+    original = serialize_model(b.build([b.add(b.conv(first, 4, 1), b.conv(third, 4, 1))]))
+    rewritten = tflite_fuse.rewrite(original, verify=False).model
+    result = export_model(rewritten, tmp_path / "model", "c", benchmark=original, board=NANO)
+    why = "the original does not run in plain C: SPLIT_1 is no fused block and becomes none by itself"
+    assert result.notes[0] == f"the benchmark runs MODEL alone, because {why}"
+    assert why in (tmp_path / "model" / "README.md").read_text()
+    run(["sh", "-c", "gcc -std=c11 -O2 -Wall -Wextra -Werror *.c -o run"], cwd=tmp_path / "model")
+    (line,) = lines(run([tmp_path / "model" / "run"]))
+    assert line["run"] == "rewritten" and line["blocks"] and line["arena_bytes"] == declared(tmp_path / "model")
+
+
 def test_another_model_is_refused(tmp_path: Path) -> None:
     b = ModelBuilder(seed=3)
     other = serialize_model(b.build([b.conv(b.input((1, 5, 5, 3)), 4, 1)]))

@@ -1,15 +1,11 @@
-/* Runs $title unfused and rewritten on the same inputs, compares their outputs, and prints a JSON line for each.
+/* Runs $title $how, and prints a line of JSON each.
  * Written by tflite-fuse. Code for your board belongs in board.h. */
 #include <stdio.h>
 #include <string.h>
 
 #include "board.h"
-#include "model.h"
-#include "original.h"
-
-enum { RUNS = $runs, INPUT_SETS = $sets, OUTPUT_BYTES = $output_bytes };
-enum { ARENA_BYTES = MODEL_ARENA_BYTES > ORIGINAL_ARENA_BYTES ? MODEL_ARENA_BYTES : ORIGINAL_ARENA_BYTES };
-enum { MOST_STEPS = (int)MODEL_STEPS > (int)ORIGINAL_STEPS ? (int)MODEL_STEPS : (int)ORIGINAL_STEPS };
+$includes
+enum { RUNS = $runs, INPUT_SETS = $sets, OUTPUT_BYTES = $output_bytes, ARENA_BYTES = $arena, MOST_STEPS = $steps };
 
 /* An input or output: where it lies in the arena. */
 typedef struct {
@@ -24,8 +20,9 @@ typedef struct {
   const port *inputs, *outputs; /* one of 0 bytes ends them */
 } contender;
 
+#define CONTENDER(name) {name##_head, &name, name##_blocks, name##_names, name##_inputs, name##_outputs}
+
 static _Alignas(16) uint8_t arena[ARENA_BYTES];
-static tflite_fuse_block model_blocks[MODEL_STEPS], original_blocks[ORIGINAL_STEPS];
 static uint8_t wanted[INPUT_SETS][OUTPUT_BYTES];
 static uint32_t totals[RUNS], by_step[MOST_STEPS];
 
@@ -111,12 +108,10 @@ static int measure(const contender* c) {
 }
 
 int main(void) {
-  const contender contenders[] = {
-      {original_head, &original, original_blocks, original_names, original_inputs, original_outputs},
-      {model_head, &model, model_blocks, model_names, model_inputs, model_outputs},
-  };
+  const contender contenders[] = {$contenders};
+  const int count = (int)(sizeof(contenders) / sizeof(contenders[0]));
   benchmark_start();
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < count; ++i) {
     const tflite_fuse_status status = tflite_fuse_load(contenders[i].model, contenders[i].blocks);
     if (status != TFLITE_FUSE_OK) {
       return fail(contenders[i].head, tflite_fuse_message(status));
@@ -125,5 +120,9 @@ int main(void) {
       return 1;
     }
   }
-  return measure(&contenders[0]) || measure(&contenders[1]);
+  int failed = 0;
+  for (int i = 0; i < count && !failed; ++i) {
+    failed = measure(&contenders[i]);
+  }
+  return failed;
 }
