@@ -184,6 +184,12 @@ def test_an_unreachable_limit_is_reported_with_the_nearest_option() -> None:
         tflite_fuse.rewrite(source, verify=False, goal=Goal(max_ram=500), advise=True)
 
 
+def test_an_unreachable_limit_on_compute_is_reported_without_bytes_of_an_option() -> None:
+    source = serialize_model(with_float_borders(network()))
+    with pytest.raises(LimitError, match=r"a compute factor of at most 0\.5 .*: the least is [\d.]+$"):
+        tflite_fuse.rewrite(source, verify=False, goal=Goal(max_ram=100_000, max_compute=0.5), advise=True)
+
+
 def test_the_command_prints_it(tmp_path: Path) -> None:
     (tmp_path / "in.tflite").write_bytes(serialize_model(network()))
     arguments = ["rewrite", str(tmp_path / "in.tflite"), str(tmp_path / "out.tflite"), "--no-verify"]

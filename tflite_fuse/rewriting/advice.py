@@ -53,7 +53,7 @@ def rewrite_with_advice(model: Model, data: bytes, options: RewriteOptions) -> t
     try:
         output, report = rewrite_model(model, data, options)
     except LimitError as error:
-        raise error.followed_by(clause_of_option(model, options)) from error
+        raise error.followed_by(_clause_of_option(error, model, options)) from error
     records = (*report.records, *_about_moving(model, options, report))
     return output, replace(report, advice=advice(model, load_model(output), options, report), records=records)
 
@@ -73,8 +73,11 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
     return (*inputs(model, rewritten, options, report), *_about_operators(rewritten, report))[:3]
 
 
-def clause_of_option(model: Model, options: FuseOptions) -> str:
-    """Return a clause on the option that keeps a refused limit on RAM, or comes nearest; empty if there is none."""
+def _clause_of_option(missed: LimitError, model: Model, options: FuseOptions) -> str:
+    """Return a clause on the option that keeps the limits, or comes nearest to a missed one on RAM; empty without one.
+
+    Only goals with a limit on RAM have one.
+    """
     limit = options.effective_goal.max_ram
     if limit is None or options.stream is not None or options.memory is not None or why_untouchable(model) is not None:
         return ""
@@ -84,6 +87,8 @@ def clause_of_option(model: Model, options: FuseOptions) -> str:
     option = next(iter(_offers(model, options)), None)
     if option is not None:
         return f"; {option.option} would: {option.arena_bytes:,} bytes"
+    if missed.limit != limit:
+        return ""
     least = replace(options, goal=Goal(least_ram=True))
     nearest = min(_offers(model, least), key=lambda each: each.arena_bytes, default=None)
     return "" if nearest is None else f"; nor with {nearest.option}, which needs {nearest.arena_bytes:,} bytes at least"
