@@ -126,6 +126,11 @@ def test_a_split_that_is_killed_leaves_no_folder_or_whole_files_and_the_next_one
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "plan"]
 
 
+def test_a_number_of_workers_is_told_the_file(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["split", str(folder / "model.tflite"), "--workers", "2"])
+    assert result.exit_code == 2 and "2: does not exist; give a workers.toml" in result.output
+
+
 def test_foreign_files_in_the_folder_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("mine")
     code, text = run(folder, "--strategy", "even", "-o", str(tmp_path))

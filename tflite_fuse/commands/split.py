@@ -11,7 +11,7 @@ import typer
 
 from tflite_fuse.commands.arguments import ConfigFile, JsonFlag, ModelPath
 from tflite_fuse.console import Status, answers_errors, console, print_json, say
-from tflite_fuse.errors import VerificationError
+from tflite_fuse.errors import UsageError, VerificationError
 from tflite_fuse.export.folder import require_usable, write_folder
 from tflite_fuse.files import read_file
 from tflite_fuse.model.file import load_model
@@ -46,6 +46,8 @@ def split(
     config: ConfigFile = None,
 ) -> None:
     """Split a model over several microcontrollers."""
+    if not workers.exists():
+        raise UsageError(f"{workers}: does not exist; give a workers.toml with a table [[worker]] each (docs/split.md)")
     if output is not None:
         require_usable(output, force=True)
     options = SplitOptions(
