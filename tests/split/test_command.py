@@ -126,7 +126,7 @@ def test_a_split_that_is_killed_leaves_no_folder_or_whole_files_and_the_next_one
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "plan"]
 
 
-def test_a_number_of_workers_is_told_the_file(folder: Path) -> None:
+def test_a_number_in_place_of_the_file_of_workers_ends_in_one_sentence(folder: Path) -> None:
     result = CliRunner().invoke(app, ["split", str(folder / "model.tflite"), "--workers", "2"])
     assert result.exit_code == 2 and "2: does not exist; give a workers.toml" in result.output
 
