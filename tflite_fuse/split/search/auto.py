@@ -171,10 +171,9 @@ class Search:
         edges: dict[int, list[tuple[Edge, int]]] = {place: [] for place in self.places}
         for last in range(1, len(self.places)):
             for first in range(last - 1, -1, -1):
-                for quick in self._between(first, last):
-                    limit = self._limit(quick, most)
-                    edge, ram = self.memory.within(quick, limit) if self._counts_ram else (quick, 0)
-                    if ram > limit:
+                for edge in self._between(first, last):
+                    ram = self.memory.ram(edge) if self._counts_ram else 0
+                    if ram > self._limit(edge, most):
                         self._rejected.append((ram, edge))
                     else:
                         edges[edge.first].append((edge, ram))

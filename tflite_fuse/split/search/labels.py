@@ -262,8 +262,7 @@ def _merged(phases: list[Phase], network: Network) -> Iterator[Phase]:
                 (value, region) for value, region in (*first.owned, *second.owned) if leaves(network, value, until)
             )
             returned = (*waiting.returned, *phase.returned)
-            task = Task(first.worker, steps, owned, thrift=max(first.thrift, second.thrift))
-            waiting = Phase(phase.name, waiting.transfers, (task,), returned)
+            waiting = Phase(phase.name, waiting.transfers, (Task(first.worker, steps, owned),), returned)
             continue
         if waiting is not None:
             yield waiting

@@ -128,35 +128,26 @@ class Excess:
 
 # ---- RAM of edges, and the thrift of their blocks ----
 
-
-# Blocks run quickly if that fits. Otherwise they become thriftier step by step: strips of columns, shorter runs. For
+# The search estimates an edge with its quickest blocks, and keeps it if its thriftiest ones (strips of columns, shorter
+# runs) fit: of its plans, each worker's tasks become only as thrifty as its actual needs require (``within_ram``). For
 # the objective RAM, the limit is the smallest number of bytes with which some path exists, for edges alone; values that
-# stay in memory from one edge to a later one come on top and are counted for whole plans. So the thrift of a whole
-# plan's tasks is adjusted again by its workers' actual needs (``within_ram``).
+# stay in memory from one edge to a later one come on top and are counted for whole plans.
 
 Ram = Callable[[Plan, int], int]
 """(plan, worker) → RAM bytes."""
 
 
 class EdgeMemory:
-    """RAM of the edges of one search: ``ram`` and ``thrifty`` compute each once."""
+    """RAM of the edges of one search: ``ram`` computes each once."""
 
     def __init__(self, cluster: Cluster, accountant: Accountant) -> None:
         self.cluster, self.accountant = cluster, accountant
-        self.ram, self.thrifty = cache(self._ram), cache(self._thrifty)
+        self.ram = cache(self._ram)
 
     def _ram(self, edge: Edge) -> int:
-        """Return the RAM bytes of the worker with the most input bytes, from its blocks."""
+        """Return the RAM bytes of the worker with the most input bytes, whose blocks are as thrifty as possible."""
         plan, worker = self._alone(edge)
-        return self.accountant.over(edge.sums).ram_of(plan, worker)
-
-    def within(self, edge: Edge, limit: int) -> tuple[Edge, int]:
-        """Return the least thrifty form of an edge within a limit, else the thriftiest; and its RAM bytes."""
-        for thrift in range(MOST_THRIFT + 1):
-            form = self.thrifty(edge, thrift)
-            if self.ram(form) <= limit:
-                break
-        return form, self.ram(form)
+        return self.accountant.over(edge.sums).ram_of(_with_thrift(plan, worker, MOST_THRIFT), worker)
 
     def least(self, places: Sequence[int], edges: Callable[[int, int], Iterable[Edge]]) -> int:
         """Return the smallest limit in bytes with which a path from the first place to the last exists.
@@ -171,26 +162,8 @@ class EdgeMemory:
             for first in range(last - 1, -1, -1):
                 for edge in edges(first, last):
                     if best[first] < best[last]:
-                        best[last] = min(best[last], max(best[first], self.ram(self.thrifty(edge, MOST_THRIFT))))
+                        best[last] = min(best[last], max(best[first], self.ram(edge)))
         return best[-1]
-
-    def _thrifty(self, edge: Edge, thrift: int) -> Edge:
-        """Return the edge with thriftier blocks."""
-        if not thrift:
-            return edge
-        phases = tuple(
-            replace(phase, tasks=tuple(replace(task, thrift=thrift) for task in phase.tasks)) for phase in edge.phases
-        )
-        account = self.accountant.over(edge.sums)
-        more = self._instructions(phases, account) / max(1.0, self._instructions(edge.phases, account))
-        work = {worker: instructions * more for worker, instructions in edge.work.items()}
-        return replace(edge, phases=phases, work=work)
-
-    def _instructions(self, phases: Sequence[Phase], account: Accountant) -> float:
-        """Return the instructions of the first worker; about the same share of the work is repeated on all."""
-        tasks = [task for phase in phases for task in phase.tasks if task.worker != COORDINATOR]
-        first = [task for task in tasks if task.worker == tasks[0].worker]
-        return sum(account.instructions(task, self.cluster.workers[task.worker].target) for task in first)
 
     def _alone(self, edge: Edge) -> tuple[Plan, int]:
         """Return a plan of only the edge, and the worker with the most input bytes."""
