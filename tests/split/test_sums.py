@@ -26,7 +26,7 @@ from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cut.network import Network, network_of
 from tflite_fuse.split.cut.plan import Plan, Summed
 from tflite_fuse.split.cut.plan_file import plan_document, read_document
-from tflite_fuse.split.cut.sums import can_be_summed, extended
+from tflite_fuse.split.cut.sums import can_be_summed, extended, has_sums
 from tflite_fuse.split.fragments.encode import encode_plan
 from tflite_fuse.split.needs import LIBRARY_BYTES, SUMS_BYTES, Accountant
 from tflite_fuse.split.search.paper import paper_plan
@@ -176,7 +176,7 @@ def test_an_exported_worker_includes_the_kernels_of_sums_if_it_has_such_layers(t
     devices = replace(devices, workers=tuple(replace(worker, flash=200_000) for worker in devices.workers))
     split = split_model(big_end(), devices, SplitOptions("auto", "traffic"))
     fragments = encode_plan(split.network, split.plan, Accountant(split.network).parts)
-    summing = Deployment(split.network, split.plan, split.cluster, fragments).summing
+    summing = {each for each in range(3) if has_sums(split.network, split.plan.tasks_of(each).values())}
     assert summing and summing < {0, 1, 2}
     for place in places_of(Deployment(split.network, split.plan, split.cluster, fragments)):
         program = worker_program(place, "", 0, True, Lock(), place.number in summing)

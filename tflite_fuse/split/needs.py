@@ -11,10 +11,9 @@ from functools import cache
 
 from tflite_fuse.cost.instructions import Target, block_counts, expected_instructions, instruction_costs
 from tflite_fuse.emit.block_plan import BlockPlan
-from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan, Summed, Task
-from tflite_fuse.split.cut.sums import extended
+from tflite_fuse.split.cut.sums import extended, has_sums
 from tflite_fuse.split.devices import Cluster
 from tflite_fuse.split.fragments.blocks import Part, Plans, task_parts
 from tflite_fuse.split.fragments.buffer import DeviceBuffer
@@ -102,14 +101,10 @@ class Accountant:
         """Return the needs of one worker. Raises BlockError if a piece cannot be a block."""
         memory = DeviceBuffer(self.network, plan, worker, self.parts)
         program = DeviceProgram(memory)
-        work = {
-            number: self.instructions(task, cluster.workers[worker].target)
-            for number, phase in enumerate(plan.phases)
-            for task in phase.tasks
-            if task.worker == worker
-        }
+        tasks, target = plan.tasks_of(worker), cluster.workers[worker].target
+        work = {number: self.instructions(task, target) for number, task in tasks.items()}
         ram, flash = program.buffer_bytes + WORKER_BYTES, len(encode(program)) + LIBRARY_BYTES
-        if any(stage.kind in OF_SUMS for part in program.parts for stage in part.plan.block.stages):
+        if has_sums(self.network, tasks.values()):
             flash += SUMS_BYTES
         return Needs(ram, flash, sum(work.values()), memory.fullest, work, memory.live_by_phase())
 

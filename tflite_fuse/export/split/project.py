@@ -19,6 +19,7 @@ from tflite_fuse.export.split.boards import Place, Way, places_of
 from tflite_fuse.export.split.keys import Lock, about_keys, key_files, lock_of
 from tflite_fuse.export.text import byte_array, comment, fill
 from tflite_fuse.split.cluster.folder import Deployment, read_deployment
+from tflite_fuse.split.cut.sums import has_sums
 from tflite_fuse.split.devices import COORDINATOR
 from tflite_fuse.split.fragments.encode import decode
 
@@ -227,7 +228,6 @@ def _devices(deployment: Deployment, places: Sequence[Place], locks: Mapping[int
     title = "a split model"
     workers = [each for each in places if each.number != COORDINATOR]
     names = [worker.name for worker in deployment.cluster.workers]
-    summing = deployment.summing
     files: dict[str, str | bytes] = {}
     for place in places:
         where, lock = f"src/{place.env}/", locks[place.number]
@@ -241,7 +241,7 @@ def _devices(deployment: Deployment, places: Sequence[Place], locks: Mapping[int
                 len(deployment.peers(place.number)),
                 len(places) > len(workers),
                 lock,
-                place.number in summing,
+                has_sums(deployment.network, deployment.plan.tasks_of(place.number).values()),
             )
             if is_worker
             else coordinator_program(place, title, workers, deployment.dials, names, lock)

@@ -11,7 +11,6 @@ from pathlib import Path
 from tflite_fuse.errors import ModelError, PlanError, UsageError
 from tflite_fuse.files import nearest, read_file
 from tflite_fuse.model.file import load_model
-from tflite_fuse.ops.weighted.sums import OF_SUMS
 from tflite_fuse.runtime.library.worker import HostWorker
 from tflite_fuse.split.cluster.file import cluster_of_file
 from tflite_fuse.split.cut.network import Network, network_of
@@ -64,14 +63,6 @@ class Deployment:
     def taking_part(self) -> tuple[int, ...]:
         """Return the workers with something to do, ascending."""
         return tuple(sorted({device for pair in self.pairs for device in pair} - {COORDINATOR}))
-
-    @property
-    def summing(self) -> frozenset[int]:
-        """Return the workers that compute layers cut by their input channels."""
-        stages = {index: node.stage for index, node in enumerate(self.network.nodes) if node.stage is not None}
-        tasks = [task for phase in self.plan.phases for task in phase.tasks]
-        steps = [(task.worker, stages.get(step.node)) for task in tasks for step in task.steps]
-        return frozenset(worker for worker, stage in steps if stage is not None and stage.kind in OF_SUMS)
 
     def coordinator(self) -> Machine:
         """Return the coordinator's machine."""

@@ -36,8 +36,7 @@ def simulated(deployment: Deployment, inferences: int = 1, accountant: Accountan
     acts = {COORDINATOR: tuple(_acts_of(decode(deployment.fragments.coordinator), ()))}
     for device in deployment.taking_part:
         worker = deployment.cluster.workers[device]
-        tasks = [task for phase in deployment.plan.phases for task in phase.tasks if task.worker == device]
-        parts = [part for task in tasks for part in accountant.parts(task)]
+        parts = [part for task in deployment.plan.tasks_of(device).values() for part in accountant.parts(task)]
         seconds = [worker.seconds(accountant.part_instructions(part, worker.target)) for part in parts]
         acts[device] = tuple(_acts_of(decode(deployment.fragments.workers[device]), seconds))
     return Course(acts, deployment.cluster, inferences, controls=True, spans=True)

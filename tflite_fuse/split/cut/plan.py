@@ -145,6 +145,11 @@ class Plan:
         """Return the bytes of all transfers. A value through the coordinator is two transfers."""
         return sum(phase.moved for phase in self.phases)
 
+    def tasks_of(self, device: int) -> dict[int, Task]:
+        """Return the tasks of one device, by phase."""
+        tasks = ((number, task) for number, phase in enumerate(self.phases) for task in phase.tasks)
+        return {number: task for number, task in tasks if task.worker == device}
+
 
 Held = Mapping[int, Region]
 """Device → the region of one value that it holds; devices without any may be missing."""

@@ -16,9 +16,9 @@ import numpy as np
 
 from tflite_fuse.errors import PlanError
 from tflite_fuse.ir.block import BlockTensor, Stage, StageKind
-from tflite_fuse.ops.weighted.sums import SUM_BYTES, PartOf, folded_bias
+from tflite_fuse.ops.weighted.sums import OF_SUMS, SUM_BYTES, PartOf, folded_bias
 from tflite_fuse.split.cut.network import Network, Node, node_of
-from tflite_fuse.split.cut.plan import Phase, Plan, Summed, Transfer
+from tflite_fuse.split.cut.plan import Phase, Plan, Summed, Task, Transfer
 from tflite_fuse.split.cut.regions import Range
 
 _SUMMED = (StageKind.CONV, StageKind.FULLY_CONNECTED)
@@ -118,6 +118,12 @@ def _as_convolution(network: Network, node: Node) -> Stage:
     height, width, channels = network.shape(node.inputs[0])
     weights = stage.weights.reshape(-1, height, width, channels)
     return replace(convolution, weights=weights, kernel_size=(height, width))
+
+
+def has_sums(network: Network, tasks: Iterable[Task]) -> bool:
+    """Return whether some of the tasks compute layers that are cut by their input channels."""
+    stages = (network.nodes[step.node].stage for task in tasks for step in task.steps)
+    return any(stage is not None and stage.kind in OF_SUMS for stage in stages)
 
 
 # ---- Plans in the numbers of another network ----

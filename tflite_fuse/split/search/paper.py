@@ -185,7 +185,6 @@ def _ratings(network: Network, cluster: Cluster, accountant: Accountant, strateg
     ratings = []
     for index, worker in enumerate(cluster.workers):
         alone = one_worker(network, cluster, index)
-        tasks = [task for phase in alone.phases for task in phase.tasks if task.worker == index]
-        cycles = sum(accountant.instructions(task, worker.target) for task in tasks)
+        cycles = sum(accountant.instructions(task, worker.target) for task in alone.tasks_of(index).values())
         ratings.append(rating(worker, produced / 1000 / (cycles / 1e6), kc))
     return ratings, f"every layer cut by output positions in proportion to ratings (Equation 5, Kc = {kc:.2f})"
