@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tflite_fuse.split.cut.plan import Plan
 from tflite_fuse.split.needs import Accountant
 from tflite_fuse.split.search.auto import Search
@@ -15,9 +13,7 @@ from tflite_fuse.split.splitting import timeline_of
 
 def every_way(search: Search, most: int) -> list[Label] | None:
     """All ways to the last cut; None where there are more than so many to some cut."""
-    count = len(search.cluster.workers)
-    start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, search.transfer_costs.nothing(), np.full(count, np.inf))
-    ways = [[start]]
+    ways = [[search.transfer_costs.start()]]
     for last in range(1, len(search.places)):
         found = [
             search.transfer_costs.extended(label, edge, 0)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
 
-import numpy as np
-
 from tflite_fuse.errors import LimitError
 from tflite_fuse.split.cut.network import Network
 from tflite_fuse.split.cut.plan import Plan
@@ -135,9 +133,7 @@ class Search:
     def _run(self, most: int) -> Outcome:
         """Run within so many bytes of RAM for each worker, beside its own limit."""
         self._rejected = []
-        count = len(self.cluster.workers)
-        start = Label(None, None, 0.0, 0, 0, (0,) * count, {}, self.transfer_costs.nothing(), np.full(count, np.inf))
-        labels: dict[int, list[Label]] = {0: [start]}
+        labels: dict[int, list[Label]] = {0: [self.transfer_costs.start()]}
         edges = self._all_edges(most)
         by_cut = {place: [edge for edge, _ in edges.get(place, ())] for place in self.places}
         ahead = BoundsAhead(self.transfer_costs, by_cut, self.places, self.cluster.workers, self.measured)
@@ -279,13 +275,8 @@ def _require_flash(cluster: Cluster, sizes: Sequence[int]) -> None:
 
 def _words(label: Label, cluster: Cluster) -> str:
     """Return how a path is cut, in a sentence."""
-    edges: list[Edge] = []
-    here: Label | None = label
-    while here is not None and here.edge is not None:
-        edges.append(here.edge)
-        here = here.before
     parts = []
-    for (mode, workers), run in groupby(reversed(edges), lambda edge: (edge.mode, edge.workers)):
+    for (mode, workers), run in groupby(label.edges, lambda edge: (edge.mode, edge.workers)):
         group = list(run)
         how = f"whole on {cluster.workers[workers[0]].name}" if mode is Mode.ONE else f"{mode.value} on {len(workers)}"
         parts.append(f"{group[0].first}-{group[-1].last - 1} {how}")

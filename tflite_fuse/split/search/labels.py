@@ -22,13 +22,10 @@ from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.structs import LAYOUTS, FragmentStep, FragmentView
 from tflite_fuse.split.protocol import HEADER_BYTES, PAYLOAD_BYTES
 from tflite_fuse.split.search.edges import Edge
-from tflite_fuse.split.search.walk import leaves
+from tflite_fuse.split.search.walk import Parts, leaves
 
 MESSAGE_BYTES = sum(LAYOUTS[each].size for each in (FragmentStep, FragmentView))
 """Flash of a step that sends or receives contiguous bytes; others need a few more steps for copies."""
-
-Holders = Mapping[int, Mapping[int, Region]]
-"""Value → device → region that it holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +39,6 @@ class Label:
         moved: bytes over all links.
         ram: the largest RAM of any worker, as far as requested.
         flash: of every worker.
-        held: value → device → region, for the live value.
         load: seconds of each worker from its first edge to the end of its last, then of each device's sends, then
             receives, the coordinator last of these, then of each shared medium.
         begun: when each worker's first edge began, infinity if none has.
@@ -54,9 +50,13 @@ class Label:
     moved: int
     ram: int
     flash: tuple[int, ...]
-    held: Holders
     load: npt.NDArray[np.float64]
     begun: npt.NDArray[np.float64]
+
+    @property
+    def edges(self) -> list[Edge]:
+        """Return the edges from the first cut on."""
+        return [] if self.before is None or self.edge is None else [*self.before.edges, self.edge]
 
     @property
     def period(self) -> float:
@@ -96,6 +96,11 @@ class TransferCosts:
             members = np.array(sorted(each % count for each in joined))
             self._media[number][np.ix_(members, members)] = True
 
+    def start(self) -> Label:
+        """Return the path to the first cut."""
+        count = len(self.cluster.workers)
+        return Label(None, None, 0.0, 0, 0, (0,) * count, self._nothing().load, np.full(count, np.inf))
+
     def extended(self, label: Label, edge: Edge, ram: int) -> Label:
         """Return the path continued by an edge."""
         between, inside = self.between(label.edge, edge), self.inside(edge)
@@ -108,7 +113,7 @@ class TransferCosts:
         begun, at_work = label.begun.copy(), list(edge.work)
         begun[at_work] = np.minimum(begun[at_work], label.seconds + between.seconds)
         load[at_work] = seconds - begun[at_work]
-        return Label(label, edge, seconds, moved, max(label.ram, ram), flash, edge.held, load, begun)
+        return Label(label, edge, seconds, moved, max(label.ram, ram), flash, load, begun)
 
     def holding(self, edge: Edge | None) -> int:
         """Return a number, equal for edges with the same distribution behind them; for None that of the start."""
@@ -118,7 +123,7 @@ class TransferCosts:
         """Return the cost of the transfers from the end of an edge, or the start, to the beginning of another one."""
         key = self.holding(before), self._ends(edge)[1]
         if key not in self._costs:
-            self._costs[key] = self._between({} if before is None else before.held, edge)
+            self._costs[key] = self._between(before, edge)
         return self._costs[key]
 
     def _numbered_ends(self, edge: Edge) -> tuple[int, int]:
@@ -126,14 +131,15 @@ class TransferCosts:
         held, needed = (self._numbers.setdefault(each, len(self._numbers) + 1) for each in edge.ends)
         return held, needed
 
-    def nothing(self) -> npt.NDArray[np.float64]:
-        """Return the load of the path to the first cut."""
-        return np.zeros(3 * len(self._per_byte) - 1 + len(self._media))
+    def _nothing(self, seconds: float = 0.0) -> Cost:
+        """Return the cost of no transfer, in so many seconds."""
+        count = len(self._per_byte)
+        return Cost(seconds, 0, np.zeros(3 * count - 1 + len(self._media)), np.zeros(count - 1, np.int64))
 
-    def _between(self, holders: Holders, edge: Edge) -> Cost:
+    def _between(self, before: Edge | None, edge: Edge) -> Cost:
         """Return the cost of an edge's needs of values from before it."""
         pairs = [
-            (_Boxes(_held_before(holders, value, self.network)), _Boxes(needed)) for value, needed in edge.needs.items()
+            (_Boxes(_held_before(before, value, self.network)), _Boxes(needed)) for value, needed in edge.needs.items()
         ]
         # Only devices that take part: with many devices most pairs have no transfer.
         count = len(self._per_byte)
@@ -157,8 +163,8 @@ class TransferCosts:
         this order no device waits within a step (``message_order``).
         """
         if not nbytes.any():
-            return Cost(0.0, 0, self.nothing(), np.zeros(len(self._per_byte) - 1, np.int64))
-        count, load = len(self._per_byte), self.nothing()
+            return self._nothing()
+        count, load = len(self._per_byte), self._nothing().load
         per_byte, per_message, latency = (each[everyone] for each in (self._per_byte, self._per_message, self._latency))
         steps = np.zeros((4, *nbytes.shape), np.int64)
         steps[0, :, -1], steps[3, -1] = nbytes[:, -1], nbytes[-1]
@@ -190,7 +196,7 @@ class TransferCosts:
         """Return the cost of an edge: transfers, and the slowest worker."""
         cluster, count = self.cluster, len(self._per_byte)
         slowest = max((cluster.workers[w].seconds(work) for w, work in edge.work.items()), default=0.0)
-        cost = Cost(slowest, 0, self.nothing(), np.zeros(count - 1, np.int64))
+        cost = self._nothing(slowest)
         for moved in (group for phase in edge.phases for group in (phase.transfers, phase.returned)):
             ends = np.array([(each.source, each.target) for each in moved], np.int64).reshape(-1, 2) % count
             everyone = np.unique(np.append(ends, count - 1))
@@ -233,17 +239,17 @@ class _Boxes:
         return elements
 
 
-def incoming(label: Label, edge: Edge, network: Network, cluster: Cluster) -> tuple[Transfer, ...]:
+def _incoming(before: Edge | None, edge: Edge, network: Network, cluster: Cluster) -> tuple[Transfer, ...]:
     """Return the transfers of values from before that an edge needs."""
     moves: list[Transfer] = []
     for value, needed in edge.needs.items():
-        moves += transfers(cluster, value, _held_before(label.held, value, network), needed)
+        moves += transfers(cluster, value, _held_before(before, value, network), needed)
     return tuple(moves)
 
 
-def _held_before(holders: Holders, value: int, network: Network) -> Mapping[int, Region]:
-    """Return device → region of a value before an edge; all of it at the coordinator unless other devices have it."""
-    held = None if value in network.inputs else holders.get(value)
+def _held_before(before: Edge | None, value: int, network: Network) -> Parts:
+    """Return device → region of a value behind an edge; all of it at the coordinator unless other devices have it."""
+    held = None if before is None or value in network.inputs else before.held.get(value)
     return {COORDINATOR: network.region(value)} if held is None else held
 
 
@@ -284,16 +290,12 @@ def plans_of(label: Label, network: Network, cluster: Cluster, strategy: str) ->
 
     A merged task may fuse more, but then holds more rows at once: separate tasks may need less memory, or be faster.
     """
-    chain: list[tuple[Label, Edge]] = []
-    here: Label | None = label
-    while here is not None and here.before is not None and here.edge is not None:
-        chain.append((here.before, here.edge))
-        here = here.before
-    sums = tuple(sorted((each for _, edge in chain for each in edge.sums), key=lambda each: each.node))
+    edges = label.edges
+    sums = tuple(sorted((each for edge in edges for each in edge.sums), key=lambda each: each.node))
     larger = extended(network, sums)
     phases: list[Phase] = []
-    for before, edge in reversed(chain):
-        moved = incoming(before, edge, network, cluster)
+    for before, edge in zip((None, *edges), edges, strict=False):
+        moved = _incoming(before, edge, network, cluster)
         first, *rest = renumbered(edge.phases, extended(network, edge.sums), larger) if sums else edge.phases
         phases.append(Phase(first.name, (*moved, *first.transfers), first.tasks, first.returned))
         phases += rest
