@@ -64,7 +64,6 @@ class Accountant:
         self.network = network
         self._plans: Plans = {}
         self._parts: dict[tuple[object, ...], tuple[Part, ...]] = {}
-        self._work: dict[tuple[tuple[object, ...], Target], float] = {}
         self.over, self._of_block = cache(self._over), cache(_block_instructions)
 
     def _over(self, sums: tuple[Summed, ...]) -> Accountant:
@@ -73,17 +72,14 @@ class Accountant:
 
     def parts(self, task: Task) -> tuple[Part, ...]:
         """Return a task's blocks. Raises BlockError if a piece cannot be one."""
-        key = _key(task)
+        key = task.steps, frozenset(value for value, _ in (*task.owned, *task.copies)), task.thrift
         if key not in self._parts:
             self._parts[key] = task_parts(self.network, task, self._plans)
         return self._parts[key]
 
     def instructions(self, task: Task, target: Target) -> float:
         """Return a task's instructions, without operators that only run whole, whose work is unknown."""
-        key = _key(task), target
-        if key not in self._work:
-            self._work[key] = sum(self.part_instructions(part, target) for part in self.parts(task))
-        return self._work[key]
+        return sum(self.part_instructions(part, target) for part in self.parts(task))
 
     def part_instructions(self, part: Part, target: Target) -> float:
         """Return the instructions of one block."""
@@ -111,8 +107,3 @@ class Accountant:
 
 def _block_instructions(plan: BlockPlan, target: Target) -> float:
     return expected_instructions(block_counts(plan.block, plan.schedule, target.kernels), instruction_costs(target))
-
-
-def _key(task: Task) -> tuple[object, ...]:
-    kept = frozenset(value for value, _ in (*task.owned, *task.copies))
-    return task.steps, kept, task.thrift
