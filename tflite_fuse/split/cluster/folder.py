@@ -19,7 +19,7 @@ from tflite_fuse.split.cut.plan_file import plan_transfers, read_document
 from tflite_fuse.split.cut.sums import network_of_plan
 from tflite_fuse.split.devices import COORDINATOR, Cluster
 from tflite_fuse.split.fragments.encode import Fragments, decode
-from tflite_fuse.split.fragments.machine import Machine, WholeOperators, operators_of
+from tflite_fuse.split.fragments.machine import Machine, operators_of
 from tflite_fuse.split.verify import check_plan
 
 
@@ -43,11 +43,6 @@ class Deployment:
         return self.fragments.plan
 
     @cached_property
-    def operators(self) -> WholeOperators:
-        """Return the operators that run at the coordinator."""
-        return operators_of(self.network)
-
-    @cached_property
     def pairs(self) -> frozenset[tuple[int, int]]:
         """Return the pairs of devices with transfers between them, the smaller number first."""
         return frozenset(
@@ -66,7 +61,7 @@ class Deployment:
 
     def coordinator(self) -> Machine:
         """Return the coordinator's machine."""
-        return Machine(decode(self.fragments.coordinator), self.operators)
+        return Machine(decode(self.fragments.coordinator), operators_of(self.network))
 
     def machine(self, device: int) -> HostWorker:
         """Return a worker's machine. Raises RuntimeUnavailableError without a C compiler."""

@@ -234,17 +234,14 @@ async def _all(waiting: Iterable[Awaitable[T]]) -> list[T]:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Contact):
     """The state of one worker.
 
     Attributes:
-        name, address: from ``workers.toml`` or the command line.
         inferences: done since its start; None if unknown.
         fault: a clause, None if there is none.
     """
 
-    name: str
-    address: str
     inferences: int | None
     fault: str | None
 
