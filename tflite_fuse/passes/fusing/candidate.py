@@ -11,9 +11,11 @@ from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.emit.insert_blocks import BlockMaker, InsertedBlock
 from tflite_fuse.emit.slow import Traffic, traffic_of
 from tflite_fuse.emit.stream_time import stream_time
+from tflite_fuse.ir.liveness import covered_bytes, working_sets
 from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.arena import Arena
 from tflite_fuse.memory.budget import report_progress
+from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.model.witness import Witness
 from tflite_fuse.notes import Note
 from tflite_fuse.passes.reorder import Ordered, Reorder
@@ -21,6 +23,7 @@ from tflite_fuse.search.front import Front, Point
 from tflite_fuse.search.fusion_front import SearchOptions, fusion_front
 from tflite_fuse.search.joint_orders import Order
 from tflite_fuse.tuning import TUNING, Tuning
+from tflite_fuse.units import round_up
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Candidate:
         blocks: the blocks.
         ordered: result of ordering its steps; None without.
         arena: bytes that must be allocated, the peak while loading included; the head if the tail does not count.
+        head: bytes of these that activations and scratch may take.
+        offsets: of the tensors, as placed; None as the runtime places them.
         macs: multiply-accumulates that it executes.
         time: prediction from its blocks' exact schedules on the core (a search has only an estimate): instructions, or
             cycles where the core has a timing model; operators outside blocks count as if the device library ran them.
@@ -46,6 +51,8 @@ class Candidate:
     blocks: tuple[InsertedBlock, ...]
     ordered: Ordered | None
     arena: int
+    head: int
+    offsets: tuple[int, ...] | None
     macs: int
     time: int
     compute: int
@@ -54,6 +61,15 @@ class Candidate:
     def overestimate(self) -> int:
         """Return the bytes of the estimate that were not needed; other points of the model have about as many."""
         return max(0, self.point.ram_bytes - self.arena)
+
+    @cached_property
+    def unused(self) -> tuple[int, ...]:
+        """Return for each block the bytes of the head that hold no live tensor while it runs, a multiple of 16."""
+        sizes, offsets = tuple(round_up(size, ALIGNMENT) for size in self.program.sizes), self.offsets
+        program = replace(self.program, sizes=sizes)
+        live = working_sets(program) if offsets is None else covered_bytes(program, offsets)
+        steps = (program.producer[block.extraction.outputs[0]] for block in self.blocks)
+        return tuple(max(0, self.head - live[step]) // ALIGNMENT * ALIGNMENT for step in steps)
 
     @cached_property
     def traffic(self) -> Traffic:
@@ -217,9 +233,10 @@ class Site:
             ordered, arena = self.order.ordered_for(program, self.arena)
             program = ordered.program
         needed = arena.needed if self.count_tail else arena.head
+        head = needed - arena.tail if self.count_tail else needed
         macs, time = self.graph.work + sum(block.extra_macs for block in blocks), self.time_of(blocks)
         compute = macs if self.target is None else time
-        return Candidate(self, point, program, blocks, ordered, needed, macs, time, compute)
+        return Candidate(self, point, program, blocks, ordered, needed, head, arena.offsets, macs, time, compute)
 
     def time_of(self, blocks: Sequence[InsertedBlock]) -> int:
         """Return predicted instructions or cycles of blocks and of the operators outside them."""

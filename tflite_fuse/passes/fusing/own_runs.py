@@ -47,24 +47,23 @@ class OwnRuns:
             chosen: the candidate.
             more: bytes by which its arena may grow.
         """
-        blocks = self._better(chosen, more)
+        blocks = self._better(chosen, [more + unused for unused in chosen.unused])
         if blocks == chosen.point.blocks:
             return chosen
         candidate = self.site.realise(replace(chosen.point, blocks=blocks))
         better = candidate.arena <= chosen.arena + more and candidate.time < chosen.time
         return candidate if better else chosen
 
-    def _better(self, chosen: Candidate, more: int) -> tuple[BlockChoice, ...]:
-        """Return its blocks, each with the fewest instructions in at most ``more`` additional bytes of scratch."""
-        choices, added = list(chosen.point.blocks), more // ALIGNMENT * ALIGNMENT
+    def _better(self, chosen: Candidate, more: Sequence[int]) -> tuple[BlockChoice, ...]:
+        """Return its blocks, each with the fewest instructions in its number of additional bytes of scratch."""
+        choices, added = list(chosen.point.blocks), [each // ALIGNMENT * ALIGNMENT for each in more]
         blocks = [
-            _BlockSearch(self, choice, plan, plan.config, round_up(plan.schedule.scratch_bytes, ALIGNMENT) + added)
-            for choice, plan in zip(choices, (block.plan for block in chosen.blocks), strict=True)
+            _BlockSearch(self, choice, plan, plan.config, round_up(plan.schedule.scratch_bytes, ALIGNMENT) + room)
+            for choice, plan, room in zip(choices, (block.plan for block in chosen.blocks), added, strict=True)
         ]
         for at in sorted(range(len(choices)), key=lambda at: -blocks[at].least.time):
             if self.has_budget and blocks[at].most_saved > self.site.tuning.run_gain * chosen.time:
-                longest = blocks[at].plan.config.chunk * (2 if more else 1)
-                choices[at] = replace(choices[at], config=blocks[at].improved(longest))
+                choices[at] = replace(choices[at], config=blocks[at].improved())
         return tuple(choices)
 
     @property
@@ -116,14 +115,10 @@ class _BlockSearch:
         longest = [self._longest_run * (width > 0) for width in _widths(self.plan.block)]
         return self.least.time - self._needs(_with_runs(self.best, CHUNKS[-1], longest)).time
 
-    def improved(self, chunk: int) -> BlockConfig:
-        """Return the better end of two climbs from the best start; the present configuration if that saves too little.
-
-        Args:
-            chunk: pixels of the longest runs of the driven tensor.
-        """
+    def improved(self) -> BlockConfig:
+        """Return the better end of two climbs from the best start, or the present configuration if little is saved."""
         before = self.least
-        for config in _starts(self.plan.block, self.plan.config, chunk, self._longest_run):
+        for config in _starts(self.plan.block, self.plan.config, self._longest_run):
             self._improve(config)
         other = replace(self)
         self._lengthen()
@@ -243,18 +238,18 @@ def _widths(block: Block) -> list[int]:
     ]
 
 
-def _starts(block: Block, config: BlockConfig, chunk_to: int, run_to: int) -> Iterator[BlockConfig]:
+def _starts(block: Block, config: BlockConfig, longest: int) -> Iterator[BlockConfig]:
     """Yield configurations with equal runs for all stages, and with runs that grow with the width of the map.
 
     Args:
         block: the block.
         config: its present configuration.
-        chunk_to, run_to: pixels of the longest runs of the driven tensor, and of any other.
+        longest: pixels of the longest runs.
     """
     widths = _widths(block)
-    for chunk in (chunk for chunk in CHUNKS if chunk <= chunk_to):
+    for chunk in CHUNKS:
         yield _with_runs(config, chunk, [])
-        yield _with_runs(config, chunk, [min(chunk * width, run_to) for width in widths])
+        yield _with_runs(config, chunk, [min(chunk * width, longest) for width in widths])
 
 
 def _frequent(plan: BlockPlan) -> list[int]:
