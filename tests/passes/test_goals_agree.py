@@ -137,6 +137,32 @@ def test_the_same_blocks_in_the_shortest_runs_need_no_less(seed: int, goal: Goal
     assert chosen.arena <= chosen.site.realise(replace(chosen.point, blocks=blocks)).arena
 
 
+def test_runs_that_need_no_more_ram_need_no_limit_above_the_default() -> None:
+    """Twice as long runs of the last map take no byte more, and 9 % fewer instructions."""
+    data = serialize_model(tiny_network(Random(40000).randint))
+    default = answer(data, "resident", Goal())
+    more = answer(data, "resident", Goal(max_ram=default.arena * 5 // 4))
+    assert more.arena > default.arena or more.instructions >= CLEARLY * default.instructions
+
+
+def test_a_smaller_cut_whose_runs_can_be_longer_is_found_by_default() -> None:
+    """The cuts of fewest cycles by estimate leave no bytes for longer runs; with them, a smaller cut is the fastest."""
+    data = serialize_model(small_network(Random(40011).randint))
+    arena, factor = cycles_answer(data, Goal())
+    limited = cycles_answer(data, Goal(max_ram=arena * 15 // 16))
+    assert arena <= limited[0] or factor <= limited[1]
+
+
+def cycles_answer(data: bytes, goal: Goal) -> tuple[int, float]:
+    """Return the arena in bytes, and the cycles on a Cortex-M7 over the file's; infinity for no answer."""
+    try:
+        report = tflite_fuse.rewrite(data, verify=False, goal=goal, target="cortex-m7", cost="cycles").report
+    except LimitError:
+        return 0, float("inf")
+    assert report.prediction is not None and report.prediction.cycles is not None
+    return report.after.arena_bytes, report.prediction.cycles.cycles / report.prediction.cycles.unfused_cycles
+
+
 @shared_models("mlperf_tiny_dscnn_kws_int8")
 def test_nor_is_one_of_a_real_network(path: Path) -> None:
     assert_goals_agree(path.read_bytes(), "resident")

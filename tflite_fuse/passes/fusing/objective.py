@@ -46,13 +46,18 @@ class Objective:
         return self._fast(self._fairly(self._without_useless_recompute(self._roomy(pool, least), least)))
 
     def favourites(self, pool: Collection[Candidate]) -> list[Candidate]:
-        """Return the best candidate first, then others of few instructions in the RAM that may be used."""
+        """Return the best candidate first, then others whose individual run lengths may make them the best.
+
+        These are the fastest ones in the RAM that may be used, and the fastest ones in less RAM.
+        """
         best, least = self.select(pool), self.least(pool)
         if best is None or least is None:
             return []
-        fast = sorted(self._roomy(pool, least), key=lambda each: (each.time, each.arena))
-        different = {(each.point.blocks, each.point.order): each for each in (best, *fast)}
-        return [*different.values()][: self.tuning.placed_first]
+        searched = [each for each in pool if not each.has_own_runs]
+        fast = sorted(self._roomy(searched, least), key=lambda each: (each.time, each.arena))
+        small = [each for at, each in enumerate(fast) if all(each.arena < other.arena for other in fast[:at])]
+        chosen = best, *fast[: self.tuning.placed_first], *small
+        return [*{(each.point.blocks, each.point.order): each for each in chosen}.values()]
 
     def _roomy(self, pool: Collection[Candidate], least: Candidate) -> Sequence[Candidate]:
         """Return the candidates in the RAM that may be used, within the limit on compute."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
@@ -110,7 +110,8 @@ def joined(site: Site, least: Candidate) -> Iterator[Candidate]:
 def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candidate]:
     """Yield the candidates of fewest predicted instructions within the objective's ceiling above the least arena.
 
-    Longer runs of pixels, other cuts, and no blocks at all take RAM and save instructions.
+    Longer runs of pixels, other cuts, and no blocks at all take RAM and save instructions. Some points of less RAM are
+    placed as well, because individual run lengths can use the RAM that they leave.
     """
     limit, unfused = objective.ceiling(least.arena), site.front.unfused
     if site.options.scheme is not Scheme.AUTO or not least.blocks:
@@ -125,7 +126,8 @@ def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candi
             return
         points = _by_speed(site, limit, strips, bands=has_strips)
         near = [point for point in points if point.ram_bytes <= limit * (1 + site.tuning.near)]
-        for candidate in _fitting(site, near, limit):
+        smaller = near[:: max(1, len(near) // site.tuning.placed_first)]
+        for candidate in chain(_fitting(site, near, limit), map(site.realise, smaller)):
             fewest = min(fewest, candidate.time) if candidate.arena <= limit else fewest
             yield candidate
 
@@ -160,21 +162,26 @@ def _by_speed(site: Site, limit: int, strips: bool, bands: bool) -> list[Point]:
 
 
 def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candidate]:
-    """Yield the first few points that fit; if none of the first fits, points found by bisection behind them.
+    """Yield the first few points that fit, of those whose estimates exceed the limit and of the others.
 
-    A placement can need more than the sum of its working sets, and points with more instructions need less RAM.
+    A placement can need more than the sum of its working sets: if none of the others' first fits, points behind them,
+    which need less RAM, are found by bisection.
     """
     tuning, fits = site.tuning, 0
-    for point in points[: tuning.fast_tried]:
-        candidate = site.realise(point)
-        fits += candidate.arena <= limit
-        yield candidate
-        if fits >= tuning.placed_first:
-            return
-    begin, end = tuning.fast_tried, 0 if fits else len(points)
+    beyond = [point for point in points if point.ram_bytes > limit]
+    within = [point for point in points if point.ram_bytes <= limit]
+    for group in (beyond, within):
+        fits = 0
+        for point in group[: tuning.fast_tried]:
+            candidate = site.realise(point)
+            fits += candidate.arena <= limit
+            yield candidate
+            if fits >= tuning.placed_first:
+                break
+    begin, end = tuning.fast_tried, 0 if fits else len(within)
     while begin < end:
         middle = (begin + end) // 2
-        candidate = site.realise(points[middle])
+        candidate = site.realise(within[middle])
         begin, end = (begin, middle) if candidate.arena <= limit else (middle + 1, end)
         yield candidate
 
