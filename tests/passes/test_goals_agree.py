@@ -145,6 +145,16 @@ def test_runs_that_need_no_more_ram_need_no_limit_above_the_default() -> None:
     assert more.arena > default.arena or more.instructions >= CLEARLY * default.instructions
 
 
+@pytest.mark.parametrize("seed", [40002, 40005, 40013])
+def test_a_limit_on_cycles_leads_to_no_more_ram_than_the_least_limit_on_ram_that_keeps_it(seed: int) -> None:
+    """Individual run lengths save cycles that the estimates do not know."""
+    data = serialize_model((small_network if seed % 2 else tiny_network)(Random(seed).randint))
+    mine = cycles_answer(data, Goal(max_compute=1.0))
+    others = [cycles_answer(data, Goal(max_ram=mine[0] * share // 8)) for share in (3, 4, 5, 6, 7)]
+    assert mine[1] <= 1.001
+    assert all(arena * (1 + 2 * TUNING.near) >= mine[0] for arena, factor in others if factor <= 1)
+
+
 def test_a_smaller_cut_whose_runs_can_be_longer_is_found_by_default() -> None:
     """The cuts of fewest cycles by estimate leave no bytes for longer runs; with them, a smaller cut is the fastest."""
     data = serialize_model(small_network(Random(40011).randint))

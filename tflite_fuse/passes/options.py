@@ -396,7 +396,7 @@ class FuseOptions:
             single_operators=own,
             count_tail=self.count_tail,
             target=self.counted,
-            most_compute=self.effective_goal.compute_limit if own else None,
+            most_compute=self.effective_goal.compute_limit if own and self.counted is None else None,
         )
 
     def arena(self) -> ArenaOptions:

@@ -35,13 +35,15 @@ def solve(site: Site, goal: Goal) -> Candidate:
         NotReachedError: no candidate meets it; the message has the nearest one.
     """
     pool: list[Candidate] = []
-    for each in dict.fromkeys((NOTHING_RECOMPUTED, goal)):
-        explore(site, each, pool)
+    explore(site, NOTHING_RECOMPUTED, pool)
     objective = objective_of(site, goal)
-    chosen = objective.select(pool)
-    if chosen is None and goal.max_ram is not None:  # candidates beyond the limit may lead to one within it
+    if goal.max_ram is not None and objective.least(pool) is None:  # the least RAM may be the best within the limit
         explore(site, replace(goal, max_ram=None, least_ram=goal.max_compute is None), pool)
-        chosen = objective.select(pool)
+    if not goal.is_default:
+        explore(site, goal, pool)
+    if site.target is not None and goal.max_compute is not None:
+        _explore_less_ram(site, objective, pool)
+    chosen = objective.select(pool)
     if chosen is None:
         raise _not_reached(site, goal, objective, pool)
     return chosen
@@ -65,6 +67,19 @@ def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
     for form in {id(each.site): each.site for each in kept}.values():
         if all_forms or form is least.site or sum(form.alone) <= most_time:
             _add_fast(form, goal, pool)
+
+
+def _explore_less_ram(site: Site, objective: Objective, pool: list[Candidate]) -> None:
+    """Add candidates in less RAM than the least one that keeps a limit on instructions.
+
+    Individual run lengths bring candidates within the limit whose estimates exceed it, so limits on RAM are bisected.
+    """
+    too_small = 0
+    while (least := objective.least(pool)) is not None and too_small < least.arena * (1 - site.tuning.near):
+        limit = (too_small + least.arena) // 2
+        explore(site, Goal(max_ram=limit), pool)
+        if not any(each.arena <= limit and objective.keeps(each) for each in pool):
+            too_small = limit
 
 
 def _add_small(site: Site, goal: Goal, pool: list[Candidate]) -> None:
