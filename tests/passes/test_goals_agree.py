@@ -155,6 +155,14 @@ def test_a_limit_on_cycles_leads_to_no_more_ram_than_the_least_limit_on_ram_that
     assert all(arena * (1 + 2 * TUNING.near) >= mine[0] for arena, factor in others if factor <= 1)
 
 
+def test_a_limit_on_ram_leads_to_bands_where_no_strips_are_needed() -> None:
+    """A block in bands executes 6 % more MACs and 13 % fewer instructions than one of the whole map in short runs."""
+    data = serialize_model(small_network(Random(42005).randint))
+    other = answer(data, "resident", Goal(max_compute=1.1))
+    mine = answer(data, "resident", Goal(max_ram=other.arena * 66 // 65))
+    assert CLEARLY * mine.instructions <= other.instructions
+
+
 def test_a_smaller_cut_whose_runs_can_be_longer_is_found_by_default() -> None:
     """The cuts of fewest cycles by estimate leave no bytes for longer runs; with them, a smaller cut is the fastest."""
     data = serialize_model(small_network(Random(40011).randint))

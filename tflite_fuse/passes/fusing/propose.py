@@ -120,11 +120,11 @@ def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candi
         yield site.realise(unfused)
     most_time, fewest = (1 + site.tuning.clear_gain) * sum(site.alone), least.time
     has_strips = any(block.choice.scheme != "line-buffers" for block in least.blocks)
-    # Strips in bands if the least arena has strips, else whole tensors first, then strips.
+    # Strips if the least arena has strips, else whole tensors first, then strips.
     for number, strips in enumerate([True] if has_strips else [False, True][: 1 + site.options.strips]):
         if number and fewest <= most_time:
             return
-        points = _by_speed(site, limit, strips, bands=has_strips)
+        points = _by_speed(site, limit, strips)
         near = [point for point in points if point.ram_bytes <= limit * (1 + site.tuning.near)]
         smaller = near[:: max(1, len(near) // site.tuning.placed_first)]
         for candidate in chain(_fitting(site, near, limit), map(site.realise, smaller)):
@@ -151,10 +151,10 @@ def in_own_runs(site: Site, objective: Objective, candidates: Sequence[Candidate
             yield own.with_own_runs(each, room)
 
 
-def _by_speed(site: Site, limit: int, strips: bool, bands: bool) -> list[Point]:
+def _by_speed(site: Site, limit: int, strips: bool) -> list[Point]:
     """Return points of the front of instructions, the fewest first, without blocks beyond the RAM that is offered."""
     most = limit + limit // site.tuning.offered
-    options = replace(site.options, target=site.core, most_ram=most, most_compute=None, strips=strips, bands=bands)
+    options = replace(site.options, target=site.core, most_ram=most, most_compute=None, strips=strips, bands=strips)
     try:
         return list(reversed(site.front_of(options).points))
     except LimitError:  # no such block can read an input that should leave the arena
