@@ -155,6 +155,15 @@ def test_a_limit_on_cycles_leads_to_no_more_ram_than_the_least_limit_on_ram_that
     assert all(arena * (1 + 2 * TUNING.near) >= mine[0] for arena, factor in others if factor <= 1)
 
 
+def test_the_front_of_cycles_contains_what_a_limit_on_cycles_reaches() -> None:
+    data = serialize_model(small_network(Random(40013).randint))
+    front = tflite_fuse.pareto(data, target="cortex-m7", cost="cycles")
+    for limit in (1.0, 1.1, 1.3):
+        arena, _ = cycles_answer(data, Goal(max_compute=limit))
+        least = min(row.ram_bytes for row in front.rows if row.compute_factor <= 1.001 * limit)
+        assert least <= arena
+
+
 def test_a_limit_on_ram_leads_to_bands_where_no_strips_are_needed() -> None:
     """A block in bands executes 6 % more MACs and 13 % fewer instructions than one of the whole map in short runs."""
     data = serialize_model(small_network(Random(42005).randint))

@@ -41,8 +41,6 @@ def solve(site: Site, goal: Goal) -> Candidate:
         explore(site, replace(goal, max_ram=None, least_ram=goal.max_compute is None), pool)
     if not goal.is_default:
         explore(site, goal, pool)
-    if site.target is not None and goal.max_compute is not None:
-        _explore_less_ram(site, objective, pool)
     chosen = objective.select(pool)
     if chosen is None:
         raise _not_reached(site, goal, objective, pool)
@@ -67,6 +65,8 @@ def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
     for form in {id(each.site): each.site for each in kept}.values():
         if all_forms or form is least.site or sum(form.alone) <= most_time:
             _add_fast(form, goal, pool)
+    if site.target is not None and goal.max_compute is not None:
+        _explore_less_ram(site, objective, pool)
 
 
 def _explore_less_ram(site: Site, objective: Objective, pool: list[Candidate]) -> None:
