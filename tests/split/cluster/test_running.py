@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Awaitable
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,8 +21,9 @@ from tflite_fuse.split.cluster.folder import Deployment
 from tflite_fuse.split.cluster.link.connection import Connection, LinkError
 from tflite_fuse.split.cluster.link.messages import Fault, Kind, Message, Wish
 from tflite_fuse.split.cluster.link.streams import connect
+from tflite_fuse.split.cluster.running import worker
 from tflite_fuse.split.cluster.running.coordinator import Contact, ask_all
-from tflite_fuse.split.cluster.running.worker import Worker
+from tflite_fuse.split.cluster.running.worker import HANDSHAKE_SECONDS, Worker
 from tflite_fuse.split.devices import COORDINATOR
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -260,6 +264,32 @@ def test_in_the_middle_of_an_inference_another_coordinator_takes_over(how: str) 
         await in_the_middle(found, contacts, how)
 
     asyncio.run(run())
+
+
+@needs_tflm
+def test_a_coordinator_takes_over_as_the_inference_of_another_one_ends() -> None:
+    """``asyncio.wait_for`` of Python 3.11 returns a result that comes at the moment of its cancellation."""
+    found, (inputs, expected) = cases.deployment(), cases.samples()[0]
+
+    async def without_cancellation(waiting: Awaitable[object], seconds: float) -> object:
+        result = await waiting
+        if seconds != HANDSHAKE_SECONDS and not results:  # an inference of the first coordinator
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+        return result
+
+    async def run() -> None:
+        _, contacts = await cases.start(found)
+        with patch.object(worker, "in_time", without_cancellation):
+            first, second = (cases.coordinator(found, contacts, 10) for _ in range(2))
+            for each in (first, second):
+                results.append(await each.infer(inputs))
+        first.close()
+        second.close()
+
+    results = list[list[Int8Array]]()
+    asyncio.run(run())
+    assert all(same(result, expected) for result in results)
 
 
 async def in_the_middle(found: Deployment, contacts: dict[int, Contact], how: str) -> None:

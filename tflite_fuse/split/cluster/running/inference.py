@@ -108,6 +108,10 @@ async def _in_thread(function: Callable[[], None]) -> None:
 
 
 async def ended(running: asyncio.Future[None]) -> None:
-    """Cancel a task and wait until it is over."""
+    """Cancel a task and wait until it is over, also if this wait is cancelled: both may use the same machine."""
     running.cancel()
-    await asyncio.wait({running})
+    try:
+        await asyncio.wait({running})
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Collection
 
 from tflite_fuse.errors import TfliteFuseError
@@ -104,12 +103,10 @@ class Worker:
         before = self._session
         self._session = asyncio.current_task()
         self._forget_peers()  # at once: this coordinator's peers may connect while the last one is still notified
-        if before is not None:
-            before.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({before})
         incoming = Incoming(connection)
         try:
+            if before is not None:
+                await ended(before)
             await self._run(incoming)
         except LinkError as broken:
             await connection.give_up(broken)
@@ -130,7 +127,8 @@ class Worker:
 
     async def _run(self, coordinator: Incoming) -> None:
         number = 0
-        while True:
+        # asyncio.wait_for of Python 3.11 drops a cancellation that comes as an inference ends.
+        while self._session is asyncio.current_task():
             message = await coordinator.next()
             if message.kind == Kind.PEERS and message.item in self._dialled - self._peers.keys():
                 await self._dial(message.item, message.payload.decode("utf-8", "replace"))
@@ -145,6 +143,7 @@ class Worker:
                 self.inferences += 1
             else:
                 raise LinkError(Fault.ORDER)
+        raise LinkError(Fault.BUSY)
 
     async def _dial(self, peer: int, address: str) -> None:
         try:
