@@ -155,7 +155,7 @@ def test_a_limit_on_cycles_leads_to_no_more_ram_than_the_least_limit_on_ram_that
     assert all(arena * (1 + 2 * TUNING.near) >= mine[0] for arena, factor in others if factor <= 1)
 
 
-def test_the_front_of_cycles_contains_what_a_limit_on_cycles_reaches() -> None:
+def test_the_front_of_cycles_contains_the_arena_of_each_limit() -> None:
     data = serialize_model(small_network(Random(40013).randint))
     front = tflite_fuse.pareto(data, target="cortex-m7", cost="cycles")
     for limit in (1.0, 1.1, 1.3):
