@@ -155,6 +155,14 @@ def test_a_limit_on_cycles_leads_to_no_more_ram_than_the_least_limit_on_ram_that
     assert all(arena * (1 + 2 * TUNING.near) >= mine[0] for arena, factor in others if factor <= 1)
 
 
+def test_limits_on_ram_and_cycles_are_kept_together() -> None:
+    data = serialize_model(small_network(Random(40013).randint))
+    arena, _ = cycles_answer(data, Goal())
+    both = Goal(max_ram=2 * arena, max_compute=1.5)
+    found = cycles_answer(data, both)
+    assert found[0] <= 2 * arena and found[1] <= 1.5
+
+
 def test_the_front_of_cycles_contains_the_arena_of_each_limit() -> None:
     data = serialize_model(small_network(Random(40013).randint))
     front = tflite_fuse.pareto(data, target="cortex-m7", cost="cycles")

@@ -65,7 +65,7 @@ def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
     for form in {id(each.site): each.site for each in kept}.values():
         if all_forms or form is least.site or sum(form.alone) <= most_time:
             _add_fast(form, goal, pool)
-    if site.target is not None and goal.max_compute is not None:
+    if site.target is not None and goal.max_compute is not None and goal.max_ram is None:
         _explore_less_ram(site, objective, pool)
 
 
