@@ -102,6 +102,29 @@ def test_the_last_step_of_a_sequence_is_proven_though_its_axis_is_dropped() -> N
     assert_proven_in_blocks(model.build([source], [last]))
 
 
+def _constants_joined(order: tuple[int, int], scales: tuple[float, float]) -> Model:
+    """A constant is quantized for each of two joints, which read the results in an order."""
+    model = RawModel()
+    source = model.tensor((1, 6, 6, 4))
+    table = model.constant(np.arange(72, dtype=np.int8).reshape(1, 6, 6, 2), (1 / 64,))
+    quantized = [model.tensor((1, 6, 6, 2), scale) for scale in scales]
+    joined = [model.tensor((1, 6, 6, 6)) for _ in scales]
+    for each in quantized:
+        model.operator("QUANTIZE", [table], [each], None)
+    for which, output in zip(order, joined, strict=True):
+        model.operator(
+            "CONCATENATION", [source, quantized[which]], [output], make_options("ConcatenationOptions", axis=3)
+        )
+    return model.build([source], joined)
+
+
+def test_a_constant_quantized_for_each_reader_may_be_read_in_any_order() -> None:
+    alike, other = (0.5, 0.5), (0.5, 0.25)
+    assert validate(_constants_joined((0, 1), alike), _constants_joined((1, 0), alike)).proven
+    assert validate(_constants_joined((0, 1), other), _constants_joined((0, 1), other)).proven
+    assert not validate(_constants_joined((0, 1), other), _constants_joined((1, 0), other)).proven
+
+
 def _chain() -> Model:
     model = RawModel()
     source = model.tensor((1, 8, 8, 4))

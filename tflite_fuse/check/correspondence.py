@@ -14,10 +14,10 @@ from tflite_fuse.check.original.added.narrower import add_narrower
 from tflite_fuse.check.original.added.quantized import add_quantized
 from tflite_fuse.check.original.added.transposes import add_by_columns, add_untransposed
 from tflite_fuse.check.original.functions import unite_types
-from tflite_fuse.check.original.values import Original
+from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.check.streaming.states import States, find_states, mixes
 from tflite_fuse.errors import ModelError, PlanError
-from tflite_fuse.ir.program import Overlap, program_of, with_placed_variables
+from tflite_fuse.ir.program import Overlap, has_effects, program_of, with_placed_variables
 from tflite_fuse.memory.checker import fault_for_kernels
 from tflite_fuse.memory.tflm.offline_plan import ONLINE, read_plan
 from tflite_fuse.model.schema import Model, Quantization, Tensor
@@ -113,6 +113,7 @@ class Correspondence:
         add_narrower(self.original, self.witness.kept)
         self.exchanged = add_by_columns(self.original) if self.witness.columns else {}
         unite_types(self.original)
+        _unite_twins(self.original)
 
     def report(self, where: str, what: str, expected: object = None, actual: object = None) -> None:
         """Add a finding."""
@@ -171,3 +172,34 @@ def _as_read(tensor: Tensor, shaped: bool) -> Tensor:
 def same_fields(a: Tensor, b: Tensor) -> bool:
     """Return whether two tensors are equal in all fields but name and buffer number."""
     return replace(a, buffer=0, name=None) == replace(b, buffer=0, name=None)
+
+
+def _unite_twins(original: Original) -> None:
+    """Unite the outputs of operators of the file that compute the same of the same values.
+
+    Converters write one QUANTIZE of a constant for each of its readers; any of them may take another's place.
+    """
+    model, seen = original.model, dict[tuple[object, ...], list[Step]]()
+    for step, operator in zip(original.steps, model.main.operators, strict=False):
+        if step.name.startswith("CUSTOM:") or has_effects(model, model.main, operator):
+            continue
+        read = step.name, *(original.value(tensor) if tensor >= 0 else tensor for tensor in step.inputs)
+        alike = seen.setdefault(read, [])
+        for twin in (each for each in alike if _are_twins(original, each, step)):
+            for a, b in zip(twin.outputs, step.outputs, strict=True):
+                original.unite(a, b)
+        alike.append(step)
+
+
+def _are_twins(original: Original, a: Step, b: Step) -> bool:
+    """Return whether two operators that read the same values have equal codes, options, operands and outputs."""
+    bare = [replace(each.operator, opcode_index=0, inputs=None, outputs=None) for each in (a, b)]
+    read = [[original.tensors[tensor] for tensor in each.inputs if tensor >= 0] for each in (a, b)]
+    written = [[original.tensors[tensor] for tensor in each.outputs] for each in (a, b)]
+    return (
+        a.code == b.code
+        and bare[0] == bare[1]
+        and len(written[0]) == len(written[1])
+        and all(map(reads_alike, *read))
+        and all(map(same_fields, *written))
+    )
