@@ -115,6 +115,7 @@ class Site:
         target: core whose instructions or cycles the goal limits; None for multiply-accumulates.
         core: core whose instructions or cycles are predicted in any case.
         own: work of the model in the file; None if no pass changed it before fusion.
+        first: the form to whose work limits on compute are relative; None for this one.
         tuning: rules of thumb.
         notes: notes about the orders, and reasons for inputs that stay in the arena.
         witness: of the form that the model has.
@@ -132,6 +133,7 @@ class Site:
     target: Core | None
     core: Core
     own: Work | None = None
+    first: Site | None = field(default=None, compare=False, repr=False)
     tuning: Tuning = TUNING
     notes: tuple[Note, ...] = ()
     witness: Witness = field(default_factory=Witness)
@@ -186,11 +188,15 @@ class Site:
     @property
     def own_macs(self) -> int:
         """Return the multiply-accumulates of the file's model."""
+        if self.first is not None:
+            return self.first.own_macs
         return self.graph.work if self.own is None else max(self.own.macs, self.graph.work)
 
-    @property
+    @cached_property
     def own_time(self) -> int:
         """Return the instructions or cycles of the file's model, every operator by itself."""
+        if self.first is not None:
+            return (self.first if self.first.core == self.core else replace(self.first, core=self.core)).own_time
         return sum(self.alone) if self.own is None else max(self.own.on(self.core), sum(self.alone))
 
     @cached_property

@@ -141,7 +141,7 @@ class Fuse:
             except LimitError as error:
                 errors.append(error)
                 continue
-            site.forms.extend(Form(cache(partial(self._other, each))) for each in forms[place:])
+            site.forms.extend(Form(cache(partial(self._other, each, site))) for each in forms[place:])
             return site
         no_map = LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
         raise next(iter(errors), no_map)
@@ -159,36 +159,36 @@ class Fuse:
             if pooled.changed and self.options.memory is None:
                 yield replace(each, model=pooled.model, notes=(*each.notes, *pooled.notes))
 
-    def _other(self, form: PassResult) -> Site | None:
+    def _other(self, form: PassResult, first: Site) -> Site | None:
         """Return the site of a form; None if no input can leave the arena."""
         try:
-            return self._with_forms(form)
+            return self._with_forms(form, first)
         except LimitError:
             return None
 
-    def _with_forms(self, form: PassResult) -> Site:
+    def _with_forms(self, form: PassResult, first: Site | None = None) -> Site:
         """Return the site of a form; its other forms read flat inputs in pieces, or copies of streamed inputs."""
         model, auto, mode = form.model, self.options.scheme is Scheme.AUTO, InputMode(self.options.input_mode)
         copies = auto and mode.streams
         try:
-            site = self._site(form)
+            site = self._site(form, first)
         except LimitError as error:
             copied = with_copies(model, ()) if copies and not isinstance(error, BudgetError) else None
             if copied is None:
                 raise
             form, copies = replace(form, model=copied), False
-            site = self._site(form)
+            site = self._site(form, first)
         graph, moved = site.graph, site.maker.moved
         if auto and len(whole_and_in_pieces(site.maker.model, site.maker.lowerings, mode)) > 1:
-            site.forms.append(Form(cache(partial(self._site, form, pieces=True))))
+            site.forms.append(Form(cache(partial(self._site, form, first or site, pieces=True))))
         copied = with_copies(site.maker.model, moved) if copies else None
         if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
             tail = graph.tail.fixed if self.options.count_tail else 0
             least = tail + min(graph.sizes[tensor] for tensor in moved)
-            site.forms.append(Form(cache(partial(self._site, replace(form, model=copied))), least))
+            site.forms.append(Form(cache(partial(self._site, replace(form, model=copied), first or site)), least))
         return site
 
-    def _site(self, form: PassResult, pieces: bool = False) -> Site:
+    def _site(self, form: PassResult, first: Site | None, pieces: bool = False) -> Site:
         """Return a form with its first front; flat inputs are read in ``pieces`` or whole. Raises LimitError."""
         options, mode = self.options, InputMode(self.options.input_mode)
         fused, model = form.model, with_plans(form.model)
@@ -218,6 +218,7 @@ class Fuse:
             target=options.counted,
             core=options.core,
             own=own,
+            first=first,
             tuning=options.tuning,
             notes=(*form.notes, *orders.notes, *why_not),
             witness=form.witness,
