@@ -88,7 +88,7 @@ def test_streams_leave_more_of_the_arena_to_speed_unless_a_goal_is_set() -> None
     slacks = (TUNING.slack, TUNING.slack_streamed, TUNING.slack_calls)
 
     def ceilings(goal: Goal, least: int) -> list[int]:
-        common = SimpleNamespace(own_compute=1, target=None, tuning=TUNING, slack_bytes=TUNING.slack_bytes)
+        common = SimpleNamespace(own_macs=1, target=None, tuning=TUNING, slack_bytes=TUNING.slack_bytes)
         sites = [SimpleNamespace(**vars(common), slack=slack) for slack in slacks]
         return [objective_of(site, goal).ceiling(least) for site in sites]
 

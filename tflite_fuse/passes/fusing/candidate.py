@@ -212,6 +212,14 @@ class Site:
         """Return the front of its blocks."""
         return self.front_of(self.options)
 
+    @property
+    def front_in_macs(self) -> Front:
+        """Return the front by multiply-accumulates, where the goal limits time: up to those of the file's model."""
+        if self.target is None:
+            return self.front
+        most = self.own_macs / self.graph.work if self.graph.work else None
+        return self.front_of(replace(self.requested, target=None, most_compute=most))
+
     def front_of(self, options: SearchOptions) -> Front:
         """Return the front of the model, or one searched with more RAM, whose first points are the same."""
         search = next((search for search in self.fronts if _includes(search, options)), options)

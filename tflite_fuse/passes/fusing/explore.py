@@ -72,11 +72,16 @@ def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
 def _explore_less_ram(site: Site, objective: Objective, pool: list[Candidate]) -> None:
     """Add candidates in less RAM than the least one that keeps a limit on instructions.
 
-    Individual run lengths bring candidates within the limit whose estimates exceed it, so limits on RAM are bisected.
+    Individual run lengths bring candidates within the limit whose estimates exceed it, so the arenas of the others are
+    bisected.
     """
     too_small = 0
-    while (least := objective.least(pool)) is not None and too_small < least.arena * (1 - site.tuning.near):
-        limit = (too_small + least.arena) // 2
+    while (least := objective.least(pool)) is not None:
+        most = least.arena * (1 - site.tuning.speed_tolerance)
+        between = sorted({each.arena for each in pool if too_small < each.arena <= most})
+        if not between:
+            return
+        limit = between[len(between) // 2]
         explore(site, Goal(max_ram=limit), pool)
         if not any(each.arena <= limit and objective.keeps(each) for each in pool):
             too_small = limit

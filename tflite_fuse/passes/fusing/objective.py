@@ -22,7 +22,8 @@ class Objective:
 
     Attributes:
         max_ram: largest arena in bytes; None for no limit.
-        max_compute: largest work, in the unit of ``Candidate.compute``; None for no limit.
+        max_compute: largest work; None for no limit.
+        in_macs: whether work is multiply-accumulates, not the instructions or cycles that the goal limits.
         limits_compute: whether the caller set that limit: then no candidate may exceed it for speed.
         slack: divisor n: least arena / n bytes may be spent on speed; None for no slack.
         slack_bytes: bytes that may be spent on speed in any case.
@@ -32,6 +33,7 @@ class Objective:
 
     max_ram: int | None
     max_compute: int | None
+    in_macs: bool
     limits_compute: bool
     slack: int | None
     slack_bytes: int
@@ -68,10 +70,14 @@ class Objective:
         """Return the best candidate before slack is spent, or None if none keeps the constraints."""
         return min((each for each in pool if self.keeps(each)), key=self._first, default=None)
 
+    def compute(self, candidate: Candidate) -> int:
+        """Return the work of a candidate in the unit of the limit."""
+        return candidate.macs if self.in_macs else candidate.time
+
     def keeps(self, candidate: Candidate) -> bool:
         """Return whether a candidate keeps the limits on RAM and on compute."""
         compute, ram = self.max_compute, self.max_ram
-        return (ram is None or candidate.arena <= ram) and (compute is None or candidate.compute <= compute)
+        return (ram is None or candidate.arena <= ram) and (compute is None or self.compute(candidate) <= compute)
 
     def ceiling(self, least: int) -> int:
         """Return the largest arena in bytes that may be used for speed, given the least arena in bytes."""
@@ -88,12 +94,12 @@ class Objective:
         return sorted({half.ceiling(least), self.ceiling(least)})
 
     def _first(self, candidate: Candidate) -> tuple[float, ...]:
-        needs = candidate.arena, candidate.compute
+        needs = candidate.arena, self.compute(candidate)
         return (*(needs if self.max_ram is None else needs[::-1]), candidate.time)
 
     def _may_compute(self, candidate: Candidate, least: Candidate) -> bool:
         limit = self.max_compute if self.limits_compute else None
-        return limit is None or candidate.compute <= max(least.compute, limit)
+        return limit is None or self.compute(candidate) <= max(self.compute(least), limit)
 
     def _without_useless_recompute(self, candidates: Sequence[Candidate], least: Candidate) -> Sequence[Candidate]:
         """Drop candidates that recompute pixels without a clear gain, unless the caller allowed compute.
@@ -130,11 +136,13 @@ class Objective:
 def objective_of(site: Site, goal: Goal) -> Objective:
     """Return the objective of a goal for a model."""
     factor, limits_compute = goal.compute_limit, goal.max_compute is not None
-    tolerance = Fraction(1 if site.target is None else 1 + LEAST_GAIN)
+    in_macs = site.target is None or goal.is_default
+    own, tolerance = (site.own_macs, Fraction(1)) if in_macs else (site.own_time, Fraction(1 + LEAST_GAIN))
     slack = site.tuning.slack_recomputing if limits_compute else site.slack
     return Objective(
         max_ram=goal.max_ram,
-        max_compute=None if factor is None else int(Fraction(factor) * tolerance * site.own_compute),
+        max_compute=None if factor is None else int(Fraction(factor) * tolerance * own),
+        in_macs=in_macs,
         limits_compute=limits_compute,
         slack=None if goal.wants_every_byte else slack,
         slack_bytes=0 if limits_compute else site.slack_bytes,

@@ -27,13 +27,13 @@ def smallest(site: Site, objective: Objective) -> Iterator[Candidate]:
     The first points of the front are placed. Strips in bands, which often cannot all be placed as expected, come after
     the others.
     """
-    tuning, points = site.tuning, _allowed(site, site.front.points, objective)
+    tuning, points = site.tuning, _allowed(site, objective)
     banded = [point for point in points if _bands(point)]
     least: Candidate | None = None
     for point in sorted(points, key=lambda point: _bands(point) > 0)[: tuning.placed_first]:
         candidate = site.realise(point)
         yield candidate
-        within = objective.max_compute is None or candidate.compute <= objective.max_compute
+        within = objective.max_compute is None or objective.compute(candidate) <= objective.max_compute
         if within and (least is None or candidate.arena < least.arena):
             least = candidate
     if least is None and site.runs_unfused:
@@ -50,7 +50,7 @@ def within_ram(site: Site, objective: Objective, max_ram: int) -> Iterator[Candi
     most = max_ram * (1 + site.tuning.near)
     if site.runs_unfused:
         yield site.realise(site.front.unfused)
-    near = [point for point in _allowed(site, site.front.points, objective) if point.ram_bytes <= most]
+    near = [point for point in _allowed(site, objective) if point.ram_bytes <= most]
     yield from _fitting(site, sorted(near, key=lambda point: point.work), max_ram)
 
 
@@ -186,14 +186,15 @@ def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candid
         yield candidate
 
 
-def _allowed(site: Site, points: Sequence[Point], objective: Objective) -> list[Point]:
-    """Return the points predicted to keep the limit on compute."""
+def _allowed(site: Site, objective: Objective) -> list[Point]:
+    """Return the points of the front that are predicted to keep the limit on compute."""
+    front = site.front_in_macs if objective.in_macs else site.front
     if objective.max_compute is None:
-        return list(points)
+        return list(front.points)
     most: float = objective.max_compute
-    if site.options.target is not None:
-        most *= site.front.unfused.work / max(site.unfused_compute, 1)
-    return [point for point in points if point.work <= most]
+    if not objective.in_macs:
+        most *= front.unfused.work / max(site.unfused_compute, 1)
+    return [point for point in front.points if point.work <= most]
 
 
 def _first_of_each(points: Sequence[Point]) -> list[Point]:
