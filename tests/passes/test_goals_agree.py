@@ -184,6 +184,13 @@ def test_the_front_of_cycles_contains_the_arena_of_each_limit() -> None:
         assert least <= arena
 
 
+@shared_models("mlperf_tiny_dscnn_kws_int8")
+def test_the_front_of_cycles_contains_the_default(path: Path) -> None:
+    default = answer(path.read_bytes(), "resident", Goal(), "cycles")
+    front = tflite_fuse.pareto(path, target="cortex-m7", cost="cycles")
+    assert min(row.ram_bytes for row in front.rows if row.compute_factor <= 1.001 * default.factor) <= default.arena
+
+
 def test_a_limit_on_ram_leads_to_bands_where_no_strips_are_needed() -> None:
     """A block in bands executes 6 % more MACs and 13 % fewer instructions than one of the whole map in short runs."""
     data = serialize_model(small_network(Random(42005).randint))

@@ -21,7 +21,7 @@ from tflite_fuse.passes.fusing.explore import explore
 from tflite_fuse.passes.fusing.fuse import Fuse
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.in_memories import front_in_memories
-from tflite_fuse.passes.goal import Goal
+from tflite_fuse.passes.goal import NOTHING_RECOMPUTED, Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
@@ -69,9 +69,8 @@ def placed_front(model: Model, options: FuseOptions, original: Model | None = No
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
     site, pool = Fuse(replace(options, goal=Goal(least_ram=True)), original=original).site(model), list[Candidate]()
-    explore(site, Goal(least_ram=True), pool)
-    for factor in FACTORS:
-        explore(site, Goal(max_compute=factor), pool)
+    for goal in (NOTHING_RECOMPUTED, Goal(least_ram=True), *(Goal(max_compute=factor) for factor in FACTORS)):
+        explore(site, goal, pool)
     for limit in common_limits([point.arena for point in _unbeaten(pool)]):
         explore(site, Goal(max_ram=limit), pool)
     pool += map(site.realise, site.front.points[:: max(1, len(site.front.points) // SPREAD)])
