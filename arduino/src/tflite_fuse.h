@@ -54,7 +54,7 @@ typedef enum {
   TFLITE_FUSE_NO_OPERATOR,    /* a fragment has an operator that no block holds: only the Python coordinator runs it */
   TFLITE_FUSE_WRONG_CALL,     /* another event is next, or there is no such input or output */
   TFLITE_FUSE_BAD_MESSAGE,    /* a message's payload has not the plan's size */
-  TFLITE_FUSE_CONTRACTED      /* a block on float32 needs the library compiled with -ffp-contract=off */
+  TFLITE_FUSE_CONTRACTED      /* float32 needs a library compiled with -ffp-contract=off, without -ffast-math */
 } tflite_fuse_status;
 
 /* Kinds of memory that a caller provides for a run. */

@@ -94,6 +94,13 @@ def test_a_library_that_joins_product_and_sum_names_the_flag_it_needs() -> None:
     check(joined("-ffp-contract=off"), block, config, Random(5))
 
 
+def test_a_library_that_may_reorder_sums_names_the_flag_to_leave_out() -> None:
+    block = float_block(Random(5), plain_inputs=True)
+    config = one_tile(random_config(Random(5), block))
+    with pytest.raises(BlockError, match="without -ffast-math"):
+        check(load_library(host_library(flags=("-ffast-math",))), block, config, Random(5))
+
+
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("kind", [StageKind.FLOAT_CONV, StageKind.FLOAT_DEPTHWISE])
 def test_taps_outside_the_image_meet_no_weight(library: HostLibrary, kind: StageKind, odd: float) -> None:
