@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.arduino.fake_runtime import GENERATIONS
-from tests.export.exported import FOR_ANY_MODEL, chained, fused
+from tests.export.exported import FOR_ANY_MODEL, chained, fused, outside
 from tests.export.stand_ins import FORMATS as WITH_TFLM
 from tests.export.stand_ins import run_with_stand_ins
 from tflite_fuse.export import export_model
 from tflite_fuse.export.library import version
+from tflite_fuse.ir.enums import Storage
 
 
 @pytest.mark.parametrize("format", FOR_ANY_MODEL)
@@ -24,6 +25,17 @@ def test_the_readme_has_five_steps_places_and_the_output(format: str, tmp_path: 
     named = re.findall(r"`([\w./*]+)`(?= \|$|, where)", text, re.MULTILINE)
     assert len(named) > 3 and all(list((tmp_path / "my_model").glob(path)) for path in named)
     assert all("{" not in line for line in text.splitlines())
+
+
+@pytest.mark.parametrize("storage", [Storage.INPUT, Storage.SCRATCH, Storage.EXTERNAL])
+@pytest.mark.parametrize("format", FOR_ANY_MODEL)
+def test_the_place_for_the_input_is_where_the_readme_says(format: str, storage: Storage, tmp_path: Path) -> None:
+    model = fused() if storage is Storage.INPUT else outside(storage)
+    export_model(model, tmp_path / "my_model", format)
+    text = (tmp_path / "my_model" / "README.md").read_text()
+    place, marked = re.findall(r"Fill the input in (.*), where it says \*(.*)\*", text)[0]
+    file = "my_model.ino" if place == "the sketch" else place.strip("`")
+    assert marked in (tmp_path / "my_model" / file).read_text()
 
 
 def numberless(line: str) -> str:

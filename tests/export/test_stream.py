@@ -145,6 +145,6 @@ def test_the_main_program_for_a_runtime_runs_a_stream_step_by_step(format: str, 
     export_model(rewrite(serialize_model(small_stream()), verify=False).model, tmp_path / "model", format)
     program = tmp_path / "model" / FORMATS[format]
     text = main_of(program).read_text()
-    assert "a step of a model every 20 ms" in text and "Your new time steps go here" in text
+    assert "a step of a model every 20 ms" in text and "Your data goes here, the new time steps" in text
     assert "MicroResourceVariables" not in text
     assert run_with_stand_ins(program, format, max(GENERATIONS), tmp_path).count("output 0[0] = 7") == 2

@@ -209,6 +209,6 @@ def _reader(entry: OutsideInput) -> str:
 def _frame(entry: OutsideInput) -> str:
     return (
         f"/* {_describe(entry)}\n"
-        " * It lies outside the arena, row by row. Your frame buffer goes here. */\n"
+        " * It lies outside the arena, row by row. Your data goes here, such as a frame buffer. */\n"
         f"static const {C_TYPES[entry.type]} frame_{entry.number}[{prod(entry.image)}] = {{0}};\n"
     )
