@@ -251,6 +251,19 @@ def test_limits_hold_for_models_without_input() -> None:
         tflite_fuse.rewrite(original("skipped over"), input_mode="streamed", goal=Goal(max_ram=100))
 
 
+@pytest.mark.parametrize("channels", [32, 33, 100])
+def test_a_pixel_of_any_depth_with_two_readers_is_copied(channels: int) -> None:
+    """A pixel of more than 32 channels could arrive in pieces, which no copy for two convolutions does."""
+    b = ModelBuilder(seed=0)
+    x = b.input((1, 1, 1, channels))
+    data = serialize_model(b.build([b.conv(x, 16, 1), b.conv(x, 12, 1)]))
+    resident, streamed = (
+        tflite_fuse.rewrite(data, verify=False, input_mode=mode).report.after.arena_bytes
+        for mode in ("resident", "streamed")
+    )
+    assert streamed <= resident
+
+
 @pytest.mark.parametrize("scheme", tflite_fuse.SCHEMES)
 @pytest.mark.parametrize("mode", OUTSIDE)
 def test_every_scheme_moves_the_input_or_has_a_reason(scheme: str, mode: str) -> None:

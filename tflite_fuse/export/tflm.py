@@ -251,7 +251,9 @@ alignas(16) static uint8_t arena[MODEL_ACTIVATIONS_BYTES] MODEL_ACTIVATIONS_SECT
 
 
 _HERE = "  // Your data goes here."
-_STEPS_HERE = "  // Your data goes here, the new time steps: earlier ones are remembered. interpreter->Reset() forgets them."
+_STEPS_HERE = (
+    "  // Your data goes here, the new time steps: earlier ones are remembered. interpreter->Reset() forgets them."
+)
 
 
 def _print(port: Port, print_line: str) -> str:

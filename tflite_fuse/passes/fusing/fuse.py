@@ -6,7 +6,7 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import ClassVar
@@ -141,7 +141,7 @@ class Fuse:
             except LimitError as error:
                 errors.append(error)
                 continue
-            site.forms.extend(Form(cache(partial(self._other, each, site))) for each in forms[place:])
+            site.forms.extend(_form(partial(self._with_forms, each, site)) for each in forms[place:])
             return site
         no_map = LimitError("no input can arrive by columns: none is a map of rows and columns that blocks read")
         raise next(iter(errors), no_map)
@@ -159,13 +159,6 @@ class Fuse:
             if pooled.changed and self.options.memory is None:
                 yield replace(each, model=pooled.model, notes=(*each.notes, *pooled.notes))
 
-    def _other(self, form: PassResult, first: Site) -> Site | None:
-        """Return the site of a form; None if no input can leave the arena."""
-        try:
-            return self._with_forms(form, first)
-        except LimitError:
-            return None
-
     def _with_forms(self, form: PassResult, first: Site | None = None) -> Site:
         """Return the site of a form; its other forms read flat inputs in pieces, or copies of streamed inputs."""
         model, auto, mode = form.model, self.options.scheme is Scheme.AUTO, InputMode(self.options.input_mode)
@@ -180,12 +173,12 @@ class Fuse:
             site = self._site(form, first)
         graph, moved = site.graph, site.maker.moved
         if auto and len(whole_and_in_pieces(site.maker.model, site.maker.lowerings, mode)) > 1:
-            site.forms.append(Form(cache(partial(self._site, form, first or site, pieces=True))))
+            site.forms.append(_form(partial(self._site, form, first or site, pieces=True)))
         copied = with_copies(site.maker.model, moved) if copies else None
         if copied is not None:  # strips may read a copy twice, and its readers need not be in one block
             tail = graph.tail.fixed if self.options.count_tail else 0
             least = tail + min(graph.sizes[tensor] for tensor in moved)
-            site.forms.append(Form(cache(partial(self._site, replace(form, model=copied), first or site)), least))
+            site.forms.append(_form(partial(self._site, replace(form, model=copied), first or site), least))
         return site
 
     def _site(self, form: PassResult, first: Site | None, pieces: bool = False) -> Site:
@@ -229,6 +222,18 @@ class Fuse:
     def _lowered(self, model: Model, ready: Lowerings | None = None) -> Lowerings:
         lowered = lowerings_for(model, InputMode(self.options.input_mode), ready)
         return _without(model, with_weights(lowered, WeightForm(self.options.weights)), self.outside)
+
+
+def _form(make: Callable[[], Site], least_bytes: int = 0) -> Form:
+    """Return a form whose site is made once; there is none if its blocks cannot read inputs that leave the arena."""
+
+    def site() -> Site | None:
+        try:
+            return make()
+        except LimitError:
+            return None
+
+    return Form(cache(site), least_bytes)
 
 
 def _own_work(model: Model, core: Core) -> Work:
