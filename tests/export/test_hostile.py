@@ -7,8 +7,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.drawing.raw_models import RawModel
 from tests.export.exported import changed, fused, network, renamed, run
 from tests.runtime.small_models import custom_model
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
@@ -16,6 +18,7 @@ from tflite_fuse.export import FORMATS, export_model
 from tflite_fuse.export.text import byte_array, comment, float_literal
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model import schema as s
+from tflite_fuse.model.options import make_options
 from tflite_fuse.model.types import TensorType
 
 ANY_MODEL = [name for name in FORMATS if name != "esphome"]
@@ -172,3 +175,13 @@ def test_hybrid_and_uint8_operators_are_refused_as_the_runtime_refuses_them(
     with pytest.raises(UsageError, match=f"CONV_2D_0 computes in {ARITHMETIC[element]}, which TensorFlow Lite Micro"):
         export_model(with_activations(element), tmp_path / "model", format)
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("format", ANY_MODEL)
+def test_weights_of_float16_outside_of_blocks_are_refused(format: str, tmp_path: Path) -> None:
+    model = RawModel()
+    source, wide, output = (model.tensor((1, 8), type_=TensorType.FLOAT32, quantization=None) for _ in range(3))
+    model.operator("DEQUANTIZE", [model.constant(np.ones((1, 8), np.float16))], [wide], None)
+    model.operator("ADD", [source, wide], [output], make_options("AddOptions"))
+    with pytest.raises(UsageError, match=r"DEQUANTIZE_0 reads weights of float16.*without --no-fuse"):
+        export_model(serialize_model(model.build([source], [output])), tmp_path / "model", format)

@@ -89,18 +89,20 @@ class Port:
         return (quantization.scale or ())[0], (quantization.zero_point or ())[0]
 
 
-_ARITHMETIC = {"hybrid": "float32 with weights of fewer bits", "uint8": "uint8"}
-"""How operators of a kind compute that TensorFlow Lite Micro refuses."""
+_QUANTIZE = "quantize the model to int8 (`inspect --verbose` prints how)"
+_REFUSED = {
+    "float16": ("reads weights of float16", "rewrite it without --no-fuse, so that they are constants of blocks"),
+    "hybrid": ("computes in float32 with weights of fewer bits", _QUANTIZE),
+    "uint8": ("computes in uint8", _QUANTIZE),
+}
+"""What operators of a kind do that TensorFlow Lite Micro refuses, and the remedy."""
 
 
 def require_arithmetic(model: Model) -> None:
-    """Raise UsageError if an operator is hybrid or computes in uint8: no export can run it."""
+    """Raise UsageError if an operator is hybrid, computes in uint8 or reads float16: no export can run it."""
     if (refused := refused_operator(model)) is not None:
-        label, kind = refused
-        raise UsageError(
-            f"{label} computes in {_ARITHMETIC[kind]}, which TensorFlow Lite Micro refuses: quantize the model to int8 "
-            "(`inspect --verbose` prints how)"
-        )
+        does, remedy = _REFUSED[refused[1]]
+        raise UsageError(f"{refused[0]} {does}, which TensorFlow Lite Micro refuses: {remedy}")
 
 
 def model_ports(model: Model) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

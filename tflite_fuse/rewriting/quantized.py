@@ -62,6 +62,9 @@ def refused_operator(model: Model) -> tuple[str, str] | None:
         ModelError: a fused block is damaged.
     """
     for index, (operator, count) in enumerate(zip(model.main.operators, executed_macs(model), strict=True)):
+        data = model.main.read_by(operator, 0)
+        if operator_name(model, operator) == "DEQUANTIZE" and data is not None and data.type == TensorType.FLOAT16:
+            return operator_label(model, index), "float16"
         if count and (kind := _kind(model, operator)) in _REFUSED:
             return operator_label(model, index), kind
     return None
