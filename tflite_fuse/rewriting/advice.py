@@ -28,7 +28,7 @@ from tflite_fuse.report.sentences import MOVED_IN_VAIN, WORTHWHILE
 from tflite_fuse.rewriting.figures import arena_in_file, memory_table
 from tflite_fuse.rewriting.rewrite import rewrite_model
 
-MOST_OPERATORS = 120
+MOST_OPERATORS = 250
 """Most operators of a model whose options are tried, constant ones aside: larger ones take too long."""
 
 _MOSTLY = 0.75
