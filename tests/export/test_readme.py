@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+import tflite_fuse
+from scripts.zoo.float_twin import float_twin
 from tests.arduino.fake_runtime import GENERATIONS
-from tests.export.exported import FOR_ANY_MODEL, chained, fused, outside
+from tests.export.exported import FOR_ANY_MODEL, chained, fused, network, outside
 from tests.export.stand_ins import FORMATS as WITH_TFLM
 from tests.export.stand_ins import run_with_stand_ins
 from tflite_fuse.export import export_model
 from tflite_fuse.export.library import version
 from tflite_fuse.ir.enums import Storage
+from tflite_fuse.model import load_model, serialize_model
 
 
 @pytest.mark.parametrize("format", FOR_ANY_MODEL)
@@ -85,3 +88,11 @@ def test_a_zephyr_application_is_the_plain_c_folder_and_two_files(tmp_path: Path
     assert "find_package(Zephyr REQUIRED" in (tmp_path / "zephyr" / "CMakeLists.txt").read_text()
     settings = (tmp_path / "zephyr" / "prj.conf").read_text().splitlines()
     assert all(re.fullmatch(r"#.*|CONFIG_[A-Z_]+=(y|n|\d+)", line) for line in settings)
+
+
+@pytest.mark.parametrize("format", FOR_ANY_MODEL)
+def test_flags_for_float32_stand_where_blocks_are_on_float32(format: str, tmp_path: Path) -> None:
+    floats = tflite_fuse.rewrite(serialize_model(float_twin(load_model(network()))), verify=False).model
+    for name, model in (("floats", floats), ("bytes", fused())):
+        export_model(model, tmp_path / name, format)
+        assert ("-ffp-contract=off" in (tmp_path / name / "README.md").read_text()) == (name == "floats")

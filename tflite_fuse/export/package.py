@@ -204,8 +204,10 @@ def export_model(
     else:
         tflm_model = replace(_tflm_model(read, runtime), two_arenas=two_arenas)
         content = _with_tflm(tflm_model, read.model, target, format)
-    content = replace(content, notes=(*content.notes, *_about_second_memory(slow_bytes(read.model), format)))
-    files = library.with_parts(content.files, parts_of(content.blocks))
+    parts = parts_of(content.blocks)
+    more = (*_about_floats(parts), *_about_second_memory(slow_bytes(read.model), format))
+    content = replace(content, notes=(*content.notes, *more))
+    files = library.with_parts(content.files, parts)
     flash = measured(files, format, content.model_bytes)
     if format == "esphome":
         fused, name = bool(content.blocks), next(name for name in files if name.endswith(".tflite"))
@@ -229,6 +231,14 @@ def _runtime(format: str, kernels: str | None, tflm: str | None, benchmark: bool
     if two_arenas and (plain or benchmark):
         raise UsageError("two arenas are for projects with TensorFlow Lite Micro that are no benchmarks")
     return None if plain else runtime_for(format, kernels, tflm)
+
+
+def _about_floats(parts: library.Parts) -> Iterator[str]:
+    if any(kind.name.startswith("FLOAT_") for kind in parts.kinds):
+        yield (
+            "blocks on float32 round every product and sum: compile with -ffp-contract=off and without -ffast-math, or "
+            "a run may end with a message that says so"
+        )
 
 
 def _about_second_memory(nbytes: int, format: str) -> Iterator[str]:

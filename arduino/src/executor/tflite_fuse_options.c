@@ -239,7 +239,7 @@ TFLITE_FUSE_RARE const char* tflite_fuse_message(tflite_fuse_status status) {
     case TFLITE_FUSE_DAMAGED:
       return "the options or constants are damaged: their checksum differs";
     case TFLITE_FUSE_CONTRACTED:
-      return "float32: compile the library with -ffp-contract=off and without -ffast-math";
+      return "float32 needs -ffp-contract=off and no -ffast-math";
     case TFLITE_FUSE_WRONG_ROWS:
       return "the application's row kernels compute bytes that differ from the library's";
     case TFLITE_FUSE_BAD_VERSION:
