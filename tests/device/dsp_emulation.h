@@ -70,6 +70,10 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
 
 #define TFLITE_FUSE_LOAD_COLUMN_1(value, pixels, index, channel) ((value) = (uint32_t)(int32_t)(pixels)[index][channel])
 
+#define TFLITE_FUSE_LOAD_COLUMNS_1(first, second, pixels, index, to_next, channel) \
+  (TFLITE_FUSE_LOAD_COLUMN_1(first, pixels, index, channel),                       \
+   TFLITE_FUSE_LOAD_COLUMN_1(second, pixels, (index) + (to_next), channel))
+
 static inline uint32_t emulated_halves(const int8_t* upper, const int8_t* lower) {
   return (uint32_t)(uint8_t)upper[0] | (uint32_t)(uint8_t)upper[1] << 8 | (uint32_t)(uint8_t)lower[0] << 16 |
          (uint32_t)(uint8_t)lower[1] << 24;

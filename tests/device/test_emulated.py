@@ -74,17 +74,20 @@ pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro w
 
 
 @cache
-def rewritten(name: str, inputs: int, input_mode: str = "resident") -> tuple[Program, Any, Any]:
+def rewritten(name: str, inputs: int, input_mode: str = "resident", weights: str = "auto") -> tuple[Program, Any, Any]:
     """The part of a model that blocks can hold as blocks, its inputs, and the outputs that are needed."""
     core = fusable_core(NETWORKS[name]() if name in NETWORKS else load_model(SHARED / "models" / f"{name}.tflite"))
-    found = load_model(tflite_fuse.rewrite(serialize_model(core), input_mode=input_mode, verify=False).model)
+    written = tflite_fuse.rewrite(serialize_model(core), input_mode=input_mode, weights=weights, verify=False)
+    found = load_model(written.model)
     samples = generate_inputs(core, inputs)
     return program_of(found), samples, tflm.run(serialize_model(core), samples).outputs
 
 
-def check(name: str, target: Target, folder: Path, inputs: int, input_mode: str = "resident") -> None:
+def check(
+    name: str, target: Target, folder: Path, inputs: int, input_mode: str = "resident", weights: str = "auto"
+) -> None:
     """Runs the blocks of a model on a target and compares all outputs."""
-    program, samples, expected = rewritten(name, inputs, input_mode)
+    program, samples, expected = rewritten(name, inputs, input_mode, weights)
     report = execute(target, build(target, program, samples, folder, "-O2", guarded=True), program)
     assert report.outputs == [[np.asarray(output).tobytes() for output in outputs] for outputs in expected]
     assert len({tuple(outputs) for outputs in report.outputs}) > 1
@@ -107,6 +110,13 @@ def test_small_networks(name: str, target: Target, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["inverted residuals", "pyramid", "one dimension"])
 def test_pictures_that_are_handed_out(name: str, target: Target, tmp_path: Path) -> None:
     check(name, target, tmp_path, inputs=3, input_mode="streamed")
+
+
+@targets
+@pytest.mark.parametrize("weights", ["paired", "16bit"])
+@pytest.mark.parametrize("name", ["inverted residuals", "larger again", "one dimension"])
+def test_weights_in_halfwords(name: str, weights: str, target: Target, tmp_path: Path) -> None:
+    check(name, target, tmp_path, inputs=3, weights=weights)
 
 
 STACK_LIMIT = 2432

@@ -18,9 +18,6 @@ void tflite_fuse_int8_all_2(tflite_fuse_conv_run* run);
 void tflite_fuse_int8_all_1(tflite_fuse_conv_run* run);
 void tflite_fuse_int8_part_2(tflite_fuse_conv_run* run);
 void tflite_fuse_int8_part_1(tflite_fuse_conv_run* run);
-
-/* Widens `count` values, a multiple of 4, of four pixels, `to_next` pointers apart; returns the end of the words. */
-uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
 TFLITE_FUSE_HIDDEN_END
 #endif
 
@@ -50,7 +47,7 @@ static uint32_t load_rest(const int8_t* from, int32_t count) {
 
 /* Widens the last 1...3 values of a pixel; their second pair is `apart` words behind the first. */
 static void widen_rest(uint32_t* wide, const int8_t* from, int32_t count, int32_t apart) {
-  const uint32_t word = load_rest(from, count % 4);
+  const uint32_t word = load_rest(from, count & 3);
   wide[0] = tflite_fuse_even(word);
   wide[apart] = tflite_fuse_odd(word);
 }
@@ -60,7 +57,7 @@ uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, 
   for (const int8_t* end = p + (count & ~3); p != end;) {
     TFLITE_FUSE_WIDEN_2(wide, p, q);
   }
-  if (count % 4 != 0) {
+  if ((count & 3) != 0) {
     widen_rest(wide, p, count, 1);
     widen_rest(wide + 2, q, count, 1);
     wide += 4;
@@ -69,18 +66,11 @@ uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, 
 }
 
 /* Order of words per quad: values (0, 2) of all pixels, then values (1, 3). */
-uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count) {
-  const int32_t whole = count & ~3;
-  if (whole > 0) {
-    wide = tflite_fuse_int8_widen_4(wide, pixels, to_next, whole);
+uint32_t* tflite_fuse_widen_rest_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count) {
+  for (int32_t i = 0; i < 4; ++i) {
+    widen_rest(wide + i, pixels[i * to_next] + (count & ~3), count, 4);
   }
-  if (count != whole) {
-    for (int32_t i = 0; i < 4; ++i) {
-      widen_rest(wide + i, pixels[i * to_next] + whole, count, 4);
-    }
-    wide += 8;
-  }
-  return wide;
+  return wide + 8;
 }
 
 uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
@@ -90,7 +80,7 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
     wide[0] = tflite_fuse_even(word);
     wide[1] = tflite_fuse_odd(word);
   }
-  if (count % 4 != 0) {
+  if ((count & 3) != 0) {
     widen_rest(wide, p, count, 1);
     wide += 2;
   }
@@ -116,7 +106,7 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   TFLITE_FUSE_INT8_QUAD_2 TFLITE_FUSE_INT8_QUAD_2                                                    \
   TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_2)                                                       \
   "cmp r0, r9\n\tbne 1b\n\tldr r0, [sp]\n\tldr.w pc, [sp, #4]\n"
-#define TFLITE_FUSE_INT8_BACK_TO(label) "adr.w r7, " label "\n\tadds r7, #1\n\tstr r7, [sp, #4]\n"
+#define TFLITE_FUSE_INT8_BACK_TO(label) "adr.w r7, " label " + 1\n\tstr r7, [sp, #4]\n"
 
 /* r2, r3: sums of the two channels. */
 #define TFLITE_FUSE_INT8_HALF_QUAD_1(sum, even, odd, weights)          \
@@ -135,14 +125,14 @@ uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count) {
   "2:\tadd pc, lr\n\tnop\n1:\t" TFLITE_FUSE_INT8_TWO_QUADS_1 TFLITE_FUSE_INT8_TWO_QUADS_1                       \
   TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_1) "cmp r0, r9\n\tbne 1b\n\tldr r0, [sp]\n\tldr.w pc, [sp, #4]\n"
 
-#define TFLITE_FUSE_INT8_TWICE(sum) "lsl " sum ", " sum ", #1\n\t"
+#define TFLITE_FUSE_INT8_TWICE(sum) "lsls " sum ", " sum ", #1\n\t"
 #define TFLITE_FUSE_INT8_FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, TFLITE_FUSE_INT8_TWICE(sum))
 #define TFLITE_FUSE_INT8_FINISH_2(first, second) \
   TFLITE_FUSE_FINISH_2(first, second, TFLITE_FUSE_INT8_TWICE(first), TFLITE_FUSE_INT8_TWICE(second))
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_2", "2", ENTRY, ENTRY_END,
          TFLITE_FUSE_INT8_BACK_TO("3f")
-         TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
+         TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov.w r5, r4\n\t" /* the loop begins at a word */
          TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r10") TFLITE_FUSE_INT8_QUADS_2 "3:\t"
          TFLITE_FUSE_RELOAD
          TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH_2("r2", "r3") TFLITE_FUSE_ENTRY TFLITE_FUSE_INT8_FINISH_2("r4", "r5")
@@ -150,9 +140,9 @@ TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_2", "2", ENTRY, ENTRY_END,
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_2", "2", SUMS, SUMS_END,
          TFLITE_FUSE_INT8_BACK_TO("3f")
-         TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10")
-         TFLITE_FUSE_VALUES("r10", "r10") "b.w .Ltflite_fuse_quads_2\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
-         "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
+         TFLITE_FUSE_KEEP_SUMS "ldmia r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r7")
+         TFLITE_FUSE_VALUES("r7", "r10") "b .Ltflite_fuse_quads_2\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
+         "stmia r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_1", "1", ENTRY, ENTRY_END,
          TFLITE_FUSE_INT8_BACK_TO("3f")
@@ -163,9 +153,9 @@ TFLITE_FUSE_FUNCTION("tflite_fuse_int8_all_1", "1", ENTRY, ENTRY_END,
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int8_part_1", "1", SUMS, SUMS_END,
          TFLITE_FUSE_INT8_BACK_TO("3f")
-         TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10")
-         TFLITE_FUSE_VALUES("r10", "lr") "b.w .Ltflite_fuse_quads_1\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
-         "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
+         TFLITE_FUSE_KEEP_SUMS "ldmia r6!, {r2, r3}\n\t" TFLITE_FUSE_VALUES_END("r7")
+         TFLITE_FUSE_VALUES("r7", "lr") "b .Ltflite_fuse_quads_1\n3:\t" TFLITE_FUSE_TO_NEXT_SUMS
+         "stmia r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
 __asm__(".syntax unified\n\t" ".section .text.tflite_fuse_int8_widen_4,\"ax\",%progbits\n\t"
 ".balign 4\n\t.thumb\n\t.thumb_func\n\t"
@@ -179,19 +169,18 @@ __asm__(".syntax unified\n\t" ".section .text.tflite_fuse_int8_widen_4,\"ax\",%p
         "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t"
         ".size tflite_fuse_int8_widen_4, .-tflite_fuse_int8_widen_4\n\t.text");
 
-/* Four pixels. r2...r5: sums of the first channel, r6...r9: of the second; r10, r11: weights, loaded twice; r12, lr:
- * pairs of two pixels. */
-#define TFLITE_FUSE_INT8_PAIRS_4(first, second, third, fourth)                                                  \
-  "ldrd r12, lr, [r0], #8\n\tsmlad " first ", r12, r10, " first "\n\tsmlad " second ", lr, r10, " second "\n\t" \
-  "smlad " third ", r12, r11, " third "\n\tsmlad " fourth ", lr, r11, " fourth "\n\t"
+/* Four pixels. r6, r7: weights, loaded twice; r4, r5: pairs of two pixels. */
+#define TFLITE_FUSE_INT8_PAIRS_4(first, second, third, fourth)                                              \
+  "ldrd r4, r5, [r0], #8\n\tsmlad " first ", r4, r6, " first "\n\tsmlad " second ", r5, r6, " second "\n\t" \
+  "smlad " third ", r4, r7, " third "\n\tsmlad " fourth ", r5, r7, " fourth "\n\t"
 
-#define TFLITE_FUSE_INT8_QUAD_4                                                                     \
-  "ldrd r10, r11, [r1]\n\tsxtb16 r10, r10\n\tsxtb16 r11, r11\n\t"                                   \
-  TFLITE_FUSE_INT8_PAIRS_4("r2", "r3", "r6", "r7") TFLITE_FUSE_INT8_PAIRS_4("r4", "r5", "r8", "r9") \
-  "ldrd r10, r11, [r1], #8\n\tsxtb16 r10, r10, ror #8\n\tsxtb16 r11, r11, ror #8\n\t"               \
-  TFLITE_FUSE_INT8_PAIRS_4("r2", "r3", "r6", "r7") TFLITE_FUSE_INT8_PAIRS_4("r4", "r5", "r8", "r9")
+#define TFLITE_FUSE_INT8_QUAD_4                                                                        \
+  "ldrd r6, r7, [r1]\n\tsxtb16 r6, r6\n\tsxtb16 r7, r7\n\t"                                            \
+  TFLITE_FUSE_INT8_PAIRS_4("r2", "r3", "r10", "r11") TFLITE_FUSE_INT8_PAIRS_4("r8", "r9", "r12", "lr") \
+  "ldrd r6, r7, [r1], #8\n\tsxtb16 r6, r6, ror #8\n\tsxtb16 r7, r7, ror #8\n\t"                        \
+  TFLITE_FUSE_INT8_PAIRS_4("r2", "r3", "r10", "r11") TFLITE_FUSE_INT8_PAIRS_4("r8", "r9", "r12", "lr")
 
-TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", "0", , TFLITE_FUSE_INT8_QUAD_4 TFLITE_FUSE_INT8_QUAD_4
+TFLITE_FUSE_FUNCTION_4("tflite_fuse_int8_all_4", , , TFLITE_FUSE_INT8_QUAD_4 TFLITE_FUSE_INT8_QUAD_4
 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_INT8_TURN_4), , "lsl", "#1");
 
 #endif

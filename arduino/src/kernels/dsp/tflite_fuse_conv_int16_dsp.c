@@ -52,30 +52,35 @@ void tflite_fuse_conv_int16(const tflite_fuse_call* call) { tflite_fuse_conv_wit
   "add pc, r10\n\tnop\n1:\t" quad quad quad quad TFLITE_FUSE_TURN_IS(turn) \
   "ldr r6, [sp, #4]\n\tcmp r0, r6\n\tbne 1b\n\tldr r0, [sp]\n\t"
 
+/* Keeps the end of the values on the stack. */
+#define TFLITE_FUSE_INT16_KEEP_END "ldr r2, [r0, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tstr r2, [sp, #4]\n"
+
 #define TFLITE_FUSE_INT16_FINISH(sum, output) TFLITE_FUSE_FINISH(sum, output, "")
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int16_all_2", "2", ENTRY, ENTRY_END,
-         TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t" TFLITE_FUSE_VALUES("r0", "r10")
+         TFLITE_FUSE_INT16_KEEP_END TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
+         TFLITE_FUSE_VALUES("r0", "r10")
          TFLITE_FUSE_INT16_QUADS(TFLITE_FUSE_INT16_QUAD_2, TFLITE_FUSE_INT16_TURN_2) TFLITE_FUSE_RELOAD
          TFLITE_FUSE_ENTRY TFLITE_FUSE_FINISH_2("r2", "r3", "", "")
          TFLITE_FUSE_ENTRY TFLITE_FUSE_FINISH_2("r4", "r5", "", "")
          TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int16_all_1", "1", ENTRY, ENTRY_END,
-         TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES("r0", "r10")
+         TFLITE_FUSE_INT16_KEEP_END TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES("r0", "r10")
          TFLITE_FUSE_INT16_QUADS(TFLITE_FUSE_INT16_QUAD_1, TFLITE_FUSE_INT16_TURN_1) TFLITE_FUSE_RELOAD
          TFLITE_FUSE_ENTRY TFLITE_FUSE_INT16_FINISH("r2", "r7") TFLITE_FUSE_ENTRY
          TFLITE_FUSE_INT16_FINISH("r3", "r7") TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int16_part_2", "2", SUMS, SUMS_END,
-         TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES("r10", "r10")
+         TFLITE_FUSE_INT16_KEEP_END TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t"
+         TFLITE_FUSE_VALUES("r7", "r10")
          TFLITE_FUSE_INT16_QUADS(TFLITE_FUSE_INT16_QUAD_2, TFLITE_FUSE_INT16_TURN_2) TFLITE_FUSE_TO_NEXT_SUMS
-         "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
+         "stmia r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_int16_part_1", "1", SUMS, SUMS_END,
-         TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES("r10", "r10")
+         TFLITE_FUSE_INT16_KEEP_END TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES("r7", "r10")
          TFLITE_FUSE_INT16_QUADS(TFLITE_FUSE_INT16_QUAD_1, TFLITE_FUSE_INT16_TURN_1) TFLITE_FUSE_TO_NEXT_SUMS
-         "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
+         "stmia r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
 #endif
 

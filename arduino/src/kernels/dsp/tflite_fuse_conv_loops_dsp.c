@@ -30,7 +30,8 @@ static uint32_t bytes_to_skip_1(const tflite_fuse_conv_loops* loops, uint32_t qu
 
 void tflite_fuse_conv_start(tflite_fuse_conv_job* j, int32_t values, int32_t pixels) {
   const uint32_t quads = (uint32_t)values / 4;
-  j->run.start = pixels == 2 ? bytes_to_skip(j->loops, j->loops->turn_2, quads) : bytes_to_skip_1(j->loops, quads);
+  j->run.start = pixels == 1 ? bytes_to_skip_1(j->loops, quads)
+                             : bytes_to_skip(j->loops, pixels == 2 ? j->loops->turn_2 : j->loops->turn_4, quads);
 }
 
 /* ---- Parts of windows ---- */
@@ -93,27 +94,28 @@ void tflite_fuse_conv_all(tflite_fuse_conv_job* j, int32_t pixels) {
 
 /* ---- Four pixels ---- */
 
-void tflite_fuse_conv_four(tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output) {
+/* Computes the last channel of an odd number, paired with a channel of zeros. */
+static TFLITE_FUSE_NOINLINE TFLITE_FUSE_RARE void compute_last(tflite_fuse_conv_job* j, int8_t* output) {
   tflite_fuse_conv_run* run = &j->run;
-  const int32_t to_next = j->call->output->channels;
-  run->entry = j->call->table;
-  run->weights = j->call->weights;
-  run->outputs[0] = output, run->outputs[1] = output + to_next;
-  run->wide = wide, run->wide_end = wide + 2 * j->values;
-  run->start = bytes_to_skip(j->loops, j->loops->turn_4, (uint32_t)j->values / 4);
-  if (run->entry != run->entry_end) {
-    j->loops->all_4(run);
+  const int32_t to_next = j->call->output->channels, before = (to_next - 1) * j->values;
+  int8_t last[8];
+  run->outputs[0] = last, run->outputs[1] = last + 2;
+  run->entry = run->entry_end, run->entry_end += 2, run->weights += before;
+  j->loops->all_4(run);
+  run->entry_end = run->entry, run->entry = j->call->table, run->weights -= before;
+  for (int32_t p = 0; p < 4; ++p) {
+    output[p * to_next + to_next - 1] = last[2 * p];
   }
-  if (run->entry_end != j->end) { /* the last channel of an odd number, paired with a channel of zeros */
-    int8_t last[8];
-    run->entry = run->entry_end, run->entry_end += 2;
-    run->weights += (to_next - 1) * j->values;
-    run->outputs[0] = last, run->outputs[1] = last + 2;
-    j->loops->all_4(run);
-    run->entry_end -= 2;
-    for (int32_t p = 0; p < 4; ++p) {
-      output[p * to_next + to_next - 1] = last[2 * p];
-    }
+}
+
+void tflite_fuse_conv_four(tflite_fuse_conv_job* j, int8_t* output) {
+  tflite_fuse_conv_run* run = &j->run;
+  if (run->entry_end != j->end) {
+    compute_last(j, output);
+  }
+  run->outputs[0] = output, run->outputs[1] = output + j->call->output->channels;
+  if (run->entry != run->entry_end) {
+    j->loops->all_4(run); /* last, so that it needs no frame of its caller */
   }
 }
 

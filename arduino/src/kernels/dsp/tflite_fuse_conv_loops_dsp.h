@@ -43,6 +43,7 @@ struct tflite_fuse_conv_loops {
  * the stack, at the same offsets. */
 #define TFLITE_FUSE_RUN_ENTRY 0
 #define TFLITE_FUSE_RUN_OUTPUTS 4
+#define TFLITE_FUSE_RUN_APART 8 /* the second output, or in loops of four pixels the distance between outputs */
 #define TFLITE_FUSE_RUN_ZERO_POINT_HALF 12
 #define TFLITE_FUSE_RUN_WIDE 16
 #define TFLITE_FUSE_RUN_START 20
@@ -69,18 +70,21 @@ _Static_assert(offsetof(tflite_fuse_conv_run, skip) == TFLITE_FUSE_RUN_SKIP, "sk
 
 /* Byte offsets in an entry of the table of channels and in the next one, and the size of two entries. */
 #define TFLITE_FUSE_CHANNEL_MULTIPLIER 4
+#define TFLITE_FUSE_CHANNEL_SHIFT 8
 #define TFLITE_FUSE_CHANNEL_NEXT_BIAS 12
 #define TFLITE_FUSE_CHANNEL_NEXT_MULTIPLIER 16
+#define TFLITE_FUSE_CHANNEL_NEXT_SHIFT 20
 #define TFLITE_FUSE_CHANNEL_TWO 24
 #define TFLITE_FUSE_CHANNEL(field) "#" TFLITE_FUSE_TEXT(TFLITE_FUSE_CHANNEL_##field)
 
 _Static_assert(offsetof(tflite_fuse_channel, bias) == 0, "bias has moved");
 _Static_assert(offsetof(tflite_fuse_channel, multiplier) == TFLITE_FUSE_CHANNEL_MULTIPLIER, "multiplier has moved");
-_Static_assert(offsetof(tflite_fuse_channel, shift) == TFLITE_FUSE_CHANNEL_MULTIPLIER + 4,
-"is loaded with the multiplier");
+_Static_assert(offsetof(tflite_fuse_channel, shift) == TFLITE_FUSE_CHANNEL_SHIFT, "shift has moved");
 _Static_assert(sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_NEXT_BIAS, "the next bias has moved");
 _Static_assert(TFLITE_FUSE_CHANNEL_NEXT_MULTIPLIER == TFLITE_FUSE_CHANNEL_NEXT_BIAS + TFLITE_FUSE_CHANNEL_MULTIPLIER,
                "the next multiplier has moved");
+_Static_assert(TFLITE_FUSE_CHANNEL_NEXT_SHIFT == TFLITE_FUSE_CHANNEL_NEXT_BIAS + TFLITE_FUSE_CHANNEL_SHIFT,
+               "the next shift has moved");
 _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entries have grown");
 
 /* Checks that the code of a turn, which begins at label 1, has the declared length: assembling fails otherwise. */
@@ -99,15 +103,14 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
   "\n\tadd sp, sp, " stack "\n\tpop {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n\t" \
   ".size " name ", .-" name "\n\t.text"
 
-/* A loop for `pixels` pixels. r0: the run, r6: the run's field `before`, r1: next weights. Stack: the run, the end of
- * the values, the run's field `end`. Loops for the same number of pixels share a section, and may share code. */
-#define TFLITE_FUSE_FUNCTION(name, pixels, before, end, body)                   \
-  __asm__(TFLITE_FUSE_BEGIN("tflite_fuse_conv_" pixels, name)                   \
-          "sub sp, sp, #12\n\tstr r0, [sp]\n\t"                                 \
-          "ldr r1, [r0, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tstr r1, [sp, #4]\n\t" \
-          "ldr r1, [r0, " TFLITE_FUSE_RUN(end) "]\n\tstr r1, [sp, #8]\n\t"      \
-          "ldr r6, [r0, " TFLITE_FUSE_RUN(before) "]\n\t"                       \
-          "ldr r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]\n" body                   \
+/* A loop for `pixels` pixels. r0: the run, r6: the run's field `before`, r1: next weights. Stack: the run, a word for
+ * the loop, the run's field `end`. Loops for the same number of pixels share a section, and may share code. */
+#define TFLITE_FUSE_FUNCTION(name, pixels, before, end, body)              \
+  __asm__(TFLITE_FUSE_BEGIN("tflite_fuse_conv_" pixels, name)              \
+          "sub sp, sp, #12\n\tstr r0, [sp]\n\t"                            \
+          "ldr r1, [r0, " TFLITE_FUSE_RUN(end) "]\n\tstr r1, [sp, #8]\n\t" \
+          "ldr r6, [r0, " TFLITE_FUSE_RUN(before) "]\n\t"                  \
+          "ldr r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]\n" body              \
           TFLITE_FUSE_END(name, "#12"))
 
 /* After the loop; r0: the run. Loads r6: next entry, r7, r8: outputs, r9: half of the zero point. */
@@ -130,8 +133,8 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
   TFLITE_FUSE_STORE(second, "r8")
 
 /* End of `all`: r6: next entry, r0: the run; the next pair of channels follows. */
-#define TFLITE_FUSE_ALL_END                                                    \
-  "ldr r10, [sp, #8]\n\tstmia.w r0, {r6, r7, r8}\n\tcmp r6, r10\n\tbne 0b\n\t" \
+#define TFLITE_FUSE_ALL_END                                                  \
+  "ldr r2, [sp, #8]\n\tstmia.w r0, {r6, r7, r8}\n\tcmp r6, r2\n\tbne 0b\n\t" \
   "str r1, [r0, " TFLITE_FUSE_RUN(WEIGHTS) "]"
 
 /* End of `part`: r6: next sums. */
@@ -140,53 +143,55 @@ _Static_assert(2 * sizeof(tflite_fuse_channel) == TFLITE_FUSE_CHANNEL_TWO, "entr
   "ldr r6, [r0, " TFLITE_FUSE_RUN(SUMS) "]\n\tadd r1, r1, r8\n\t"
 #define TFLITE_FUSE_PART_END "cmp r6, r7\n\tbne 0b"
 
-/* Start of a pair of channels. `all`: sums start with the biases; `part`: r6 is stored in the run, and sums are loaded.
- * r0: values; `start`: register for the run's field start. */
+/* Start of a pair of channels. `all`: sums start with the biases; `part`: r6 is stored in the run, r7, and sums are
+ * loaded. r0: values; `start`: register for the run's field start. */
 #define TFLITE_FUSE_VALUES(run, start) "ldrd r0, " start ", [" run ", " TFLITE_FUSE_RUN(WIDE) "]\n\t"
 #define TFLITE_FUSE_VALUES_END(run) "ldr.w r9, [" run ", " TFLITE_FUSE_RUN(WIDE_END) "]\n\t"
 #define TFLITE_FUSE_BIASES(first, second) \
   "0:\tldr " first ", [r6]\n\tldr " second ", [r6, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\t"
-#define TFLITE_FUSE_KEEP_SUMS "0:\tldr r10, [sp]\n\tstr r6, [r10, " TFLITE_FUSE_RUN(SUMS) "]\n\t"
+#define TFLITE_FUSE_KEEP_SUMS "0:\tldr r7, [sp]\n\tstr r6, [r7, " TFLITE_FUSE_RUN(SUMS) "]\n\t"
 
-/* Four pixels. r12: multiplier, lr: shift, r11: half, r0: free; `twice` by `bits` doubles the sum. */
+/* Four pixels. r4: multiplier, r5: shift, r6: half, r0: free; `twice` by `bits` doubles the sum. */
 #define TFLITE_FUSE_PRODUCT_4(sum, twice, bits) \
-  "add r0, r11, " sum ", asr #31\n\t" twice " " sum ", " sum ", " bits "\n\tsmmlar " sum ", " sum ", r12, r0\n\t"
-#define TFLITE_FUSE_SHIFT_4(sum) "asr " sum ", " sum ", lr\n\t"
+  "add r0, r6, " sum ", asr #31\n\t" twice " " sum ", " sum ", " bits "\n\tsmmlar " sum ", " sum ", r4, r0\n\t"
+#define TFLITE_FUSE_SHIFT_4(sum) "asr " sum ", " sum ", r5\n\t"
+#define TFLITE_FUSE_STORE_4(sum, then) "strb " sum ", [r1]" then "\n\t"
 
-/* Scales one channel of four pixels to the outputs from r1 on, r10 bytes apart. */
-#define TFLITE_FUSE_FINISH_4(first, second, third, fourth, twice, bits)                                             \
-  "lsl r11, r11, lr\n\t" TFLITE_FUSE_PRODUCT_4(first, twice, bits) TFLITE_FUSE_PRODUCT_4(second, twice, bits)       \
-  TFLITE_FUSE_SHIFT_4(first) TFLITE_FUSE_PRODUCT_4(third, twice, bits) TFLITE_FUSE_CLAMP(first)                     \
-  TFLITE_FUSE_SHIFT_4(second) TFLITE_FUSE_PRODUCT_4(fourth, twice, bits) "strb " first ", [r1]\n\t"                 \
-  TFLITE_FUSE_CLAMP(second) TFLITE_FUSE_SHIFT_4(third) "strb " second ", [r1, r10]\n\t" TFLITE_FUSE_CLAMP(third)    \
-  TFLITE_FUSE_SHIFT_4(fourth) "strb " third ", [r1, r10, lsl #1]\n\tadd r0, r10, r10, lsl #1\n\t"                   \
-  TFLITE_FUSE_CLAMP(fourth) "strb " fourth ", [r1, r0]\n\t"
+/* Scales one channel of four pixels to the outputs from r1 on; `next` moves r1 to the next one, r7 bytes apart. */
+#define TFLITE_FUSE_FINISH_4(first, second, third, fourth, twice, bits, next)                                \
+  "lsls r6, r5\n\t" TFLITE_FUSE_PRODUCT_4(first, twice, bits) TFLITE_FUSE_PRODUCT_4(second, twice, bits)     \
+  TFLITE_FUSE_SHIFT_4(first) TFLITE_FUSE_PRODUCT_4(third, twice, bits) TFLITE_FUSE_CLAMP(first)              \
+  TFLITE_FUSE_SHIFT_4(second) TFLITE_FUSE_PRODUCT_4(fourth, twice, bits) TFLITE_FUSE_STORE_4(first, "") next \
+  TFLITE_FUSE_CLAMP(second) TFLITE_FUSE_SHIFT_4(third) TFLITE_FUSE_STORE_4(second, "") next                  \
+  TFLITE_FUSE_CLAMP(third) TFLITE_FUSE_SHIFT_4(fourth) TFLITE_FUSE_STORE_4(third, "") next                   \
+  TFLITE_FUSE_CLAMP(fourth) TFLITE_FUSE_STORE_4(fourth, ", #1")
 
-/* A loop over all channels of four pixels. `quads` adds the products of values at r0 and weights at r1 to r2...r5, sums
- * of the first channel of two, and r6...r9, of the second. `first` loads operands before them; they end `ahead` bytes
- * before the end of the values. `split` follows them; then `twice` and `bits` double the sums of the first channel. A
- * copy of the run is on the stack, with the distance between outputs in place of the second output. */
-#define TFLITE_FUSE_FUNCTION_4(name, ahead, first, quads, split, twice, bits)                    \
-  __asm__(TFLITE_FUSE_BEGIN(name, name) "sub sp, sp, #36\n\t"                                    \
-          "ldmia.w r0, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n\tsubs r4, r4, r3\n\t"             \
-          "sub r8, r8, #" ahead "\n\t"                                                            \
-          "stmia.w sp, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n"                                  \
-          "0:\tldr r10, [sp]\n\tldr r2, [r10]\n\t"                                               \
-          "ldr r6, [r10, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\t"                                \
-          "ldr r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\t"                                       \
-          "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\tmov r7, r6\n\tmov r8, r6\n\tmov r9, r6\n\t" \
-          "ldrd r0, r11, [sp, " TFLITE_FUSE_RUN(WIDE) "]\n\t" first "add pc, r11\n\tnop\n1:\t" quads \
-          "ldr r11, [sp, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tcmp r0, r11\n\tbne 1b\n\t" split        \
-          "str r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\tldmia.w sp, {r0, r1, r10, r11}\n\t"     \
-          "ldrd r12, lr, [r0, " TFLITE_FUSE_CHANNEL(MULTIPLIER) "]\n\t"                          \
-          TFLITE_FUSE_FINISH_4("r2", "r3", "r4", "r5", twice, bits)                              \
-          "ldr r2, [sp]\n\tldr r11, [sp, " TFLITE_FUSE_RUN(ZERO_POINT_HALF) "]\n\t"              \
-          "ldr r3, [sp, " TFLITE_FUSE_RUN(ENTRY_END) "]\n\t"                                     \
-          "ldrd r12, lr, [r2, " TFLITE_FUSE_CHANNEL(NEXT_MULTIPLIER) "]\n\t"                     \
-          "adds r2, " TFLITE_FUSE_CHANNEL(TWO) "\n\tadds r1, #1\n\tstr r2, [sp]\n\t"             \
-          TFLITE_FUSE_FINISH_4("r6", "r7", "r8", "r9", "lsl", "#1")                              \
-          "adds r1, #1\n\tstr r1, [sp, " TFLITE_FUSE_RUN(OUTPUTS) "]\n\tcmp r2, r3\n\tbne 0b"    \
-          TFLITE_FUSE_END(name, "#36"))
+/* A loop over all channels of four pixels. `quads` adds the products of values at r0 and weights at r1 to r2, r3, r8,
+ * r9, sums of the first channel of two, and r10, r11, r12, lr, of the second; behind them r7 is free, but r4...r6 may
+ * hold operands of the next turn. `first` loads operands before them, and `ahead` moves r8, the end of the values, to where
+ * the loop ends. `split` follows them; then `twice` and `bits` double the sums of the first channel. A copy of the run
+ * is on the stack, with the distance between outputs in place of the second output. Single loads follow each other:
+ * cores that issue one instruction per cycle need one cycle for each. */
+#define TFLITE_FUSE_FUNCTION_4(name, ahead, first, quads, split, twice, bits)                                          \
+  __asm__(TFLITE_FUSE_BEGIN(name, name) "sub sp, sp, #36\n\t"                                                          \
+          "ldmia.w r0, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n\tsubs r4, r4, r3\n\t" ahead                             \
+          "stmia.w sp, {r2, r3, r4, r5, r6, r7, r8, r9, r10}\n"                                                        \
+          "0:\tldr r10, [r2, " TFLITE_FUSE_CHANNEL(NEXT_BIAS) "]\n\tldr r2, [r2]\n\t"                                  \
+          "ldr r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\tldr r0, [sp, " TFLITE_FUSE_RUN(WIDE) "]\n\t"                  \
+          "ldr r7, [sp, " TFLITE_FUSE_RUN(START) "]\n\tmov r3, r2\n\tmov r8, r2\n\tmov r9, r2\n\t"                     \
+          "mov r11, r10\n\tmov r12, r10\n\tmov lr, r10\n\t" first ".balign 4\n\tadd pc, r7\n\tnop\n1:\t" quads         \
+          "ldr r7, [sp, " TFLITE_FUSE_RUN(WIDE_END) "]\n\tcmp r0, r7\n\tbne 1b\n\t" split                              \
+          "ldr r0, [sp]\n\tldr r7, [sp, " TFLITE_FUSE_RUN(APART) "]\n\tstr r1, [sp, " TFLITE_FUSE_RUN(WEIGHTS) "]\n\t" \
+          "ldr r4, [r0, " TFLITE_FUSE_CHANNEL(MULTIPLIER) "]\n\tldr r5, [r0, " TFLITE_FUSE_CHANNEL(SHIFT) "]\n\t"      \
+          "ldr r6, [sp, " TFLITE_FUSE_RUN(ZERO_POINT_HALF) "]\n\tldr r1, [sp, " TFLITE_FUSE_RUN(OUTPUTS) "]\n\t"       \
+          TFLITE_FUSE_FINISH_4("r2", "r3", "r8", "r9", twice, bits, "adds r1, r1, r7\n\t")                             \
+          "ldr r2, [sp]\n\tldr r6, [sp, " TFLITE_FUSE_RUN(ZERO_POINT_HALF) "]\n\t"                                     \
+          "ldr r3, [sp, " TFLITE_FUSE_RUN(ENTRY_END) "]\n\t"                                                           \
+          "ldr r4, [r2, " TFLITE_FUSE_CHANNEL(NEXT_MULTIPLIER) "]\n\t"                                                 \
+          "ldr r5, [r2, " TFLITE_FUSE_CHANNEL(NEXT_SHIFT) "]\n\tadds r2, " TFLITE_FUSE_CHANNEL(TWO) "\n\t"             \
+          "str r2, [sp]\n\t"                                                                                           \
+          TFLITE_FUSE_FINISH_4("lr", "r12", "r11", "r10", "lsl", "#1", "subs r1, r1, r7\n\t")                          \
+          "str r1, [sp, " TFLITE_FUSE_RUN(OUTPUTS) "]\n\tcmp r2, r3\n\tbne 0b" TFLITE_FUSE_END(name, "#36"))
 
 #endif
 

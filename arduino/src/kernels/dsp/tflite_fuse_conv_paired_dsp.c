@@ -17,8 +17,8 @@
 #define TFLITE_FUSE_PAIRED_TURN_4 4, 112
 #else
 #define TFLITE_FUSE_PAIRED_TURN_1 4, 56
-#define TFLITE_FUSE_PAIRED_TURN_2 8, 48
-#define TFLITE_FUSE_PAIRED_TURN_4 2, 96
+#define TFLITE_FUSE_PAIRED_TURN_2 4, 56
+#define TFLITE_FUSE_PAIRED_TURN_4 4, 96
 #endif
 
 #if defined(TFLITE_FUSE_DSP_EMULATION)
@@ -83,6 +83,11 @@ void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_wi
   TFLITE_FUSE_PAIRED_INNER_2 TFLITE_FUSE_PAIRED_INNER_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) \
   "cmp r0, r9\n\tbne 1b\n\t" TFLITE_FUSE_PAIRED_QUAD_2("ldr r0, [sp]\n\t", "", "")
 
+/* Sums, which end in r2...r5. */
+#define TFLITE_FUSE_PAIRED_START_2 TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
+#define TFLITE_FUSE_PAIRED_SPLIT_2 "subs r2, r2, r4\n\tsubs r3, r3, r5\n\t"
+#define TFLITE_FUSE_PAIRED_SUMS_2 "{r2, r3, r4, r5}\n\t"
+
 #define TFLITE_FUSE_PAIRED_TWO_QUADS_1(values_0, weights_0, values_2)                                   \
   TFLITE_FUSE_PAIRED_ADD("r2", "r10", "r4") TFLITE_FUSE_PAIRED_LOWER("r4")                              \
   TFLITE_FUSE_PAIRED_ADD("r2", "r11", "r5") TFLITE_FUSE_PAIRED_LOWER("r5")                              \
@@ -102,18 +107,22 @@ void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_wi
 
 #else
 
-/* r2, r3: sums of both channels, r4, r5: of the second. */
-#define TFLITE_FUSE_PAIRED_WORD_2(weights, first, second)                                         \
-  TFLITE_FUSE_PAIRED_ADD("r2", first, weights) TFLITE_FUSE_PAIRED_ADD("r3", second, weights)      \
-  TFLITE_FUSE_PAIRED_LOWER(weights) TFLITE_FUSE_PAIRED_ADD("r4", first, weights)                  \
-  TFLITE_FUSE_PAIRED_ADD("r5", second, weights)
-#define TFLITE_FUSE_PAIRED_QUAD_2                                    \
-  "ldmia.w r0!, {r10, r11, r12, lr}\n\t" "ldrd r6, r7, [r1], #8\n\t" \
-  TFLITE_FUSE_PAIRED_WORD_2("r6", "r10", "r12") TFLITE_FUSE_PAIRED_WORD_2("r7", "r11", "lr")
-#define TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 \
-  TFLITE_FUSE_PAIRED_QUAD_2
-#define TFLITE_FUSE_PAIRED_QUADS_2 "add pc, r8\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_FOUR_2 \
-  TFLITE_FUSE_PAIRED_FOUR_2 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) "cmp r0, r9\n\tbne 1b\n\tldr r0, [sp]\n\t"
+/* Two pixels. r10, r11: sums of both channels, r12, lr: of the second. Loads follow each other, those that advance a
+ * pointer last. */
+#define TFLITE_FUSE_PAIRED_WORD_2(weights, first, second)                                      \
+  TFLITE_FUSE_PAIRED_ADD("r10", first, weights) TFLITE_FUSE_PAIRED_ADD("r11", second, weights) \
+  TFLITE_FUSE_PAIRED_LOWER(weights) TFLITE_FUSE_PAIRED_ADD("r12", first, weights)              \
+  TFLITE_FUSE_PAIRED_ADD("lr", second, weights)
+#define TFLITE_FUSE_PAIRED_QUAD_2                                                             \
+  "ldr.n r3, [r0, #4]\n\tldr.n r4, [r0, #8]\n\tldr.n r5, [r0, #12]\n\tldr.n r7, [r1, #4]\n\t" \
+  "ldr r2, [r0], #16\n\tldr r6, [r1], #8\n\t"                                                 \
+  TFLITE_FUSE_PAIRED_WORD_2("r6", "r2", "r4") TFLITE_FUSE_PAIRED_WORD_2("r7", "r3", "r5")
+#define TFLITE_FUSE_PAIRED_QUADS_2 "add pc, r8\n\tnop\n1:\t" TFLITE_FUSE_PAIRED_QUAD_2 \
+  TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2 TFLITE_FUSE_PAIRED_QUAD_2        \
+  TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_2) "cmp r0, r9\n\tbne 1b\n\tldr r0, [sp]\n\t"
+#define TFLITE_FUSE_PAIRED_START_2 TFLITE_FUSE_BIASES("r10", "r12") "mov r11, r10\n\tmov lr, r12\n\t"
+#define TFLITE_FUSE_PAIRED_SPLIT_2 "sub r2, r10, r12\n\tsub r3, r11, lr\n\tmov r4, r12\n\tmov r5, lr\n\t"
+#define TFLITE_FUSE_PAIRED_SUMS_2 "{r10, r11, r12, lr}\n\t"
 
 #define TFLITE_FUSE_PAIRED_TWO_QUADS_1                                                                  \
   "ldmia.w r1!, {r4, r5, r6, r7}\n\tldmia.w r0!, {r10, r11, r12, lr}\n\t"                               \
@@ -135,18 +144,17 @@ void tflite_fuse_conv_paired(const tflite_fuse_call* call) { tflite_fuse_conv_wi
 #define TFLITE_FUSE_PAIRED_TWICE_SECOND(sum) "lsl " sum ", " sum ", #1\n\t"
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_2", "2", ENTRY, ENTRY_END,
-         TFLITE_FUSE_BIASES("r2", "r4") "mov r3, r2\n\tmov r5, r4\n\t"
-         TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r8") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_RELOAD
-         "subs r2, r2, r4\n\tsubs r3, r3, r5\n\t" TFLITE_FUSE_ENTRY
+         TFLITE_FUSE_PAIRED_START_2 TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r8")
+         TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_RELOAD TFLITE_FUSE_PAIRED_SPLIT_2 TFLITE_FUSE_ENTRY
          TFLITE_FUSE_FINISH_2("r2", "r3", TFLITE_FUSE_PAIRED_TWICE_FIRST("r2"), TFLITE_FUSE_PAIRED_TWICE_FIRST("r3"))
          TFLITE_FUSE_ENTRY
          TFLITE_FUSE_FINISH_2("r4", "r5", TFLITE_FUSE_PAIRED_TWICE_SECOND("r4"), TFLITE_FUSE_PAIRED_TWICE_SECOND("r5"))
          TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_2", "2", SUMS, SUMS_END,
-         TFLITE_FUSE_KEEP_SUMS "ldmia.w r6, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_VALUES_END("r10")
-         TFLITE_FUSE_VALUES("r10", "r8") TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
-         "stmia.w r6!, {r2, r3, r4, r5}\n\t" TFLITE_FUSE_PART_END);
+         TFLITE_FUSE_KEEP_SUMS TFLITE_FUSE_VALUES_END("r7") TFLITE_FUSE_VALUES("r7", "r8")
+         "ldmia.w r6, " TFLITE_FUSE_PAIRED_SUMS_2 TFLITE_FUSE_PAIRED_QUADS_2 TFLITE_FUSE_TO_NEXT_SUMS
+         "stmia.w r6!, " TFLITE_FUSE_PAIRED_SUMS_2 TFLITE_FUSE_PART_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_1", "1", ENTRY, ENTRY_END,
          TFLITE_FUSE_BIASES("r2", "r3") TFLITE_FUSE_VALUES_END("r0") TFLITE_FUSE_VALUES("r0", "r8")
@@ -155,46 +163,49 @@ TFLITE_FUSE_FUNCTION("tflite_fuse_paired_all_1", "1", ENTRY, ENTRY_END,
          TFLITE_FUSE_ENTRY TFLITE_FUSE_FINISH("r3", "r7", TFLITE_FUSE_PAIRED_TWICE_SECOND("r3")) TFLITE_FUSE_ALL_END);
 
 TFLITE_FUSE_FUNCTION("tflite_fuse_paired_part_1", "1", SUMS, SUMS_END,
-         TFLITE_FUSE_KEEP_SUMS "ldrd r2, r3, [r6]\n\t" TFLITE_FUSE_VALUES_END("r10")
-         TFLITE_FUSE_VALUES("r10", "r8") TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
-         "stmia.w r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
+         TFLITE_FUSE_KEEP_SUMS "ldmia r6!, {r2, r3}\n\t" TFLITE_FUSE_VALUES_END("r7")
+         TFLITE_FUSE_VALUES("r7", "r8") TFLITE_FUSE_PAIRED_QUADS_1 TFLITE_FUSE_TO_NEXT_SUMS
+         "stmia r6!, {r2, r3}\n\t" TFLITE_FUSE_PART_END);
 
-/* Four pixels. r2...r5: sums of both channels, r6...r9: of the second; r10: paired weights, r11: their lower bytes;
- * r12, lr: values of two pixels. */
+/* Four pixels. r2, r3, r8, r9: sums of both channels, r10, r11, r12, lr: of the second; r6: paired weights, r7: their
+ * lower bytes; r4, r5: values of two pixels. */
 #if TFLITE_FUSE_DUAL_ISSUE
 #define TFLITE_FUSE_PAIRED_WORD_4(weights, first, second)                                               \
-  TFLITE_FUSE_PAIRED_ADD("r2", "r12", "r10") "sxtb16 r11, r10\n\t" TFLITE_FUSE_PAIRED_ADD("r3", "lr", "r10") \
-  TFLITE_FUSE_PAIRED_ADD("r6", "r12", "r11") "ldr r12, [r0, #4]\n\t"                                    \
-  TFLITE_FUSE_PAIRED_ADD("r7", "lr", "r11") "ldr lr, [r0, #8]\n\t"                                      \
-  TFLITE_FUSE_PAIRED_ADD("r4", "r12", "r10") TFLITE_FUSE_PAIRED_ADD("r5", "lr", "r10") weights          \
-  TFLITE_FUSE_PAIRED_ADD("r8", "r12", "r11") first TFLITE_FUSE_PAIRED_ADD("r9", "lr", "r11") second
+  TFLITE_FUSE_PAIRED_ADD("r2", "r4", "r6") "sxtb16 r7, r6\n\t" TFLITE_FUSE_PAIRED_ADD("r3", "r5", "r6") \
+  TFLITE_FUSE_PAIRED_ADD("r10", "r4", "r7") "ldr.w r4, [r0, #4]\n\t"                                    \
+  TFLITE_FUSE_PAIRED_ADD("r11", "r5", "r7") "ldr.w r5, [r0, #8]\n\t"                                    \
+  TFLITE_FUSE_PAIRED_ADD("r8", "r4", "r6") TFLITE_FUSE_PAIRED_ADD("r9", "r5", "r6") weights             \
+  TFLITE_FUSE_PAIRED_ADD("r12", "r4", "r7") first TFLITE_FUSE_PAIRED_ADD("lr", "r5", "r7") second
 #define TFLITE_FUSE_PAIRED_INNER_4 \
-  TFLITE_FUSE_PAIRED_WORD_4("ldr r10, [r1], #4\n\t", "ldr r12, [r0, #12]\n\t", "ldr lr, [r0, #16]!\n\t")
+  TFLITE_FUSE_PAIRED_WORD_4("ldr r6, [r1], #4\n\t", "ldr.w r4, [r0, #12]\n\t", "ldr r5, [r0, #16]!\n\t")
 #define TFLITE_FUSE_PAIRED_QUAD_4 TFLITE_FUSE_PAIRED_INNER_4 TFLITE_FUSE_PAIRED_INNER_4
-#define TFLITE_FUSE_PAIRED_AHEAD_4 "28"
-#define TFLITE_FUSE_PAIRED_FIRST_4 "ldrd r12, lr, [r0], #4\n\tldr r10, [r1], #4\n\t"
-#define TFLITE_FUSE_PAIRED_QUADS_4 TFLITE_FUSE_PAIRED_QUAD_4 TFLITE_FUSE_PAIRED_QUAD_4 TFLITE_FUSE_PAIRED_QUAD_4 \
-  TFLITE_FUSE_PAIRED_QUAD_4
+#define TFLITE_FUSE_PAIRED_AHEAD_4 "sub r8, r8, #28\n\t"
+#define TFLITE_FUSE_PAIRED_FIRST_4 "ldrd r4, r5, [r0], #4\n\tldr r6, [r1], #4\n\t"
 #define TFLITE_FUSE_PAIRED_LAST_4 TFLITE_FUSE_PAIRED_INNER_4 TFLITE_FUSE_PAIRED_WORD_4("", "", "")
 #else
-#define TFLITE_FUSE_PAIRED_PAIRS_4(first, second, third, fourth)                                    \
-  "ldrd r12, lr, [r0], #8\n\t" TFLITE_FUSE_PAIRED_ADD(first, "r12", "r10")                          \
-  TFLITE_FUSE_PAIRED_ADD(second, "lr", "r10") TFLITE_FUSE_PAIRED_ADD(third, "r12", "r11")           \
-  TFLITE_FUSE_PAIRED_ADD(fourth, "lr", "r11")
-#define TFLITE_FUSE_PAIRED_WORD_4                                                               \
-  "ldr r10, [r1], #4\n\tsxtb16 r11, r10\n\t" TFLITE_FUSE_PAIRED_PAIRS_4("r2", "r3", "r6", "r7") \
-  TFLITE_FUSE_PAIRED_PAIRS_4("r4", "r5", "r8", "r9")
-#define TFLITE_FUSE_PAIRED_AHEAD_4 "0"
+/* Loads follow each other, the one that advances a pointer last; so the second word of a quad comes first. */
+#define TFLITE_FUSE_PAIRED_PAIRS_4(first, second, third, fourth)                       \
+  TFLITE_FUSE_PAIRED_ADD(first, "r4", "r6") TFLITE_FUSE_PAIRED_ADD(second, "r5", "r6") \
+  TFLITE_FUSE_PAIRED_ADD(third, "r4", "r7") TFLITE_FUSE_PAIRED_ADD(fourth, "r5", "r7")
+#define TFLITE_FUSE_PAIRED_WORD_4(upper, lower)                                 \
+  upper "sxtb16 r7, r6\n\t" TFLITE_FUSE_PAIRED_PAIRS_4("r8", "r9", "r12", "lr") \
+  lower TFLITE_FUSE_PAIRED_PAIRS_4("r2", "r3", "r10", "r11")
+#define TFLITE_FUSE_PAIRED_QUAD_4                                                                   \
+  TFLITE_FUSE_PAIRED_WORD_4("ldr.n r4, [r0, #24]\n\tldr.n r5, [r0, #28]\n\tldr.n r6, [r1, #4]\n\t", \
+                            "ldr.n r4, [r0, #16]\n\tldr.n r5, [r0, #20]\n\t")                       \
+  TFLITE_FUSE_PAIRED_WORD_4("ldr.n r4, [r0, #8]\n\tldr.n r5, [r0, #12]\n\tldr r6, [r1], #8\n\t",    \
+                            "ldr.n r5, [r0, #4]\n\tldr r4, [r0], #32\n\t")
+#define TFLITE_FUSE_PAIRED_AHEAD_4
 #define TFLITE_FUSE_PAIRED_FIRST_4
-#define TFLITE_FUSE_PAIRED_QUADS_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 TFLITE_FUSE_PAIRED_WORD_4 \
-  TFLITE_FUSE_PAIRED_WORD_4
 #define TFLITE_FUSE_PAIRED_LAST_4
 #endif
+#define TFLITE_FUSE_PAIRED_QUADS_4 TFLITE_FUSE_PAIRED_QUAD_4 TFLITE_FUSE_PAIRED_QUAD_4 TFLITE_FUSE_PAIRED_QUAD_4 \
+  TFLITE_FUSE_PAIRED_QUAD_4
 
 TFLITE_FUSE_FUNCTION_4("tflite_fuse_paired_all_4", TFLITE_FUSE_PAIRED_AHEAD_4, TFLITE_FUSE_PAIRED_FIRST_4,
                        TFLITE_FUSE_PAIRED_QUADS_4 TFLITE_FUSE_TURN_IS(TFLITE_FUSE_PAIRED_TURN_4),
                        TFLITE_FUSE_PAIRED_LAST_4
-                       "subs r2, r2, r6\n\tsubs r3, r3, r7\n\tsub r4, r4, r8\n\tsub r5, r5, r9\n\t", "asr", "#7");
+                       "sub r2, r2, r10\n\tsub r3, r3, r11\n\tsub r8, r8, r12\n\tsub r9, r9, lr\n\t", "asr", "#7");
 
 #endif
 

@@ -46,11 +46,15 @@ TFLITE_FUSE_HIDDEN_END
   ((i) % 4 < 2 ? tflite_fuse_mac_low(sum, x, k[(i) / 4 * 2 + (i) % 2]) \
                : tflite_fuse_mac_high(sum, x, k[(i) / 4 * 2 + (i) % 2]))
 
-#define TFLITE_FUSE_LAST_ROW(add, column, width, stride)               \
-  {                                                                    \
-    uint32_t x;                                                        \
-    TFLITE_FUSE_LOAD_COLUMN_1(x, window, (column) * (width), channel); \
-    add(TFLITE_FUSE_MAC_LAST, a, column, width, stride);               \
+#define TFLITE_FUSE_LAST_ROW(add, column, width, stride)                                        \
+  {                                                                                             \
+    if ((column) % 2 == 0 && (column) + 1 < COLUMNS) {                                          \
+      TFLITE_FUSE_LOAD_COLUMNS_1(pair[0], pair[1], window, (column) * (width), width, channel); \
+    } else if ((column) % 2 == 0) {                                                             \
+      TFLITE_FUSE_LOAD_COLUMN_1(pair[0], window, (column) * (width), channel);                  \
+    }                                                                                           \
+    const uint32_t x = pair[(column) % 2];                                                      \
+    add(TFLITE_FUSE_MAC_LAST, a, column, width, stride);                                        \
   }
 
 #define TFLITE_FUSE_LOAD_WORD(i)                                 \
@@ -76,7 +80,8 @@ TFLITE_FUSE_HIDDEN_END
 
 #define TFLITE_FUSE_ONE_ROW(columns, add, width, stride)                                                     \
   {                                                                                                          \
-    uint32_t k[8];                                                                                           \
+    enum { COLUMNS = columns };                                                                              \
+    uint32_t k[8], pair[2];                                                                                  \
     TFLITE_FUSE_LAST_WORDS_##width() TFLITE_FUSE_COLUMNS_##columns(TFLITE_FUSE_LAST_ROW, add, width, stride) \
   }
 

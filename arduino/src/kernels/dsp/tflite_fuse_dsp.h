@@ -13,6 +13,17 @@
 
 #include "../../executor/tflite_fuse_format.h"
 
+/* 1 if loops are scheduled for cores that issue two instructions per cycle, such as Cortex-M7: single loads between
+ * products. Other cores load fastest where single loads follow each other. A build may define it; else a core with
+ * double-precision floats is taken for a Cortex-M7. */
+#if !defined(TFLITE_FUSE_DUAL_ISSUE)
+#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && (__ARM_FP & 8)
+#define TFLITE_FUSE_DUAL_ISSUE 1
+#else
+#define TFLITE_FUSE_DUAL_ISSUE 0
+#endif
+#endif
+
 #if defined(TFLITE_FUSE_DSP_EMULATION)
 #define TFLITE_FUSE_DSP 1
 #include TFLITE_FUSE_DSP_EMULATION
@@ -99,15 +110,22 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
       :                                                                                    \
       : "r4", "r5", "r6", "r8", "memory")
 
+/* Loads two neighbouring pointers. */
+#if TFLITE_FUSE_DUAL_ISSUE
+#define TFLITE_FUSE_TWO_POINTERS "ldrd %0, %1, [%2, %3]\n\t"
+#else
+#define TFLITE_FUSE_TWO_POINTERS "ldr %0, [%2, %3]\n\tldr %1, [%2, %5]\n\t"
+#endif
+
 /* Loads pair = (pixels[index][channel], pixels[index + 1][channel]); index: a constant. */
 #define TFLITE_FUSE_LOAD_COLUMN_2(pair, pixels, index, channel)                 \
   do {                                                                          \
     uint32_t below_;                                                            \
     __asm__ volatile(                                                           \
-        "ldrd %0, %1, [%2, %3]\n\tldrsb %0, [%0, %4]\n\tldrsb %1, [%1, %4]\n\t" \
+        TFLITE_FUSE_TWO_POINTERS "ldrsb %0, [%0, %4]\n\tldrsb %1, [%1, %4]\n\t" \
         "pkhbt %0, %0, %1, lsl #16"                                             \
-        : "=&r"(pair), "=&r"(below_)                                            \
-        : "r"(pixels), "i"((index) * 4), "r"(channel)                           \
+        : "=&r"(pair), "=&l"(below_)                                            \
+        : "r"(pixels), "i"((index) * 4), "r"(channel), "i"((index) * 4 + 4)     \
         : "memory");                                                            \
   } while (0)
 
@@ -117,10 +135,10 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
   do {                                                                        \
     uint32_t below_;                                                          \
     __asm__ volatile(                                                         \
-        "ldrd %0, %1, [%2, %3]\n\tldrh %0, [%0, %4]\n\tldrh %1, [%1, %4]\n\t" \
+        TFLITE_FUSE_TWO_POINTERS "ldrh %0, [%0, %4]\n\tldrh %1, [%1, %4]\n\t" \
         "pkhbt %0, %0, %1, lsl #16"                                           \
         : "=&r"(bytes), "=&r"(below_)                                         \
-        : "r"(pixels), "i"((index) * 4), "r"(channel)                         \
+        : "r"(pixels), "i"((index) * 4), "r"(channel), "i"((index) * 4 + 4)   \
         : "memory");                                                          \
   } while (0)
 
@@ -138,19 +156,15 @@ static inline int8_t tflite_fuse_added_to_int8(int32_t value) {
                    : "r"(pixels), "i"((index) * 4), "r"(channel) \
                    : "memory")
 
+/* The same for pixels[index + to_next], too. */
+#define TFLITE_FUSE_LOAD_COLUMNS_1(first, second, pixels, index, to_next, channel)                    \
+  __asm__ volatile("ldr %0, [%2, %4]\n\tldr %1, [%2, %5]\n\tldrsb %0, [%0, %3]\n\tldrsb %1, [%1, %3]" \
+                   : "=&r"(first), "=&r"(second)                                                      \
+                   : "r"(pixels), "r"(channel), "i"((index) * 4), "i"(((index) + (to_next)) * 4)      \
+                   : "memory")
+
 #else
 #define TFLITE_FUSE_DSP 0
-#endif
-
-/* 1 if loops are scheduled for cores that issue two instructions per cycle, such as Cortex-M7: single loads between
- * products. Other cores load several registers at once fastest. A build may define it; else a core with
- * double-precision floats is taken for a Cortex-M7. */
-#if !defined(TFLITE_FUSE_DUAL_ISSUE)
-#if defined(__ARM_ARCH_7EM__) && defined(__ARM_FP) && (__ARM_FP & 8)
-#define TFLITE_FUSE_DUAL_ISSUE 1
-#else
-#define TFLITE_FUSE_DUAL_ISSUE 0
-#endif
 #endif
 
 #endif

@@ -202,11 +202,10 @@ TFLITE_FUSE_INLINE void finish_4x1(const tflite_fuse_conv_job* j, const tflite_f
   *output = tflite_fuse_scale_down((int32_t)second.upper, scale);
 }
 
-void tflite_fuse_conv_four(tflite_fuse_conv_job* job, const uint32_t* first, int8_t* output) {
-  tflite_fuse_conv_job j = *job;
+void tflite_fuse_conv_four(tflite_fuse_conv_job* job, int8_t* output) {
+  const tflite_fuse_conv_job j = *job;
   const int8_t* weights = j.call->weights;
-  const uint32_t* const end = first + 2 * j.values;
-  tflite_fuse_conv_start(&j, j.values, 2);
+  const uint32_t *const first = j.run.wide, *const end = j.run.wide_end;
   for (const tflite_fuse_channel* entry = j.call->table; entry < j.end; entry += 2, output += 2) {
     two_sums a = start_of(&j, entry[0].bias, entry[0].bias), c = start_of(&j, entry[1].bias, entry[1].bias);
     two_sums b = a, d = c;

@@ -42,11 +42,15 @@ typedef union {
   } part;
 } workspace;
 
+/* Returns whether `columns` pixels under the windows of a row are contiguous. */
+TFLITE_FUSE_INLINE bool is_whole(const tflite_fuse_call* call, const int8_t* const* row, int32_t columns) {
+  return call->stage->dilation_width == 1 && tflite_fuse_is_whole(call, row, columns);
+}
+
 /* Returns the values of one row of a window, contiguous: in place, or copied to `copy`. */
 static const int8_t* row_of(const tflite_fuse_call* call, const int8_t* const* row, int8_t* copy) {
   const tflite_fuse_stage* stage = call->stage;
-  if (stage->kernel_width == 1 ||
-      (stage->dilation_width == 1 && tflite_fuse_is_whole(call, row, stage->kernel_width))) {
+  if (stage->kernel_width == 1 || is_whole(call, row, stage->kernel_width)) {
     return *row; /* `copy` has no room for rows of a single tap */
   }
   const int32_t depth = call->inputs[0]->channels, dilation = stage->dilation_width;
@@ -90,7 +94,7 @@ TFLITE_FUSE_INLINE uint32_t* widen_row(uint32_t* wide, const tflite_fuse_call* c
   const int32_t width = stage->kernel_width, to_next = (pixels - 1) * stage->stride_width;
   const int32_t depth = call->inputs[0]->channels;
   const int8_t *p = row[0], *q = row[to_next];
-  if (stage->dilation_width != 1 || !tflite_fuse_is_whole(call, row, to_next + width)) {
+  if (!is_whole(call, row, to_next + width)) {
     if (depth % 4 == 0) {
       return widen_taps(wide, call, row, pixels);
     }
@@ -98,6 +102,15 @@ TFLITE_FUSE_INLINE uint32_t* widen_row(uint32_t* wide, const tflite_fuse_call* c
     q = pixels == 2 ? row_of(call, row + to_next, space->copied.rows[1]) : NULL;
   }
   return widen(wide, p, q, width * depth, pixels);
+}
+
+/* Sets the run for all channels of pixels whose whole windows are widened up to `wide_end`. */
+static void start_run(tflite_fuse_conv_job* j, const workspace* space, const uint32_t* wide_end, int32_t pixels) {
+  j->run.entry = j->call->table;
+  j->run.weights = j->call->weights;
+  j->run.wide = space->wide;
+  j->run.wide_end = wide_end;
+  tflite_fuse_conv_start(j, j->values, pixels);
 }
 
 /* Widens the whole windows of one or two pixels. */
@@ -109,9 +122,7 @@ static void widen_windows(tflite_fuse_conv_job* j, workspace* space, const int8_
     wide = widen_row(wide, call, space, window, pixels);
     window += call->columns;
   } while (--ky > 0);
-  j->run.wide = space->wide;
-  j->run.wide_end = wide;
-  tflite_fuse_conv_start(j, j->values, pixels);
+  start_run(j, space, wide, pixels);
 }
 
 /* ---- All channels of some pixels ---- */
@@ -204,7 +215,9 @@ TFLITE_FUSE_RARE void tflite_fuse_conv_add(const tflite_fuse_call* call, int32_t
   }
 }
 
-static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first, int32_t pixels) {
+/* Computes one or two pixels from `first` on. */
+static TFLITE_FUSE_NOINLINE void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t first,
+                                                int32_t pixels) {
   const int32_t to_next = j->call->stage->stride_width;
   const int8_t* const* window = j->call->windows[0] + first * to_next;
   j->run.outputs[0] = j->call->outputs[first];
@@ -214,8 +227,6 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
     return;
   }
   widen_windows(j, space, window, pixels);
-  j->run.weights = j->call->weights;
-  j->run.entry = j->call->table;
   tflite_fuse_conv_all(j, pixels);
 }
 
@@ -225,31 +236,39 @@ static void compute_pixels(tflite_fuse_conv_job* j, workspace* space, int32_t fi
 
 enum { FOUR_PIXELS = 4 };
 
-/* Computes four pixels from `first` on and returns true, if their outputs are contiguous and each row of their windows
- * is contiguous or read tap by tap; else returns false. */
-static bool compute_four(tflite_fuse_conv_job* j, workspace* space, int32_t first) {
+/* Computes pixels in fours from the first one on, while four remain whose outputs are contiguous and whose windows have
+ * rows that are contiguous or read tap by tap; returns the number of pixels computed. */
+static TFLITE_FUSE_NOINLINE int32_t compute_fours(tflite_fuse_conv_job* j, workspace* space) {
   const tflite_fuse_call* call = j->call;
   const tflite_fuse_stage* stage = call->stage;
-  const int8_t* const* window = call->windows[0] + first * stage->stride_width;
-  int8_t* const* outputs = call->outputs + first;
-  if (call->count - first < FOUR_PIXELS ||
-      outputs[FOUR_PIXELS - 1] - outputs[0] != (FOUR_PIXELS - 1) * call->output->channels) {
-    return false;
-  }
   const bool by_tap = j->depth % 4 == 0;
   const int32_t taps = by_tap ? stage->kernel_width : 1, values = by_tap ? j->depth : stage->kernel_width * j->depth;
-  const int32_t columns = (FOUR_PIXELS - 1) * stage->stride_width + stage->kernel_width;
-  uint32_t* wide = space->wide;
-  for (int32_t ky = stage->kernel_height; ky > 0; --ky, window += call->columns) {
-    if (!by_tap && (stage->dilation_width != 1 || !tflite_fuse_is_whole(call, window, columns))) {
-      return false;
+  const int32_t to_next = stage->stride_width, columns = (FOUR_PIXELS - 1) * to_next + stage->kernel_width;
+  int32_t first = 0;
+  start_run(j, space, space->wide + 2 * j->values, FOUR_PIXELS);
+  for (; call->count - first >= FOUR_PIXELS; first += FOUR_PIXELS) {
+    int8_t* const* outputs = call->outputs + first;
+    const int8_t* const* window = call->windows[0] + first * to_next;
+    uint32_t* wide = space->wide;
+    if (outputs[FOUR_PIXELS - 1] - outputs[0] != (FOUR_PIXELS - 1) * call->output->channels) {
+      break;
     }
-    for (int32_t kx = 0; kx < taps; ++kx) {
-      wide = tflite_fuse_widen_4(wide, window + kx * stage->dilation_width, stage->stride_width, values);
-    }
+    int32_t ky = stage->kernel_height;
+    do {
+      if (!by_tap && !is_whole(call, window, columns)) {
+        return first;
+      }
+      const int8_t* const* tap = window;
+      int32_t kx = taps;
+      do {
+        wide = tflite_fuse_widen_4(wide, tap, to_next, values);
+        tap += stage->dilation_width;
+      } while (--kx > 0);
+      window += call->columns;
+    } while (--ky > 0);
+    tflite_fuse_conv_four(j, outputs[0]);
   }
-  tflite_fuse_conv_four(j, space->wide, outputs[0]);
-  return true;
+  return first;
 }
 
 #endif
@@ -260,19 +279,18 @@ void tflite_fuse_conv_with(const tflite_fuse_call* call, const tflite_fuse_conv_
   const bool is_fast = tflite_fuse_is_fast(call);
   workspace space;
   tflite_fuse_conv_job j; /* an initializer would clear all of it, which takes longer than some calls */
-  j.values = (int32_t)tflite_fuse_packed_values(call->stage, call->inputs[0]);
   j.depth = call->inputs[0]->channels;
+  j.values = call->stage->kernel_height * ((call->stage->kernel_width * j.depth + 3) & ~3);
   j.weight_bytes = call->stage->weight_layout == TFLITE_FUSE_LAYOUT_INT16_DOWN ? 2 : 1;
   j.loops = loops;
   j.end = table + channels;
-  j.run.entry_end = is_fast ? table + (channels - channels % 2) : table;
+  j.run.entry_end = is_fast ? table + (channels & ~1) : table;
   j.run.zero_point_half = 2 * call->output->zero_point + 1;
   j.call = call;
   int32_t i = 0;
 #if TFLITE_FUSE_CONV_FOUR
-  const bool has_fours = is_fast && call->stage->weight_layout != TFLITE_FUSE_LAYOUT_INT16_DOWN;
-  while (has_fours && j.values <= WHOLE_WORDS / 2 && compute_four(&j, &space, i)) {
-    i += FOUR_PIXELS;
+  if (is_fast && j.weight_bytes == 1 && j.values <= WHOLE_WORDS / 2) {
+    i = compute_fours(&j, &space);
   }
 #endif
   for (; i < call->count; i += TFLITE_FUSE_CONV_AT_ONCE) {

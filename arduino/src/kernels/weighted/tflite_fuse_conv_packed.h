@@ -72,11 +72,24 @@ uint32_t* tflite_fuse_widen_2(uint32_t* wide, const int8_t* p, const int8_t* q, 
 uint32_t* tflite_fuse_widen_1(uint32_t* wide, const int8_t* p, int32_t count);
 
 #if TFLITE_FUSE_CONV_FOUR
-/* Widens the values of four pixels, `to_next` pointers apart. */
+/* Widens the values of four pixels, `to_next` pointers apart: with DSP instructions the whole quads in assembler, then
+ * the rest. */
+#if TFLITE_FUSE_DSP
+uint32_t* tflite_fuse_int8_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t whole);
+uint32_t* tflite_fuse_widen_rest_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
+TFLITE_FUSE_INLINE uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next,
+                                                 int32_t count) {
+  if (count >= 4) {
+    wide = tflite_fuse_int8_widen_4(wide, pixels, to_next, count & ~3);
+  }
+  return count % 4 == 0 ? wide : tflite_fuse_widen_rest_4(wide, pixels, to_next, count);
+}
+#else
 uint32_t* tflite_fuse_widen_4(uint32_t* wide, const int8_t* const* pixels, int32_t to_next, int32_t count);
+#endif
 
 /* Computes and scales all channels of four pixels, whose outputs are contiguous. */
-void tflite_fuse_conv_four(tflite_fuse_conv_job* j, const uint32_t* wide, int8_t* output);
+void tflite_fuse_conv_four(tflite_fuse_conv_job* j, int8_t* output);
 #endif
 
 /* Sets run.start for `values` widened values per pixel. */
