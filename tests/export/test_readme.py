@@ -32,7 +32,7 @@ def test_the_readme_has_five_steps_places_and_the_output(format: str, tmp_path: 
 
 @pytest.mark.parametrize("storage", [Storage.INPUT, Storage.SCRATCH, Storage.EXTERNAL])
 @pytest.mark.parametrize("format", FOR_ANY_MODEL)
-def test_the_place_for_the_input_is_where_the_readme_says(format: str, storage: Storage, tmp_path: Path) -> None:
+def test_the_readme_names_the_place_for_the_input(format: str, storage: Storage, tmp_path: Path) -> None:
     model = fused() if storage is Storage.INPUT else outside(storage)
     export_model(model, tmp_path / "my_model", format)
     text = (tmp_path / "my_model" / "README.md").read_text()

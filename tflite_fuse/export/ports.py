@@ -95,7 +95,7 @@ _REFUSED = {
     "hybrid": ("computes in float32 with weights of fewer bits", _QUANTIZE),
     "uint8": ("computes in uint8", _QUANTIZE),
 }
-"""What operators of a kind do that TensorFlow Lite Micro refuses, and the remedy."""
+"""Reason why TensorFlow Lite Micro refuses operators of a kind, and the remedy."""
 
 
 def require_arithmetic(model: Model) -> None:
