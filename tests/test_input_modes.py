@@ -19,7 +19,7 @@ from scripts.zoo import ModelBuilder
 from scripts.zoo.float_twin import float_twin
 from tests.builders import random_graph
 from tests.conftest import SHARED
-from tests.input_mode_models import MODELS, int16_input, two_towers
+from tests.input_mode_models import MODELS, float32_behind_a_cast, int16_input, two_towers
 from tests.test_cli import validate
 from tests.told import told
 from tflite_fuse import BlockError, Goal, LimitError, ModelError, UsageError, VerificationError
@@ -32,6 +32,7 @@ from tflite_fuse.model import Model, load_model, save_model, serialize_model
 from tflite_fuse.model.edit import set_metadata
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.outside import OUTSIDE_METADATA, InputMode, outside_inputs, set_outside_inputs
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -249,6 +250,33 @@ def test_limits_hold_for_models_without_input() -> None:
     assert len(report.outside) == 1
     with pytest.raises(LimitError, match="cannot be reached"):
         tflite_fuse.rewrite(original("skipped over"), input_mode="streamed", goal=Goal(max_ram=100))
+
+
+@pytest.mark.parametrize("quantized", [True, False])
+@pytest.mark.parametrize("mode", ["resident", *OUTSIDE])
+def test_a_float32_network_reads_bytes_through_a_cast(mode: str, quantized: bool) -> None:
+    """TFLM casts no uint8: what it should be is what int8 values of 128 less give, with 128 added."""
+    signed, spread = (
+        serialize_model(float32_behind_a_cast(TensorType.INT8, quantized=quantized, spread=each))
+        for each in (False, True)
+    )
+    reports = [tflite_fuse.rewrite(each, input_mode=mode, inputs=4).report for each in (signed, spread)]
+    unsigned = tflite_fuse.rewrite(
+        serialize_model(float32_behind_a_cast(TensorType.UINT8, quantized=quantized)), input_mode=mode
+    )
+    assert unsigned.report.verified is None
+    for report in (*reports, unsigned.report):
+        assert len(report.blocks) == 1 and report.after.arena_bytes < report.before.arena_bytes / 4
+    image = np.random.default_rng(1).integers(0, 256, (1, 16, 16, 3)).astype(np.uint8)
+    (expected,) = tflite_fuse.run(spread, [(image.astype(np.int16) - 128).astype(np.int8)])
+    (output,) = tflite_fuse.run(unsigned.model, [image])
+    assert output.tobytes() == expected.tobytes()
+
+
+def test_bytes_without_a_scale_are_copied_for_readers_in_different_blocks() -> None:
+    model = serialize_model(float32_behind_a_cast(TensorType.INT8, parts=2))
+    report = tflite_fuse.rewrite(model, input_mode="streamed", inputs=4).report
+    assert report.verified is not None and told(report.records, "changed", "input copied")
 
 
 @pytest.mark.parametrize("channels", [32, 33, 100])

@@ -18,6 +18,7 @@ from tflite_fuse.model.types import TensorType, type_name
 from tflite_fuse.notes import Note, note
 from tflite_fuse.ops.kinds.lookup import VALUES, answers_of, lookup_parameters
 from tflite_fuse.ops.kinds.moves import COPY_OPERATOR
+from tflite_fuse.ops.kinds.real import DequantizeParameters
 from tflite_fuse.ops.lowering.extract import Extraction
 from tflite_fuse.ops.lowering.lie_down import lie_down
 from tflite_fuse.ops.lowering.lower import Lowerings, lower_model, lower_operator
@@ -85,9 +86,13 @@ def _reading_bytes(block: Block, stage: Stage, moved: Collection[int]) -> Stage:
     unsigned = [i for i in stage.inputs if i in moved and block.tensors[i].element_type is ElementType.UINT8]
     if not unsigned:
         return stage
+    half = len(VALUES) // 2
+    if isinstance(stage.parameters, DequantizeParameters):
+        answers = np.frombuffer(stage.parameters.answers, "<f4")
+        return replace(stage, parameters=DequantizeParameters(np.roll(answers, half).tobytes()))
     if stage.kind is not StageKind.LOOKUP:
         raise BlockError(f"{block.tensors[unsigned[0]].name} is uint8 and external; only a table can read it")
-    return replace(stage, parameters=lookup_parameters(np.roll(answers_of(stage), len(VALUES) // 2)))
+    return replace(stage, parameters=lookup_parameters(np.roll(answers_of(stage), half)))
 
 
 def lowerings_for(model: Model, mode: InputMode, lowerings: Lowerings | None = None) -> Lowerings:

@@ -243,7 +243,8 @@ def _trace_stage(original: Original, trace: BlockTrace, program: BlockProgram, s
     if any(t not in trace.values for t in inputs):
         return
     outside = [program.tensors[t] for t in inputs if program.tensors[t].storage == Storage.EXTERNAL]
-    if kind is not StageKind.LOOKUP and any(tensor.element_type == ElementType.UINT8 for tensor in outside):
+    tables = StageKind.LOOKUP, StageKind.DEQUANTIZE
+    if kind not in tables and any(tensor.element_type == ElementType.UINT8 for tensor in outside):
         trace.report(f"stage {s}, a {kind.name}, reads an external tensor of uint8", s)
     view = StageView(kind, desc, tuple(program.tensors[t] for t in inputs), program.tensors[desc.output], pool)
     if kind is StageKind.PAD and _copies(view):
@@ -293,7 +294,9 @@ def _as_read(view: StageView, meaning: Meaning) -> tuple[Meaning, ...]:
     A table is indexed by the bytes of an external uint8 tensor, which are off by 128.
     """
     if any(t.storage == Storage.EXTERNAL and t.element_type == ElementType.UINT8 for t in view.inputs):
-        meaning = replace(meaning, answers=None if meaning.answers is None else np.roll(meaning.answers, 128))
+        half = len(meaning.table) // 2 if meaning.kind is StageKind.DEQUANTIZE else 0
+        answers = None if meaning.answers is None else np.roll(meaning.answers, 128)
+        meaning = replace(meaning, answers=answers, table=meaning.table[half:] + meaning.table[:half])
     row = with_axes_exchanged(meaning) if all(tensor.height == 1 for tensor in (*view.inputs, view.output)) else meaning
     return (meaning,) if row is meaning else (meaning, row)
 

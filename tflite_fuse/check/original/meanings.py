@@ -45,14 +45,15 @@ def meanings_in_file(original: Original) -> list[Meaning | None]:
 
 
 def _between_types(original: Original, step: Step) -> Meaning | None:
-    """Return the stage of a QUANTIZE of float32 or a DEQUANTIZE of int8."""
+    """Return the stage of a QUANTIZE of float32, or of a DEQUANTIZE or CAST of int8."""
     table = border_table(original, step) if len(step.inputs) == len(step.outputs) == 1 else None
     if table is None:
         return None
     image, output = original.rows(step.inputs[0]), original.rows(step.outputs[0])
     if image is None or image != output:
         return None
-    return Meaning(step, StageKind[step.name], step.inputs, step.outputs[0], (image,), output, table=table)
+    kind = StageKind.QUANTIZE if step.name == "QUANTIZE" else StageKind.DEQUANTIZE
+    return Meaning(step, kind, step.inputs, step.outputs[0], (image,), output, table=table)
 
 
 def real_pairs(original: Original) -> Iterator[Meaning]:

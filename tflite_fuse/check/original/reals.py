@@ -180,9 +180,13 @@ def border_table(original: Original, step: Step) -> bytes | None:
     source, output = (original.tensors[t] for t in (step.operand(0), step.outputs[0]))
     if step.operand(0) < 0 or source.is_variable or output.is_variable or original.content(step.inputs[0]):
         return None
-    types = {"QUANTIZE": (TensorType.FLOAT32, TensorType.INT8), "DEQUANTIZE": (TensorType.INT8, TensorType.FLOAT32)}
-    if (source.type, output.type) != types.get(step.name):
+    wide, narrow = (TensorType.INT8, TensorType.FLOAT32), (TensorType.FLOAT32, TensorType.INT8)
+    types = {"QUANTIZE": [narrow], "DEQUANTIZE": [wide], "CAST": [wide, (TensorType.UINT8, TensorType.FLOAT32)]}
+    if (source.type, output.type) not in types.get(step.name, ()):
         return None
+    if step.name == "CAST":  # it ignores the quantization
+        answers = real_answers(original, step, [np.arange(-128, 128)])
+        return None if answers is None else answers.astype("<f4").tobytes()
     affine = original.activation(step.outputs[0] if step.name == "QUANTIZE" else step.inputs[0])
     if affine is None or not (isfinite(affine[0]) and affine[0] > 0):
         return None

@@ -33,7 +33,14 @@ from tflite_fuse.ops.entry import (
 )
 from tflite_fuse.ops.kinds.resize import sliced
 from tflite_fuse.ops.lowering.movement import channels_of, moved, places_of
-from tflite_fuse.ops.lowering.operands import Activation, read_constant, read_quantization, read_real, tensor_name
+from tflite_fuse.ops.lowering.operands import (
+    Activation,
+    read_bytes,
+    read_constant,
+    read_quantization,
+    read_real,
+    tensor_name,
+)
 from tflite_fuse.ops.lowering.requantization import NO_ACTIVATION
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 
@@ -98,7 +105,11 @@ COPY_OPERATOR = "TFLITE_FUSE_COPY"
 
 
 def _lower_copy(view: OperatorView) -> Lowered:
-    source, output = view.same() if view.is_real else view.border()
+    if view.is_real:
+        source, output = view.same()
+    else:
+        source, output = (read_bytes(view.model, index) for index in (view.operand(0), view.output))
+        view.require_alone(source)
     image = replace(source, by_value=True).shape  # as readers by value see it
     return Lowered(Stage(StageKind.PAD), (source,), output, image, Fit.BYTES, sees=image)
 

@@ -378,18 +378,22 @@ def one_value(part: Activation) -> Values:
 
 
 def _cast(view: OperatorView) -> Lowered:
-    """Lower CAST of int8 or uint8 values to float32; uint8 values are 128 less in blocks."""
+    """Lower CAST of int8 or uint8 values to float32: a DEQUANTIZE with scale 1; uint8 values are 128 less in blocks."""
     source, output = one_to_one(read_bytes(view.model, view.operand(0)), read_real(view.model, view.output))
     view.require_alone(source)
-    moved = 128 if view.types(source)[0] == TensorType.UINT8 else 0
-    return _part([source], output, lambda values: (values[0] + moved).astype(np.float32))
+    point = -128 if view.types(source)[0] == TensorType.UINT8 else 0
+    return _widened(source, output, 1.0, point)
 
 
 def _dequantize(view: OperatorView) -> Lowered:
     """Lower DEQUANTIZE; it is a stage of its own if its float32 output has a reader."""
     source, output = one_to_one(view.read(), read_real(view.model, view.output))
-    stage = Stage(StageKind.DEQUANTIZE, parameters=dequantize_parameters(source.scale, source.zero_point))
-    function: Function = lambda values: dequantize(values[0], source.scale, source.zero_point)  # noqa: E731
+    return _widened(source, output, source.scale, source.zero_point)
+
+
+def _widened(source: Activation, output: Activation, scale: float, zero_point: int) -> Lowered:
+    stage = Stage(StageKind.DEQUANTIZE, parameters=dequantize_parameters(scale, zero_point))
+    function: Function = lambda values: dequantize(values[0], scale, zero_point)  # noqa: E731
     return Lowered(stage, (source,), output, output.shape, Fit.PIXELS, function=function)
 
 
