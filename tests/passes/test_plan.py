@@ -44,16 +44,16 @@ def same_bytes(a: Model, b: Model, count: int = 8) -> bool:
     return compare(serialize_model(a), serialize_model(b), generate_inputs(a, count)).first_difference is None
 
 
-def chain(*channels: int) -> Model:
-    """1x1 convolutions of an 8x8 image: each tensor has 64 bytes for each channel."""
+def chain(*channels: int, side: int = 8) -> Model:
+    """1x1 convolutions of a square image: each tensor has a byte for each pixel and channel."""
     builder = ModelBuilder(seed=0)
-    x = builder.input((1, 8, 8, channels[0]))
+    x = builder.input((1, side, side, channels[0]))
     for count in channels[1:]:
         x = builder.conv(x, count)
     return builder.build([x])
 
 
-GREEDY_FAILS = chain(2, 1, 1, 2)
+GREEDY_FAILS = chain(2, 1, 1, 2, side=32)
 """The runtime puts both of the larger tensors at the bottom, and one of the smaller ones above the other."""
 
 
@@ -116,15 +116,29 @@ def test_no_plan_is_written_where_it_saves_nothing() -> None:
     assert (kept.details["head_before_bytes"], kept.details["proven"]) == (512, True)
 
 
+@needs_wheel
+def test_no_plan_is_written_where_loading_the_model_needs_more() -> None:
+    """The head of a small model shrinks, and the arena does not; around a plan, scratch of other kernels fits worse."""
+    model = chain(2, 1, 1, 2)
+    result = Plan(measure=measured).run(model)
+    arena = result.arena
+    assert result.model is model and proven(result) and arena is not None
+    assert (arena.offsets, arena.head) == (None, measured(model))
+    (kept,) = told(result.notes, "not planned", "same arena")
+    assert kept.details["arena_bytes"] == arena.needed == arena.while_loading > arena.total
+    again = Plan(measure=measured).run(write_plan(model, _spread(model)))
+    assert again.model == model and again.arena == replace(arena, notes=again.arena.notes)
+
+
 def test_the_measured_head_decides() -> None:
     def stubborn(model: Model) -> int | None:
-        return 999 if has_plan(model) else 998
+        return 9_999 if has_plan(model) else 9_998
 
     result = Plan(measure=stubborn).run(GREEDY_FAILS)
     assert result.model is GREEDY_FAILS
     assert not result.changed
     (kept,) = told(result.notes, "not planned", "larger head")
-    assert (kept.details["head_bytes"], kept.details["head_before_bytes"]) == (999, 998)
+    assert (kept.details["head_bytes"], kept.details["head_before_bytes"]) == (9_999, 9_998)
 
 
 def test_an_arena_that_the_runtime_does_not_report_is_recomputed() -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from tflite_fuse.claim import Claim
 from tflite_fuse.errors import PlanError
 from tflite_fuse.ir.program import Overlap, program_of
-from tflite_fuse.memory.arena import DEFAULT_OPTIONS, Arena, ArenaOptions, Offsets, realise
+from tflite_fuse.memory.arena import DEFAULT_OPTIONS, Arena, ArenaOptions, Offsets, realise, with_given_offsets
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import read_plan, remove_plan, write_plan
 from tflite_fuse.model.schema import Model
@@ -17,6 +17,7 @@ from tflite_fuse.notes import Note, note
 from tflite_fuse.passes.base import PassResult
 
 _SCOPE = "head of the arena over all offsets, with these blocks in this order of operators"
+_SCOPE_OF_ALL = "bytes of arena, loading included, over all offsets, with these blocks in this order of operators"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class PlanResult(PassResult):
 
 @dataclass(frozen=True)
 class Plan:
-    """Write the offsets found by ``memory.arena`` as an ``OfflineMemoryAllocation`` if they save memory.
+    """Write the offsets found by ``memory.arena`` as an ``OfflineMemoryAllocation`` if they shrink the arena.
 
     The operators' order stays.
 
@@ -66,6 +67,13 @@ class Plan:
         if arena.keeps_plan:
             return PlanResult(model, False, arena.notes, arena=arena)
         claim = Claim(arena.proof.proven, arena.proof.bound_bytes, _SCOPE)
+        if arena.offsets is not None:
+            without = with_given_offsets(program_of(bare), options=options)
+            if without.needed <= arena.needed:
+                # Loading the model takes more than running it; scratch of other kernels fits worse around a plan.
+                kept = note("not planned", "same arena", arena_bytes=without.needed)
+                claim = replace(claim, bound_bytes=without.needed, scope=_SCOPE_OF_ALL) if claim.proven else claim
+                arena = replace(without, notes=(*damaged, kept))
         planned = bare if arena.offsets is None else write_plan(bare, arena.offsets)
         return PlanResult(planned, planned is not model, arena.notes, claim, "plan", arena)
 

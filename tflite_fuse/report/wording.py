@@ -179,6 +179,10 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("planned", "smaller head"): _planned,
     ("not planned", "least already"): _planned,
     ("not planned", "larger head"): _planned,
+    (
+        "not planned",
+        "same arena",
+    ): "no plan written: {arena_bytes:,} B of arena are needed with one, too, to load the model",
     ("not planned", "obstacle"): "not planned: {why}",
     ("not planned", "obstacle, plan kept"): "not planned: {why}; the plan in the file was left as it is",
     ("kept", "plan"): "the plan in the file was kept: it needs {head_bytes:,} B, a new one {other_bytes:,} B",
