@@ -6,13 +6,14 @@ from collections.abc import Collection
 
 import pytest
 
-from scripts.write_operators import operators
+from scripts.write_operators import ABSENT, operators
 from tests.drawing.table_rows import BYTE_ROWS, LITERT_ROWS, REAL_PAIR_ROWS, REAL_ROWS
 from tflite_fuse.check.original import functions, meanings, reals
 from tflite_fuse.check.original.values import RENAMING
 from tflite_fuse.ops.kinds.lookup import FUNCTIONS
 from tflite_fuse.ops.kinds.real import OF_ONE, OF_TWO
 from tflite_fuse.ops.table import KINDS, LOWERINGS
+from tflite_fuse.runtime.registration import registered
 
 BYTES = {*FUNCTIONS, "QUANTIZE"}
 BYTE_RULES = {name for name, rule in functions.RULES.items() if rule.operands == 1}
@@ -54,3 +55,11 @@ def test_the_page_of_operators_lists_every_one_in_blocks_or_tables() -> None:
     listed = [row.split("|")[1].strip() for row in operators().splitlines() if "block" in row or "table" in row]
     lacking = sorted({*BYTES, *OF_ONE, *OF_TWO} - set(listed))
     assert not lacking, f"{', '.join(lacking)}: run scripts/write_operators.py"
+
+
+def test_the_page_of_operators_has_a_row_for_every_one_of_the_runtime() -> None:
+    rows = {row.split("|")[1].strip(): row.split("|")[2:7] for row in operators().splitlines()[2:]}
+    lacking = sorted({name.removeprefix("CUSTOM:") for name in registered()} - rows.keys())
+    assert not lacking, f"{', '.join(lacking)}: run scripts/write_operators.py"
+    ways = {way.strip() for row in rows.values() for cell in row for way in cell.split(",")}
+    assert ways == {"block", "table", "around", "refused", ABSENT}

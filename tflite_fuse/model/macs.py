@@ -102,3 +102,6 @@ _COUNTERS: dict[str, Callable[[SubGraph, Operator], int]] = {
     "SVDF": _svdf,
     "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
 }
+
+WEIGHTED = frozenset(_COUNTERS)
+"""Operators that multiply and accumulate."""

@@ -41,6 +41,11 @@ _IRREGULAR = {
 }
 
 
+def registered() -> tuple[str, ...]:
+    """Return the names of all operators that the runtime registers; those of custom ones begin with ``CUSTOM:``."""
+    return (*_REGULAR, *_IRREGULAR, *(f"CUSTOM:Signal{name}" for name in _SIGNAL.split()))
+
+
 def used_operators(model: Model) -> tuple[str, ...]:
     """Return the names of the operators in all subgraphs, each once, in order of appearance."""
     names = (operator_name(model, operator) for graph in model.subgraphs for operator in graph.operators)
