@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,9 +12,13 @@ from hypothesis import strategies as st
 import tflite_fuse
 from scripts.zoo.float_twin import float_from
 from tests.builders.mixed import mixed_models
+from tests.runtime.small_models import run_in
 from tflite_fuse import Goal, LimitError, ModelError
 from tflite_fuse.model.file import Model, serialize_model
-from tflite_fuse.runtime import tflm
+from tflite_fuse.model.types import BUILTIN_CODES
+from tflite_fuse.runtime import litert, tflm
+from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.runtime.processes.worker import Array
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
@@ -49,3 +56,31 @@ def test_networks_on_float32_from_some_operator_on_keep_their_bytes(model: Model
         return
     assert report.verified is None or report.verified.bit_exact
     assert report.after.arena_bytes <= report.before.arena_bytes
+
+
+@pytest.mark.skipif(not litert.available(), reason="LiteRT is not installed")
+@settings(max_examples=10)
+@given(model=mixed_models(), share=st.floats(0, 1) | st.just(0.0))
+def test_networks_on_float32_have_the_bytes_of_litert_s_reference_kernels(model: Model, share: float) -> None:
+    """LiteRT rounds some int8 results otherwise, so that the file itself is compared where all of it is float32."""
+    first = int(share * len(model.main.operators))
+    mixed = _with_litert_s_versions(float_from(model, first))
+    data, inputs = serialize_model(mixed), generate_inputs(mixed, 4)
+    rewritten = _bytes_of(run_in(litert, tflite_fuse.rewrite(data, verify=False).model, inputs))
+    try:
+        assert rewritten == _bytes_of(tflm.run(data, inputs).outputs)
+    except ModelError as error:
+        assert "cannot load" in str(error)
+    if first == 0:
+        assert rewritten == _bytes_of(run_in(litert, data, inputs))
+
+
+def _with_litert_s_versions(model: Model) -> Model:
+    """The model with the only version of HARD_SWISH that LiteRT has."""
+    number = BUILTIN_CODES["HARD_SWISH"]
+    codes = tuple(replace(each, version=1) if each.code == number else each for each in model.operator_codes)
+    return replace(model, operator_codes=codes)
+
+
+def _bytes_of(results: Sequence[Sequence[Array]]) -> list[list[bytes]]:
+    return [[output.tobytes() for output in outputs] for outputs in results]

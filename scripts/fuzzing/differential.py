@@ -10,6 +10,7 @@ from typing import Any
 import tflite_fuse
 from scripts.fuzzing.bounded import Case
 from scripts.zoo import networks
+from scripts.zoo.float_twin import float_from, float_twin
 from tests.builders import random_graph
 from tests.builders.mixed import mixed_graph
 from tests.drawing.converter_models import converter_model
@@ -40,16 +41,24 @@ def _small_network(rng: Random) -> Model:
 
 
 def random_model(number: int) -> bytes:
-    """Return the file of a case."""
+    """Return the file of a case: of int8, or in three of ten cases on float32, all of it or from some operator on."""
     rng = Random(number)
+    model = _int8_model(rng)
+    if rng.random() < 0.7:
+        return serialize_model(model)
+    first = rng.choice((None, rng.randrange(len(model.main.operators))))
+    return serialize_model(float_twin(model) if first is None else float_from(model, first))
+
+
+def _int8_model(rng: Random) -> Model:
     kind = rng.random()
     if kind < 0.2:
-        return serialize_model(_small_network(rng))
+        return _small_network(rng)
     if kind < 0.5:
-        return serialize_model(mixed_graph(rng.randint))
+        return mixed_graph(rng.randint)
     if kind < 0.7:
-        return serialize_model(converter_model(rng.randint))
-    return serialize_model(random_graph(rng.randint, 14, variables=rng.random() < 0.2))
+        return converter_model(rng.randint)
+    return random_graph(rng.randint, 14, variables=rng.random() < 0.2)
 
 
 def random_options(rng: Random) -> dict[str, Any]:
