@@ -44,6 +44,7 @@ typedef struct {
   uint8_t output_count;
   tflite_fuse_place scratch;
   tflite_fuse_place state; /* of 0 bytes for a block without a state */
+  const void* const* flash; /* for each input its address if it is a constant, aligned to 16, else NULL; or NULL */
 } tflite_fuse_step;
 
 typedef struct {

@@ -28,7 +28,7 @@ from scripts.zoo import numerics
 from scripts.zoo.arguments import Padding, Size, activate, activation_code, int32_constant
 from scripts.zoo.numerics import FloatArray, Window
 from scripts.zoo.quantization import LOG_SOFTMAX_PARAMETERS, SOFTMAX_PARAMETERS, ActivationParameters
-from scripts.zoo.recording import Ref, Shape
+from scripts.zoo.recording import Constant, Ref, Shape
 from scripts.zoo.weighted import WeightedOperators
 from tflite_fuse.errors import ModelError, UsageError
 from tflite_fuse.model.operators import make_options
@@ -161,6 +161,15 @@ class ModelBuilder(WeightedOperators):
         values = activate(self._values(a) * self._values(b), activation)
         options = make_options("MulOptions", fused_activation_function=activation_code(activation))
         return self._emit("MUL", (a.index, b.index), values, options, name)
+
+    def add_stored(self, x: Ref, activation: str = "NONE", *, thin: bool = False, name: str | None = None) -> Ref:
+        """Add an ADD of a random constant for each value, as an embedding of positions, or one for each pixel."""
+        shape = (*x.shape[:-1], 1) if thin else x.shape
+        stored, scale = self._rng.integers(-128, 128, shape).astype(np.int8), 1 / 64
+        constant = Constant("stored", shape, TensorType.INT8, stored.tobytes(), [scale])
+        values = activate(self._values(x) + stored.astype(np.float32) * np.float32(scale), activation)
+        options = make_options("AddOptions", fused_activation_function=activation_code(activation))
+        return self._emit("ADD", (x.index, constant), values, options, name)
 
     def concat(self, parts: Sequence[Ref], axis: int = 3, *, name: str | None = None) -> Ref:
         """Add a CONCATENATION; all parts take the output's scale, as the reference kernel copies bytes."""

@@ -70,6 +70,7 @@ class _Step(ctypes.Structure):
         ("output_count", ctypes.c_uint8),
         ("scratch", _Place),
         ("state", _Place),
+        ("flash", ctypes.c_void_p),
     )
 
 

@@ -124,6 +124,10 @@ def _added(b: ModelBuilder, choose: Chooser, x: Ref, pool: list[Ref]) -> Ref:
     return b.add(x, y, _activation(choose)) if choose(0, 1) else b.mul(x, y, _activation(choose))
 
 
+def _placed(b: ModelBuilder, choose: Chooser, x: Ref, pool: list[Ref]) -> Ref:
+    return b.add_stored(x, _activation(choose), thin=bool(choose(0, 1)))
+
+
 def _padded(b: ModelBuilder, choose: Chooser, x: Ref, pool: list[Ref]) -> Ref:
     y = b.pad(x, (choose(0, 2), choose(0, 2), choose(0, 2), choose(0, 2)))
     kernel = (min(choose(1, 3), y.shape[1]), min(choose(1, 3), y.shape[2]))
@@ -149,6 +153,7 @@ _PARTS = (
     _joined,
     _split,
     _added,
+    _placed,
     _padded,
     _tabled,
 )

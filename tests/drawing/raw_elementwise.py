@@ -37,17 +37,24 @@ def pair_options(draw: st.DrawFn, name: str) -> OptionsTable | None:
 
 @st.composite
 def pairs(draw: st.DrawFn, name: str) -> Model:
-    """Two tensors, one with itself, with one pixel, or one channel; scales up to 2¹⁸ apart."""
+    """Two tensors, one with itself, with one pixel, or one channel, or a constant; scales up to 2¹⁸ apart."""
     model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 9), (1, 6, 2), (40,)]))
     scales = activation_scales | float32_between(2**-14, 16.0)
     first = model.tensor(shape, draw(scales), draw(zero_points))
     thin = [(*shape[:-1], 1)] if name not in ("MAXIMUM", "MINIMUM") else []
     other = draw(st.sampled_from([shape, shape, (*[1] * (len(shape) - 1), shape[-1]), shape[-1:], *thin]))
-    second = first if draw(st.integers(0, 4)) == 0 else model.tensor(other, draw(scales), draw(zero_points))
+    way, inputs = draw(st.sampled_from(["itself", "computed", "computed", "stored"])), [first]
+    if way == "stored":
+        second = model.constant(edgy_int8(rng_of(draw), other), [draw(scales)], zero_point=draw(zero_points))
+    elif way == "computed":
+        second = model.tensor(other, draw(scales), draw(zero_points))
+        inputs.append(second)
+    else:
+        second = first
     output = model.tensor(shape, draw(scales), draw(zero_points))
     options = pair_options(draw, name)
     model.operator(name, draw(st.permutations([first, second])), [output], options)
-    return model.build(sorted({first, second}), [output])
+    return model.build(inputs, [output])
 
 
 _ROWS = BYTE_ROWS | LITERT_ROWS
@@ -83,6 +90,18 @@ def elementwise(draw: st.DrawFn, name: str, shape: tuple[int, ...] | None = None
     return model.build([source], [add_elementwise(model, draw, name, source)])
 
 
+def rng_of(draw: st.DrawFn) -> np.random.Generator:
+    """A generator of a drawn seed."""
+    return np.random.default_rng(draw(seeds))
+
+
+def add_stored(model: RawModel, draw: st.DrawFn, shape: tuple[int, ...]) -> int:
+    """Append a constant of an image's shape, or with one channel, one pixel, or without its first dimension."""
+    height, width, channels = shape[1:]
+    dims = draw(st.sampled_from([shape, shape[1:], (1, height, width, 1), (channels,), (1, 1, 1, channels)]))
+    return model.constant(edgy_int8(rng_of(draw), dims), [draw(activation_scales)], zero_point=draw(zero_points))
+
+
 def add_pair(model: RawModel, draw: st.DrawFn, first: int, second: int) -> int:
     """Append an operator of two tensors of one shape, with any fused activation; its output tensor."""
     name = draw(st.sampled_from(sorted(PAIR_OPTIONS)))
@@ -94,15 +113,21 @@ def add_pair(model: RawModel, draw: st.DrawFn, first: int, second: int) -> int:
 
 @st.composite
 def elementwise_chains(draw: st.DrawFn) -> Model:
-    """Operators of one value, or of two, in every position: first, between convolutions, behind a residual, last."""
+    """Operators of one value, or of two, in every position: first, between convolutions, behind a residual, last.
+
+    One of two may be a constant.
+    """
     model, shape = RawModel(), (1, draw(st.integers(3, 9)), draw(st.integers(3, 9)), draw(st.integers(1, 5)))
     source = newest = model.tensor(shape, draw(activation_scales), draw(zero_points))
     alike = [source]
-    for step in draw(st.lists(st.sampled_from(["convolution", "value", "value", "pair"]), min_size=2, max_size=7)):
+    steps = st.sampled_from(["convolution", "value", "value", "pair", "stored"])
+    for step in draw(st.lists(steps, min_size=2, max_size=7)):
         if step == "convolution":
             newest = add_convolution(model, newest, shape, kernel=draw(st.sampled_from([1, 3])))
         elif step == "value":
             newest = add_elementwise(model, draw, draw(st.sampled_from(ELEMENTWISE)), newest)
+        elif step == "stored":
+            newest = add_pair(model, draw, newest, add_stored(model, draw, shape))
         else:
             newest = add_pair(model, draw, newest, draw(st.sampled_from(alike)))
         alike.append(newest)

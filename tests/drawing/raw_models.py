@@ -306,17 +306,24 @@ def first_largest(draw: st.DrawFn) -> Model:
 
 @st.composite
 def concatenations(draw: st.DrawFn) -> Model:
-    """CONCATENATION along channels of two to four tensors, perhaps one of them twice."""
+    """CONCATENATION along channels of two to four tensors, perhaps one of them twice, perhaps one a constant."""
     model, scale, zero_point = RawModel(), draw(activation_scales), draw(zero_points)
     prefix = draw(st.sampled_from([(1, 3, 4), (1, 5), (1,)]))
     channels = draw(st.lists(st.integers(1, 5), min_size=2, max_size=4))
     parts = [model.tensor((*prefix, c), scale, zero_point) for c in channels]
     if draw(st.booleans()):
         parts[-1], channels[-1] = parts[0], channels[0]
+    inputs = sorted(set(parts))
+    if draw(st.booleans()):
+        width = draw(st.integers(1, 5))
+        values = edgy_int8(np.random.default_rng(draw(seeds)), (*prefix, width))
+        place = draw(st.integers(0, len(parts)))
+        parts.insert(place, model.constant(values, [scale], zero_point=zero_point))
+        channels.insert(place, width)
     output = model.tensor((*prefix, sum(channels)), scale, zero_point)
     axis = draw(st.sampled_from([-1, len(prefix)]))
     model.operator("CONCATENATION", parts, [output], make_options("ConcatenationOptions", axis=axis))
-    return model.build(sorted(set(parts)), [output])
+    return model.build(inputs, [output])
 
 
 def add_convolution(

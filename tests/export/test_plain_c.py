@@ -14,6 +14,7 @@ import tflite_fuse
 from scripts.zoo import ModelBuilder
 from scripts.zoo.float_twin import float_twin
 from tests.arduino.fake_runtime import SANITIZERS, library_objects
+from tests.constant_map_models import JOINS, with_constant_map
 from tests.export.exported import FUSED_OPERATORS, SHAPE, chained, fused, images, network, outside, run
 from tests.ops.lowering.test_arg_max import segmentation
 from tests.runtime.fused_models import fuse
@@ -261,6 +262,17 @@ def test_uint8_and_float32_models_equal_the_runtime(dtype: type, tmp_path: Path)
     results = outputs(compile_with(folder, RUNNER, SANITIZED), inputs)
     oracle = tflm.run(data, [[image] for image in inputs]).outputs
     assert results == [arrays[0].view(np.int8).ravel().tolist() for arrays in oracle]
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.parametrize("join", JOINS)
+@pytest.mark.parametrize("is_rewritten", [False, True], ids=["original", "rewritten"])
+def test_constants_for_each_pixel_are_read_from_flash(join: str, is_rewritten: bool, tmp_path: Path) -> None:
+    data = serialize_model(with_constant_map(join))
+    inputs = [arrays[0] for arrays in generate_inputs(load_model(data), 3)]
+    folder = export(tflite_fuse.rewrite(data, verify=False).model if is_rewritten else data, tmp_path / "model")
+    results = outputs(compile_with(folder, RUNNER, SANITIZED), inputs)
+    assert results == [x[0].ravel().tolist() for x in tflm.run(data, [[x] for x in inputs]).outputs]
 
 
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tflite_fuse.cost.schedule.schedule import schedule
 from tflite_fuse.emit.encode import EncodedBlock, encode
@@ -21,6 +25,14 @@ from tflite_fuse.ops.lowering.extract import extract
 def whole(block: Block) -> BlockConfig:
     """One tile, so no recompute: larger than any tensor in these tests."""
     return BlockConfig(max(t.height for t in block.tensors), max(t.width for t in block.tensors))
+
+
+def constants_of(model: s.Model) -> dict[int, npt.NDArray[Any]]:
+    """The bytes and float32 of a model's constants, flat, by tensor."""
+    types: dict[int, str] = {TensorType.INT8: "i1", TensorType.FLOAT32: "<f4"}
+    tensors = enumerate(model.main.tensors)
+    stored = {i: (types[t.type], model.buffers[t.buffer].data) for i, t in tensors if t.type in types}
+    return {index: np.frombuffer(data, type_) for index, (type_, data) in stored.items() if data}
 
 
 def fuse(model_bytes: bytes, operators: Iterable[int], config: BlockConfig | None = None) -> bytes:

@@ -113,6 +113,7 @@ class Correspondence:
         add_narrower(self.original, self.witness.kept)
         self.exchanged = add_by_columns(self.original) if self.witness.columns else {}
         unite_types(self.original)
+        self.original.unite_constants()
         _unite_twins(self.original)
 
     def report(self, where: str, what: str, expected: object = None, actual: object = None) -> None:

@@ -213,7 +213,9 @@ class _Block:
         self._check_state(options)
         arena, leaving = self._whole(options)
         entering = self._from_outside(options)
-        entering |= {t: matching.values[tensor] for t, tensor in arena.items() if tensor in matching.values}
+        for t, tensor in arena.items():
+            value = matching.values.get(tensor, self._constant(tensor))
+            entering |= {} if value is None else {t: value}
         trace = trace_block(matching.original, self.label, options, constants, entering)
         matching.findings += trace.findings
         matching.notes += trace.notes
@@ -223,6 +225,14 @@ class _Block:
                 matching.values[tensor] = trace.values[t]
                 matching.check_tensors(self.label, [tensor])
         self._permit(trace.schedule, arena, leaving)
+
+    def _constant(self, tensor: int) -> int | None:
+        """Return the original's constant with the bytes of an operand that no operator writes; None without one."""
+        after = self.matching.after
+        if tensor in after.main.writers or tensor in after.main.inputs:
+            return None
+        stored = after.main.tensors[tensor]
+        return self.matching.original.constant(stored, after.buffers[stored.buffer].data or b"")
 
     def _check_sum(self, options: Options, constants: bytes) -> None:
         if options.checksum is None:

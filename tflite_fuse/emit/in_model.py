@@ -5,14 +5,14 @@ An operator made by a pass has its plan attached; blocks from a file are decoded
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 from tflite_fuse.cost.schedule.schedule import Schedule
 from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.errors import BlockError, ModelError
-from tflite_fuse.ir.program import CUSTOM_CODE, FUSED_OPERATOR, Overlap, Program
+from tflite_fuse.ir.program import CUSTOM_CODE, FUSED_OPERATOR, Overlap, Program, arena_tensors
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.model.operators import operator_label, operator_name
@@ -139,7 +139,7 @@ def block_overlaps(model: Model) -> tuple[Overlap, ...]:
     Raises:
         ModelError: a block is damaged; the message names the operator.
     """
-    return _overlaps(model.main, blocks_in(model))
+    return _overlaps(model.main, blocks_in(model), arena_tensors(model, model.main))
 
 
 def program_overlaps(program: Program) -> tuple[Overlap, ...]:
@@ -150,17 +150,18 @@ def program_overlaps(program: Program) -> tuple[Overlap, ...]:
     """
     graph = program.origin[1]
     plans = {index: each.plan for index, each in enumerate(graph.operators) if each.plan is not None}
-    return _overlaps(graph, plans)
+    return _overlaps(graph, plans, {tensor for step in program.steps for tensor in step.inputs})
 
 
-def _overlaps(graph: SubGraph, plans: Mapping[int, BlockPlan]) -> tuple[Overlap, ...]:
+def _overlaps(graph: SubGraph, plans: Mapping[int, BlockPlan], arena: Set[int]) -> tuple[Overlap, ...]:
+    """Return the overlaps of blocks whose inputs are in the arena; others are constants."""
     distances: dict[tuple[int, int], int] = {}
     for index, plan, planned in _schedules(plans):
         inputs, outputs = _operands(graph, index, plan)
         for (source, target), distance in planned.overlaps.items():
             pair = inputs[source], outputs[target]
-            # One tensor may be several inputs of a block: the largest distance counts.
-            distances[pair] = max(distance, distances.get(pair, distance))
+            if pair[0] in arena:  # One tensor may be several inputs of a block: the largest distance counts.
+                distances[pair] = max(distance, distances.get(pair, distance))
         distances |= _scratch_overlaps(graph, index, plan, inputs)
     return tuple(Overlap(source, target, distance) for (source, target), distance in distances.items())
 

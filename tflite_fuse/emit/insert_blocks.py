@@ -388,7 +388,8 @@ class BlockMaker:
     def _inserted(
         self, choice: BlockChoice, place: int, extracted: OutsideExtraction, plan: BlockPlan
     ) -> InsertedBlock:
-        first, *_ = *extracted.extraction.inputs, *extracted.outside.values()
+        computed = (tensor for tensor in extracted.extraction.inputs if tensor in self._arena)
+        first, *_ = *computed, *extracted.outside.values()
         names = tensor_name(self.model, first), tensor_name(self.model, extracted.extraction.outputs[0])
         labels = tuple(operator_label(self.model, index) for index in choice.operators)
         first_outputs = (self.model.main.operators[index].output for index in choice.operators)

@@ -25,11 +25,12 @@ _CONVERSIONS_BEFORE, _CONVERSIONS_BEHIND = ("QUANTIZE",), ("QUANTIZE", "DEQUANTI
 
 @dataclass(frozen=True)
 class Place:
-    """A tensor in the arena, in bytes; one that lies ``apart`` is in the second memory."""
+    """A tensor in the arena, in bytes; one that lies ``apart`` is in the second memory, a ``constant`` in flash."""
 
     offset: int
     nbytes: int
     apart: bool = False
+    constant: bytes = b""
 
 
 NOWHERE = Place(0, 0)
@@ -121,6 +122,9 @@ def whole_model(model: Model, like: WholeModel | None = None) -> WholeModel:
     slow = slow_tensors(model)
     for each, offset in ({} if slow is None else slow.offsets).items():
         places[each] = Place(offset, tensor_nbytes(model.main.tensors[each]), apart=True)
+    for index, tensor in enumerate(model.main.tensors):
+        if content := model.buffers[tensor.buffer].data:
+            places[index] = Place(0, len(content), constant=content)
     begins = end = max(arena.needed, ALIGNMENT)
     for index, tensor in enumerate(model.main.tensors):
         if tensor.is_variable:
@@ -248,11 +252,9 @@ def _require_runnable(model: Model, index: int, advice: str) -> None:
         raise UsageError(f"{label} has no input, or not one output")
     data = inputs[: 1 if name in RENAMING else -1]
     for tensor in (*data, *outputs):
-        if (
-            tensor < 0
-            or model.buffers[model.main.tensors[tensor].buffer].data
-            or model.main.tensors[tensor].is_variable
-        ):
+        may_be_constant = name == FUSED_OPERATOR and tensor in data
+        is_constant = tensor >= 0 and model.buffers[model.main.tensors[tensor].buffer].data
+        if tensor < 0 or model.main.tensors[tensor].is_variable or (is_constant and not may_be_constant):
             raise UsageError(f"{label} reads or writes something that is no tensor of the arena")
 
 

@@ -118,7 +118,7 @@ class Storage(IntEnum):
     SCRATCH = 0
     """A ring of pixels in the block's scratch tensor."""
     INPUT = 1
-    """A whole tensor in the arena, read only."""
+    """A whole tensor in the arena, read only; or a constant of the model, in flash, of any type but UINT8."""
     OUTPUT = 2
     """A whole tensor in the arena, written by the block, which may also read it."""
     EXTERNAL = 3

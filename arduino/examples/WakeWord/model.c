@@ -81,7 +81,7 @@ static const tflite_fuse_place inputs_0[1] = {{48, 8}};
 static const tflite_fuse_place outputs_0[1] = {{64, 1}};
 
 static const tflite_fuse_step steps[MODEL_STEPS] = {
-    {options_0, constants_0, 920, 512, inputs_0, outputs_0, 1, 1, {0, 56}, {80, 188}},
+    {options_0, constants_0, 920, 512, inputs_0, outputs_0, 1, 1, {0, 56}, {80, 188}, NULL},
 };
 
 const tflite_fuse_model model = {steps, MODEL_STEPS, MODEL_ARENA_BYTES};

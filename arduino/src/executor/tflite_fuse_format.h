@@ -191,7 +191,7 @@ enum tflite_fuse_kind {
 enum tflite_fuse_storage {
   /* A ring of pixels in the block's scratch tensor. */
   TFLITE_FUSE_STORAGE_SCRATCH = 0,
-  /* A whole tensor in the arena, read only. */
+  /* A whole tensor in the arena, read only; or a constant of the model, in flash, of any type but UINT8. */
   TFLITE_FUSE_STORAGE_INPUT = 1,
   /* A whole tensor in the arena, written by the block, which may also read it. */
   TFLITE_FUSE_STORAGE_OUTPUT = 2,

@@ -18,15 +18,23 @@ static bool copy_is_sound(const tflite_fuse_model* model, const tflite_fuse_step
          lies_in(model, step->inputs[0]) && lies_in(model, step->outputs[0]);
 }
 
+/* Returns the address of an input that is a constant, else NULL. */
+static const int8_t* constant_at(const void* const* flash, int32_t number) {
+  return flash == NULL ? NULL : flash[number];
+}
+
 static bool operands_fit(const tflite_fuse_model* model, const tflite_fuse_block* block, tflite_fuse_operand operand,
-                         const tflite_fuse_place* places, int32_t count) {
+                         const tflite_fuse_place* places, int32_t count, const void* const* flash) {
   if (count > TFLITE_FUSE_MAX_OPERANDS || count != tflite_fuse_operand_count(block, operand)) {
     return false;
   }
   for (int32_t number = 0; number < count; ++number) {
-    const bool lies_apart = tflite_fuse_operand_place(block, operand, number) >= 0;
-    if ((!lies_apart && !lies_in(model, places[number])) ||
-        places[number].bytes != (uint32_t)tflite_fuse_operand_bytes(block, operand, number)) {
+    /* A block converts uint8 where it lies, which cannot be in flash. */
+    const bool is_placed = constant_at(flash, number) != NULL
+                               ? tflite_fuse_operand_type(block, operand, number) != TFLITE_FUSE_UINT8
+                               : tflite_fuse_operand_place(block, operand, number) >= 0 ||
+                                     lies_in(model, places[number]);
+    if (!is_placed || places[number].bytes != (uint32_t)tflite_fuse_operand_bytes(block, operand, number)) {
       return false;
     }
   }
@@ -43,8 +51,8 @@ static tflite_fuse_status load_step(const tflite_fuse_model* model, const tflite
   if (status != TFLITE_FUSE_OK) {
     return status;
   }
-  const bool fits = operands_fit(model, block, TFLITE_FUSE_INPUT, step->inputs, step->input_count) &&
-                    operands_fit(model, block, TFLITE_FUSE_OUTPUT, step->outputs, step->output_count) &&
+  const bool fits = operands_fit(model, block, TFLITE_FUSE_INPUT, step->inputs, step->input_count, step->flash) &&
+                    operands_fit(model, block, TFLITE_FUSE_OUTPUT, step->outputs, step->output_count, NULL) &&
                     lies_in(model, step->scratch) && lies_in(model, step->state) &&
                     step->scratch.bytes >= (uint32_t)tflite_fuse_scratch_bytes(block) &&
                     step->state.bytes >= (uint32_t)tflite_fuse_state_bytes(block);
@@ -105,7 +113,10 @@ static TFLITE_FUSE_NOINLINE tflite_fuse_status run_block(const tflite_fuse_step*
   }
   bool is_complete = true;
   for (int32_t i = 0; i < step->input_count; ++i) {
-    inputs[i] = address_of(block, TFLITE_FUSE_INPUT, i, step->inputs, arena, outside);
+    inputs[i] = constant_at(step->flash, i);
+    if (inputs[i] == NULL) {
+      inputs[i] = address_of(block, TFLITE_FUSE_INPUT, i, step->inputs, arena, outside);
+    }
     is_complete = is_complete && inputs[i] != NULL;
   }
   for (int32_t i = 0; i < step->output_count; ++i) {

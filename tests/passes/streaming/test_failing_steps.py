@@ -212,7 +212,7 @@ def test_blocks_see_the_state_of_the_last_one_and_the_proof_insists() -> None:
         operator, *others = result.main.operators
         changed = (*first.inputs, *wrong, *first.state, first.constants)
         operators = (Operator(**{**vars(operator), "inputs": changed}), *others)
-        damaged = replace_main(result, type(result.main)(**{**vars(result.main), "operators": operators}))
+        damaged = replace_main(result, replace(result.main, operators=operators))
         assert not validate(model, damaged).proven
 
 

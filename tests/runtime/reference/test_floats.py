@@ -22,6 +22,7 @@ from tests.drawing.random_blocks import random_reals
 from tests.drawing.steps import slices
 from tests.drawing.steps.attention import matrix_products
 from tests.drawing.witness import assert_same_bytes
+from tests.runtime.fused_models import constants_of
 from tests.runtime.reference.test_on_random_graphs import blocks
 from tflite_fuse.errors import LimitError, ModelError
 from tflite_fuse.model import Model, serialize_model
@@ -63,7 +64,7 @@ def assert_same_floats(model: Model, seed: int, count: int = 3) -> None:
     batches += [[rng.normal(0, 1, shape).astype(np.float32) for shape in shapes]]
     truth = tflm.run(serialize_model(model), batches).outputs
     for arrays, expected in zip(batches, truth, strict=True):
-        by_tensor = dict(zip(model.main.inputs, arrays, strict=True))
+        by_tensor = constants_of(model) | dict(zip(model.main.inputs, arrays, strict=True))
         outputs = run_block_reference(extraction.block, [by_tensor[index] for index in extraction.inputs])
         results = dict(zip(extraction.outputs, outputs, strict=True))
         for index, want in zip(model.main.outputs, expected, strict=True):
@@ -214,13 +215,15 @@ def test_moves_in_rewritten_models_are_proven_and_bit_exact(model: Model, mode: 
 def test_runs_of_operators_as_blocks(model: Model, seed: int) -> None:
     model = twin(model, seed)
     extractions = blocks(model)
-    watched = tuple(dict.fromkeys(t for each in extractions for t in (*each.inputs, *each.outputs)))
+    stored = constants_of(model)
+    operands = dict.fromkeys(t for each in extractions for t in (*each.inputs, *each.outputs))
+    watched = tuple(tensor for tensor in operands if tensor not in stored)
     if not watched:
         return
     exposed = replace_main(model, replace(model.main, outputs=watched))
     rng = np.random.default_rng(seed)
     images = [random_reals(rng, model.main.tensors[index].dims) for index in model.main.inputs]
-    truth = dict(zip(watched, tflm.run(serialize_model(exposed), [images]).outputs[0], strict=True))
+    truth = stored | dict(zip(watched, tflm.run(serialize_model(exposed), [images]).outputs[0], strict=True))
     for extraction in extractions:
         results = run_block_reference(extraction.block, [truth[index] for index in extraction.inputs])
         for index, result in zip(extraction.outputs, results, strict=True):

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.builders import random_models
 from tests.drawing.raw_models import edgy_int8, seeds
+from tests.runtime.fused_models import constants_of
 from tflite_fuse.errors import BlockError
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.model.edit import replace_main
@@ -44,13 +45,15 @@ def blocks(model: Model) -> list[Extraction]:
 @given(random_models(most_operators=10), seeds)
 def test_runs_of_operators_as_blocks(model: Model, seed: int) -> None:
     extractions = blocks(model)
-    watched = tuple(dict.fromkeys(t for each in extractions for t in (*each.inputs, *each.outputs)))
+    stored = constants_of(model)
+    operands = dict.fromkeys(t for each in extractions for t in (*each.inputs, *each.outputs))
+    watched = tuple(tensor for tensor in operands if tensor not in stored)
     if not watched:
         return
     exposed = replace_main(model, replace(model.main, outputs=watched))
     rng = np.random.default_rng(seed)
     images = [edgy_int8(rng, model.main.tensors[index].dims) for index in model.main.inputs]
-    truth = dict(zip(watched, tflm.run(serialize_model(exposed), [images]).outputs[0], strict=True))
+    truth = stored | dict(zip(watched, tflm.run(serialize_model(exposed), [images]).outputs[0], strict=True))
     for extraction in extractions:
         results = run_block_reference(extraction.block, [truth[index] for index in extraction.inputs])
         for index, result in zip(extraction.outputs, results, strict=True):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.runtime.fused_models import constants_of
 from tflite_fuse.errors import BlockError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import replace_main
@@ -59,12 +60,14 @@ def test_fusable_pieces_compute_the_runtime_s_bytes(shared_model: Path) -> None:
     if not extractions:
         assert any("uint8" in (reason or "") for reason in fusability(model))
         return
-    watched = tuple(dict.fromkeys(t for each in extractions for t in (*each.inputs, *each.outputs)))
+    stored = constants_of(model)
+    operands = dict.fromkeys(t for each in extractions for t in (*each.inputs, *each.outputs))
+    watched = tuple(tensor for tensor in operands if tensor not in stored)
     # Outputs of the graph stay in the arena to the end, so listing the operands there makes them readable.
     exposed = replace_main(model, replace(model.main, outputs=watched))
     batches = model_inputs(model, count=3)
     for values in tflm.run(serialize_model(exposed), batches).outputs:
-        truth = dict(zip(watched, values, strict=True))
+        truth = stored | dict(zip(watched, values, strict=True))
         for extraction in extractions:
             results = run_block_reference(extraction.block, [truth[index] for index in extraction.inputs])
             for index, result in zip(extraction.outputs, results, strict=True):

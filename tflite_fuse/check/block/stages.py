@@ -110,7 +110,7 @@ def geometry_differences(view: StageView, meaning: Meaning, original: Original) 
 
 def _zero_point(original: Original, tensor: int, desc: TensorDesc, what: str) -> Iterator[Finding]:
     """Compare a zero point: 0 for a tensor without quantization, -128 if it was uint8."""
-    quantization = original.activation(tensor)
+    quantization = original.affine(tensor)
     plain = -128 if original.is_unsigned(tensor) else 0
     expected = plain if quantization is None else quantization[1]
     if expected != desc.zero_point:

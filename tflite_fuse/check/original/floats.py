@@ -64,21 +64,22 @@ def _operation(original: Original, step: Step) -> Meaning | None:
         return None
     constants = [float_constant(original, tensor) for tensor in step.inputs]
     computed = [tensor for tensor in step.inputs if is_computed(original, step, tensor)]
-    sources = [original.rows(tensor) for tensor in computed]
-    number = OPERATIONS.index(step.name)
-    images = tuple(source for source in sources if source is not None)
-    if len(images) == 2:
-        wide = (output, (1, 1, output[2]), (*output[:2], 1))
-        if step.name == "PRELU" or output not in images or any(image not in wide for image in images):
+    images = tuple(image for tensor in step.inputs if (image := original.rows(tensor)) is not None)
+    number, constant = OPERATIONS.index(step.name), next((each for each in constants if each is not None), None)
+    if len(images) != 2 or not computed or len(computed) + (constant is not None) != 2:
+        return None
+    if step.name == "PRELU" and (constant is None or constants[0] is not None):
+        return None
+    values = None if constant is None else _by_channel(constant, output[2])
+    if constant is None or values is None:
+        wide = (output, (1, 1, output[2]), *([(*output[:2], 1)] if step.name != "PRELU" else []))
+        if output not in images or any(image not in wide for image in images):
             return None
         table = struct.pack("<2i2f", number, 0, *bounds)
         return Meaning(step, StageKind.FLOAT_PAIR, step.inputs, step.outputs[0], images, output, table=table)
-    constant = next((each for each in constants if each is not None), None)
-    if len(images) != 1 or constant is None or (step.name == "PRELU" and constants[0] is not None):
-        return None
-    values = _by_channel(constant, output[2])
+    images = tuple(original.rows(tensor) or output for tensor in computed)
     is_repeated = step.name != "PRELU" and constant.size == output[2] and images[0] == (*output[:2], 1)
-    if values is None or (images[0] != output and not is_repeated):
+    if images[0] != output and not is_repeated:
         return None
     table = struct.pack("<2i2f", number, int(constants[0] is not None), *bounds) + values.astype("<f4").tobytes()
     return Meaning(

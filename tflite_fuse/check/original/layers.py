@@ -314,11 +314,15 @@ def concatenation(original: Original, step: Step) -> Meaning | None:
     rank = len(original.tensors[step.outputs[0]].dims)
     if step.number("axis") not in (rank - 1, -1) or step.number("fused_activation_function"):
         return None
-    if not all(is_computed(original, step, t) and len(original.tensors[t].dims) == rank for t in step.inputs):
+    if any(len(original.tensors[t].dims) != rank for t in step.inputs):
         return None
     images, output = [original.image(tensor) for tensor in step.inputs], original.image(step.outputs[0])
     sources = tuple(image for image in images if image is not None)
-    alike = len({original.encoding(tensor) for tensor in (*step.inputs, step.outputs[0])}) == 1
+    if in_floats(original, step):
+        alike = all(is_computed(original, step, t) or float_constant(original, t) is not None for t in step.inputs)
+    else:
+        scales = {original.affine(tensor) for tensor in (*step.inputs, step.outputs[0])}
+        alike = len(scales) == 1 and all(map(original.is_operand, (*step.inputs, step.outputs[0])))
     if output is None or len(sources) != len(images) or not alike:
         return None
     return Meaning(step, StageKind.CONCATENATION, step.inputs, step.outputs[0], sources, output)

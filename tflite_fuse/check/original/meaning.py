@@ -154,8 +154,8 @@ def of_first(step: Step, kind: StageKind, images: tuple[Image, ...], output: Ima
 
 
 def affine(original: Original, tensor: int) -> tuple[float, int]:
-    """Return scale and zero point of an activation; (1.0, 0) if it has none."""
-    quantization = original.activation(tensor)
+    """Return scale and zero point of an operand; (1.0, 0) if it has none."""
+    quantization = original.affine(tensor)
     return quantization if quantization is not None else (1.0, 0)
 
 

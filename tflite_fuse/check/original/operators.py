@@ -107,10 +107,10 @@ def _images(original: Original, step: Step, count: int) -> tuple[tuple[Image, ..
 def _pair(
     original: Original, step: Step, kind: StageKind, *, clamps: bool = False, thin: bool = False
 ) -> Meaning | None:
-    """Return a stage of two activations of one shape; one may be a single pixel or, if ``thin``, have a single
+    """Return a stage of two operands of one shape; one may be a constant, a single pixel or, if ``thin``, have a single
     channel."""
     clamp = fused_clamp(original, step) if clamps else (-128, 127)
-    if len(step.inputs) != 2 or any(original.activation(tensor) is None for tensor in step.inputs) or clamp is None:
+    if len(step.inputs) != 2 or not all(map(original.is_operand, step.inputs)) or clamp is None:
         return None
     images = _images(original, step, 2)
     if images is None:
@@ -129,12 +129,14 @@ def _scales(original: Original, step: Step) -> tuple[float, float, float]:
 
 
 def sum_of(sign: int) -> Callable[[Original, Step], Meaning | None]:
-    """Return the rule of ADD or SUB, which is an ADD with a negative multiplier. With a constant it is an OFFSET."""
+    """Return the rule of ADD or SUB, which is an ADD with a negative multiplier. With a constant for each channel it
+    is an OFFSET."""
 
     def add(original: Original, step: Step) -> Meaning | None:
         constant = _constant_operand(original, step)
-        if constant is not None:
-            return _offset_by_channel(original, step, constant, sign)
+        by_channel = None if constant is None else _offset_by_channel(original, step, constant, sign)
+        if by_channel is not None:
+            return by_channel
         meaning = _pair(original, step, StageKind.ADD, clamps=True, thin=True)
         if meaning is None:
             return None
@@ -156,10 +158,11 @@ def extreme(kind: StageKind) -> Callable[[Original, Step], Meaning | None]:
 
 
 def multiply(original: Original, step: Step) -> Meaning | None:
-    """Return the stage of a MUL; with a constant it is a SCALE."""
+    """Return the stage of a MUL; with a constant for each channel it is a SCALE."""
     constant = _constant_operand(original, step)
-    if constant is not None:
-        return _scale_by_channel(original, step, constant)
+    by_channel = None if constant is None else _scale_by_channel(original, step, constant)
+    if by_channel is not None:
+        return by_channel
     meaning = _pair(original, step, StageKind.MULTIPLY, clamps=True, thin=True)
     if meaning is None:
         return None

@@ -88,6 +88,7 @@ class Original:
         self._same = list(range(len(self.tensors)))
         self._members: dict[int, list[int]] = {t: [t] for t in self._same}
         self._readers: dict[int, list[int]] = {}
+        self._constants: dict[tuple[int, bytes], int] = {}
         self.writer: dict[int, int] = {}
         self.narrower: set[int] = set()
         for index, operator in enumerate(model.main.operators):
@@ -125,6 +126,18 @@ class Original:
         """Return the operator that writes a tensor."""
         index = self.writer.get(tensor)
         return None if index is None else self.steps[index]
+
+    def constant(self, tensor: Tensor, content: bytes) -> int | None:
+        """Return a constant that holds these bytes in elements of this type; None without one."""
+        return self._constants.get((tensor.type, content)) if is_plain_constant(tensor, content) else None
+
+    def unite_constants(self) -> None:
+        """Unite constants, computed ones included, that hold the same bytes in elements of one type."""
+        for index, tensor in enumerate(self.tensors):
+            is_stored = index not in self.writer and index not in self.model.main.inputs
+            content = self.content(index) if is_stored or index in self._content else b""
+            if is_plain_constant(tensor, content):
+                self.unite(self._constants.setdefault((tensor.type, content), index), index)
 
     # ---- Growing
 
@@ -253,6 +266,10 @@ class Original:
         quantization = self.activation(tensor)
         return None if quantization is None else quantization[1]
 
+    def is_operand(self, tensor: int) -> bool:
+        """Return whether blocks can read an int8 tensor with one scale: a computed one, or a constant as a whole."""
+        return self.affine(tensor) is not None and (not self.content(tensor) or self.weights(tensor) is not None)
+
     def affine(self, tensor: int) -> tuple[float, int] | None:
         """Return scale and zero point as ``activation`` does, of constants, too."""
         if tensor not in self._affine:
@@ -294,6 +311,13 @@ class Original:
         if len(dims) < 2 or any(dim < 1 for dim in dims):
             return self.image(tensor)
         return self.image(tensor) or (prod(dims[:-2]), dims[-2], dims[-1])
+
+
+def is_plain_constant(tensor: Tensor, content: bytes) -> bool:
+    """Return whether a tensor of int8 or float32 with these bytes in the file holds them element by element."""
+    size = {TensorType.INT8: 1, TensorType.FLOAT32: 4}.get(TensorType(tensor.type), 0)
+    plain = not tensor.is_variable and tensor.sparsity is None and min(tensor.dims, default=1) > 0
+    return bool(content) and plain and len(content) == size * prod(tensor.dims)
 
 
 def image_of(dims: Sequence[int]) -> Image | None:

@@ -100,6 +100,15 @@ def _arrays(number: int, step: Step) -> str:
         if places:
             listed = ", ".join(map(_place, places))
             parts.append(f"static const tflite_fuse_place {kind}_{number}[{len(places)}] = {{{listed}}};\n")
+    stored = [place.constant for place in step.inputs]
+    for place, content in enumerate(stored):
+        if content:
+            parts.append(
+                byte_array(f"static const _Alignas(16) uint8_t input_{number}_{place}[{len(content)}]", content)
+            )
+    if any(stored):
+        listed = ", ".join(f"input_{number}_{place}" if content else "NULL" for place, content in enumerate(stored))
+        parts.append(f"static const void* const flash_{number}[{len(stored)}] = {{{listed}}};\n")
     return "".join(parts)
 
 
@@ -110,7 +119,8 @@ def _row(number: int, step: Step) -> str:
     ]
     sizes = (len(step.options), len(step.constants))
     counts = (len(step.inputs), len(step.outputs))
-    own = _place(step.scratch), _place(step.state)
+    flash = f"flash_{number}" if any(place.constant for place in step.inputs) else "NULL"
+    own = _place(step.scratch), _place(step.state), flash
     return f"    {{{', '.join(map(str, (*blocks, *sizes, *places, *counts, *own)))}}},\n"
 
 

@@ -28,7 +28,7 @@ from tflite_fuse.ops.entry import (
 )
 from tflite_fuse.ops.floats.common import ANY, FLOAT_BYTES, Floats, bounded, float_kind
 from tflite_fuse.ops.kinds.real import REAL_LOWERINGS, float_bounds
-from tflite_fuse.ops.lowering.operands import by_channel, read_real
+from tflite_fuse.ops.lowering.operands import is_by_channel, read_real
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView, by_value, check_pair, one_to_one
 
 OPERATIONS: Mapping[str, Callable[[Floats, Floats], Floats]] = {
@@ -133,15 +133,13 @@ def _lower_pair(name: str) -> Callable[[OperatorView], Lowered]:
         bounds = float_bounds(view) if name in _ACTIVATED else ANY
         operation = FloatOperation(list(OPERATIONS).index(name), 0, *bounds)
         constant = next((part for part in (first, second) if part.constant is not None), None)
-        if constant is None:
-            if name == "PRELU":
-                raise BlockError("its factors are computed")
+        if name == "PRELU" and constant is not second:
+            raise BlockError("its factors are computed" if constant is None else "its input is a constant")
+        channels = output.shape[2]
+        if constant is None or not (constant.elements == 1 or is_by_channel(constant, channels)):
             stage = Stage(StageKind.FLOAT_PAIR, parameters=operation)
             return Lowered(stage, (first, second), output, output.shape, Fit.PIXELS)
-        if name == "PRELU" and constant is first:
-            raise BlockError("its input is a constant")
-        source, channels = second if constant is first else first, output.shape[2]
-        values = np.asarray(constant.constant).ravel() if constant.elements == 1 else by_channel(constant, channels)
+        source, values = second if constant is first else first, np.ravel(np.asarray(constant.constant))
         constants = np.broadcast_to(values, channels).astype("<f4").tobytes()
         operation = replace(operation, constant_first=int(constant is first), constants=constants)
         stage = Stage(StageKind.FLOAT_BY_CHANNEL, parameters=operation)

@@ -37,6 +37,7 @@ from tflite_fuse.ops.lowering.operands import (
     Activation,
     read_bytes,
     read_constant,
+    read_operand,
     read_quantization,
     read_real,
     tensor_name,
@@ -155,14 +156,11 @@ def _concatenation(stage: Stage, operands: Sequence[Operand], output: BlockTenso
 
 def _lower_concatenation(view: OperatorView) -> Lowered:
     """Lower CONCATENATION along channels."""
-    if view.is_real:
-        output = read_real(view.model, view.output)
-        parts = tuple(read_real(view.model, index) for index in view.inputs)
-        if constant := next((part for part in parts if part.constant is not None), None):
-            raise BlockError(f"its input {constant.name} is a constant")
-    else:
-        output, parts = view.write(), tuple(view.read(position) for position in range(len(view.inputs)))
+    read = read_real if view.is_real else read_operand
+    output, parts = read(view.model, view.output), tuple(read(view.model, index) for index in view.inputs)
     axis, rank = view.option("axis", default=0), len(output.dims)
+    if all(part.constant is not None for part in parts):
+        raise BlockError("all of its inputs are constants")
     if not 2 <= len(parts) <= _MAX_CONCATENATION_INPUTS:
         raise BlockError(f"it joins {len(parts)} tensors")
     if axis not in (rank - 1, -1) or any(len(part.dims) != rank for part in parts):

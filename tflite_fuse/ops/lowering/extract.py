@@ -203,8 +203,8 @@ class _Assembly:
     def place(self, index: int) -> tuple[Stage, ...]:
         """Return the stages of operator ``index`` with the block's tensor indices; add their tensors."""
         lowered = self.stages[index]
-        inputs = tuple(self._read(index, source) for source in lowered.inputs)
-        shapes = [self.tensors[position] for position in inputs]
+        computed = [self._read(index, part) for part in lowered.inputs if part.constant is None]
+        shapes = [self.tensors[position] for position in computed]
         height, width, channels = lowered.output_shape
         assert lowered.stage is not None
         if lowered.fit is Fit.PIXELS and not KINDS[lowered.stage.kind].accumulates(shapes[0]):
@@ -214,6 +214,11 @@ class _Assembly:
             height, width = wide[0].height, wide[0].width
             if any((tensor.height, tensor.width) != (height, width) for tensor in wide):
                 raise self.piece.refusal(index, "its inputs were reshaped differently")
+        read = iter(computed)
+        inputs = tuple(
+            next(read) if part.constant is None else self._add_constant(part, (height, width))
+            for part in lowered.inputs
+        )
         if lowered.stage.kind is StageKind.STATE:
             return self._remember(index, replace(lowered.stage, inputs=inputs), (height, width, channels))
         output = self._write(index, lowered.output, (height, width, channels))
@@ -247,6 +252,11 @@ class _Assembly:
         if not lowered.fit.accepts((tensor.height, tensor.width, tensor.channels), lowered.seen(source)):
             raise self.piece.refusal(index, f"it reads its input {source.name} in another shape than it was written")
         return self.position[root]
+
+    def _add_constant(self, part: Activation, size: tuple[int, int]) -> int:
+        """Return an operand in flash, one for each stage that reads it: with as many rows and columns, or one pixel."""
+        height, width = (1, 1) if part.shape[:2] == (1, 1) else size
+        return self._add(part.index, (height, width, part.shape[2]), part.zero_point, Storage.INPUT, part.index)
 
     def _write(self, index: int, output: Activation, shape: Shape) -> int:
         leaving = self.leaving.pop(output.index, [])

@@ -9,7 +9,7 @@ neither computes nor stores the padded image.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.notes import Reason
 from tflite_fuse.ops.kinds.by_channel import offset_by_channel, scale_by_channel
 from tflite_fuse.ops.kinds.lookup import VALUES, lookup_parameters
-from tflite_fuse.ops.lowering.operands import by_channel
+from tflite_fuse.ops.lowering.operands import Activation, is_by_channel
 from tflite_fuse.ops.lowering.tables import Table, find_tables, function_of
 from tflite_fuse.ops.lowering.view import Fit, Lowered, OperatorView
 from tflite_fuse.ops.table import FLOAT_LOWERINGS, LOWERINGS
@@ -73,27 +73,40 @@ _BY_CHANNEL = {StageKind.ADD: offset_by_channel, StageKind.MULTIPLY: scale_by_ch
 
 
 def fold_constant(lowered: Lowered) -> Lowered:
-    """Return the stage without constant operands: a table if one value replaces the constant, else by channel.
+    """Return the stage without constant operands where its parameters can hold them, else unchanged.
+
+    It becomes a table if one value replaces the constant, and a kind by channel if all pixels have the same values. Any
+    other constant becomes an operand of the block, which reads it from flash.
 
     Raises:
-        BlockError: a constant differs between pixels, or no kind has such numbers.
+        BlockError: a constant has neither the pixels of the output nor one pixel.
     """
     constants = [part for part in lowered.inputs if part.constant is not None]
-    if not constants:
-        return lowered
     function = function_of(lowered)
-    if function is None or lowered.stage is None:
-        raise BlockError(f"its input {constants[0].name} is a constant")
+    if not constants or lowered.stage is None:
+        return lowered
+    if function is None:
+        return _with_operands(lowered, constants)
     source = next(part for part in lowered.inputs if part.constant is None)
     values = np.unique(constants[0].constant if constants[0].constant is not None else [])
     if values.size != 1 or source.shape != lowered.output_shape:
-        if lowered.stage.kind not in _BY_CHANNEL:
-            raise BlockError(f"its constant {constants[0].name} holds several values")
-        numbers = by_channel(constants[0], lowered.output_shape[2]).astype(np.int64)
+        if lowered.stage.kind not in _BY_CHANNEL or not is_by_channel(constants[0], lowered.output_shape[2]):
+            return _with_operands(lowered, constants)
+        numbers = np.asarray(constants[0].constant, np.int64).ravel()
         return _BY_CHANNEL[lowered.stage.kind](lowered, numbers)
     operands = [VALUES if part is source else np.full_like(VALUES, values[0]) for part in lowered.inputs]
     stage = Stage(StageKind.LOOKUP, parameters=lookup_parameters(function(operands)))
     return Lowered(stage, (source,), lowered.output, lowered.output_shape, Fit.PIXELS)
+
+
+def _with_operands(lowered: Lowered, constants: Sequence[Activation]) -> Lowered:
+    """Return a stage that reads constants as whole tensors. Raises BlockError if it cannot."""
+    joins = lowered.stage is not None and lowered.stage.kind is StageKind.CONCATENATION
+    has_all = joins or any(part.shape == lowered.output_shape for part in lowered.inputs)
+    for each in constants:
+        if not has_all or each.elements == 1 or each.shape[:2] not in (lowered.output_shape[:2], (1, 1)):
+            raise BlockError(f"its constant {each.name} of shape {list(each.dims)} fits no output pixel", each.name)
+    return lowered
 
 
 Lowerings = tuple[Lowered | str, ...]
@@ -150,7 +163,7 @@ def _lower_or_reason(model: Model, index: int, written: Set[int], read: Set[int]
         lowered = lower_operator(model, index)
     except BlockError as error:
         return Reason(str(error), error.tensor)
-    unknown = [activation.index for activation in lowered.inputs if activation.index not in written]
+    unknown = [each.index for each in lowered.inputs if each.constant is None and each.index not in written]
     if unknown:
         return f"it reads {model.main.tensors[unknown[0]].name}, which nothing writes"
     return lowered if lowered.output.index in read else "nothing reads its output"

@@ -204,16 +204,20 @@ def read_real(model: Model, index: int) -> Activation:
     return Activation(index, name, tensor.dims, 1.0, 0, TensorType.FLOAT32, stored)
 
 
+def is_by_channel(part: Activation, channels: int) -> bool:
+    """Return whether a constant is the same for all pixels, [channels]."""
+    return part.constant is not None and part.constant.size == channels and part.constant.shape[-1:] == (channels,)
+
+
 def by_channel(part: Activation, channels: int) -> npt.NDArray[Any]:
     """Return the values of a constant that is the same for all pixels, [channels].
 
     Raises:
         BlockError: it differs between pixels.
     """
-    values = np.zeros(0) if part.constant is None else part.constant
-    if values.size != channels or values.shape[-1:] != (channels,):
+    if part.constant is None or not is_by_channel(part, channels):
         raise BlockError(f"its constant {part.name} of shape {list(part.dims)} differs from pixel to pixel")
-    return values.ravel()
+    return part.constant.ravel()
 
 
 def is_constant(model: Model, index: int) -> bool:

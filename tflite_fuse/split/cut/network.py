@@ -135,7 +135,7 @@ def _network(model: Model) -> Network:
     """Return the network of a model's operators as they are."""
     memory = program_of(model)
     assembly = _Assembly(model, memory.sizes)
-    lowerings = _tables_together(tuple(map(_in_int8, lower_model(model))))
+    lowerings = _tables_together(tuple(map(_divisible, lower_model(model))))
     for fusable, run in groupby(range(len(lowerings)), lambda index: not isinstance(lowerings[index], str)):
         operators = list(run)
         for piece in _extractions(model, operators, lowerings) if fusable else operators:
@@ -146,9 +146,13 @@ def _network(model: Model) -> Network:
     return _with_int8_inside(assembly.network(model.main.inputs or (), model.main.outputs or ()))
 
 
-def _in_int8(lowered: Lowered | str) -> Lowered | str:
-    """Return a reason for operators on float32, which run whole, because values between workers are int8."""
-    if isinstance(lowered, str) or all(each.type != TensorType.FLOAT32 for each in (*lowered.inputs, lowered.output)):
+def _divisible(lowered: Lowered | str) -> Lowered | str:
+    """Return a reason for operators that run whole: workers exchange int8, and have no parts of constant images."""
+    if isinstance(lowered, str):
+        return lowered
+    if any(each.constant is not None for each in lowered.inputs):
+        return "it reads a constant for each pixel"
+    if all(each.type != TensorType.FLOAT32 for each in (*lowered.inputs, lowered.output)):
         return lowered
     return lowered if lowered.unit else "it reads or writes float32"
 
