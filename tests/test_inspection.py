@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tests.drawing.raw_streams import RawStream
+from tflite_fuse.cli import app
 from tflite_fuse.model.edit import Editor, replace_main
 from tflite_fuse.model.file import load_model, serialize_model
 
@@ -64,3 +67,16 @@ def test_operators_left_unchanged_by_a_rewrite_have_a_reason() -> None:
     data = serialize_model(b.build([b.log_softmax(b.reshape(y, (1, 32)))]))
     assert blocked(data) == ["VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "LOG_SOFTMAX"]
     assert blocked(tflite_fuse.rewrite(data, verify=False).model) == blocked(data)
+
+
+@pytest.mark.parametrize(("channels", "names_it"), [(1, False), (12, True)])
+def test_the_next_step_names_the_option_for_an_input_that_fills_the_arena(
+    channels: int, names_it: bool, tmp_path: Path
+) -> None:
+    b = ModelBuilder(seed=0)
+    path, x = tmp_path / "model.tflite", b.input((1, 24, 24, channels))
+    y = b.conv(b.conv(x, 8, 3, 2), 16, 3, 2)
+    path.write_bytes(serialize_model(b.build([b.fully_connected(b.mean(y), 4)])))
+    step = CliRunner().invoke(app, ["inspect", str(path)]).stdout.splitlines()[4]
+    assert ("are the input: try --input streamed" in step) == names_it
+    assert "try" not in CliRunner().invoke(app, ["inspect", str(path), "--quick"]).stdout

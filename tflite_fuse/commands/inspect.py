@@ -35,6 +35,7 @@ from tflite_fuse.report.inspection import Inspection
 from tflite_fuse.report.sentences import inspection_headline, int8_lines
 from tflite_fuse.report.tables import inspection_table
 from tflite_fuse.report.wording import grouped
+from tflite_fuse.rewriting.advice import about_inputs
 
 
 @answers_errors
@@ -95,7 +96,8 @@ def inspect(
     arena = None if forecasted.best is None else forecasted.best.arena_bytes
     fits = None if verdict is None else verdict.fitting is not None
     tried = None if quick else (forecasted.report, arena)
-    for line in inspection_headline(inspection, tried, forecasted.options, forecasted.fit, fits=fits):
+    inputs = about_inputs(load_model(data), forecasted.report) if verdict is None and forecasted.report else ""
+    for line in inspection_headline(inspection, tried, forecasted.options, forecasted.fit, fits=fits, inputs=inputs):
         say(line)
     if verbose:
         _say_details(inspection, verdict)

@@ -54,6 +54,7 @@ def inspection_headline(
     fit: str,
     *,
     fits: bool | None = None,
+    inputs: str = "",
 ) -> tuple[str, ...]:
     """Return five lines: RAM before and after a rewrite, RAM to allocate, boards, the checks, the next step.
 
@@ -64,6 +65,7 @@ def inspection_headline(
         typed: its options.
         fit: clause about boards.
         fits: whether the named board has the RAM and the flash; None if none is named.
+        inputs: clause about inputs that fill most of the rewritten model's head; empty if they do not.
     """
     arena_bytes, records = inspection.figures.arena_bytes, inspection.records
     step, checked = (
@@ -84,6 +86,7 @@ def inspection_headline(
     else:
         saved = f" -> {tried[1]:,} bytes ({change(arena_bytes, tried[1])}) by a rewrite"
         checked = f"the rewrite: {tried[0].claim()}"
+        step += f"; less RAM: {inputs}" if inputs else ""
     if fits is False and tried is not None:
         step = "a smaller model, or a board with more memory: `tflite-fuse boards` lists them"
     refused = sentences_of(_of("runtime refuses", inspection.records))

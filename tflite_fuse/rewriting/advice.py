@@ -73,6 +73,20 @@ def advice(model: Model, rewritten: Model, options: FuseOptions, report: Report)
     return (*inputs(model, rewritten, options, report), *_about_operators(rewritten, report))[:3]
 
 
+def about_inputs(model: Model, report: Report) -> str:
+    """Return a clause with the options that move inputs, if these fill most of a rewritten head; else an empty one.
+
+    No option is tried.
+
+    Args:
+        model: the original.
+        report: about the rewrite.
+    """
+    if why_untouchable(model) is not None:
+        return ""
+    return next(iter(_about_untried_inputs(model, model, FuseOptions(runtime=report.runtime), report)), "")
+
+
 def _clause_of_option(missed: LimitError, model: Model, options: FuseOptions) -> str:
     """Return a clause on the option that keeps the limits, or comes nearest to a missed one on RAM; empty without one.
 
