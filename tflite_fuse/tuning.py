@@ -91,7 +91,7 @@ class Tuning:
         4_000_000, off=0, unit="runs of stages", trades="time for fewer instructions; the largest models take a sixth"
     )
     longest_run: int = rule(
-        16, off=8, unit="pixels", trades="time for runs on wide maps; taps of a 3 x 3 window beyond it exceed a table"
+        48, off=8, unit="pixels", trades="RAM for fewer runs on wide maps; kernels take them in parts that fit a table"
     )
     # Splits over several devices (split).
     split_span: int = rule(

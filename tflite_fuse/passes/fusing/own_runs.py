@@ -113,7 +113,7 @@ class _BlockSearch:
     def most_saved(self) -> int:
         """Return the instructions that the longest runs would save, regardless of memory."""
         longest = [self._longest_run * (width > 0) for width in _widths(self.plan.block)]
-        return self.least.time - self._needs(_with_runs(self.best, CHUNKS[-1], longest)).time
+        return self.least.time - self._needs(_with_runs(self.best, self._longest_run, longest)).time
 
     def improved(self) -> BlockConfig:
         """Return the better end of two climbs from the best start, or the present configuration if little is saved."""
@@ -247,7 +247,7 @@ def _starts(block: Block, config: BlockConfig, longest: int) -> Iterator[BlockCo
         longest: pixels of the longest runs.
     """
     widths = _widths(block)
-    for chunk in CHUNKS:
+    for chunk in (*CHUNKS, longest):  # whole rows where memory permits; a tensor that is stored whole needs no more
         yield _with_runs(config, chunk, [])
         yield _with_runs(config, chunk, [min(chunk * width, longest) for width in widths])
 
