@@ -94,6 +94,7 @@ def signals(draw: st.DrawFn) -> Model:
     for name in draw(st.lists(st.sampled_from(LAYERS), min_size=1, max_size=5)):
         by_row, size, step = draw(st.booleans()), draw(st.integers(1, 3)), draw(st.integers(1, 2))
         x = b.reshape(x, (1, 1, length, channels) if by_row else (1, length, 1, channels))
+        size = min(size, length)  # pools have no padding
         kernel, stride = ((1, size), (1, step)) if by_row else ((size, 1), (step, 1))
         if name == "conv":
             x = b.conv(x, draw(st.integers(1, 6)), kernel, stride)
