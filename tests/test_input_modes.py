@@ -36,6 +36,7 @@ from tflite_fuse.model.types import TensorType
 from tflite_fuse.rewriting.proving import Unproven, UnprovenError
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
+from tflite_fuse.tuning import TUNING
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 
@@ -342,12 +343,16 @@ DRAWN = {
 @pytest.mark.parametrize("seed", [3, 13, 16, 23, 36])
 @pytest.mark.parametrize("drawn", DRAWN)
 def test_a_streamed_input_takes_no_more_than_a_resident_one(drawn: str, seed: int, goal: Goal | None) -> None:
-    """Where rows in blocks take more than the whole input, the input is copied to where a resident one lies."""
+    """Where rows in blocks take more than the whole input, the input is copied to where a resident one lies.
+
+    Without a goal each may trade a share of its arena for speed.
+    """
     model = serialize_model(DRAWN[drawn](seed))
     resident, streamed = (
         tflite_fuse.rewrite(model, input_mode=mode, goal=goal, verify=False).report for mode in ("resident", "streamed")
     )
-    assert streamed.after.arena_bytes <= resident.after.arena_bytes + ONE_OPERATOR
+    slack = max(resident.after.arena_bytes // TUNING.slack, TUNING.slack_bytes) if goal is None else 0
+    assert streamed.after.arena_bytes <= resident.after.arena_bytes + slack + ONE_OPERATOR
     assert len(streamed.outside) == 1
 
 
