@@ -29,6 +29,10 @@ PAIR_OPTIONS = {
 }
 
 
+WITHOUT_THIN = ("MAXIMUM", "MINIMUM")
+"""Operators whose operands have as many channels as the output, or are a single number."""
+
+
 def pair_options(draw: st.DrawFn, name: str) -> OptionsTable | None:
     """Options with any fused activation, where there are options."""
     activation, table = draw(st.sampled_from(ACTIVATIONS)), PAIR_OPTIONS[name]
@@ -41,7 +45,7 @@ def pairs(draw: st.DrawFn, name: str) -> Model:
     model, shape = RawModel(), draw(st.sampled_from([(1, 3, 5, 4), (1, 9), (1, 6, 2), (40,)]))
     scales = activation_scales | float32_between(2**-14, 16.0)
     first = model.tensor(shape, draw(scales), draw(zero_points))
-    thin = [(*shape[:-1], 1)] if name not in ("MAXIMUM", "MINIMUM") else []
+    thin = [(*shape[:-1], 1)] if name not in WITHOUT_THIN else []
     other = draw(st.sampled_from([shape, shape, (*[1] * (len(shape) - 1), shape[-1]), shape[-1:], *thin]))
     way, inputs = draw(st.sampled_from(["itself", "computed", "computed", "stored"])), [first]
     if way == "stored":
@@ -104,7 +108,8 @@ def add_stored(model: RawModel, draw: st.DrawFn, shape: tuple[int, ...]) -> int:
 
 def add_pair(model: RawModel, draw: st.DrawFn, first: int, second: int) -> int:
     """Append an operator of two tensors of one shape, with any fused activation; its output tensor."""
-    name = draw(st.sampled_from(sorted(PAIR_OPTIONS)))
+    alike = model.tensors[first].dims[-1:] == model.tensors[second].dims[-1:]
+    name = draw(st.sampled_from([each for each in sorted(PAIR_OPTIONS) if alike or each not in WITHOUT_THIN]))
     output = model.tensor(model.tensors[first].dims, draw(activation_scales), draw(zero_points))
     options = pair_options(draw, name)
     model.operator(name, draw(st.permutations([first, second])), [output], options)

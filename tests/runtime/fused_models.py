@@ -52,15 +52,19 @@ def fuse_outside(model_bytes: bytes, operators: Iterable[int], storage: Storage,
     model = load_model(model_bytes)
     extraction = extract(model, operators)
     block = extraction.block
-    (number,) = block.inputs
+    ((number, moved),) = (
+        each for each in zip(block.inputs, extraction.inputs, strict=True) if each[1] in model.main.inputs
+    )
+    stored = tuple(tensor for tensor in extraction.inputs if tensor != moved)
     tensors = tuple(replace(t, storage=storage) if i == number else t for i, t in enumerate(block.tensors))
     source = (Stage(StageKind.SOURCE, (), number),) if storage is Storage.SCRATCH else ()
-    block = replace(block, tensors=tensors, stages=(*source, *block.stages), inputs=())
+    others = tuple(each for each in block.inputs if each != number)
+    block = replace(block, tensors=tensors, stages=(*source, *block.stages), inputs=others)
     image = block.tensors[number]
     entry = OutsideInput(
         position=0,
         name=image.name,
-        shape=model.main.tensors[extraction.inputs[0]].dims,
+        shape=model.main.tensors[moved].dims,
         scale=0.5,
         zero_point=image.zero_point,
         mode=InputMode.EXTERNAL if storage is Storage.EXTERNAL else InputMode.STREAMED,
@@ -70,7 +74,7 @@ def fuse_outside(model_bytes: bytes, operators: Iterable[int], storage: Storage,
         channels=image.channels,
     )
     model = set_outside_inputs(replace_main(model, replace(model.main, inputs=())), [entry])
-    return with_block(model, extraction.operators, (), extraction.outputs, encode(block, schedule(block, config)))
+    return with_block(model, extraction.operators, stored, extraction.outputs, encode(block, schedule(block, config)))
 
 
 def with_block(

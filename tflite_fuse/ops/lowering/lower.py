@@ -104,7 +104,7 @@ def _with_operands(lowered: Lowered, constants: Sequence[Activation]) -> Lowered
     joins = lowered.stage is not None and lowered.stage.kind is StageKind.CONCATENATION
     has_all = joins or any(part.shape == lowered.output_shape for part in lowered.inputs)
     for each in constants:
-        if not has_all or each.elements == 1 or each.shape[:2] not in (lowered.output_shape[:2], (1, 1)):
+        if not has_all or each.shape[:2] not in (lowered.output_shape[:2], (1, 1)):
             raise BlockError(f"its constant {each.name} of shape {list(each.dims)} fits no output pixel", each.name)
     return lowered
 

@@ -272,6 +272,8 @@ def check_pair(first: Activation, second: Activation, output: Activation, thin: 
         raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
     for part in (first, second):
         shapes = [output.shape, (1, 1, channels), *([(height, width, 1)] if thin else [])]
+        if part.constant is not None and not thin and part.elements > 1 and part.dims[-1:] != (channels,):
+            raise BlockError(f"its constant {part.name} of shape {list(part.dims)} has one channel for {channels}")
         if part.constant is None and part.shape not in shapes:
             raise BlockError(f"it broadcasts {list(first.dims)} and {list(second.dims)}")
         if part.shape != output.shape and not _broadcasts(part.dims, output.dims):
