@@ -13,8 +13,9 @@ from tests.constant_map_models import JOINS, with_constant_map
 from tflite_fuse.check import validate
 from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.model import Model, load_model, serialize_model
+from tflite_fuse.model.edit import replace_main
 from tflite_fuse.model.operators import operator_name
-from tflite_fuse.model.schema import Buffer
+from tflite_fuse.model.schema import Buffer, Tensor
 from tflite_fuse.runtime import tflm
 
 
@@ -68,6 +69,15 @@ def test_an_equal_constant_of_another_scale_is_not_proven() -> None:
     tensors[number] = replace(tensors[number], quantization=replace(quantization, scale=(0.03,)))
     other = replace(model, subgraphs=(replace(model.main, tensors=tuple(tensors)),))
     assert not validate(other, smaller).proven
+
+
+def test_a_stored_tensor_of_an_unknown_type_does_not_matter() -> None:
+    model = with_constant_map("coordinates")
+    buffers = (*model.buffers, Buffer(b"abcd"))
+    tensors = (*model.main.tensors, Tensor((4,), 77, len(buffers) - 1, "from a later schema"))
+    model = replace_main(replace(model, buffers=buffers), replace(model.main, tensors=tensors))
+    smaller = tflite_fuse.rewrite(serialize_model(model), verify=False).model
+    assert [operator_name(load_model(smaller), each) for each in load_model(smaller).main.operators] == [FUSED_OPERATOR]
 
 
 def test_the_constant_takes_no_arena() -> None:

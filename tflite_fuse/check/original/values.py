@@ -315,9 +315,9 @@ class Original:
 
 def is_plain_constant(tensor: Tensor, content: bytes) -> bool:
     """Return whether a tensor of int8 or float32 with these bytes in the file holds them element by element."""
-    size = {TensorType.INT8: 1, TensorType.FLOAT32: 4}.get(TensorType(tensor.type), 0)
+    sizes: dict[int, int] = {TensorType.INT8: 1, TensorType.FLOAT32: 4}
     plain = not tensor.is_variable and tensor.sparsity is None and min(tensor.dims, default=1) > 0
-    return bool(content) and plain and len(content) == size * prod(tensor.dims)
+    return bool(content) and plain and len(content) == sizes.get(tensor.type, 0) * prod(tensor.dims)
 
 
 def image_of(dims: Sequence[int]) -> Image | None:

@@ -156,8 +156,8 @@ def _concatenation(stage: Stage, operands: Sequence[Operand], output: BlockTenso
 
 def _lower_concatenation(view: OperatorView) -> Lowered:
     """Lower CONCATENATION along channels."""
-    read = read_real if view.is_real else read_operand
-    output, parts = read(view.model, view.output), tuple(read(view.model, index) for index in view.inputs)
+    read, output = (read_real, read_real(view.model, view.output)) if view.is_real else (read_operand, view.write())
+    parts = tuple(read(view.model, index) for index in view.inputs)
     axis, rank = view.option("axis", default=0), len(output.dims)
     if all(part.constant is not None for part in parts):
         raise BlockError("all of its inputs are constants")
