@@ -8,6 +8,7 @@ WHAT is one of RUNS.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,8 +29,10 @@ from tflite_fuse.emit.options import read_options, sealed
 from tflite_fuse.errors import BlockError, UsageError
 from tflite_fuse.ir.block import Block, ElementType, StageKind, Storage
 from tflite_fuse.ir.structs import TensorDesc
-from tflite_fuse.runtime.library.host import HostLibrary, load_library
+from tflite_fuse.runtime.library.host import HostLibrary, _Block, _Memory, load_library
 from tflite_fuse.runtime.streams import PixelSource
+
+OPERANDS = ("input", "output", "external", "source")
 
 MOST_BYTES = 1 << 22
 """A block that asks for more memory than this is not run: no caller would have it."""
@@ -145,9 +148,19 @@ def fuzz_floats(library: HostLibrary, seed: int) -> str:
     return fuzz(library, seed, float_block)
 
 
+def operand_sizes(library: HostLibrary, encoded: EncodedBlock) -> dict[str, list[int]]:
+    """Bytes of every input, output, external and source of a sound block, of its scratch and of its state."""
+    block, functions = _Block(), library.functions
+    with _Memory() as memory:
+        library._check(library._prepare(block, memory, encoded.options, encoded.constants))
+        kinds = {name: library._sizes(block, kind) for kind, name in enumerate(OPERANDS, 1)}
+        own = {"scratch": functions.tflite_fuse_scratch_bytes, "state": functions.tflite_fuse_state_bytes}
+        return kinds | {name: [size(ctypes.byref(block))] for name, size in own.items()}
+
+
 def run_damaged(library: HostLibrary, rng: Random, encoded: EncodedBlock) -> str:
     try:
-        sizes = library.operand_sizes(encoded.options, encoded.constants)
+        sizes = operand_sizes(library, encoded)
     except BlockError:
         return "refused"
     if sum(sum(group) for group in sizes.values()) > MOST_BYTES:

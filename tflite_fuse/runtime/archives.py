@@ -34,7 +34,7 @@ def read_arrays(path: str | Path) -> dict[str, Array]:
             if size > _LARGEST_ARCHIVE and (is_one or stream is not file):
                 raise _too_many(path)
             stream.seek(0)
-            return {"arr_0": _one_array(stream, size)} if is_one else _archived(path, stream)
+            return {"arr_0": _read_npy(stream, "it", size)} if is_one else _archived(path, stream)
     except UsageError:
         raise
     except OSError as error:
@@ -55,27 +55,19 @@ def _archived(path: str | Path, stream: IO[bytes]) -> dict[str, Array]:
         entries = archive.infolist()
         if sum(entry.file_size for entry in entries) > _LARGEST_ARCHIVE:
             raise _too_many(path)
-        return {entry.filename.removesuffix(".npy"): _read_npy(archive, entry) for entry in entries}
+        arrays = {}
+        for entry in entries:
+            with archive.open(entry) as file:
+                arrays[entry.filename.removesuffix(".npy")] = _read_npy(file, entry.filename, entry.file_size)
+        return arrays
 
 
-def _read_npy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:
-    """Return one array, whose shape must fit the entry's bytes, so no header can allocate all memory."""
-    with archive.open(entry) as stream:
-        _check_header(stream, entry.filename, entry.file_size)
-    with archive.open(entry) as stream:
-        return np.asarray(npy.read_array(stream, allow_pickle=False))
-
-
-def _one_array(stream: IO[bytes], size: int) -> Array:
-    """Return the array of an .npy file."""
-    _check_header(stream, "it", size)
-    stream.seek(0)
-    return np.asarray(npy.read_array(stream, allow_pickle=False))
-
-
-def _check_header(stream: IO[bytes], name: str, size: int) -> None:
+def _read_npy(stream: IO[bytes], name: str, size: int) -> Array:
+    """Return one array, whose shape must fit so many bytes, so no header can allocate all memory."""
     version = npy.read_magic(stream)
     header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = header(stream)
     if dtype.hasobject or prod(shape) * dtype.itemsize > size:
         raise ValueError(f"{name} holds objects, or less than its shape says")
+    stream.seek(0)
+    return np.asarray(npy.read_array(stream, allow_pickle=False))

@@ -231,13 +231,12 @@ class Ends:
 
     def comparable(self, outputs: list[list[Array]]) -> list[list[Array]]:
         """Return both models' outputs in equal types."""
-        pairs = [(0, 1), (1, 0)]
         return [
             [
                 _as_other(array, here, there) if there.type in (TensorType.FLOAT32, TensorType.UINT8) else array
                 for array, here, there in zip(outputs[a], self._outputs[a], self._outputs[b], strict=True)
             ]
-            for a, b in pairs
+            for a, b in ((0, 1), (1, 0))
         ]
 
 

@@ -249,22 +249,13 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that ``schemas/comparison.schema.json`` describes."""
+        plain = "not_run", "identical", "no_second_witness", "seed", "inside", "calls", "warning", "unconfined"
         return {
             "schema": "tflite-fuse/comparison/1",
-            "runtime": self.runtime,
-            "version": self.version,
-            "inputs": self.inputs,
-            "bit_exact": self.bit_exact,
+            **self.witness_json(),
+            **{name: getattr(self, name) for name in plain},
             "first_difference": None if self.first_difference is None else str(self.first_difference),
             "proof": None if self.certificate is None else self.certificate.to_json(),
-            "not_run": self.not_run,
-            "identical": self.identical,
             "second_witness": None if self.second_witness is None else self.second_witness.witness_json(),
-            "no_second_witness": self.no_second_witness,
-            "seed": self.seed,
-            "inside": self.inside,
-            "calls": self.calls,
-            "warning": self.warning,
-            "unconfined": self.unconfined,
             "mutation_score": None if self.score is None else self.score.to_json(),
         }

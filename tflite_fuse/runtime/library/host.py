@@ -23,6 +23,7 @@ from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Int8Array, StageKind
 from tflite_fuse.runtime.library.compiler import build_library
 from tflite_fuse.runtime.library.sources import library_directory, library_sources
+from tflite_fuse.runtime.processes.child import Read
 from tflite_fuse.runtime.streams import PixelSource, pixel_bytes
 
 _INPUT, _OUTPUT, _EXTERNAL, _SOURCE = 1, 2, 3, 4
@@ -30,9 +31,6 @@ _JUNK = 0xA5
 _DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.int8), 2: np.dtype(np.uint8), 3: np.dtype(np.float32)}
 """numpy type by ``tflite_fuse_type``, which is one more than an ``ElementType``."""
 _REAL = 3
-_READ = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
-)
 
 
 class _Block(ctypes.Structure):
@@ -50,7 +48,7 @@ class _Source(ctypes.Structure):
     """``tflite_fuse_source``."""
 
     _fields_ = (
-        ("read", _READ),
+        ("read", Read),
         ("user", ctypes.c_void_p),
         *((name, ctypes.c_int32) for name in ("height", "width", "channels", "type")),
     )
@@ -78,22 +76,6 @@ class HostLibrary:
         """Return the status of ``tflite_fuse_prepare``: 0 if the block is sound."""
         with _Memory() as memory:
             return self._prepare(_Block(), memory, options, constants)
-
-    def operand_sizes(self, options: bytes, constants: bytes) -> dict[str, list[int]]:
-        """Return the bytes of every operand of a sound block.
-
-        Lists for input, output, external, source; a single number for scratch and for state.
-
-        Raises:
-            BlockError: the library refuses the block.
-        """
-        block = _Block()
-        with _Memory() as memory:
-            self._check(self._prepare(block, memory, options, constants))
-            kinds = {"input": _INPUT, "output": _OUTPUT, "external": _EXTERNAL, "source": _SOURCE}
-            sizes = {name: self._sizes(block, kind) for name, kind in kinds.items()}
-            own = {"scratch": self.functions.tflite_fuse_scratch_bytes, "state": self.functions.tflite_fuse_state_bytes}
-            return {**sizes, **{name: [size(ctypes.byref(block))] for name, size in own.items()}}
 
     def _prepare(self, block: _Block, memory: _Memory, options: bytes, constants: bytes) -> int:
         where = memory.copy(options), len(options), memory.copy(constants), len(constants)
@@ -230,7 +212,7 @@ class _Readers:
         images = {desc.operand: (desc.height, desc.width, desc.channels, desc.element_type + 1) for desc in tensors}
         shapes = [images.get(number, (0, 0, 0, 1)) for number in range(len(sources))]
         readers = [self._reader(source, *shape[2:]) for source, shape in zip(sources, shapes, strict=True)]
-        self._functions = [_READ(reader) for reader in readers]
+        self._functions = [Read(reader) for reader in readers]
         described = (_Source(f, None, *shape) for f, shape in zip(self._functions, shapes, strict=True))
         self._table = (_Source * len(sources))(*described)
 

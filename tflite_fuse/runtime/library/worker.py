@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -120,26 +119,6 @@ class HostWorker:
         """Compute the next step. Raises BlockError if the next event is a message."""
         self._check(self._library.tflite_fuse_worker_compute(ctypes.byref(self._worker)))
 
-    def inputs(self, arrays: Sequence[bytes]) -> None:
-        """Set the inputs of a coordinator's fragment after ``begin``. Raises BlockError if number or sizes differ."""
-        for number, array in enumerate(arrays):
-            place, size = self._end("input", number)
-            if size != len(array):
-                raise BlockError(f"input {number} has {size} B, not {len(array)} B")
-            ctypes.memmove(place, array, size)
-
-    def output(self, number: int) -> bytes:
-        """Return an output of a coordinator's fragment after the inference. Raises BlockError if it does not exist."""
-        return ctypes.string_at(*self._end("output", number))
-
-    def _end(self, kind: str, number: int) -> tuple[int, int]:
-        size = ctypes.c_uint32()
-        find = getattr(self._library, f"tflite_fuse_worker_{kind}")
-        place = find(ctypes.byref(self._worker), number, ctypes.byref(size))
-        if not place:
-            raise BlockError(f"there is no {kind} {number}")
-        return place, size.value
-
     def _check(self, status: int) -> None:
         if status:
             raise BlockError(self._words(status))
@@ -176,8 +155,4 @@ def _load(path: Path) -> ctypes.CDLL:
         ctypes.c_void_p,
         ctypes.c_size_t,
     ]
-    for name in ("input", "output"):
-        find = getattr(library, f"tflite_fuse_worker_{name}")
-        find.restype = ctypes.c_void_p
-        find.argtypes = [pointer, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32)]
     return library

@@ -98,7 +98,6 @@ class _TflmBackend:
         self._runtime: Any = runtime
         self._interpreter: Any = None
         self._libraries: list[ctypes.CDLL] = []
-        self._inputs = 0
         self._outputs = 0
 
     def load(self, header: dict[str, Any], model: bytes) -> dict[str, Any]:
@@ -109,10 +108,8 @@ class _TflmBackend:
             self._interpreter = self._runtime.Interpreter.from_bytes(
                 model, custom_op_registerers=list(header["registerers"]), arena_size=arena_size
             )
-        inputs = _details(self._interpreter.get_input_details)
-        outputs = _details(self._interpreter.get_output_details)
-        self._inputs, self._outputs = len(inputs), len(outputs)
-        return {"inputs": inputs, "outputs": outputs}
+        self._outputs = len(_details(self._interpreter.get_output_details))
+        return {"inputs": _details(self._interpreter.get_input_details)}
 
     def infer(self, arrays: list[Any], outside: list[_OutsideInput], reset: bool) -> list[Any]:
         self._set_outside(outside)
@@ -137,7 +134,7 @@ class _TflmBackend:
 _TYPES = {"int8": 1, "uint8": 2, "float32": 3}
 """``tflite_fuse_type`` by numpy type name."""
 
-_Read = ctypes.CFUNCTYPE(
+Read = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
 )
 """``tflite_fuse_read``."""
@@ -148,7 +145,7 @@ class _OutsideInput(ctypes.Structure):
 
     _fields_ = (
         ("data", ctypes.c_void_p),
-        ("read", _Read),
+        ("read", Read),
         ("height", ctypes.c_int32),
         ("width", ctypes.c_int32),
         ("channels", ctypes.c_int32),
@@ -158,7 +155,7 @@ class _OutsideInput(ctypes.Structure):
     @classmethod
     def of_array(cls, array: Any) -> _OutsideInput:
         height, width, channels = (1, 1, 1, *array.shape)[-3:]
-        return cls(array.ctypes.data, _Read(), height, width, channels, _TYPES[array.dtype.name])
+        return cls(array.ctypes.data, Read(), height, width, channels, _TYPES[array.dtype.name])
 
     @classmethod
     def of_stream(cls, number: int, image: list[Any], fetch: Fetch) -> _OutsideInput:
@@ -172,7 +169,7 @@ class _OutsideInput(ctypes.Structure):
             ctypes.memmove(destination, pixels, len(pixels))
             return 0
 
-        return cls(None, _Read(read), *extents, _TYPES[dtype])
+        return cls(None, Read(read), *extents, _TYPES[dtype])
 
 
 class _LitertBackend:
@@ -194,10 +191,7 @@ class _LitertBackend:
             experimental_op_resolver_type=self._module.OpResolverType.BUILTIN_REF,
         )
         self._interpreter.allocate_tensors()
-        return {
-            "inputs": [_detail(d) for d in self._interpreter.get_input_details()],
-            "outputs": [_detail(d) for d in self._interpreter.get_output_details()],
-        }
+        return {"inputs": [_detail(d) for d in self._interpreter.get_input_details()]}
 
     def infer(self, arrays: list[Any], outside: list[_OutsideInput], reset: bool) -> list[Any]:
         if outside:

@@ -48,7 +48,7 @@ _PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 
 @dataclass(frozen=True)
 class TensorDetail:
-    """Shape and numpy type name of a model input or output in the runtime."""
+    """Shape and numpy type name of a model input in the runtime."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -95,13 +95,15 @@ class Worker:
         self.name = "the model"
         self.unconfined = ""
         self.inputs: tuple[TensorDetail, ...] = ()
-        self.outputs: tuple[TensorDetail, ...] = ()
         self._model = b""
         self._seconds: float | None = None
         self._start()
 
     def _start(self) -> None:
-        _require_few_rights(self.kind)
+        if sys.platform == "win32":
+            raise RuntimeUnavailableError(
+                f"{self.kind.title} runs in a confined process, which this package supports only on Linux and macOS"
+            )
         self._child = Child(self.kind.runtime, dict(self.kind.environment), self._search_path)
         try:
             self.unconfined = str(self._child.receive(START_TIMEOUT, "starting")[0].get("unconfined", ""))
@@ -136,7 +138,7 @@ class Worker:
         arena_size = _FIRST_ARENA
         while True:
             try:
-                self.inputs, self.outputs = self._load(model, arena_size)
+                self.inputs = self._load(model, arena_size)
                 break
             except ChildError as failure:
                 missing = [int(number) for number in _MISSING.findall(failure.log)]
@@ -147,15 +149,15 @@ class Worker:
                     self.close()
                     self._start()
 
-    def _load(self, model: bytes, arena_size: int) -> tuple[tuple[TensorDetail, ...], ...]:
-        """Return the details of inputs and outputs."""
+    def _load(self, model: bytes, arena_size: int) -> tuple[TensorDetail, ...]:
+        """Return the details of inputs."""
         request = {
             "request": "load",
             "arena_size": arena_size,
             "libraries": list(self.kind.libraries),
             "registerers": list(self.kind.registerers),
         }
-        return self._child.ask(request, [model], LOAD_TIMEOUT, "loading the model", _ends)
+        return self._child.ask(request, [model], LOAD_TIMEOUT, "loading the model", _inputs)
 
     def infer(
         self,
@@ -237,20 +239,9 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def _require_few_rights(kind: WorkerKind) -> None:
-    """Raise RuntimeUnavailableError where no confined process can be started."""
-    if sys.platform == "win32":
-        raise RuntimeUnavailableError(
-            f"{kind.title} runs in a confined process, which this package supports only on Linux and macOS"
-        )
-
-
-def _ends(header: dict[str, Any], _: bytes) -> tuple[tuple[TensorDetail, ...], ...]:
-    """Return inputs and outputs from the reply to ``load``."""
-    return tuple(
-        tuple(TensorDetail(_shape(each["shape"]), _dtype(each["dtype"]).name) for each in header[kind])
-        for kind in ("inputs", "outputs")
-    )
+def _inputs(header: dict[str, Any], _: bytes) -> tuple[TensorDetail, ...]:
+    """Return a model's inputs from the reply to ``load``."""
+    return tuple(TensorDetail(_shape(each["shape"]), _dtype(each["dtype"]).name) for each in header["inputs"])
 
 
 def _outputs(header: dict[str, Any], body: bytes) -> list[Array]:
