@@ -81,7 +81,7 @@ class PlanRun:
         memory = self._memory[task.worker]
         own = DeviceMemory(self.network, memory)
         self._run_task(task, own)
-        for value, region in (*task.owned, *task.copies):
+        for value, region in task.owned:
             for box in region:
                 memory.store(value, box, own.load(value, box))
 

@@ -72,7 +72,7 @@ class Accountant:
 
     def parts(self, task: Task) -> tuple[Part, ...]:
         """Return a task's blocks. Raises BlockError if a piece cannot be one."""
-        key = task.steps, frozenset(value for value, _ in (*task.owned, *task.copies)), task.thrift
+        key = task.steps, frozenset(value for value, _ in task.owned), task.thrift
         if key not in self._parts:
             self._parts[key] = task_parts(self.network, task, self._plans)
         return self._parts[key]

@@ -2,9 +2,8 @@
 
 Workers run in C and the coordinator in Python, in this process. The check follows every element independently of the
 search: a transfer carries only elements that its source holds, a task reads only elements that its worker holds or has
-just computed, every stored or transferred element has exactly one declared owner, copies are declared as such, a layer
-cut by its input channels is one exact set of partial sums whose ranges are disjoint and complete, and the coordinator
-has all outputs in the end.
+just computed, every stored or transferred element has exactly one declared owner, a layer cut by its input channels is
+one exact set of partial sums whose ranges are disjoint and complete, and the coordinator has all outputs in the end.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ from tflite_fuse.model.file import serialize_model
 from tflite_fuse.ops.entry import parameters_of
 from tflite_fuse.ops.weighted.sums import PartOf
 from tflite_fuse.runtime import tflm
+from tflite_fuse.runtime.comparing.comparison import first_difference
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.runtime.library.worker import Event, EventKind, HostWorker
+from tflite_fuse.runtime.processes.worker import Array
 from tflite_fuse.split.cut.network import Network, Node
 from tflite_fuse.split.cut.pieces import receptive_field
 from tflite_fuse.split.cut.plan import Plan, Task, Transfer
@@ -78,17 +79,13 @@ class _Follower:
                 if node.stage is None and task.worker != COORDINATOR:
                     raise BlockError(f"worker {task.worker} is to run {node.name}, which no block holds")
             results.append(self._run(task))
-        for task in tasks:
+        for task, computed in zip(tasks, results, strict=True):
             for value, region in task.owned:
                 if intersect(self.owned.get(value, ()), region):
                     raise BlockError(f"parts of {self._name(value)} have two producers")
                 self.owned[value] = union(self.owned.get(value, ()), region)
-        for task, computed in zip(tasks, results, strict=True):
-            for value, region in (*task.owned, *task.copies):
                 if subtract(region, computed.get(value, ())):
                     raise BlockError(f"worker {task.worker} declares parts of {self._name(value)} it does not compute")
-                if subtract(region, self.owned.get(value, ())):
-                    raise BlockError(f"worker {task.worker} keeps copies of {self._name(value)} that have no producer")
                 self._give(task.worker, value, region)
 
     def finish(self) -> None:
@@ -208,35 +205,28 @@ def verify_plan(
     check_plan(network, plan)
     samples = generate_inputs(network.model, inputs, seed)
     expected = tflm.run(serialize_model(network.model), samples).outputs
+    names = [network.values[value].name for value in network.outputs]
     devices = LocalDevices(encode_plan(network, plan, accountant.parts), operators_of(network))
     difference = None
     for index, (arrays, references) in enumerate(zip(samples, expected, strict=True)):
-        flat = [np.frombuffer(np.ascontiguousarray(array).tobytes(), np.int8) for array in arrays]
-        difference = difference or _difference(network, devices.outputs(flat), references, f"input {index}")
+        pair = devices.outputs(list(map(_flat, arrays))), list(map(_flat, references))
+        difference = difference or first_difference(pair, names, index, False, len(names))
         if progress is not None:
             progress(index + 1, len(samples))
     version = tflm.runtime_version() or "unknown"
-    return Verified(tflm.RUNTIME_NAME, version, len(samples), (_WITNESS,), difference)
+    words = None if difference is None else str(difference)
+    return Verified(tflm.RUNTIME_NAME, version, len(samples), (_WITNESS,), words)
 
 
-def _difference(network: Network, outputs: Sequence[Int8Array], expected: Sequence[object], where: str) -> str | None:
-    for value, ours, theirs in zip(network.outputs, outputs, expected, strict=True):
-        other = np.frombuffer(np.ascontiguousarray(theirs).tobytes(), np.int8)
-        different = np.flatnonzero(ours != other)
-        if len(different):
-            first = int(different[0])
-            name = network.values[value].name
-            return (
-                f"byte {first} of output {name} is {ours[first]} instead of {other[first]} "
-                f"({len(different)} bytes differ) for {where}"
-            )
-    return None
+def _flat(array: Array) -> Int8Array:
+    """Return an array's bytes."""
+    return np.frombuffer(array.tobytes(), np.int8)
 
 
 class LocalDevices:
     """Devices that run their fragments, each with its own buffer that begins as junk."""
 
-    def __init__(self, fragments: Fragments, operators: WholeOperators | None = None) -> None:
+    def __init__(self, fragments: Fragments, operators: WholeOperators) -> None:
         self.workers = [HostWorker(fragment) for fragment in fragments.workers]
         self.coordinator = Machine(decode(fragments.coordinator), operators)
         self.order: list[tuple[int, int, int, int]] = []

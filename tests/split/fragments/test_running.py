@@ -19,7 +19,7 @@ from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.runtime.library.worker import EventKind, HostWorker
 from tflite_fuse.split.cut.network import network_of
 from tflite_fuse.split.fragments.encode import decode
-from tflite_fuse.split.fragments.machine import Machine, operators_of
+from tflite_fuse.split.fragments.machine import Machine, WholeOperators, operators_of
 from tflite_fuse.split.verify import LocalDevices, verify_plan
 
 needs_tflm = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -124,7 +124,7 @@ def test_a_worker_runs_only_the_next_step() -> None:
 
 
 def test_a_coordinator_is_given_all_inputs_and_its_operators() -> None:
-    machine = Machine(decode(fragments().coordinator), None)
+    machine = Machine(decode(fragments().coordinator), WholeOperators({}))
     with pytest.raises(PlanError, match="inputs of"):
         machine.begin([])
     machine.begin([np.zeros(end.bytes, np.int8) for end in machine.fragment.inputs])
@@ -133,5 +133,5 @@ def test_a_coordinator_is_given_all_inputs_and_its_operators() -> None:
             machine.sent()
         else:
             machine.received(bytes(event.nbytes))
-    with pytest.raises(PlanError, match="nothing a coordinator can run"):
+    with pytest.raises(PlanError, match="which does not have it"):
         machine.compute()

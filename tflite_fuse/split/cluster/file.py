@@ -42,6 +42,7 @@ _LONGEST_NAME = 100
 """Characters."""
 
 _LINK_KEYS = ("kilobytes_per_second", "delay_ms_per_message", "delay_ms_per_kilobyte", "occupancy_ms_per_message")
+_COORDINATOR = {"name": "coordinator", "target": Target.GENERIC.value, "mhz": 1000.0}
 _DEVICE_KEYS = ("name", "target", "mhz", "ram", "flash", "link", "address", "board")
 _PAIR_KEYS = ("between", "direct", "shared")
 
@@ -65,12 +66,12 @@ def cluster_of(document: Mapping[str, Any]) -> Cluster:
         raise UsageError("it names no worker; each is a [[worker]] with name, target and mhz")
     if len(tables) > MOST_WORKERS:
         raise UsageError(f"it names {len(tables)} workers; at most {MOST_WORKERS} are planned for")
-    workers = tuple(_device(table, f"worker {index + 1}", None) for index, table in enumerate(tables))
+    workers = tuple(_device(table, f"worker {index + 1}") for index, table in enumerate(tables))
     names = [worker.name for worker in workers]
     coordinator = document.get("coordinator", {})
     if not isinstance(coordinator, dict):
         raise UsageError("coordinator is a table, [coordinator]")
-    computer = _device(coordinator, "the coordinator", Device("coordinator", Target.GENERIC, 1000.0))
+    computer = _device({**_COORDINATOR, **coordinator}, "the coordinator")
     for name in [*names, computer.name]:
         if [*names, computer.name].count(name) > 1:
             raise UsageError(f"two devices are called {name!r}")
@@ -86,14 +87,14 @@ def cluster_of(document: Mapping[str, Any]) -> Cluster:
     return Cluster(workers, computer, pairs, media)
 
 
-def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Device:
+def _device(table: Mapping[str, Any], what: str) -> Device:
     only(table, _DEVICE_KEYS, what)
-    for key in () if default else ("name", "mhz"):
+    for key in ("name", "mhz"):
         if key not in table:
             raise UsageError(f"{what} has no {key}")
-    if default is None and not {"target", "board"} & table.keys():
+    if not {"target", "board"} & table.keys():
         raise UsageError(f"{what} has no target, and no board that says which")
-    name = table.get("name", default.name if default else "")
+    name = table["name"]
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
         shown = repr(name)[: _LONGEST_NAME // 2]
         raise UsageError(f"{what} needs a name in quotes, {_LONGEST_NAME} printable characters at most, not {shown}")
@@ -101,26 +102,20 @@ def _device(table: Mapping[str, Any], what: str, default: Device | None) -> Devi
     if not isinstance(link, dict):
         raise UsageError(f"the link of {name!r} is a table, [worker.link]")
     board = _text(table, "board", name, 'PlatformIO\'s name of a board, like "teensy41"')
-    named = _named(table, name, board, default)
+    if "target" in table:
+        named = _target(table["target"], f"the target of {name!r}")
+    else:
+        named = _target(board, f"{name!r} has no target, and its board")
     return Device(
         name,
         named.target,
-        _number(table, "mhz", name, default.mhz if default else None, least=0.001),
+        _number(table, "mhz", name, None, least=0.001),
         _size(table, "ram", name),
         _size(table, "flash", name),
         _link(link, name),
         _text(table, "address", name, '"host:port" or a serial line like "/dev/ttyACM0"'),
         board or named.board,
     )
-
-
-def _named(table: Mapping[str, Any], name: str, board: str, default: Device | None) -> Named:
-    """Return the core whose instructions are predicted: the target's, else the board's."""
-    if "target" in table:
-        return _target(table["target"], f"the target of {name!r}")
-    if default is not None:
-        return Named(default.target)
-    return _target(board, f"{name!r} has no target, and its board")
 
 
 def _text(table: Mapping[str, Any], key: str, name: str, what: str) -> str:

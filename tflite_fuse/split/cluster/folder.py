@@ -120,7 +120,7 @@ def _fragment_name(device: int) -> str:
 
 
 def _read_fragments(folder: Path, workers: int) -> Fragments:
-    files = {}
+    files, plans = {}, set[int]()
     for device in (*range(workers), COORDINATOR):
         path = folder / _fragment_name(device)
         files[device] = read_file(path)
@@ -130,7 +130,7 @@ def _read_fragments(folder: Path, workers: int) -> Fragments:
             raise UsageError(f"{path}: {error}") from error
         if (fragment.header.device, fragment.header.workers) != (device, workers):
             raise UsageError(f"{path}: is of another device")
-    plans = {decode(data).plan for data in files.values()}
+        plans.add(fragment.plan)
     if len(plans) > 1:
         raise UsageError(f"{folder / 'fragments'}: the fragments belong to different plans: split again")
     coordinator = files.pop(COORDINATOR)

@@ -4,8 +4,8 @@
     phase 2: worker 1 sends row 19 of block 1's output to worker 0; …
 
 A worker computes its task of a phase as soon as the phase's transfers to it have arrived and its earlier tasks are
-done; it waits for nothing else. Every stored element has one owner: the first task in the plan that declares it. The
-same elements computed by other tasks (halos, replicated layers) are declared as copies.
+done; it waits for nothing else. Every stored element has one owner: the task that declares it. The same elements
+computed by other tasks (halos) stay inside these.
 """
 
 from __future__ import annotations
@@ -87,14 +87,12 @@ class Task:
         worker: the worker; the coordinator for operators that no block holds.
         steps: including those of values that do not leave the task.
         owned: for each value that leaves the task, the region whose owner is this worker.
-        copies: regions that are computed as well although another worker owns them.
         thrift: 0 for the quickest blocks, up to ``MOST_THRIFT`` for blocks of less RAM and more work.
     """
 
     worker: int
     steps: tuple[Step, ...]
     owned: tuple[tuple[int, Region], ...]
-    copies: tuple[tuple[int, Region], ...] = ()
     thrift: int = 0
 
 

@@ -107,7 +107,7 @@ def read_document(document: Any, network: Network, model: bytes) -> Plan:
 def _check_numbers(network: Network, plan: Plan) -> None:
     values = [each.value for each in plan_transfers(plan)]
     tasks = [task for phase in plan.phases for task in phase.tasks]
-    values += [value for task in tasks for value, _ in (*task.owned, *task.copies)]
+    values += [value for task in tasks for value, _ in task.owned]
     nodes = [step.node for task in tasks for step in task.steps]
     if not all(0 <= value < len(network.values) for value in values):
         raise PlanError("it names a value that the model does not have")
@@ -128,7 +128,7 @@ def _task(task: Task) -> dict[str, Any]:
         "worker": None if task.worker == COORDINATOR else task.worker,
         "steps": [{"node": step.node, "region": _region(step.region)} for step in task.steps],
         "owned": [{"value": value, "region": _region(region)} for value, region in task.owned],
-        "copies": [{"value": value, "region": _region(region)} for value, region in task.copies],
+        "copies": [],
         "thrift": task.thrift,
     }
 
@@ -147,12 +147,12 @@ def _read_transfer(document: Any) -> Transfer:
 
 
 def _read_task(document: Any) -> Task:
-    steps, owned, copies = (
+    steps, owned = (
         tuple((_count(each[number]), _read_region(each["region"])) for each in document[name])
-        for name, number in (("steps", "node"), ("owned", "value"), ("copies", "value"))
+        for name, number in (("steps", "node"), ("owned", "value"))
     )
     thrift = _count(document["thrift"], MOST_THRIFT)
-    return Task(_device(document["worker"]), tuple(Step(*each) for each in steps), owned, copies, thrift)
+    return Task(_device(document["worker"]), tuple(Step(*each) for each in steps), owned, thrift)
 
 
 def _read_region(document: Any) -> Region:

@@ -149,7 +149,6 @@ def renumbered(phases: Iterable[Phase], before: Extended, after: Extended) -> tu
                     task,
                     steps=tuple(replace(step, node=nodes[step.node]) for step in task.steps),
                     owned=tuple((values.get(value, value), region) for value, region in task.owned),
-                    copies=tuple((values.get(value, value), region) for value, region in task.copies),
                 )
                 for task in phase.tasks
             ),

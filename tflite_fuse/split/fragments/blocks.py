@@ -79,7 +79,7 @@ def task_parts(network: Network, task: Task, plans: Plans) -> tuple[Part, ...]:
 
 def _in_memory(network: Network, task: Task) -> set[int]:
     """Return the values of a task that are not inside blocks."""
-    left = {value for value, _ in (*task.owned, *task.copies)}
+    left = {value for value, _ in task.owned}
     written = {
         network.nodes[step.node].outputs[0]: step.region for step in task.steps if network.nodes[step.node].stage
     }

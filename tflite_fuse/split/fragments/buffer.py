@@ -145,7 +145,7 @@ class DeviceBuffer:
             if self.device in (each.source, each.target):
                 yield from (((each.value, -1), box) for box in each.region)
         for task in self._tasks(phase):
-            for value, region in (*task.owned, *task.copies):
+            for value, region in task.owned:
                 yield from (((value, -1), box) for box in region)
             scope = self._scopes(task, number)
             for part in self._parts(task):
@@ -164,7 +164,7 @@ class DeviceBuffer:
 
     def _scopes(self, task: Task, number: int) -> Callable[[int], Scope]:
         """Return the scope of a task's values: those that no other task needs are its own."""
-        kept = {value for value, _ in (*task.owned, *task.copies)}
+        kept = {value for value, _ in task.owned}
         own = {value for step in task.steps for value in self.network.nodes[step.node].outputs} - kept
         return lambda value: (value, number if value in own else -1)
 
@@ -214,17 +214,18 @@ class DeviceBuffer:
             boxes = [(scope(value), box) for value, box in (*part.inputs, *part.outputs)]
             places = tuple(self._place_of(*each) for each in boxes)
             copies = tuple(box.volume for (_, box), at in zip(boxes, places, strict=True) if at is None)
-            touched = tuple(key for of_value, box in boxes for key in self.touched(of_value, (box,)))
             count = len(part.inputs)
-            yield Moment(name, touched, (), part, places[:count], places[count:], copies, None, scope)
+            yield Moment(name, self._keys_of(boxes), (), part, places[:count], places[count:], copies, None, scope)
         for node in operators:
             yield self._of_operator(node, name, scope)
+
+    def _keys_of(self, boxes: Iterable[tuple[Scope, Box]]) -> tuple[Key, ...]:
+        return tuple(key for scope, box in boxes for key in self.touched(scope, (box,)))
 
     def _of_operator(self, node: int, name: str, scope: Callable[[int], Scope]) -> Moment:
         values = dict.fromkeys((*self.network.nodes[node].inputs, *self.network.nodes[node].outputs))
         boxes = [(scope(value), self.network.box(value)) for value in values]
-        touched = tuple(key for of_value, box in boxes for key in self.touched(of_value, (box,)))
-        return Moment(name, touched, node=node, scope=scope)
+        return Moment(name, self._keys_of(boxes), node=node, scope=scope)
 
     # ---- Overlaps ----
 

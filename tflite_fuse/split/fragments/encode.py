@@ -84,7 +84,7 @@ def encode(program: DeviceProgram) -> bytearray:
         return at
 
     blocks = list[FragmentBlock]()
-    for encoded in (part.plan.encoded for part in program.parts):
+    for encoded in (plan.encoded for plan in program.blocks):
         options, constants = append(encoded.options), append(encoded.constants)
         blocks.append(FragmentBlock(options, len(encoded.options), constants, len(encoded.constants)))
     words = b"".join(operand.to_bytes(4, "little") for operand in program.operands)
@@ -156,10 +156,10 @@ def decode(data: bytes) -> Fragment:
     Raises:
         PlanError: it is no fragment, of another version, damaged, or a number in it is out of range.
     """
-    size = LAYOUTS[FragmentHeader].size
-    if len(data) < size or FragmentHeader(*LAYOUTS[FragmentHeader].unpack_from(data)).magic != MAGIC:
+    layout = LAYOUTS[FragmentHeader]
+    header = FragmentHeader(*layout.unpack_from(data)) if len(data) >= layout.size else FragmentHeader()
+    if header.magic != MAGIC:
         raise PlanError("this is no fragment of a split")
-    header = FragmentHeader(*LAYOUTS[FragmentHeader].unpack_from(data))
     if header.version != FRAGMENT_VERSION:
         raise PlanError(f"the fragment has version {header.version}, and this is for {FRAGMENT_VERSION}: split again")
     if header.bytes != len(data):

@@ -89,10 +89,10 @@ class Machine:
 
     Args:
         fragment: decoded, and so checked.
-        operators: runs operators that no block holds; None refuses them.
+        operators: runs operators that no block holds.
     """
 
-    def __init__(self, fragment: Fragment, operators: WholeOperators | None = None) -> None:
+    def __init__(self, fragment: Fragment, operators: WholeOperators) -> None:
         self.fragment, self._operators = fragment, operators
         self.buffer: npt.NDArray[np.int8] = np.zeros(fragment.header.buffer_bytes, np.int8)
         self._step = self._done = 0
@@ -143,7 +143,7 @@ class Machine:
         """Perform copies, run at most one operator, and perform the copies behind it.
 
         Raises:
-            PlanError: there are no operators, or the step is a block.
+            PlanError: there is no such operator, or the step is a block.
         """
         self._expect(EventKind.COMPUTE)
         self._copy_on()
@@ -153,7 +153,7 @@ class Machine:
             self._copy_on()
 
     def _run_operator(self, step: FragmentStep) -> None:
-        if step.kind != StepKind.OPERATOR or self._operators is None:
+        if step.kind != StepKind.OPERATOR:
             raise PlanError(f"step {self._step} is nothing a coordinator can run")
         read, written = self._operators.sizes(step.number)
         starts = self.fragment.operands[step.first : step.first + step.amount]

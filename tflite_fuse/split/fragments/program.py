@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.errors import PlanError
 from tflite_fuse.split.cut.plan import Transfer
 from tflite_fuse.split.cut.regions import Box, Region, intersect, subtract
@@ -42,7 +43,7 @@ class DeviceProgram:
         buffer_bytes: of its buffer.
         steps: in order; their ``first`` numbers views or operands.
         views, operands: of all steps.
-        parts: the blocks that the device stores, each once, in the order of their numbers.
+        blocks: those that the device stores, each once, in the order of their numbers.
         inputs, outputs: of the model, at the coordinator.
     """
 
@@ -61,7 +62,7 @@ class DeviceProgram:
         self.steps: list[FragmentStep] = []
         self.views: list[View] = []
         self.operands: list[int] = []
-        self.parts: list[Part] = []
+        self.blocks: list[BlockPlan] = []
         temporary = len(self._number)
         for moment in buffer.moments:
             places = self._offsets[temporary : temporary + len(moment.temporary)]
@@ -122,11 +123,9 @@ class DeviceProgram:
                 after += self._scattered(moment.scope(value), box, operands[-1])
             else:
                 after += self._spread(moment.scope(value), box, at[0])
-        plans = [each.plan for each in self.parts]
-        if part.plan not in plans:
-            self.parts.append(part)
-            plans.append(part.plan)
-        self._with_operands(StepKind.BLOCK, plans.index(part.plan), operands, next(copies))
+        if part.plan not in self.blocks:
+            self.blocks.append(part.plan)
+        self._with_operands(StepKind.BLOCK, self.blocks.index(part.plan), operands, next(copies))
         self._copy(after)
 
     def _copy(self, pairs: Iterable[tuple[View, View]]) -> None:

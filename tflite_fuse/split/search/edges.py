@@ -205,19 +205,16 @@ def _go_over_sums(
     """Let each worker sum over its channels, then the owners of output channels add."""
     nodes = larger.nodes[node]
     network = larger.network
-    together = False
     for of_part, worker in zip(nodes, shares, strict=False):
-        walk.go(of_part, {worker: network.region(network.nodes[of_part].outputs[0])}, together)
-        together = True
-    together = False
-    for addition in nodes[len(parts) :]:
+        walk.go(of_part, {worker: network.region(network.nodes[of_part].outputs[0])}, of_part != nodes[0])
+    additions = nodes[len(parts) :]
+    for addition in additions:
         stage = network.nodes[addition].stage
         assert stage is not None
         regions = outputs
         if stage.requantization is None:
             regions = {worker: tuple(_as_sums(box) for box in region) for worker, region in outputs.items()}
-        walk.go(addition, regions, together)
-        together = True
+        walk.go(addition, regions, addition != additions[0])
 
 
 def _as_sums(box: Box) -> Box:

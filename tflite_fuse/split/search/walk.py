@@ -54,11 +54,10 @@ class Walk:
 
     def held(self, network: Network, last: int) -> dict[int, Parts]:
         """Return, for each value of the model's network that leaves, device → region that it holds."""
-        own = {value: parts for value, parts in self.holders.items() if value < len(network.values)}
         return {
             value: with_coordinator(network, value, parts)
-            for value, parts in own.items()
-            if leaves(network, value, range(last))
+            for value, parts in self.holders.items()
+            if value < len(network.values) and leaves(network, value, range(last))
         }
 
     def _brought(self, fields: Mapping[int, Mapping[int, Region]]) -> list[Transfer]:

@@ -99,6 +99,10 @@ class Connection:
         message = checked(frame, self._secret) if self._secret else frame.message
         if message is None:
             raise LinkError(Fault.KEY)
+        return self._of_plan(message)
+
+    def _of_plan(self, message: Message) -> Message:
+        """Return a message; raise LinkError if it is a report of a fault, or of another plan."""
         if message.kind == Kind.ERROR:
             raise _reported(message)
         if message.plan != self._plan:
@@ -129,11 +133,7 @@ class Connection:
         nonce = secrets.token_bytes(NONCE_BYTES)
         await self.send(Kind.HELLO, item=wish if self._key is None else wish | KEYED, payload=nonce)
         frame = await self._next()
-        answer = frame.message
-        if answer.kind == Kind.ERROR:
-            raise _reported(answer)
-        if answer.plan != self._plan:
-            raise LinkError(Fault.PLAN)
+        answer = self._of_plan(frame.message)
         if answer.kind != Kind.WELCOME or len(answer.payload) < NONCE_BYTES:
             raise LinkError(Fault.ORDER)
         if self._key is not None:
