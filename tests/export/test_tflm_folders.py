@@ -15,7 +15,7 @@ from tests.runtime.small_models import counter_model
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export import export_model
 from tflite_fuse.export.arena import arena_for, declared_arenas
-from tflite_fuse.export.tflm import registrations
+from tflite_fuse.export.tflm import registration
 from tflite_fuse.ir.block import Storage
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.greedy_planner import head_bytes
@@ -155,7 +155,7 @@ def test_every_method_name_is_one_of_the_runtimes() -> None:
         "CUSTOM:SignalPCAN": "AddPCAN",
     }
     for name, method in known.items():
-        assert registrations([name]) == (f"ops.{method}()",)
+        assert registration(name) == f"ops.{method}()"
         assert name.startswith("CUSTOM:") or name in BUILTIN_CODES
 
 

@@ -222,11 +222,9 @@ def _uses(operators: Iterable[Operator], tensor: int) -> int:
 def _drop(model: Model, index: int, port: str, number: int, tensor: int) -> Model:
     graph = model.main
     operators = (*graph.operators[:index], *graph.operators[index + 1 :])
-    if port == "input":
-        changed = (*graph.inputs[:number], tensor, *graph.inputs[number + 1 :])
-        return replace_main(model, replace(graph, operators=operators, inputs=changed))
-    changed = (*graph.outputs[:number], tensor, *graph.outputs[number + 1 :])
-    return replace_main(model, replace(graph, operators=operators, outputs=changed))
+    ends = {"input": graph.inputs, "output": graph.outputs}
+    ends[port] = (*ends[port][:number], tensor, *ends[port][number + 1 :])
+    return replace_main(model, replace(graph, operators=operators, inputs=ends["input"], outputs=ends["output"]))
 
 
 # ---- Refusals ----

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tflite_fuse.errors import UsageError
@@ -28,16 +27,8 @@ from tflite_fuse.model.schema import Model
 from tflite_fuse.runtime.registration import method, used_operators
 
 
-def registrations(names: Iterable[str]) -> tuple[str, ...]:
-    """Return for each operator a C++ expression that registers it with ``ops``.
-
-    Raises:
-        UsageError: TFLM has no such operator.
-    """
-    return tuple(_registration(name) for name in names)
-
-
-def _registration(name: str) -> str:
+def registration(name: str) -> str:
+    """Return a C++ expression that registers an operator with ``ops``. Raises UsageError if TFLM has none such."""
     if name == FUSED_OPERATOR:
         return "tflite_fuse_register(ops)"
     if (adds := method(name)) is not None:
@@ -187,7 +178,7 @@ def _arena_macro(declared: Declared, two: bool) -> str:
 
 
 def _ops_header(model: TflmModel, fused_header: str) -> str:
-    calls = registrations(model.operators)
+    calls = list(map(registration, model.operators))
     fused = any(call.startswith("tflite_fuse_") for call in calls)
     return fill(
         "tflm/model_ops.h",

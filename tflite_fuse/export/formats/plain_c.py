@@ -90,26 +90,21 @@ def _data(model: WholeModel, name: str) -> str:
 def _arrays(number: int, step: Step) -> str:
     parts = [f"/* {comment(step.label)} */\n"]
     if step.options:
-        parts.append(
-            byte_array(f"static const _Alignas(16) uint8_t options_{number}[{len(step.options)}]", step.options)
-        )
-        parts.append(
-            byte_array(f"static const _Alignas(16) uint8_t constants_{number}[{len(step.constants)}]", step.constants)
-        )
+        parts += [_array(f"options_{number}", step.options), _array(f"constants_{number}", step.constants)]
     for kind, places in (("inputs", step.inputs), ("outputs", step.outputs)):
         if places:
             listed = ", ".join(map(_place, places))
             parts.append(f"static const tflite_fuse_place {kind}_{number}[{len(places)}] = {{{listed}}};\n")
     stored = [place.constant for place in step.inputs]
-    for place, content in enumerate(stored):
-        if content:
-            parts.append(
-                byte_array(f"static const _Alignas(16) uint8_t input_{number}_{place}[{len(content)}]", content)
-            )
+    parts += [_array(f"input_{number}_{place}", content) for place, content in enumerate(stored) if content]
     if any(stored):
         listed = ", ".join(f"input_{number}_{place}" if content else "NULL" for place, content in enumerate(stored))
         parts.append(f"static const void* const flash_{number}[{len(stored)}] = {{{listed}}};\n")
     return "".join(parts)
+
+
+def _array(name: str, data: bytes) -> str:
+    return byte_array(f"static const _Alignas(16) uint8_t {name}[{len(data)}]", data)
 
 
 def _row(number: int, step: Step) -> str:
