@@ -14,7 +14,6 @@ from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.emit.in_model import block_overlaps, executed_macs
 from tflite_fuse.errors import LimitError
-from tflite_fuse.ir.liveness import peak
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.arena import with_given_offsets
 from tflite_fuse.memory.budget import Budget
@@ -33,8 +32,8 @@ from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions, MetricsOptions, RewriteOptions
 from tflite_fuse.passes.pipeline import prepared
-from tflite_fuse.pipelines.flat import report_metrics, shortfalls
-from tflite_fuse.rewriting.figures import expected_instructions
+from tflite_fuse.pipelines.flat import figures_metrics, report_metrics, shortfalls
+from tflite_fuse.rewriting.figures import expected_instructions, figures
 from tflite_fuse.rewriting.rewrite import rewrite_model
 from tflite_fuse.search.front import Point
 from tflite_fuse.search.schemes import Scheme
@@ -100,7 +99,7 @@ def _attempts(options: RewriteOptions) -> Iterator[RewriteOptions]:
 def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, float]:
     """Return metrics of the point of the estimated front that the goal selects, or of the model as it is if better."""
     before = with_given_offsets(program_of(model), block_overlaps(model), options.arena(), read_plan(model))
-    macs, operators = sum(executed_macs(model)), len(model.main.operators)
+    macs = sum(executed_macs(model))
     changed = remove_plan(model)
     changed = Int8Borders().run(changed).model if options.int8_io else changed
     changed = prepared(changed, states=options.scheme is Scheme.AUTO)
@@ -124,21 +123,13 @@ def _estimated(model: Model, data: bytes, options: MetricsOptions) -> dict[str, 
         "file_bytes": len(serialize_model(changed)),
         "macs": executed,
         "operators": len(changed.main.operators) - fused + blocks,
-        "before_arena_bytes": before.needed,
-        "before_arena_used_bytes": before.total,
-        "before_head_bytes": before.head,
-        "before_tail_bytes": before.tail,
-        "before_loading_bytes": before.while_loading,
-        "before_peak_bytes": peak(program_of(model)),
-        "before_file_bytes": len(data),
-        "before_macs": macs,
-        "before_operators": operators,
         "compute_factor": factor,
         "blocks": blocks,
         "verified_inputs": 0,
         "instructions": expected_instructions(changed, Target(options.target)) * (executed / left if left else 1.0),
     }
-    metrics = {name: float(value) for name, value in numbers.items()}
+    unchanged = figures_metrics(figures(model, data, before, options.runtime), "before_")
+    metrics = unchanged | {name: float(value) for name, value in numbers.items()}
     return metrics | shortfalls(metrics, options.effective_goal, options.max_flash, factor, kept) | {"exact": 0.0}
 
 

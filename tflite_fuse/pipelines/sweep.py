@@ -179,16 +179,8 @@ class Results:
             os.close(self._descriptor)
             raise UsageError(f"{self.path}: another sweep is writing into it")
         self.done = {row.key for row in self.rows()}
-        if not self._ends_a_line():
+        if self.path.read_bytes()[-1:] not in (b"", b"\n"):  # of a killed process
             os.write(self._descriptor, b"\n")
-
-    def _ends_a_line(self) -> bool:
-        size = os.fstat(self._descriptor).st_size
-        return size == 0 or self._last_byte() == b"\n"
-
-    def _last_byte(self) -> bytes:
-        os.lseek(self._descriptor, -1, os.SEEK_END)
-        return os.read(self._descriptor, 1)
 
     def add(self, row: Row) -> bool:
         """Append a row; return False if it exists already."""
