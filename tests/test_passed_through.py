@@ -242,3 +242,12 @@ def test_inspect_names_refusals_of_the_runtime_and_reasons_of_operators_outside(
     shown = CliRunner().invoke(app, ["inspect", str(path), "--verbose"])
     assert shown.exit_code == 0 and "cannot load the model" in shown.stdout
     assert "not fused: custom operator STRANGE is not a fusable operator" in shown.stdout
+
+
+@needs_tflm
+def test_a_constant_among_the_outputs_keeps_its_bytes() -> None:
+    raw = RawModel()
+    x, points = raw.tensor((1, 8, 8, 3)), raw.constant(np.arange(6, dtype=np.int32))
+    model = raw.build([x], [conv(raw, conv(raw, x, (1, 8, 8, 16), kernel=3), (1, 8, 8, 4)), points])
+    report = tflite_fuse.rewrite(serialize_model(model), inputs=2).report
+    assert report.verified is not None and report.verified.bit_exact and report.blocks

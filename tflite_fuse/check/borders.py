@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflite_fuse.check.correspondence import Correspondence
+from tflite_fuse.check.correspondence import Correspondence, same_fields
 from tflite_fuse.errors import ModelError
 from tflite_fuse.model.outside import InputMode, OutsideInput, outside_inputs, with_inputs_inside
 from tflite_fuse.model.schema import Tensor
@@ -119,6 +119,8 @@ def check_outputs(matching: Correspondence) -> None:
         matching.report("outputs", "number", len(before), len(after))
         return
     for position, (a, b) in enumerate(zip(before, after, strict=True)):
+        if _is_stored_alike(matching, a, b):
+            matching.values[b] = a
         if matching.same(b, matching.replaced.get(a, a)):
             matching.check_tensors(f"output {position}", [b])
             matching.check_type(f"output {position}", b, matching.replaced.get(a, a))
@@ -126,3 +128,12 @@ def check_outputs(matching: Correspondence) -> None:
         else:
             name = matching.before.main.tensors[a].name
             matching.report("outputs", f"output {position} ({name}) is not known to hold the bytes of the original")
+
+
+def _is_stored_alike(matching: Correspondence, a: int, b: int) -> bool:
+    """Return whether both models return the same constant."""
+    graph, stored = matching.after.main, matching.after.main.tensors[b]
+    content = matching.after.buffers[stored.buffer].data
+    if not content or stored.is_variable or b in graph.writers or b in graph.inputs:
+        return False
+    return content == matching.original.content(a) and same_fields(stored, matching.original.tensors[a])
