@@ -251,3 +251,11 @@ def test_a_constant_among_the_outputs_keeps_its_bytes() -> None:
     model = raw.build([x], [conv(raw, conv(raw, x, (1, 8, 8, 16), kernel=3), (1, 8, 8, 4)), points])
     report = tflite_fuse.rewrite(serialize_model(model), inputs=2).report
     assert report.verified is not None and report.verified.bit_exact and report.blocks
+
+
+@needs_tflm
+def test_a_model_that_returns_nothing_is_rewritten() -> None:
+    raw = RawModel()
+    x = raw.tensor((1, 8, 8, 3))
+    conv(raw, x, (1, 8, 8, 16), kernel=3)
+    assert tflite_fuse.rewrite(serialize_model(raw.build([x], []))).report.verified is not None

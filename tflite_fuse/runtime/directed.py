@@ -36,7 +36,7 @@ Results = list[Array]
 def directed(model: Model, inputs: Sequence[Sequence[Array]], watch: Sequence[int] = (), seed: int = 0) -> list[Inputs]:
     """Return the inputs with the last third replaced by better ones.
 
-    The inputs are unchanged if the model computes too much or does not run.
+    The inputs are unchanged if the model computes too much, returns nothing or does not run.
 
     Args:
         model: the original.
@@ -49,7 +49,7 @@ def directed(model: Model, inputs: Sequence[Sequence[Array]], watch: Sequence[in
     """
     kept, random = (list(map(list, part)) for part in (inputs[: -(len(inputs) // 3)], inputs[-(len(inputs) // 3) :]))
     runs = WORK * len(inputs) // max(1, sum(operator_macs(model)))
-    if len(inputs) < 3 or runs < 2 * len(inputs):
+    if len(inputs) < 3 or runs < 2 * len(inputs) or not (model.main.outputs or watch):
         return list(map(list, inputs))
     try:
         with tflm.session(exposed(model, watch)) as worker:
