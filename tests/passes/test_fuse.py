@@ -21,6 +21,7 @@ from tflite_fuse import Goal, LimitError, Result, UsageError
 from tflite_fuse.emit.in_model import blocks_in
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.options import make_options
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.runtime import tflm
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -207,3 +208,13 @@ def test_no_goal_is_answered_with_less_than_another_goal_finds(network: Callable
         if other.after.arena_bytes <= limit and other.compute_factor <= factor:
             smaller = other.after.arena_bytes <= mine.after.arena_bytes
             assert not (smaller and other.prediction.instructions < 0.99 * mine.prediction.instructions), goal
+
+
+def test_tensors_without_use_leave_a_model_without_blocks() -> None:
+    raw = RawModel()
+    source, output = raw.tensor((3, 8), type_=TensorType.FLOAT32, quantization=None), raw.tensor((3, 8))
+    raw.tensor((3, 8))
+    raw.operator("QUANTIZE", [source], [output], None)
+    result = proven(raw.build([source], [output]), goal=Goal(least_ram=True))
+    assert len(load_model(result.model).main.tensors) == 2
+    assert result.report.after.arena_bytes < result.report.before.arena_bytes

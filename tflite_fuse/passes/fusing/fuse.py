@@ -29,7 +29,7 @@ from tflite_fuse.ir.program import Program
 from tflite_fuse.memory.arena import Arena, realise
 from tflite_fuse.memory.budget import Budget
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
-from tflite_fuse.model.edit import replace_operators
+from tflite_fuse.model.edit import prune, replace_operators
 from tflite_fuse.model.operators import operator_label
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
@@ -116,6 +116,8 @@ class Fuse:
             after = model if after.main.operators == model.main.operators else after
             if ordered is not None and ordered.changed:
                 after = replace_operators(remove_plan(after), ordered.program.origin[1].operators)
+            if chosen.program.absent:  # tensors without use, which take RAM
+                after = prune(remove_plan(after))
             return FuseResult(after, after is not model, notes, claim, "fusion", None, chosen)
         alike = site.maker.model.main.operators == first.maker.model.main.operators
         expected = _prediction(first if alike else site, chosen)
