@@ -55,6 +55,13 @@ def test_refuses_a_directory_with_something_in_it(format: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("format", FOR_ANY_MODEL)
+def test_refuses_a_cycle_of_links(format: str, tmp_path: Path) -> None:
+    (target := tmp_path / "loop").symlink_to(target)
+    with pytest.raises(UsageError, match="loop: cannot be "):
+        export_model(fused(), target, format)
+
+
+@pytest.mark.parametrize("format", FOR_ANY_MODEL)
 def test_force_replaces_files_of_an_export_and_keeps_the_rest(format: str, tmp_path: Path) -> None:
     target = tmp_path / "model"
     first = export_model(fused("float"), target, format)

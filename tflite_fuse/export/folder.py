@@ -39,8 +39,8 @@ def require_usable(directory: Path, *, force: bool) -> None:
     try:
         if directory.exists() and not directory.is_dir():
             raise UsageError(f"{directory}: is a file; give a directory to export to")
-        occupied = directory.is_dir() and any(directory.iterdir())
-    except (OSError, ValueError) as error:
+        occupied = directory.resolve().is_dir() and any(directory.iterdir())
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a cycle of links
         raise _cannot("read", directory, error) from error
     if occupied and not force:
         raise UsageError(f"{directory}: is not empty; give another directory, or --force to write into it")
