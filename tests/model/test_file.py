@@ -168,6 +168,9 @@ def test_inconsistent_models_are_refused_with_the_place() -> None:
         r"tensor 2 .* a constant of 4 bytes, its shape \[5, 999\] needs 4,995": _main(
             model, tensors=(*tensors[:2], replace(tensors[2], shape=(5, 999)), *tensors[3:])
         ),
+        r"tensor 2 .* a constant of the dynamic shape \[-1, 2\]": _main(
+            model, tensors=(*tensors[:2], replace(tensors[2], shape=(-1, 2)), *tensors[3:])
+        ),
         "no subgraph": serialize_model(replace(model, subgraphs=())),
         "newer than this version": _main(
             model, operators=(replace(ops[0], builtin_options=OptionsTable(200)), *ops[1:])

@@ -62,6 +62,11 @@ def _check_constants(model: Model, graph: SubGraph, number: int) -> None:
         return
     for index, tensor in enumerate(graph.tensors):
         data = model.buffers[tensor.buffer].data
+        if data and any(dim < 0 for dim in tensor.dims):
+            raise ModelError(
+                f"tensor {index} ({tensor.name}) of subgraph {number} is a constant of the dynamic shape "
+                f"{list(tensor.dims)}"
+            )
         if data and tensor.sparsity is None and len(data) < _needed(tensor):
             raise ModelError(
                 f"tensor {index} ({tensor.name}) of subgraph {number} is a constant of {len(data):,} bytes, its shape "
