@@ -99,6 +99,16 @@ def test_a_model_that_was_not_rewritten_is_proven() -> None:
     assert validate(model, model).proven
 
 
+def test_indices_that_their_shape_does_not_have_are_not_followed() -> None:
+    raw = RawModel()
+    source, output = raw.tensor((1, 6)), raw.tensor((1, 1))
+    indices = raw.constant(np.array([2], np.int32))
+    raw.tensors[indices] = replace(raw.tensors[indices], shape=(0,))
+    raw.operator("GATHER", [source, indices], [output], make_options("GatherOptions", axis=1))
+    model = raw.build([source], [output])
+    assert validate(model, model).proven
+
+
 def activated() -> Model:
     """Convolutions behind which stand SiLU, HARD_SWISH, a product and a QUANTIZE."""
     model, shape, rng = RawModel(), (1, 9, 9, 4), np.random.default_rng(0)

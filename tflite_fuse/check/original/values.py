@@ -221,9 +221,11 @@ class Original:
         return self.indices(tensor) if tensor >= 0 and self.tensors[tensor].type == TensorType.INT32 else ()
 
     def indices(self, tensor: int) -> tuple[int, ...]:
-        """Return the values of an int32 or int64 constant; empty for other tensors."""
+        """Return the values of an int32 or int64 constant; empty for other tensors, and for a shape of fewer values."""
         form, content = _WHOLE.get(self.tensors[tensor].type) if tensor >= 0 else None, self.content(tensor)
-        return () if form is None or len(content) % form.itemsize else tuple(np.frombuffer(content, form).tolist())
+        if form is None or len(content) != form.itemsize * prod(self.tensors[tensor].dims):
+            return ()
+        return tuple(np.frombuffer(content, form).tolist())
 
     def weights(self, tensor: int) -> npt.NDArray[np.int8] | None:
         """Return an int8 constant in its own shape; None for other tensors."""
