@@ -10,14 +10,17 @@ import numpy as np
 import pytest
 
 from tests.drawing.host import run_block
+from tests.drawing.raw_models import RawModel
 from tests.runtime.fused_models import fuse, fuse_outside, whole
 from tests.runtime.library.test_wheel_operator import ONE_TILE, inputs_of, network
 from tests.runtime.small_models import dense_model
+from tflite_fuse.api import rewrite
 from tflite_fuse.emit.outside import move_outside
 from tflite_fuse.errors import BlockError, ModelError, TfliteFuseError, UsageError, VerificationError
 from tflite_fuse.ir.block import BlockConfig, StageKind, Storage
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.model.outside import InputMode, outside_inputs, set_outside_inputs
+from tflite_fuse.model.types import TensorType
 from tflite_fuse.ops.lowering.extract import extract
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.comparing.compare import compare
@@ -175,6 +178,16 @@ def test_a_function_for_an_input_in_the_arena_is_refused() -> None:
 
 
 # ---- Comparing ----
+
+
+def test_a_float32_input_may_follow_one_of_an_odd_number_of_bytes() -> None:
+    raw = RawModel()
+    bytes_first = raw.tensor((1, 3))
+    source, output = (raw.tensor((1, 4, 4, 2), type_=TensorType.FLOAT32, quantization=None) for _ in range(2))
+    raw.operator("RELU", [source], [output], None)
+    model = serialize_model(raw.build([bytes_first, source], [output]))
+    report = rewrite(model, input_mode="external", inputs=2).report
+    assert report.outside and report.verified is not None and report.verified.bit_exact
 
 
 @pytest.mark.parametrize("other", [streamed, external])

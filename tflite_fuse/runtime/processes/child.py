@@ -269,7 +269,7 @@ def _arrays(header: dict[str, Any], body: bytes) -> list[Any]:
     arrays, offset = [], 0
     for name, shape in header["arrays"]:
         array = np.frombuffer(body, np.dtype(name), count=int(np.prod(shape, dtype=np.int64)), offset=offset)
-        arrays.append(array.reshape(shape))
+        arrays.append(np.require(array.reshape(shape), requirements=["ALIGNED"]))  # operators refuse others
         offset += array.nbytes
     return arrays
 
