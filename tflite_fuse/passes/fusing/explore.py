@@ -19,6 +19,7 @@ from tflite_fuse.passes.fusing.objective import Objective, objective_of
 from tflite_fuse.passes.fusing.propose import (
     every_path,
     faster,
+    in_one_tile,
     in_own_runs,
     in_shortest_runs,
     joined,
@@ -70,19 +71,18 @@ def explore(site: Site, goal: Goal, pool: list[Candidate]) -> None:
 
 
 def _explore_less_ram(site: Site, objective: Objective, pool: list[Candidate]) -> None:
-    """Add candidates in less RAM than the least one that keeps a limit on instructions.
+    """Add candidates in less RAM than the least one that keeps a limit on instructions, and fast ones in its RAM.
 
-    Individual run lengths bring candidates within the limit whose estimates exceed it, so the arenas of the others are
-    bisected.
+    Individual run lengths bring candidates within the limit whose estimates exceed it, so the bytes from the least
+    arena of all candidates on are bisected.
     """
-    too_small = 0
+    too_small = min(each.arena for each in pool) - 1
     while (least := objective.least(pool)) is not None:
-        most = least.arena * (1 - site.tuning.speed_tolerance)
-        between = sorted({each.arena for each in pool if too_small < each.arena <= most})
-        if not between:
-            return
-        limit = between[len(between) // 2]
+        most = int(least.arena * (1 - site.tuning.speed_tolerance))
+        limit = (too_small + 1 + most) // 2 if too_small < most else least.arena
         explore(site, Goal(max_ram=limit), pool)
+        if limit == least.arena:
+            return
         if not any(each.arena <= limit and objective.keeps(each) for each in pool):
             too_small = limit
 
@@ -118,9 +118,9 @@ def _add_fast(site: Site, goal: Goal, pool: list[Candidate]) -> None:
 
 
 def _least(site: Site, objective: Objective, pool: list[Candidate]) -> Candidate | None:
-    """Return the least candidate of a pool, which gets the same one with the shortest runs."""
+    """Return the least candidate of a pool, which gets the same one in the shortest runs, and in one tile."""
     if (least := objective.least(pool)) is not None:
-        pool.append(in_shortest_runs(site, least))
+        pool += [in_shortest_runs(site, least), *in_one_tile(site, least)]
     return objective.least(pool)
 
 

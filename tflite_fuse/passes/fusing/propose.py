@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice, takewhile
 
+from tflite_fuse.cost.schedule.tiles import split_block
+from tflite_fuse.emit.insert_blocks import InsertedBlock
 from tflite_fuse.errors import BlockError, LimitError
 from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
@@ -65,6 +67,21 @@ def in_shortest_runs(site: Site, least: Candidate) -> Candidate:
         for each in least.point.blocks
     )
     return site.realise(replace(least.point, blocks=tuple(blocks)))
+
+
+def in_one_tile(site: Site, least: Candidate) -> Iterator[Candidate]:
+    """Yield the candidate with every block in one tile and in the shortest runs, if some run in bands of strips.
+
+    Bands may need less RAM by the estimate and more when placed, because in one tile more bytes lie over the input.
+    """
+    if site.options.scheme is Scheme.AUTO and _bands(least.point):
+        blocks = (_in_one_tile(each, min(site.options.chunks)) for each in least.blocks)
+        yield site.realise(replace(least.point, blocks=tuple(blocks)))
+
+
+def _in_one_tile(block: InsertedBlock, chunk: int) -> BlockChoice:
+    driven = block.plan.block.tensors[split_block(block.plan.block).driven]
+    return replace(block.choice, config=BlockConfig(driven.height, driven.width, chunk), scheme="line-buffers")
 
 
 def every_path(site: Site, objective: Objective, least: Candidate) -> Iterator[Candidate]:
