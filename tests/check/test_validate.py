@@ -109,6 +109,15 @@ def test_indices_that_their_shape_does_not_have_are_not_followed() -> None:
     assert validate(model, model).proven
 
 
+def test_a_part_without_dimensions_is_not_followed() -> None:
+    raw = RawModel()
+    source, parts = raw.tensor((1, 6)), [raw.tensor((1, 3)), raw.tensor(())]
+    axis = raw.constant(np.array(1, np.int32))
+    raw.operator("SPLIT", [axis, source], parts, make_options("SplitOptions", num_splits=2))
+    model = raw.build([source], parts)
+    assert validate(model, model).proven
+
+
 def activated() -> Model:
     """Convolutions behind which stand SiLU, HARD_SWISH, a product and a QUANTIZE."""
     model, shape, rng = RawModel(), (1, 9, 9, 4), np.random.default_rng(0)

@@ -200,6 +200,8 @@ def _split(original: Original, step: Step, values: Numbers) -> list[Numbers] | N
     named = original.numbers(step.operand(0 if step.name == "SPLIT" else 2))
     if len(named) != 1 or not -values.ndim <= named[0] < values.ndim:
         return None
+    if any(len(original.tensors[tensor].dims) != values.ndim for tensor in step.outputs):
+        return None
     lengths = [original.tensors[tensor].dims[named[0]] for tensor in step.outputs]
     listed = original.numbers(step.operand(1)) if step.name == "SPLIT_V" else lengths
     sizes = [length if size == -1 else size for size, length in zip(listed, lengths, strict=False)]
