@@ -100,10 +100,7 @@ class Worker:
         self._start()
 
     def _start(self) -> None:
-        if sys.platform == "win32":
-            raise RuntimeUnavailableError(
-                f"{self.kind.title} runs in a confined process, which this package supports only on Linux and macOS"
-            )
+        _require_few_rights(self.kind)
         self._child = Child(self.kind.runtime, dict(self.kind.environment), self._search_path)
         try:
             self.unconfined = str(self._child.receive(START_TIMEOUT, "starting")[0].get("unconfined", ""))
@@ -237,6 +234,14 @@ def installed_version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _require_few_rights(kind: WorkerKind) -> None:
+    """Raise RuntimeUnavailableError where no confined process can be started."""
+    if sys.platform == "win32":
+        raise RuntimeUnavailableError(
+            f"{kind.title} runs in a confined process, which this package supports only on Linux and macOS"
+        )
 
 
 def _inputs(header: dict[str, Any], _: bytes) -> tuple[TensorDetail, ...]:
