@@ -89,8 +89,12 @@ class _Walk:
         code = after.operator_codes[operator.opcode_index]
         effects = has_effects(after, after.main, operator)
         for step in self._next_effects() if effects else self._alike(operator):
-            codes = [(each.code, each.custom_code, each.version) for each in (code, step.code)]
-            if codes[0] == codes[1] and self._bind(operator, step):
+            same_code = (code.code, code.custom_code, code.version) == (
+                step.code.code,
+                step.code.custom_code,
+                step.code.version,
+            )
+            if same_code and self._bind(operator, step):
                 self._used.add(id(step))
                 if effects:
                     passed = [matching.original.steps[index] for index in self._effects].index(step)

@@ -40,11 +40,6 @@ class Options(NamedTuple):
     checksum: int | None = None
     words: bytes = b""
 
-    def inputs_of(self, stage: StageDesc) -> tuple[int, ...]:
-        """Return the tensors that a stage reads; fewer than it claims if the list is shorter."""
-        first = max(0, stage.first_input)
-        return self.stage_inputs[first : first + max(0, stage.input_count)]
-
 
 class DamagedError(Exception):
     """The options cannot be read; the message is a clause."""

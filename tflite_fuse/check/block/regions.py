@@ -76,7 +76,10 @@ class BlockProgram:
 
 def block_program(options: Options) -> BlockProgram:
     """Return the options with the list of inputs divided among the stages."""
-    return BlockProgram(options.header, options.tensors, options.stages, tuple(map(options.inputs_of, options.stages)))
+    inputs = tuple(
+        options.stage_inputs[stage.first_input : stage.first_input + stage.input_count] for stage in options.stages
+    )
+    return BlockProgram(options.header, options.tensors, options.stages, inputs)
 
 
 FLOATS = tuple(kind for kind in StageKind if kind.name.startswith("FLOAT_"))

@@ -280,11 +280,12 @@ def _coverage_problems(program: BlockProgram, rows: Axis, columns: Axis) -> Iter
     for s in program.spatial:
         t = program.stages[s].output
         tensor = program.tensors[t]
-        whole = rows.covers(t, tensor.height) and columns.covers(t, tensor.width)
-        if tensor.storage == Storage.OUTPUT and not whole:
+        if tensor.storage == Storage.OUTPUT and not (rows.covers(t, tensor.height) and columns.covers(t, tensor.width)):
             yield f"some pixels of output tensor {t} are never written"
-        if program.stages[s].kind == StageKind.LSTM and not (whole and program.one_tile):
-            yield f"not all steps of tensor {t} are computed, each once"
+        if program.stages[s].kind == StageKind.LSTM:
+            whole = rows.covers(t, tensor.height) and columns.covers(t, tensor.width)
+            if not (whole and program.one_tile):
+                yield f"not all steps of tensor {t} are computed, each once"
         if is_source(program, s) and not program.one_tile:
             yield f"several tiles read the source of tensor {t}, which gives each pixel once"
 
@@ -442,7 +443,10 @@ def state_size(options: Options) -> int:
 def is_memory(options: Options, t: int) -> bool:
     """Return whether a tensor is the memory of one LSTM: its last input, with no other reader and no writer."""
     tensor = options.tensors[t]
-    readers = [(each.kind, n) for each in options.stages for n, read in enumerate(options.inputs_of(each)) if read == t]
+    readers = [
+        (stage.kind, n) for stage in options.stages for n, read in
+        enumerate(options.stage_inputs[stage.first_input :][: stage.input_count]) if read == t
+    ]  # fmt: skip
     return tensor.storage == Storage.PERSISTENT and tensor.producer < 0 and readers == [(StageKind.LSTM, 1)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -20,7 +20,7 @@ from tflite_fuse.check.original.meaning import Meaning, with_axes_exchanged, wit
 from tflite_fuse.check.original.meanings import lookups, meaning_of, real_pairs
 from tflite_fuse.check.original.values import Original
 from tflite_fuse.ir.enums import ElementType, StageKind, Storage
-from tflite_fuse.ir.structs import NONE, TensorDesc
+from tflite_fuse.ir.structs import NONE, StageDesc, TensorDesc
 
 _ARITIES = {
     **dict.fromkeys(PAIRS, (2, 2)),
@@ -61,9 +61,6 @@ class BlockTrace:
     def report(self, what: str, stage: int | None = None) -> None:
         self.findings.append(Finding(self.label, what, stage=stage))
 
-    def report_all(self, problems: Iterable[str]) -> None:
-        self.findings += (Finding(self.label, what) for what in problems)
-
     def proof(self, options: Options) -> BlockProof:
         header = options.header
         numbers = sum(map(len, (header, *options.tensors, *options.stages, options.stage_inputs)))
@@ -89,19 +86,23 @@ def trace_block(
             that holds its bytes.
     """
     trace = BlockTrace(label, dict(entering))
-    trace.report_all(_form_problems(options))
+    for problem in _form_problems(options):
+        trace.report(problem)
     if trace.findings:
         return trace
     program = block_program(options)
-    trace.report_all(_unused_problems(program))
+    for kind_problem in _unused_problems(program):
+        trace.report(kind_problem)
     pool = Constants(constants)
     for s in range(len(program.stages)):
         _trace_stage(original, trace, program, s, pool)
     if trace.traced == sum(stage.kind != StageKind.SOURCE for stage in program.stages):
         # Extents equal those of the original's tensors, so the cost of the replay is bounded by the model's size.
-        trace.report_all(pool.problems())
+        for problem in pool.problems():
+            trace.report(problem)
         trace.schedule = replay(program)
-        trace.report_all(trace.schedule.problems)
+        for problem in trace.schedule.problems:
+            trace.report(problem)
     elif not trace.findings:
         trace.report("it reads tensors that match none of the original")
     return trace
@@ -129,7 +130,7 @@ def _form_problems(options: Options) -> Iterator[str]:
         yield "two stages write one tensor"
     first = 0
     for s, stage in enumerate(stages):
-        inputs = options.inputs_of(stage)
+        inputs = options.stage_inputs[max(0, stage.first_input) :][: max(0, stage.input_count)]
         if stage.first_input != first or len(inputs) != stage.input_count:
             yield f"stage {s} reads inputs {stage.first_input} and following instead of {first}"
             return
@@ -171,11 +172,11 @@ def _is_real(options: Options, t: int, sourced: bool) -> bool:
 
     A stage that moves values has the type that the options give its tensors; it is compared with the model's elsewhere.
     """
-    readers = [s for s in options.stages if t in options.inputs_of(s)]
+    readers = [s for s in options.stages if t in _inputs(options, s)]
     writers = [] if sourced else [stage for stage in options.stages if stage.output == t]
     if writers:
         return all(
-            _is_float(options, options.inputs_of(stage)[0])
+            _is_float(options, _inputs(options, stage)[0])
             if stage.kind in MOVES
             else stage.kind in (StageKind.DEQUANTIZE, *FLOATS) and stage.kind != StageKind.FLOAT_ARG_MAX
             for stage in writers
@@ -185,6 +186,10 @@ def _is_real(options: Options, t: int, sourced: bool) -> bool:
         for stage in readers
     ]
     return bool(of_floats) and all(of_floats)
+
+
+def _inputs(options: Options, stage: StageDesc) -> tuple[int, ...]:
+    return options.stage_inputs[stage.first_input :][: stage.input_count]
 
 
 def _is_float(options: Options, t: int) -> bool:

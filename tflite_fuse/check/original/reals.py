@@ -15,7 +15,6 @@ from math import cos, exp, expm1, floor, fmod, isfinite, log, sin, sqrt, tanh
 import numpy as np
 import numpy.typing as npt
 
-from tflite_fuse.check.original.layers import float_bounds
 from tflite_fuse.check.original.values import Original, Step
 from tflite_fuse.model.types import TensorType
 
@@ -49,10 +48,7 @@ def real_answers(original: Original, step: Step, operands: Sequence[Operand]) ->
     rule = RULES.get(step.name)
     if rule is None or len(values) != rule.operands:
         return None
-    options, bounds = (
-        [_option(step, name) for name in rule.options],
-        float_bounds(step) if rule.activated else _UNBOUNDED,
-    )
+    options, bounds = [_option(step, name) for name in rule.options], _bounds(step) if rule.activated else _UNBOUNDED
     if None in options or bounds is None:
         return None
     try:
@@ -93,6 +89,13 @@ def _option(step: Step, name: str) -> float | None:
     """Return a finite option as float32."""
     value = step.options.get(name, 0.0)
     return float(np.float32(value)) if isinstance(value, float) and isfinite(value) else None
+
+
+def _bounds(step: Step) -> tuple[float, float] | None:
+    """Return the bounds of a fused activation; without one, infinities become the largest float32."""
+    largest = 2.0**128 - 2.0**104
+    bounds = {0: (-largest, largest), 1: (0.0, largest), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+    return bounds.get(step.number("fused_activation_function"))
 
 
 _UNBOUNDED = -np.inf, np.inf
@@ -213,7 +216,7 @@ def pair_table(original: Original, step: Step) -> tuple[tuple[int, int], bytes] 
     affine = original.activation(step.outputs[0])
     if middle is None or middle.name not in _OPERATIONS or len(middle.inputs) != 2 or affine is None:
         return None
-    bounds = float_bounds(middle)
+    bounds = _bounds(middle)
     sides = [_side(original, tensor) for tensor in middle.inputs]
     if bounds is None or sides[0] is None or sides[1] is None or original.is_unsigned(step.outputs[0]):
         return None

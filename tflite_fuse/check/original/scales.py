@@ -62,17 +62,22 @@ def mean_multiplier(input_scale: float, output_scale: float, count: int) -> tupl
     return (multiplier * 2**room) // count, shift - room
 
 
-def addition_numbers(first: float, second: float, output: float, *, left: int = 20, power: int = 1) -> tuple[int, ...]:
-    """Return the left shift, then multiplier and shift of both operands and of the sum, or of its power."""
+def addition_numbers(first: float, second: float, output: float) -> tuple[int, ...]:
+    """Return the left shift, then multiplier and shift of both operands and of the sum."""
+    left = 20
     doubled = 2.0 * max(np.float64(first), np.float64(second))
-    whole = doubled**power / (2.0 ** (left * power) * np.float64(output))
-    multipliers, shifts = split_scale([np.float64(first) / doubled, np.float64(second) / doubled, whole])
+    ratios = [np.float64(first) / doubled, np.float64(second) / doubled, doubled / (2.0**left * np.float64(output))]
+    multipliers, shifts = split_scale(ratios)
     return left, *(int(n) for pair in zip(multipliers, shifts, strict=True) for n in pair)
 
 
 def difference_numbers(first: float, second: float, output: float) -> tuple[int, ...]:
     """Return the numbers of a SQUARED_DIFFERENCE in the same order; the last two are those of the square."""
-    return addition_numbers(first, second, output, left=7, power=2)
+    left = 7
+    doubled = 2.0 * max(np.float64(first), np.float64(second))
+    ratios = [np.float64(first) / doubled, np.float64(second) / doubled, doubled**2 / (4.0**left * np.float64(output))]
+    multipliers, shifts = split_scale(ratios)
+    return left, *(int(n) for pair in zip(multipliers, shifts, strict=True) for n in pair)
 
 
 _BOUNDS: dict[int, tuple[float | None, float | None]] = {0: (None, None), 1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
