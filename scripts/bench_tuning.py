@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from rich.console import Console
 from rich.table import Table
 
-from scripts.bench_small_networks import small_network
+from scripts.bench_small_networks import small_network, tiny_network
 from scripts.graphs import read_graph, tangle
 from scripts.mains import in_one_sentence
 from scripts.sweep_split import NAMED, equal
@@ -54,6 +54,7 @@ SHARED = (
     "cases/heads_order_a",
 )
 SEEDS = (1, 7, 39)
+TINY_SEEDS = (19, 24)
 GRAPH_WORK = WORK // 50
 GOALS = {
     "": RewriteOptions(),
@@ -61,6 +62,13 @@ GOALS = {
     ", streamed": RewriteOptions(input_mode=InputMode.STREAMED),
     ", 1.1 of the instructions": RewriteOptions(goal=Goal(max_compute=1.1), target=Target.CORTEX_M7),
 }
+
+SOME = (
+    ("models/mlperf_tiny_dscnn_kws_int8", ", stream of windows", RewriteOptions(stream_time=2)),
+    ("models/mlperf_tiny_dscnn_kws_int8", ", Cortex-M4", RewriteOptions(target=Target.CORTEX_M4)),
+    ("models/mcunet_vww1_float_io_int8", "", RewriteOptions()),
+)
+"""A model for each rule that has no effect on the others: slack_calls, slack_cycles, slack."""
 
 Run = Callable[[Tuning], tuple[int, float]]
 """Arena in bytes and predicted instructions (0 for none) under these rules."""
@@ -90,9 +98,13 @@ def runs(data: Path) -> Iterator[tuple[str, Run]]:
     files = [SAMPLE, *(path for name in SHARED if (path := data / f"{name}.tflite").exists())]
     contents = [(path.stem, path.read_bytes()) for path in files]
     contents += [(f"network {seed}", serialize_model(small_network(Random(seed).randint))) for seed in SEEDS]
+    contents += [(f"tiny network {seed}", serialize_model(tiny_network(Random(seed).randint))) for seed in TINY_SEEDS]
     for name, content in contents:
         for goal, options in GOALS.items():
             yield name + goal, _rewriting(content, options)
+    for name, goal, options in SOME:
+        if (path := data / f"{name}.tflite").exists():
+            yield path.stem + goal, _rewriting(path.read_bytes(), options)
     for path in sorted((data / "graphs").glob("*.json")):
         yield path.stem, _planning(read_graph(path))
     for window in (25, 40):
@@ -101,8 +113,9 @@ def runs(data: Path) -> Iterator[tuple[str, Run]]:
         for options in (SplitOptions(), SplitOptions(max_flash=80_000), SplitOptions(objective="throughput")):
             goal = "" if options.max_flash is None else ", little flash"
             yield f"{name} split, {options.objective}{goal}", _splitting(NAMED[name](), options)
-    for workers in (8, 20):
-        yield f"branching split over {workers}, time", _splitting(NAMED["branching"](), SplitOptions(), workers)
+    for workers, objective in ((8, "time"), (20, "time"), (20, "ram"), (32, "time")):
+        options = SplitOptions(objective=objective)
+        yield f"branching split over {workers}, {objective}", _splitting(NAMED["branching"](), options, workers)
 
 
 def _rewriting(content: bytes, options: RewriteOptions) -> Run:
