@@ -17,10 +17,11 @@ from tests.builders import random_graph
 from tests.conftest import shared_models
 from tests.told import told
 from tflite_fuse import Goal, LimitError
-from tflite_fuse.ir.block import BlockConfig
+from tflite_fuse.ir.block import BlockChoice, BlockConfig
 from tflite_fuse.model import Model, serialize_model
 from tflite_fuse.passes.fusing.explore import solve
 from tflite_fuse.passes.fusing.fuse import Fuse
+from tflite_fuse.passes.fusing.propose import in_one_tile
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.tuning import TUNING
 
@@ -151,6 +152,26 @@ def test_the_same_blocks_in_the_shortest_runs_need_no_less(seed: int, goal: Goal
         for each in chosen.point.blocks
     )
     assert chosen.arena <= chosen.site.realise(replace(chosen.point, blocks=blocks)).arena
+
+
+def test_blocks_in_one_tile_stay_where_they_are_in_the_order() -> None:
+    """A RESHAPE behind the second block's operators renames an output of the first one, which includes it."""
+    b = ModelBuilder(seed=0)
+    source = b.input((1, 9, 9, 4))
+    flat, other = b.conv(source, 4, 1), b.conv(source, 4, 3)
+    small = b.max_pool(b.conv(other, 4, 3), 2, 2)
+    site = Fuse(FuseOptions()).site(b.build([small, b.reshape(flat, (1, 324))]))
+    assert site is not None
+    bands, whole = BlockConfig(1, 3, 1), BlockConfig(9, 9, 1)
+    blocks = (
+        BlockChoice((0, 1), whole, 0, 0, 0, "line-buffers"),
+        BlockChoice((2, 3), bands, 0, 0, 0, "tiles"),
+    )
+    divided = site.realise(replace(site.front.unfused, blocks=blocks))
+    assert any(each.choice.operators != choice.operators for each, choice in zip(divided.blocks, blocks, strict=True))
+    (joined,) = in_one_tile(site, divided)
+    assert [each.plan.schedule.config.tile_width for each in joined.blocks] == [9, 4]
+    assert joined.macs <= divided.macs
 
 
 def test_runs_that_need_no_more_ram_need_no_limit_above_the_default() -> None:

@@ -12,9 +12,8 @@ from dataclasses import replace
 from itertools import chain, islice, takewhile
 
 from tflite_fuse.cost.schedule.tiles import split_block
-from tflite_fuse.emit.insert_blocks import InsertedBlock
 from tflite_fuse.errors import BlockError, LimitError
-from tflite_fuse.ir.block import BlockChoice, BlockConfig
+from tflite_fuse.ir.block import Block, BlockChoice, BlockConfig
 from tflite_fuse.passes.fusing.candidate import Candidate, Site
 from tflite_fuse.passes.fusing.objective import Objective
 from tflite_fuse.passes.fusing.own_runs import OwnRuns
@@ -75,13 +74,14 @@ def in_one_tile(site: Site, least: Candidate) -> Iterator[Candidate]:
     Bands may need less RAM by the estimate and more when placed, because in one tile more bytes lie over the input.
     """
     if site.options.scheme is Scheme.AUTO and _bands(least.point):
-        blocks = (_in_one_tile(each, min(site.options.chunks)) for each in least.blocks)
+        pairs = zip(least.point.blocks, (each.plan.block for each in least.blocks), strict=True)
+        blocks = (_in_one_tile(choice, block, min(site.options.chunks)) for choice, block in pairs)
         yield site.realise(replace(least.point, blocks=tuple(blocks)))
 
 
-def _in_one_tile(block: InsertedBlock, chunk: int) -> BlockChoice:
-    driven = block.plan.block.tensors[split_block(block.plan.block).driven]
-    return replace(block.choice, config=BlockConfig(driven.height, driven.width, chunk), scheme="line-buffers")
+def _in_one_tile(choice: BlockChoice, block: Block, chunk: int) -> BlockChoice:
+    driven = block.tensors[split_block(block).driven]
+    return replace(choice, config=BlockConfig(driven.height, driven.width, chunk), scheme="line-buffers")
 
 
 def every_path(site: Site, objective: Objective, least: Candidate) -> Iterator[Candidate]:
