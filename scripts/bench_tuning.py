@@ -40,7 +40,8 @@ from tflite_fuse.memory.place.portfolio import place, rounded
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.passes.goal import Goal
-from tflite_fuse.passes.options import RewriteOptions
+from tflite_fuse.passes.options import MetricsOptions, RewriteOptions
+from tflite_fuse.pipelines.metrics import model_metrics
 from tflite_fuse.rewriting.rewrite import rewrite_model
 from tflite_fuse.split.splitting import SplitOptions, split_model
 from tflite_fuse.tuning import TUNING, Tuning
@@ -69,6 +70,9 @@ SOME = (
     ("models/mcunet_vww1_float_io_int8", "", RewriteOptions()),
 )
 """A model for each rule that has no effect on the others: slack_calls, slack_cycles, slack."""
+
+PREDICTED = "models/swiftnet_vww224_uint8"
+"""A model whose metrics are predicted; quick_order has no effect elsewhere."""
 
 Run = Callable[[Tuning], tuple[int, float]]
 """Arena in bytes and predicted instructions (0 for none) under these rules."""
@@ -105,6 +109,8 @@ def runs(data: Path) -> Iterator[tuple[str, Run]]:
     for name, goal, options in SOME:
         if (path := data / f"{name}.tflite").exists():
             yield path.stem + goal, _rewriting(path.read_bytes(), options)
+    if (path := data / f"{PREDICTED}.tflite").exists():
+        yield path.stem + ", predicted", _predicting(path.read_bytes())
     for path in sorted((data / "graphs").glob("*.json")):
         yield path.stem, _planning(read_graph(path))
     for window in (25, 40):
@@ -123,6 +129,14 @@ def _rewriting(content: bytes, options: RewriteOptions) -> Run:
         _, report = rewrite_model(load_model(content), content, replace(options, tuning=tuning, verify=False))
         prediction = report.prediction
         return report.after.arena_bytes, 0.0 if prediction is None else float(prediction.instructions)
+
+    return run
+
+
+def _predicting(content: bytes) -> Run:
+    def run(tuning: Tuning) -> tuple[int, float]:
+        metrics = model_metrics(load_model(content), content, MetricsOptions(tuning=tuning))
+        return int(metrics["arena_bytes"]), metrics["instructions"]
 
     return run
 
