@@ -78,7 +78,6 @@ class Tuning:
     every_path: int = rule(
         8, off=0, unit="operators", trades="time for arenas of small models that estimates hide, if a goal is set"
     )
-    banded: int = rule(8, off=0, unit="points", trades="time for strips in bands, which often cannot all be placed")
     offered: int = rule(
         4, off=2**31, unit="one part of the arena in so many", trades="time for notes that offer speed for RAM"
     )

@@ -29,7 +29,7 @@ from tflite_fuse.tuning import TUNING
 BRANCHING = serialize_model(branching_model())
 
 
-FEW_PLACED = replace(TUNING, placed_first=1, banded=0, offered=2**31, runs_followed=0, fast_tried=4, local_searches=0)
+FEW_PLACED = replace(TUNING, placed_first=1, offered=2**31, runs_followed=0, fast_tried=4, local_searches=0)
 
 
 def deep_model(blocks: int) -> bytes:

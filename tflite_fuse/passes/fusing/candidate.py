@@ -58,11 +58,6 @@ class Candidate:
     compute: int
 
     @property
-    def overestimate(self) -> int:
-        """Return the bytes of the estimate that were not needed; other points of the model have about as many."""
-        return max(0, self.point.ram_bytes - self.arena)
-
-    @property
     def has_own_runs(self) -> bool:
         """Return whether stages of a block have individual run lengths."""
         return any(block.config.longest_runs or block.config.ahead for block in self.point.blocks)

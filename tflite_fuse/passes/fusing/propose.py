@@ -23,27 +23,14 @@ from tflite_fuse.search.schemes import Scheme
 
 
 def smallest(site: Site, objective: Objective) -> Iterator[Candidate]:
-    """Yield candidates towards the least arena within the limit on compute.
-
-    The first points of the front are placed. Strips in bands, which often cannot all be placed as expected, come after
-    the others.
-    """
-    tuning, points = site.tuning, _allowed(site, objective)
-    banded = [point for point in points if _bands(point)]
-    least: Candidate | None = None
-    for point in sorted(points, key=lambda point: _bands(point) > 0)[: tuning.placed_first]:
+    """Yield the first candidates of the front, which has the least RAM in front, within the limit on compute."""
+    kept = False
+    for point in _allowed(site, objective)[: site.tuning.placed_first]:
         candidate = site.realise(point)
         yield candidate
-        within = objective.max_compute is None or objective.compute(candidate) <= objective.max_compute
-        if within and (least is None or candidate.arena < least.arena):
-            least = candidate
-    if least is None and site.runs_unfused:
+        kept = kept or objective.max_compute is None or objective.compute(candidate) <= objective.max_compute
+    if not kept and site.runs_unfused:
         yield site.realise(site.front.unfused)
-    if least is None:
-        return
-    for point in _first_of_each(banded)[: tuning.banded]:
-        if point.ram_bytes - least.overestimate < least.arena:
-            yield site.realise(point)
 
 
 def within_ram(site: Site, objective: Objective, max_ram: int) -> Iterator[Candidate]:
@@ -73,7 +60,7 @@ def in_one_tile(site: Site, least: Candidate) -> Iterator[Candidate]:
 
     Bands may need less RAM by the estimate and more when placed, because in one tile more bytes lie over the input.
     """
-    if site.options.scheme is Scheme.AUTO and _bands(least.point):
+    if site.options.scheme is Scheme.AUTO and _has_bands(least.point):
         pairs = zip(least.point.blocks, (each.plan.block for each in least.blocks), strict=True)
         blocks = (_in_one_tile(choice, block, min(site.options.chunks)) for choice, block in pairs)
         yield site.realise(replace(least.point, blocks=tuple(blocks)))
@@ -214,15 +201,9 @@ def _allowed(site: Site, objective: Objective) -> list[Point]:
     return [point for point in front.points if point.work <= most]
 
 
-def _first_of_each(points: Sequence[Point]) -> list[Point]:
-    """Return points with the first of each number of blocks in bands in front."""
-    firsts = list({_bands(point): point for point in reversed(points)}.values())
-    return [*firsts, *(point for point in points if point not in firsts)]
-
-
-def _bands(point: Point) -> int:
-    """Return the number of blocks that run in bands of strips."""
-    return sum(block.scheme == "tiles" for block in point.blocks)
+def _has_bands(point: Point) -> bool:
+    """Return whether any block runs in bands of strips."""
+    return any(block.scheme == "tiles" for block in point.blocks)
 
 
 def _joined(point: Point, chunk: int) -> Point | None:
