@@ -112,8 +112,11 @@ def test_an_operator_alone_has_the_price_of_its_block(chunk: int) -> None:
 
 @pytest.mark.parametrize("model", [MODEL, cell_network(), pyramid_network(), one_dimensional_network()])
 @pytest.mark.parametrize("chunk", [1, 2, 8])
-def test_the_price_of_a_block_in_the_search_equals_its_schedule(model: Model, chunk: int) -> None:
-    """But that what running a block takes is counted for each operator behind sums."""
+def test_the_search_prices_a_block_within_a_fifth_of_its_schedule(model: Model, chunk: int) -> None:
+    """Estimates have rows in runs of full length; runs that readers break cost a fifth more at most, single ones none.
+
+    Strips may be estimated a tenth too high, and running a block is counted for each operator behind sums.
+    """
     more = 4 * instruction_costs(Target.CORTEX_M7)["blocks"]
     graph, compared = in_instructions(graph_from_model(model), Target.CORTEX_M7, 8), 0
     cuts = cut_dag(cut_graph(graph, restriction(graph, Scheme.AUTO), Rules((chunk,))).edges)
@@ -124,8 +127,9 @@ def test_the_price_of_a_block_in_the_search_equals_its_schedule(model: Model, ch
             block = extract(model, range(first, end)).block
             took = block_instructions([(block, schedule(block, config))], Target.CORTEX_M7)
             driven = graph.tensors[driven_tensor(graph, first, end - 1)]
-            near = 0.1 if config.tile_width < driven.width else 0.03
-            assert (1 - near) * took - more <= options.work[index] <= (1 + near) * took + more
+            above = 0.1 if config.tile_width < driven.width else 0.001
+            broken = 0.2 if chunk > 1 else 0.03
+            assert (1 - broken) * took - more <= options.work[index] <= (1 + above) * took + more
             compared += 1
     assert compared > 10
 

@@ -2,7 +2,7 @@
 
 ``block_costs`` prices these blocks from the shortest to the longest, under all configurations at once: each step
 upwards adds one layer's ring and work. Work is in the graph's unit and includes every halo. ``schedule`` computes the
-exact numbers from the executor's order of events; the closed form is never below them.
+exact numbers from the executor's order of events; bytes and MACs of the closed form are never below them.
 """
 
 from __future__ import annotations
@@ -10,24 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate, compress, pairwise
+from itertools import accumulate, compress
 
 import numpy as np
 import numpy.typing as npt
 
 from tflite_fuse.cost.estimate.growing_block import PLAIN, BlockCosts, GrowingBlock, Memory, Pricing, TileSizes
 from tflite_fuse.cost.estimate.least_work import WorkLimit
-from tflite_fuse.cost.estimate.rings import (
-    Consumer,
-    Demand,
-    Grid,
-    Mixes,
-    broken_costs,
-    cost_of_row,
-    rows_cost,
-    rows_pulled,
-    whole_rows,
-)
+from tflite_fuse.cost.estimate.rings import Demand, Grid, rows_cost
 from tflite_fuse.cost.priced_program import PricedProgram, PricedStep
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.axes import IntArray, make_tilings, total, total_in_runs
@@ -37,78 +27,6 @@ from tflite_fuse.ir.block import BlockConfig, BlockTensor
 @lru_cache(maxsize=1 << 12)
 def _with_pull_cost(run_costs: tuple[int, ...], more: int) -> tuple[int, ...]:
     return tuple(cost + more for cost in run_costs)
-
-
-def _furthest_reader(demand: Demand) -> Consumer:
-    """Return the stage that reads furthest ahead, which is the first to request pixels."""
-    return max(demand.consumers, key=lambda consumer: [reach.ahead for reach in consumer.required])
-
-
-class Work:
-    """Work of a growing block's layers; it depends on the lengths of runs if layers have ``run_costs``."""
-
-    def __init__(self, grid: Grid, chunks: Sequence[int], last: int) -> None:
-        """Take the output pixels that a stage computes per step, ``chunks``."""
-        self.grid, self.chunks = grid, tuple(chunks)
-        self._steps = np.array(chunks, dtype=np.int64)[:, None]
-        self.accumulating: int | None = None  # Stands for the layers at the end of the block that read an accumulator.
-        ends = [*grid.widths.first.tolist(), len(grid.widths.low)]
-        self._from_edge = [end - begin == 1 for begin, end in pairwise(ends)]
-        self._runs: dict[int, list[Mixes]] = {
-            last: [whole_rows(width, self.chunks) for width in grid.widths.sizes.tolist()]
-        }
-
-    def of_layer(self, index: int, layer: PricedStep, demand: Demand) -> IntArray:
-        """Return the work of a layer over all tiles, [heights, widths] or [chunks, heights, widths]."""
-        if layer.run_costs:
-            waited_for = any(consumer.layer != self.accumulating for consumer in demand.consumers)
-            costs = _with_pull_cost(layer.run_costs, layer.pull_cost) if waited_for else layer.run_costs
-            if demand.consumers and len(self.grid.widths.low) == 1:
-                return self._in_all_rows(demand, self._row_in_one_strip(index, demand, costs))
-            broken = self._broken_runs(index, demand, costs)
-            return self._in_all_rows(demand, self._rows_in_runs(demand, costs) + broken)
-        columns = total(demand.columns, self.grid.widths)
-        return np.multiply.outer(self._rows(demand), columns) * (layer.work // demand.extent.pixels)
-
-    def in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
-        """Return the work of a region whose rows are computed one by one, each in runs of full length."""
-        return self._in_all_rows(demand, self._rows_in_runs(demand, run_costs))
-
-    def _rows_in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
-        """Return the work of a row over all tiles in runs of full length, [chunks, widths]."""
-        return total_in_runs(demand.columns, self.grid.widths, self._steps, run_costs)
-
-    def _in_all_rows(self, demand: Demand, of_row: IntArray) -> IntArray:
-        work: IntArray = self._rows(demand)[:, None] * of_row[:, None, :]
-        return work
-
-    def _rows(self, demand: Demand) -> IntArray:
-        """Return the number of rows of all bands, [heights]."""
-        return total(demand.rows, self.grid.heights)
-
-    def _row_in_one_strip(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
-        """Return the work of a row in a single strip, [chunks, 1]; most blocks have one strip."""
-        first, length = _furthest_reader(demand), int(demand.columns.high[0] - demand.columns.low[0])
-        runs = rows_pulled(self._runs[first.layer][0], first.windows, max(length, 1), self._from_edge[0])
-        self._runs[index] = [runs]
-        return cost_of_row(runs, length, run_costs)
-
-    def _broken_runs(self, index: int, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
-        """Return the additional work of a row because its reader requests it in pieces, [chunks, widths].
-
-        It is computed for the widest tile of every option; a row of a single run is in one piece.
-        """
-        if not demand.consumers:
-            return np.zeros((len(self.chunks), self.grid.shape[1]), dtype=np.int64)
-        tilings, lengths = self.grid.widths, demand.columns.high - demand.columns.low
-        first = _furthest_reader(demand)
-        widths = np.maximum(np.maximum.reduceat(lengths, tilings.first), 1).tolist()
-        mixes = zip(self._runs[first.layer], widths, self._from_edge, strict=True)
-        self._runs[index] = runs = [rows_pulled(mix, first.windows, width, edge) for mix, width, edge in mixes]
-        more = [broken_costs(mix, width, run_costs) for mix, width in zip(runs, widths, strict=True)]
-        long_rows = np.add.reduceat(lengths > self._steps, tilings.first, axis=1, dtype=np.int64)
-        broken: IntArray = long_rows * np.array(more, dtype=np.int64).T
-        return broken
 
 
 def block_costs(
@@ -154,7 +72,6 @@ class _BlockWithWork:
         graph, extent = family.graph, family.graph.tensors[family.driven]
         grid = Grid(make_tilings(extent.height, (*heights,)), make_tilings(extent.width, (*widths,)))
         self.family, self.block = family, GrowingBlock(graph, family.last, family.driven, grid, family.pricing)
-        self.counting = Work(grid, family.pricing.chunks, self.block.computing)
         self.work = np.zeros((len(family.pricing.chunks), *grid.shape), dtype=np.int64)
         self._least = 0
         self.memory: Memory | None = None
@@ -165,11 +82,10 @@ class _BlockWithWork:
         """Count the accumulator and the layers behind it, computed once; its input is visited pixel by pixel."""
         graph, summing = self.family.graph, self.family.graph.steps[tail]
         self.block.fold(tail)
-        self.counting.accumulating = self.family.last
         for index in range(tail, self.family.last + 1):
             self._count(index, graph.steps[index].work)
         if summing.run_costs:
-            in_runs = self.counting.in_runs(self.block.demands[self.family.driven], summing.run_costs)
+            in_runs = self._in_runs(self.block.demands[self.family.driven], summing.run_costs)
             self.work = self.work + in_runs - rows_cost(graph.tensors[self.family.driven], summing.run_costs)
         self.memory = self.block.memory(self.family.first_folded)
 
@@ -183,9 +99,28 @@ class _BlockWithWork:
             return False
         layer = self.family.graph.steps[index]
         computed = self.block.computed if layer.work else None
-        self._count(index, 0 if computed is None else self.counting.of_layer(index, layer, computed))
+        self._count(index, 0 if computed is None else self._work_of(layer, computed))
         self.memory = self.block.memory(index)
         return bool(self.block.usable.any())
+
+    def _work_of(self, layer: PricedStep, demand: Demand) -> IntArray:
+        """Return the work of a layer over all tiles, [heights, widths] or [chunks, heights, widths]."""
+        if layer.run_costs:
+            folded = None if self.family.tail is None else self.family.last  # stands for readers of an accumulator
+            waited_for = any(consumer.layer != folded for consumer in demand.consumers)
+            return self._in_runs(demand, _with_pull_cost(layer.run_costs, layer.pull_cost if waited_for else 0))
+        rows, columns = total(demand.rows, self.block.grid.heights), total(demand.columns, self.block.grid.widths)
+        return np.multiply.outer(rows, columns) * (layer.work // demand.extent.pixels)
+
+    def _in_runs(self, demand: Demand, run_costs: tuple[int, ...]) -> IntArray:
+        """Return the work of a region whose rows are computed in runs of full length, [chunks, heights, widths].
+
+        Readers that request a row in pieces break some runs; the schedule counts those.
+        """
+        grid, steps = self.block.grid, np.array(self.family.pricing.chunks, dtype=np.int64)[:, None]
+        of_row = total_in_runs(demand.columns, grid.widths, steps, run_costs)
+        work: IntArray = total(demand.rows, grid.heights)[:, None] * of_row[:, None, :]
+        return work
 
     def affordable(self, limit: WorkLimit) -> npt.NDArray[np.bool_]:
         """Return the tilings with which a model that contains this block, or a larger one, can meet the limit."""

@@ -99,7 +99,6 @@ class GrowingBlock:
         demands: demands of its layers on tensors that none of them writes.
         scratch, usable: as in ``BlockCosts``, [chunks, heights, widths]; scratch without the tail and the executor's
             data.
-        computing: the layer that writes the driven tensor if the block ends in it; otherwise the last one.
         begins: the latest layer that may be the first one, because units stay whole.
         computed: demand on the layer that was added last, if it computes anything.
     """
@@ -111,8 +110,7 @@ class GrowingBlock:
         oldest = np.arange(extent.height, dtype=np.int64) if graph.enlarges else None
         self.demands = {driven: Demand(extent, grid.heights.ranges, grid.widths.ranges, (), oldest)}
         ends = graph.through_views(graph.steps[last].outputs[0]) == driven
-        self.computing = graph.producer[driven] if ends and graph.producer[driven] >= 0 else last
-        self.rings = Rings(grid, chunks, self.computing)
+        self.rings = Rings(grid, chunks, graph.producer[driven] if ends and graph.producer[driven] >= 0 else last)
         self.output_overlap, alignment = None, pricing.overlap_alignment
         if alignment is not None and graph.steps[last].outputs[0] == driven and graph.sizes[driven]:
             self.output_overlap = OutputOverlap(graph, last, grid, pricing.chunks, alignment)

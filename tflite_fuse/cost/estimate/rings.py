@@ -1,4 +1,4 @@
-"""Ring sizes of a block, runs of its rows, and overlap of its scratch with inputs, in closed form.
+"""Ring sizes of a block, and overlap of its scratch with inputs, in closed form.
 
 Ring sizes. With one reader, a k x k window sliding over rows of w pixels needs the last ``(k − 1) * w + k`` pixels,
 plus the chunk. With several readers (the skip of a residual), pixels stay until the slowest has read them. While the
@@ -6,10 +6,6 @@ driven tensor is computed at row p, a tensor is in use from row ``p * scale − 
 begins, to row ``p * scale + ahead``, up to which it is filled. The separation of two readers then does not depend on p.
 It is largest either in mid-tile, when one reader is about to catch up with the pixels that another has pulled, or at
 the start of a tile, when one has pulled all it needs and another has not begun.
-
-Runs. A stage computes requested pixels in runs of at most a chunk. Each run of its reader requests the new columns
-under its windows. The first run of a row covers more columns than the others, so runs become shorter with the distance
-of a tensor from the driven one.
 
 Overlap. Rings follow each other in scratch. While a stage fills its ring for the first time, the readers of the
 block's input have advanced as far as the windows between determine, and rows without a later reader may be overwritten.
@@ -21,7 +17,6 @@ whole.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -384,115 +379,14 @@ class Demand(NamedTuple):
         return longest(self.rows, grid.heights)[:, None], longest(self.columns, grid.widths)
 
 
-@lru_cache(maxsize=1 << 16)
-def row_of_runs(length: int, chunk: int) -> tuple[int, ...]:
-    """Return the ends of the runs of a row that is requested whole."""
-    return (*range(chunk, length, chunk), length)
-
-
-def runs_pulled(reader: tuple[int, ...], window: AxisWindow, length: int, chunk: int) -> tuple[int, ...]:
-    """Return the ends of the runs of a row of ``length`` pixels.
-
-    Args:
-        reader: ends of the runs of the stage that reads it first, in one of its rows.
-        window: that stage's window on the row; without padding if the row does not begin at the image's edge.
-    """
-    requested = {min(window.end(end), length) for end in reader}
-    ends: list[int] = []
-    start = 0
-    for end in sorted(requested | {length}):
-        if end > start:
-            ends += (*range(start + chunk, end, chunk), end)
-            start = end
-    return tuple(ends)
-
-
-class RowMix(NamedTuple):
-    """Division of a tensor's rows into runs: (ends of the runs, share of the rows). The shares sum to 1."""
-
-    rows: tuple[tuple[tuple[int, ...], float], ...]
-
-    def cost(self, run_costs: tuple[int, ...]) -> float:
-        """Return the mean cost of a row."""
-        return sum(share * row_cost(ends, run_costs) for ends, share in self.rows)
-
-
-@dataclass(frozen=True, eq=False)
-class Mixes:
-    """Row mixes under several chunks, which are the pixels of the longest run.
-
-    ``_alike`` makes equal mixes one object: blocks that end at different layers share most of them, and comparing
-    nested tuples is slow.
-    """
-
-    chunks: tuple[int, ...]
-    rows: tuple[RowMix, ...]
-
-
-@lru_cache(maxsize=1 << 14)
-def _alike(chunks: tuple[int, ...], rows: tuple[RowMix, ...]) -> Mixes:
-    return Mixes(chunks, rows)
-
-
-@lru_cache(maxsize=1 << 14)
-def rows_pulled(reader: Mixes, windows: Windows, length: int, from_edge: bool) -> Mixes:
-    """Return the row mixes of a stage's input, given those of its output.
-
-    Args:
-        reader: row mixes of its output.
-        windows: the stage's windows on rows and columns.
-        length: pixels of a row.
-        from_edge: whether rows begin at the image's edge, where the first windows lie partly in padding.
-    """
-    mixes = zip(reader.rows, reader.chunks, strict=True)
-    return _alike(reader.chunks, tuple(_pulled(mix, windows, length, chunk, from_edge) for mix, chunk in mixes))
-
-
-def _pulled(reader: RowMix, windows: Windows, length: int, chunk: int, from_edge: bool) -> RowMix:
-    """Return the row mix of an input; of the rows by which a stage advances, all but the last are requested whole."""
-    (rows, columns), shares = windows, defaultdict[tuple[int, ...], float](float)
-    rate = max(1, rows.stride // rows.spread)
-    columns = columns if from_edge else columns._replace(padding=0)
-    for ends, share in reader.rows:
-        shares[runs_pulled(ends, columns, length, chunk)] += share / rate
-    if rate > 1:
-        shares[row_of_runs(length, chunk)] += 1 - 1 / rate
-    return RowMix(tuple(shares.items()))
-
-
-@lru_cache(maxsize=1 << 14)
-def broken_costs(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the mean additional cost of a row of ``length`` pixels over one requested whole, by chunk."""
-    return tuple(
-        round(mix.cost(run_costs)) - row_cost(row_of_runs(length, chunk), run_costs)
-        for mix, chunk in zip(mixes.rows, mixes.chunks, strict=True)
-    )
-
-
-@lru_cache(maxsize=1 << 14)
-def cost_of_row(mixes: Mixes, length: int, run_costs: tuple[int, ...]) -> IntArray:
-    """Return the mean cost of a row of ``length`` pixels, [chunks, 1]; a row of a single run is in one piece."""
-    if length < 1:
-        return np.zeros((len(mixes.chunks), 1), dtype=np.int64)
-    pairs = zip(mixes.rows, mixes.chunks, strict=True)
-    costs = [round(mix.cost(run_costs)) if length > chunk else run_costs[length - 1] for mix, chunk in pairs]
-    return np.array(costs, dtype=np.int64)[:, None]
-
-
-@lru_cache(maxsize=1 << 16)
-def row_cost(ends: tuple[int, ...], run_costs: tuple[int, ...]) -> int:
-    """Return the cost of a row; ``run_costs`` are the costs of runs of 1, 2, … pixels."""
-    return sum(run_costs[end - start - 1] for start, end in zip((0, *ends), ends, strict=False))
-
-
 def rows_cost(tensor: BlockTensor, run_costs: tuple[int, ...]) -> int:
-    """Return the cost of all rows of a tensor in runs of ``len(run_costs)`` pixels."""
-    return tensor.height * row_cost(row_of_runs(tensor.width, len(run_costs)), run_costs)
+    """Return the cost of all rows of a tensor in runs of ``len(run_costs)`` pixels.
 
-
-def whole_rows(length: int, chunks: tuple[int, ...]) -> Mixes:
-    """Return the mixes of rows that are requested whole."""
-    return _alike(chunks, tuple(RowMix(((row_of_runs(length, chunk), 1.0),)) for chunk in chunks))
+    Args:
+        run_costs: costs of runs of 1, 2, … pixels.
+    """
+    whole, rest = divmod(tensor.width, len(run_costs))
+    return tensor.height * (whole * run_costs[-1] + (run_costs[rest - 1] if rest else 0))
 
 
 MOST_ROWS = 8

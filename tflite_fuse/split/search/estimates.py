@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache, cached_property
 from math import prod
 
-from tflite_fuse.cost.estimate.rings import row_of_runs
 from tflite_fuse.cost.instructions import Target, expected_instructions, instruction_costs, stage_counts
 from tflite_fuse.ir.block import BlockTensor, Stage
 from tflite_fuse.ops.table import accumulates
@@ -48,10 +47,8 @@ class Estimates:
         output = tensors[stage.output]
         runs: dict[int, int] = {1: 1}
         if not accumulates(stage, tensors):
-            ends = row_of_runs(output.width, CHUNK)
-            runs = {}
-            for start, end in zip((0, *ends), ends, strict=False):
-                runs[end - start] = runs.get(end - start, 0) + output.height
+            whole, rest = divmod(output.width, CHUNK)
+            runs = {length: output.height * count for length, count in ((CHUNK, whole), (rest, 1)) if length * count}
         return expected_instructions(stage_counts(stage, tensors, runs, target.kernels), instruction_costs(target))
 
     @cached_property
