@@ -98,6 +98,7 @@ def test_devices_may_share_a_medium_the_coordinator_among_them(tmp_path: Path) -
         (WORKER.format("a") + 'ram = "12 apples"\n', "ram of 'a': '12 apples' is not a size"),
         (WORKER.format("a") + "ram = -1\n", "ram of 'a' is a size"),
         (WORKER.format("a") + WORKER.format("a"), "two devices are called 'a'"),
+        (WORKER.format("a") + '[coordinator]\nram = "64kB"\n', "the coordinator has no limit of ram"),
         (WORKER.format("a") + "[worker.link]\nkilobytes_per_secnd = 3\n", "did you mean 'kilobytes_per_second'?"),
         (WORKER.format("a") + "[worker.link]\nkilobytes_per_second = 0\n", "kilobytes_per_second of 'a'"),
         (

@@ -12,7 +12,7 @@ board = "teensy41"                   # optional: board of an exported project
 kilobytes_per_second = 12500
 delay_ms_per_message = 0.2
 
-[coordinator]                        # optional, the same keys
+[coordinator]                        # optional, the same keys without ram and flash
 
 [[link]]
 between = ["left", "right"]          # two or more: all pairs
@@ -71,6 +71,8 @@ def cluster_of(document: Mapping[str, Any]) -> Cluster:
     coordinator = document.get("coordinator", {})
     if not isinstance(coordinator, dict):
         raise UsageError("coordinator is a table, [coordinator]")
+    if limits := {"ram", "flash"} & coordinator.keys():
+        raise UsageError(f"the coordinator has no limit of {min(limits)}: only workers are planned within theirs")
     computer = _device({**_COORDINATOR, **coordinator}, "the coordinator")
     for name in [*names, computer.name]:
         if [*names, computer.name].count(name) > 1:
