@@ -28,7 +28,7 @@ from tflite_fuse.console import Status, answers_errors, console, print_json, say
 from tflite_fuse.converting.convert import CONVERTERS
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.targets import read_target
-from tflite_fuse.errors import LimitError, UsageError
+from tflite_fuse.errors import LimitError, UsageError, VerificationError
 from tflite_fuse.export.folder import require_usable
 from tflite_fuse.export.steps import arena_without_tflm
 from tflite_fuse.files import read_file, require_apart, require_writable, write_atomically
@@ -214,7 +214,10 @@ def _rewrite_all(
     """Rewrite models into a folder, and print the arena that they can share."""
     with Status("rewriting", as_json) as progress:
         models = [_read(source) for source in targets]
-        results = [tflite_fuse.rewrite(model, **options, progress=progress) for model, _ in models]
+        results = [
+            _rewritten_one(source, model, options | {"progress": progress})
+            for source, (model, _) in zip(targets, models, strict=True)
+        ]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -239,6 +242,14 @@ def _rewrite_all(
         f"one arena for {len(targets)} models that run one after the other: {shared:,} bytes, {separate:,} in arenas "
         "of their own; give each interpreter the same MicroAllocator"
     )
+
+
+def _rewritten_one(source: Path, model: Path | bytes, options: dict[str, Any]) -> tflite_fuse.Result:
+    """Return the rewrite of one of several models; errors about its result name it."""
+    try:
+        return tflite_fuse.rewrite(model, **options)
+    except (LimitError, VerificationError) as error:
+        raise type(error)(f"{source}: {error}") from error
 
 
 def _limited(options: dict[str, Any], board: Board | None = None, reserve: int | None = None) -> dict[str, Any]:

@@ -121,6 +121,13 @@ def test_models_are_rewritten_into_a_folder_with_one_arena(models: list[Path], t
     assert not (tmp_path / "again").exists()
 
 
+def test_the_model_that_misses_a_limit_is_named(models: list[Path], tmp_path: Path) -> None:
+    sources = [str(path) for path in models]
+    done = CliRunner().invoke(app, ["rewrite", *sources, "-o", str(tmp_path / "out"), "--max-ram", "1B"])
+    assert done.exit_code == 1 and f"tflite-fuse: {models[0]}: an arena of 1 bytes cannot" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_none_is_written_where_one_of_them_cannot_be(models: list[Path], tmp_path: Path) -> None:
     (tmp_path / models[-1].name).mkdir()
     done = CliRunner().invoke(app, ["rewrite", *map(str, models), "-o", str(tmp_path), "--no-verify"])
