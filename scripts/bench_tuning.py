@@ -72,7 +72,7 @@ SOME = (
 """A model for each rule that has no effect on the others: slack_calls, slack_cycles, slack."""
 
 PREDICTED = "models/swiftnet_vww224_uint8"
-"""A model whose metrics are predicted; quick_order has no effect elsewhere."""
+"""A model whose metrics are predicted; quick_order has no effect on the others."""
 
 Run = Callable[[Tuning], tuple[int, float]]
 """Arena in bytes and predicted instructions (0 for none) under these rules."""

@@ -23,7 +23,7 @@ from tflite_fuse.search.schemes import Scheme
 
 
 def smallest(site: Site, objective: Objective) -> Iterator[Candidate]:
-    """Yield the first candidates of the front, which has the least RAM in front, within the limit on compute."""
+    """Yield the candidates of least estimated RAM within the limit on compute, or the unfused one if none keeps it."""
     kept = False
     for point in _allowed(site, objective)[: site.tuning.placed_first]:
         candidate = site.realise(point)
