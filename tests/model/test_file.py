@@ -181,6 +181,33 @@ def test_inconsistent_models_are_refused_with_the_place() -> None:
             load_model(data)
 
 
+def test_an_output_that_nothing_writes_is_refused_by_its_name() -> None:
+    """Also one that an operator reads, such as the memory of a foreign operator: its content is undefined."""
+    model = rich_model()
+    loose = replace(model.main.tensors[8], name="loose")
+    number, first = len(model.main.tensors), model.main.operators[0]
+    for inputs in ((0, 1, -1), (0, 1, number)):
+        data = _main(
+            model,
+            tensors=(*model.main.tensors, loose),
+            operators=(replace(first, inputs=inputs), *model.main.operators[1:]),
+            outputs=(*model.main.outputs, number),
+        )
+        with pytest.raises(ModelError, match=rf"^the model: tensor {number} \(loose\) .* output that nothing writes"):
+            load_model(data)
+
+
+def test_outputs_that_hold_something_without_a_writer_are_read() -> None:
+    model = rich_model()
+    holds = {"in": "an input", "scalar": "a constant", "state": "a variable"}
+    for index, tensor in enumerate(model.main.tensors):
+        if tensor.name in holds:
+            load_model(_main(model, outputs=(index,)))
+    load_model(_main(model, operators=()))
+    other = replace(model.main, outputs=(0,), inputs=(), operators=model.main.operators[1:2])
+    load_model(serialize_model(replace(model, subgraphs=(*model.subgraphs, other))))
+
+
 @pytest.mark.parametrize("name", ["CONCATENATION", "CONV_2D", "MAX_POOL_2D", "STRIDED_SLICE"])
 def test_options_of_another_operator_are_refused(name: str) -> None:
     """Passes change some of an operator's options and keep the others, which must be its own."""

@@ -38,6 +38,7 @@ def validate(model: Model) -> None:
         _check_constants(model, graph, number)
         _check_operators(model, graph, number)
         _check_dataflow(model, graph, number)
+    _check_outputs(model)
     _check_extras(model)
 
 
@@ -124,6 +125,19 @@ def _check_dataflow(model: Model, graph: SubGraph, number: int) -> None:
                     f"{_label(model, operator, index)} of subgraph {number} reads tensor {tensor}, which operator "
                     f"{producers[tensor]} writes only later: the operators form a cycle or are out of order"
                 )
+
+
+def _check_outputs(model: Model) -> None:
+    """Refuse outputs of an inference that hold no result; variables outlive it. Without operators there is none."""
+    graph = model.main
+    for index in graph.outputs if graph.operators else ():
+        tensor = graph.tensors[index]
+        has_content = index in graph.inputs or tensor.is_variable or model.buffers[tensor.buffer].data
+        if not has_content and index not in graph.writers:
+            raise ModelError(
+                f"tensor {index} ({tensor.name}) of subgraph 0 is an output that nothing writes: no operator does, and "
+                "it is neither an input nor a constant"
+            )
 
 
 def _check_extras(model: Model) -> None:
