@@ -144,6 +144,18 @@ def test_a_model_without_operators(format: str, tmp_path: Path) -> None:
         export_model(empty, tmp_path / "model", format)
 
 
+@pytest.mark.parametrize("format", ["c", "zephyr"])
+@pytest.mark.parametrize("end", ["inputs", "outputs"])
+def test_a_constant_among_the_ends_is_refused_in_c(end: str, format: str, tmp_path: Path) -> None:
+    """It has no place in the arena, so a program would read or write another tensor there."""
+    main = load_model(network("none")).main
+    constant = (main.operators[0].inputs or ())[1]
+    model = changed(network("none"), **{end: (*getattr(main, end), constant)})
+    with pytest.raises(UsageError, match=rf"^{end[:-1]} .*stem.* is a constant, which has no place in the arena"):
+        export_model(model, tmp_path / "model", format)
+    assert not (tmp_path / "model").exists()
+
+
 @pytest.mark.parametrize("format", ANY_MODEL)
 def test_a_file_cut_anywhere_is_a_sentence(format: str, tmp_path: Path) -> None:
     data = fused()

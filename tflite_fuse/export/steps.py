@@ -94,7 +94,8 @@ def whole_model(model: Model, like: WholeModel | None = None) -> WholeModel:
             have no advice then.
 
     Raises:
-        UsageError: an operator or the type of a tensor is not supported, or a block has too many operands.
+        UsageError: an operator or the type of a tensor is not supported, a block has too many operands, or an input or
+            output is a constant.
         ModelError: a block is damaged, or a dynamic shape.
     """
     advice = "export for arduino, platformio or esp-idf"
@@ -115,6 +116,7 @@ def whole_model(model: Model, like: WholeModel | None = None) -> WholeModel:
     for index in range(len(model.main.operators)):
         _require_runnable(model, index, advice if like is None else "")
     _require_known_types(model)
+    _require_ends_in_arena(model)
     inputs, outputs = model_ports(model)
     program = program_of(model)
     arena = realise(program, block_overlaps(model), ArenaOptions(without_tflm=True))
@@ -254,6 +256,17 @@ def _require_runnable(model: Model, index: int, advice: str) -> None:
         is_constant = tensor >= 0 and model.buffers[model.main.tensors[tensor].buffer].data
         if tensor < 0 or model.main.tensors[tensor].is_variable or (is_constant and not may_be_constant):
             raise UsageError(f"{label} reads or writes something that is no tensor of the arena")
+
+
+def _require_ends_in_arena(model: Model) -> None:
+    """Raise UsageError for an input or output that is a constant: its macro would lead to bytes of another tensor."""
+    for kind, ends in (("input", model.main.inputs), ("output", model.main.outputs)):
+        for tensor in ends:
+            if model.buffers[model.main.tensors[tensor].buffer].data:
+                raise UsageError(
+                    f"{kind} {model.main.tensors[tensor].name} is a constant, which has no place in the arena of a "
+                    f"model in C: take it off the model's {kind}s, or export for arduino, platformio or esp-idf"
+                )
 
 
 def _require_known_types(model: Model) -> None:
