@@ -15,6 +15,7 @@ from tests.split.networks import branching_model, cluster, network
 from tflite_fuse import rewrite
 from tflite_fuse.errors import ModelError, PlanError
 from tflite_fuse.model import load_model, serialize_model
+from tflite_fuse.model.edit import replace_main
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
 from tflite_fuse.split.cut.network import network_of
@@ -67,6 +68,14 @@ def test_a_model_that_remembers_is_refused_in_a_sentence() -> None:
     builder.assign_variable(variable, y)
     with pytest.raises(ModelError, match="keeps state between inferences"):
         network_of(builder.build([builder.conv(y, 4)]))
+
+
+@pytest.mark.parametrize("ends", ["inputs", "outputs"])
+def test_a_model_that_lists_an_end_twice_is_refused_in_a_sentence(ends: str) -> None:
+    main = branching_model().main
+    twice = replace(main, **{ends: getattr(main, ends) * 2})
+    with pytest.raises(ModelError, match=f"among its {ends} more than once: it cannot be split"):
+        network_of(replace_main(branching_model(), twice))
 
 
 @needs_tflm

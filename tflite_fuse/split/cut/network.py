@@ -117,7 +117,8 @@ def network_of(model: Model) -> Network:
     """Return the network of a model's first subgraph, prepared as for fusing as far as that is proven.
 
     Raises:
-        ModelError: a tensor has a dynamic shape, the model keeps state between inferences, or it is fused already.
+        ModelError: a tensor has a dynamic shape, or is listed twice among the inputs or outputs; the model keeps state
+            between inferences, or is fused already.
         UsageError: a tensor is read in two shapes without an operator between them.
     """
     if keeps_state(model):
@@ -294,4 +295,7 @@ class _Assembly:
         written = {value for node in self.nodes for value in node.outputs} | set(ends[0])
         if missing := [self.values[value].name for value in ends[1] if value not in written]:
             raise ModelError(f"the model's output {missing[0]} is computed by no operator")
+        for kind, values in zip(("inputs", "outputs"), ends, strict=True):
+            if repeated := [self.values[value].name for value in values if values.count(value) > 1]:
+                raise ModelError(f"the model lists {repeated[0]} among its {kind} more than once: it cannot be split")
         return Network(self.model, self.model, (), tuple(self.values), tuple(self.tensors), tuple(self.nodes), *ends)
