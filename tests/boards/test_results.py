@@ -139,6 +139,23 @@ def test_a_board_of_ones_own_is_described_by_its_file(tmp_path: Path) -> None:
     path = file(tmp_path, line(board="mine", core="cortex-m7", clock_hz=400_000_000, microseconds=10_500, blocks=[]))
     assert add(path)[0] == 2
     assert add(path, "--board", tmp_path / "mine.toml")[0] == 0
+    mine, other = find_board(str(tmp_path / "mine.toml")), find_board("teensy41")
+    assert board_time(mine, 4_400_000).calibrated
+    assert "measured" not in board_time(other, 4_400_000).note  # nor is it refused for the other board in the file
+
+
+def test_a_line_cannot_name_a_file_as_its_board(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("")
+    with pytest.raises(UsageError, match="is no board that is known"):
+        read_results(file(tmp_path, line(board=str(tmp_path / "mine.toml"))))
+
+
+def test_bytes_of_the_file_that_are_no_text_are_kept(tmp_path: Path, own_results: Path) -> None:
+    own_results.parent.mkdir()
+    own_results.write_bytes(b"a note: \xff\n")
+    assert add(file(tmp_path, line()))[0] == 0
+    assert own_results.read_bytes().startswith(b"a note: \xff\n{")
+    assert board_time(find_board("nano33ble"), 4_400_000).calibrated
 
 
 def test_json_has_a_schema(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tflite_fuse.boards.table import Board, find_board
+from tflite_fuse.boards.table import Board, known_boards, listed_board
 from tflite_fuse.errors import UsageError
 from tflite_fuse.export.benchmark import RESULT_SCHEMA
 from tflite_fuse.files import about, read_file, write_atomically
@@ -79,19 +79,23 @@ def read_results(path: Path, models: Sequence[Path] = (), boards: Sequence[Board
     """
     hashes = {hashlib.sha256(data).hexdigest(): len(data) for data in map(read_file, models)}
     results = list[Result]()
-    for number, text in enumerate(read_file(path).decode(errors="replace").splitlines(), start=1):
-        if not text.strip().startswith("{"):
-            continue
-        with about(f"{path}: line {number}"):
-            results.append(_checked(text.strip(), hashes, boards))
+    for where, text in _objects(path):
+        with about(where):
+            results.append(_checked(_parsed(text), hashes, boards))
     if not results:
         raise UsageError(f"{path}: has no line of a benchmark; copy what the board printed")
     return tuple(results)
 
 
-def _checked(text: str, hashes: Mapping[str, int], boards: Sequence[Board]) -> Result:
-    line = _parsed(text)
-    board = next((each for each in boards if each.name == line["board"]), None) or find_board(line["board"])
+def _objects(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each JSON object in a file's lines. Raises UsageError."""
+    for number, text in enumerate(read_file(path).decode(errors="replace").splitlines(), start=1):
+        if text.strip().startswith("{"):
+            yield f"{path}: line {number}", text.strip()
+
+
+def _checked(line: Mapping[str, Any], hashes: Mapping[str, int], boards: Sequence[Board]) -> Result:
+    board = next((each for each in boards if each.name == line["board"]), None) or listed_board(line["board"])
     if not re.fullmatch(r"[0-9a-f]{64}", line["sha256"]):
         raise UsageError("the model's hash is no SHA-256")
     if hashes and hashes.get(line["sha256"]) != line["bytes"]:
@@ -165,22 +169,31 @@ def add_results(results: Sequence[Result]) -> int:
         UsageError: the file cannot be written.
     """
     path = own_file()
-    old = read_file(path).decode().splitlines() if path.exists() else []
+    old = read_file(path).decode(errors="surrogateescape").splitlines() if path.exists() else []
     new = [text for text in dict.fromkeys(result.text() for result in results) if text not in old]
     if new:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{path.parent}: cannot be made ({error.strerror})") from error
-        write_atomically(("\n".join((*old, *new)) + "\n").encode(), path)
+        write_atomically(("\n".join((*old, *new)) + "\n").encode(errors="surrogateescape"), path)
     return len(new)
 
 
-def known_results() -> tuple[Result, ...]:
-    """Return this user's results and those of the package.
+def known_results(boards: Sequence[Board] = ()) -> tuple[Result, ...]:
+    """Return this user's results and those of the package, on the boards of the table and on ``boards``.
+
+    Those on other boards are skipped: each was checked by a description that only its user has.
 
     Raises:
         UsageError: a file was damaged.
     """
-    paths = [path for path in (SHARED_FILE, own_file()) if path.exists() and path.stat().st_size]
-    return tuple(result for path in paths for result in read_results(path))
+    listed, own = {board.name.lower() for board in known_boards()}, {board.name for board in boards}
+    results = list[Result]()
+    for path in (each for each in (SHARED_FILE, own_file()) if each.exists()):
+        for where, text in _objects(path):
+            with about(where):
+                line = _parsed(text)
+                is_described = line["board"] in own or line["board"].lower() in listed
+                results += [_checked(line, {}, boards)] if is_described else []
+    return tuple(results)

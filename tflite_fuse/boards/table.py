@@ -99,8 +99,11 @@ def _second(row: Mapping[str, str]) -> Region | None:
 
 def find_board(name: str) -> Board:
     """Return a board by its name in the table, or by the path of a user's ``.toml``. Raises UsageError."""
-    if name.lower().endswith(".toml"):
-        return read_board(Path(name))
+    return read_board(Path(name)) if name.lower().endswith(".toml") else listed_board(name)
+
+
+def listed_board(name: str) -> Board:
+    """Return a board by its name in the table. Raises UsageError."""
     boards = {board.name.lower(): board for board in known_boards()}
     board = boards.get(name.lower())
     if board is not None:

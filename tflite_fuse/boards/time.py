@@ -129,8 +129,8 @@ def counted_pairs() -> tuple[Pair, ...]:
     return tuple(pair for pair in known_pairs() if pair.modelled is None)
 
 
-def measured_pairs() -> tuple[Pair, ...]:
-    """Return a pair for each model that a benchmark ran on a board, from users' added results.
+def measured_pairs(board: Board) -> tuple[Pair, ...]:
+    """Return a pair for each model that a benchmark ran on a listed board or on ``board``, from users' added results.
 
     Raises:
         UsageError: the file of added results was damaged.
@@ -145,7 +145,7 @@ def measured_pairs() -> tuple[Pair, ...]:
             result.cycles,
             "measured by a benchmark",
         )
-        for result in known_results()
+        for result in known_results((board,))
         if result.line["run"] == "rewritten" and result.instructions
     )
 
@@ -170,7 +170,7 @@ def board_time(board: Board, instructions: int, cycles: PredictedCycles | None =
     Raises:
         UsageError: the file of added results was damaged.
     """
-    measured = [pair for pair in measured_pairs() if pair.target == board.target.value]
+    measured = [pair for pair in measured_pairs(board) if pair.target == board.target.value]
     modelled = [pair for pair in known_pairs() if pair.modelled is not None]
     error = modelled_error(board.target.value, modelled)
     if not measured and cycles is not None and error is not None and error.largest <= MOST_ERROR:

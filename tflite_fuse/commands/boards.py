@@ -71,7 +71,8 @@ def _add(path: Path, models: Sequence[Path], boards: Sequence[Board], *, as_json
     for result in results:
         line = result.line
         say(f"- {line['board']}, {line['model']} {line['run']}: {line['microseconds']:,} microseconds")
-    say(f"{new} of {len(results)} are new in {own_file()}; predictions of time on these cores use them")
+    which = "these boards alone" if boards else "these cores"
+    say(f"{new} of {len(results)} are new in {own_file()}; predictions of time on {which} use them")
     say(f"To share them, add these lines to {SHARED_FILE.parent.name}/{SHARED_FILE.name} by a pull request:")
     for result in results:
         print(result.text())
