@@ -181,6 +181,17 @@ def test_inconsistent_models_are_refused_with_the_place() -> None:
             load_model(data)
 
 
+def test_data_outside_the_flatbuffer_is_refused() -> None:
+    model = rich_model()
+    weights = replace(model.main.tensors[2], buffer=0, external_buffer=1)
+    elsewhere = _main(model, tensors=(*model.main.tensors[:2], weights, *model.main.tensors[3:]))
+    with pytest.raises(ModelError, match="the data of tensor the same data in another file, which is not supported"):
+        load_model(elsewhere)
+    beyond = (*model.buffers[:-1], replace(model.buffers[-1], offset=4096, size=16))
+    with pytest.raises(ModelError, match="outside its FlatBuffer"):
+        load_model(serialize_model(replace(model, buffers=beyond)))
+
+
 def test_an_output_that_nothing_writes_is_refused_by_its_name() -> None:
     """Also one that an operator reads, such as the memory of a foreign operator: its content is undefined."""
     model = rich_model()

@@ -227,6 +227,8 @@ def _refuse_outside_data(model: Model) -> None:
         operator.large_custom_options_offset > 1 for graph in model.subgraphs for operator in graph.operators
     ):
         raise ModelError("it keeps data outside its FlatBuffer (a model of more than 2 GB), which is not supported")
+    if elsewhere := [tensor.name for graph in model.subgraphs for tensor in graph.tensors if tensor.external_buffer]:
+        raise ModelError(f"it keeps the data of tensor {elsewhere[0]} in another file, which is not supported")
 
 
 def serialize_model(model: Model) -> bytes:
