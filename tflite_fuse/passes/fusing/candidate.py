@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 
 from tflite_fuse.cost.instructions import LONGEST, Core, Cycles, block_instructions, in_instructions
@@ -200,20 +201,17 @@ class Site:
         most = self.requested.most_compute
         if most is None or not self.unfused_compute:
             return self.requested
-        return replace(self.requested, most_compute=most * self.own_compute / self.unfused_compute)
+        return replace(self.requested, most_compute=int(Fraction(most) * self.own_compute) / self.unfused_compute)
 
     @property
     def front(self) -> Front:
         """Return the front of its blocks."""
         return self.front_of(self.options)
 
-    @property
-    def front_in_macs(self) -> Front:
-        """Return the front by multiply-accumulates, where the goal limits time: up to those of the file's model."""
-        if self.target is None:
-            return self.front
-        most = self.own_macs / self.graph.work if self.graph.work else None
-        return self.front_of(replace(self.requested, target=None, most_compute=most))
+    def front_in_macs(self, most: int | None) -> Front:
+        """Return the front by multiply-accumulates, up to ``most`` of them; None for no limit."""
+        share = None if most is None or not self.graph.work else most / self.graph.work
+        return self.front_of(replace(self.requested, target=None, most_compute=share))
 
     def front_of(self, options: SearchOptions) -> Front:
         """Return the front of the model, or one searched with more RAM, whose first points are the same."""

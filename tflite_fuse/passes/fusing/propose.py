@@ -56,11 +56,11 @@ def in_shortest_runs(site: Site, least: Candidate) -> Candidate:
 
 
 def in_one_tile(site: Site, least: Candidate) -> Iterator[Candidate]:
-    """Yield the candidate with every block in one tile and in the shortest runs, if some run in bands of strips.
+    """Yield the candidate with every block in one tile and in the shortest runs, if some run in several.
 
-    Bands may need less RAM by the estimate and more when placed, because in one tile more bytes lie over the input.
+    Tiles may need less RAM by the estimate and more when placed, because in one tile more bytes lie over the input.
     """
-    if site.options.scheme is Scheme.AUTO and _has_bands(least.point):
+    if site.options.scheme is Scheme.AUTO and any(block.scheme != "line-buffers" for block in least.point.blocks):
         pairs = zip(least.point.blocks, (each.plan.block for each in least.blocks), strict=True)
         blocks = (_in_one_tile(choice, block, min(site.options.chunks)) for choice, block in pairs)
         yield site.realise(replace(least.point, blocks=tuple(blocks)))
@@ -192,18 +192,13 @@ def _fitting(site: Site, points: Sequence[Point], limit: int) -> Iterator[Candid
 
 def _allowed(site: Site, objective: Objective) -> list[Point]:
     """Return the points of the front that are predicted to keep the limit on compute."""
-    front = site.front_in_macs if objective.in_macs else site.front
+    front = site.front_in_macs(objective.max_compute) if objective.in_macs else site.front
     if objective.max_compute is None:
         return list(front.points)
     most: float = objective.max_compute
     if not objective.in_macs:
         most *= front.unfused.work / max(site.unfused_compute, 1)
     return [point for point in front.points if point.work <= most]
-
-
-def _has_bands(point: Point) -> bool:
-    """Return whether any block runs in bands of strips."""
-    return any(block.scheme == "tiles" for block in point.blocks)
 
 
 def _joined(point: Point, chunk: int) -> Point | None:
