@@ -89,6 +89,9 @@ class Tuning:
     runs_followed: int = rule(
         4_000_000, off=0, unit="runs of stages", trades="time for fewer instructions; the largest models take a sixth"
     )
+    run_room: int = rule(
+        32, off=0, unit="bytes", trades="time for longer runs that placement fits into bytes which seem to be in use"
+    )
     longest_run: int = rule(
         48, off=8, unit="pixels", trades="RAM for fewer runs on wide maps; kernels take them in parts that fit a table"
     )

@@ -78,7 +78,7 @@ def assert_goals_agree(data: bytes, mode: str, cost: str = "macs") -> None:
 @pytest.mark.parametrize("mode", ["resident", "streamed"])
 @pytest.mark.parametrize(
     ("network", "seed"),
-    [*((small_network, seed) for seed in (5002, 5012, 5017, 5097, 6001)), (tiny_network, 8006)],
+    [*((small_network, seed) for seed in (5002, 5012, 5017, 5097, 6001, 8009)), (tiny_network, 8006)],
 )
 def test_no_answer_is_beaten_by_that_of_another_goal(network: Callable[..., Model], seed: int, mode: str) -> None:
     assert_goals_agree(serialize_model(network(Random(seed).randint)), mode)
@@ -92,6 +92,7 @@ def test_no_answer_is_beaten_by_that_of_another_goal(network: Callable[..., Mode
         (small_network, 6001),
         (small_network, 7009),
         (tiny_network, 7014),
+        (tiny_network, 8010),
     ],
 )
 def test_no_answer_in_cycles_is_beaten_by_that_of_another_goal(network: Callable[..., Model], seed: int) -> None:

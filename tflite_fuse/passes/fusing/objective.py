@@ -50,20 +50,21 @@ class Objective:
     def favourites(self, pool: Collection[Candidate]) -> list[Candidate]:
         """Return the best candidate first, then others whose individual run lengths may make them the best.
 
-        These are the fastest ones in the RAM that may be used, and the fastest ones in less RAM.
+        These are the fastest ones in the RAM that may be used, or a few bytes more, and the fastest ones in less RAM.
         """
         best, least = self.select(pool), self.least(pool)
         if best is None or least is None:
             return []
         searched = [each for each in pool if not each.has_own_runs]
-        fast = sorted(self._roomy(searched, least), key=lambda each: (each.time, each.arena))
+        roomy = self._roomy(searched, least, self.tuning.run_room)
+        fast = sorted(roomy, key=lambda each: (each.time, each.arena))
         small = [each for at, each in enumerate(fast) if all(each.arena < other.arena for other in fast[:at])]
         chosen = best, *fast[: self.tuning.placed_first], *small
         return [*{(each.point.blocks, each.point.order): each for each in chosen}.values()]
 
-    def _roomy(self, pool: Collection[Candidate], least: Candidate) -> Sequence[Candidate]:
-        """Return the candidates in the RAM that may be used, within the limit on compute."""
-        ceiling = self.ceiling(least.arena)
+    def _roomy(self, pool: Collection[Candidate], least: Candidate, more: int = 0) -> Sequence[Candidate]:
+        """Return the candidates in the RAM that may be used and ``more`` bytes, within the limit on compute."""
+        ceiling = self.ceiling(least.arena) + more
         return [each for each in pool if each.arena <= ceiling and self._may_compute(each, least)]
 
     def least(self, pool: Collection[Candidate]) -> Candidate | None:

@@ -139,20 +139,27 @@ def faster(site: Site, objective: Objective, least: Candidate) -> Iterator[Candi
 def in_own_runs(site: Site, objective: Objective, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     """Yield candidates with individual run lengths, in the same RAM and up to the objective's ceiling.
 
+    A candidate without slack also gets runs that seem to need a few bytes more, because some of them need none when
+    the block is placed. These come last: all searches share one budget.
+
     Args:
         site: the site that the candidates were found from.
         objective: rule of the selection.
         candidates: the candidates; the last one has the least arena.
     """
     own, limits = OwnRuns(site), objective.ceilings(candidates[-1].arena)
+    without_slack: list[Candidate] = []
     for each in candidates:
         rooms = [limit - each.arena for limit in limits]
         longer = [room for room in rooms if room > limits[-1] * objective.tuning.speed_tolerance]
         longer = longer if site.options.scheme is Scheme.AUTO else []
         if each is candidates[0] or not longer:
             yield own.with_own_runs(each)
+            without_slack += [] if longer else [each]
         for room in longer:
             yield own.with_own_runs(each, room)
+    for each in without_slack:
+        yield own.with_own_runs(each, site.tuning.run_room)
 
 
 def _by_speed(site: Site, limit: int, strips: bool) -> list[Point]:
