@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable, Sequence
 from inspect import signature
@@ -93,7 +94,7 @@ def test_factors_that_are_none_are_refused(factor: float) -> None:
 
 
 def test_a_limit_below_zero_is_refused() -> None:
-    with pytest.raises(UsageError, match="0 bytes or more, not -5"):
+    with pytest.raises(UsageError, match=r"0 to 2\^60 bytes, not -5"):
         Goal(max_ram=-5)
 
 
@@ -209,6 +210,26 @@ def test_arguments_that_signatures_allow_pass() -> None:
     }.items():
         assert all(given.fits(value, expected) for value in values), expected
     assert not given.fits("plan", Sequence[str]) and not given.fits(True, int)
+
+
+def test_numbers_of_numpy_are_taken_as_pythons() -> None:
+    """Those of few bits overflow, and none of whole numbers is JSON."""
+    for goal in (Goal(max_ram=np.int16(20_000)), Goal(max_compute=np.float32(1.5)), Goal(max_compute=np.int8(2))):
+        assert {type(goal.max_ram), type(goal.max_compute)} <= {int, float, type(None)}
+    report = tflite_fuse.rewrite(MODEL, goal=Goal(max_compute=np.float32(1.5)), seed=np.int64(3), inputs=2).report
+    assert report.verified.inputs and json.loads(json.dumps(report.to_json()))
+    streams = [tflite_fuse.rewrite(MODEL, stream_time=step, verify=False) for step in (np.int8(1), 1)]
+    assert streams[0].model == streams[1].model
+
+
+def test_a_goal_beyond_any_memory_is_refused() -> None:
+    with pytest.raises(UsageError, match="give max_ram a size like 65536"):
+        Goal(max_ram=2**70)
+
+
+def test_bytes_are_no_file_to_convert() -> None:
+    with pytest.raises(UsageError, match="source is a word or a path, not b'onnx'"):
+        tflite_fuse.convert(b"onnx")  # type: ignore[arg-type]
 
 
 def test_a_seed_below_zero_and_bytes_that_can_change() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from tflite_fuse.errors import ModelError, RuntimeUnavailableError, UsageError, how_to_install
 from tflite_fuse.model.file import load_model, serialize_model
 from tflite_fuse.model.schema import Model, SignatureDef, TensorMap
+from tflite_fuse.passes.declared import checked
 from tflite_fuse.runtime.archives import Array, read_arrays
 
 
@@ -63,6 +64,7 @@ class Converted:
     steps: tuple[str, ...]
 
 
+@checked
 def convert(source: str | os.PathLike[str], calibrate: str | os.PathLike[str] | None = None) -> Converted:
     """Make a .tflite of an ONNX file or a PyTorch exported program, with channels last.
 

@@ -146,8 +146,7 @@ def takes(
         shown = Signature([first.replace(annotation=hints[name]), *keywords], return_annotation=hints["return"])
 
         def called(*source: Any, **named: Any) -> Returned:
-            arguments = shown.bind(*source, **named).arguments
-            _require(arguments, accepted)
+            arguments = _plain(shown.bind(*source, **named).arguments, accepted)
             return function(arguments.pop(name), cast("Callable[..., Options]", kind)(**arguments))
 
         documented: Any = update_wrapper(called, function)
@@ -186,22 +185,35 @@ def checked(function: Callable[Parameters, Returned]) -> Callable[Parameters, Re
 
     @wraps(function)
     def called(*arguments: Parameters.args, **named: Parameters.kwargs) -> Returned:
-        bound = signature(function).bind(*arguments, **named).arguments
-        _require(bound, get_type_hints(function))
-        return function(*arguments, **named)
+        bound = signature(function).bind(*arguments, **named)
+        bound.arguments.update(_plain(bound.arguments, get_type_hints(function)))
+        return function(*bound.args, **bound.kwargs)
 
     return called
 
 
 def require_fields(instance: Any) -> None:
-    """Raise UsageError if a field of a dataclass has another type than declared."""
-    _require({field.name: getattr(instance, field.name) for field in fields(instance)}, get_type_hints(type(instance)))
+    """Make numpy's numbers in a dataclass Python's. Raises UsageError if a field has another type than declared."""
+    values = {field.name: getattr(instance, field.name) for field in fields(instance)}
+    for name, value in _plain(values, get_type_hints(type(instance))).items():
+        object.__setattr__(instance, name, value)
 
 
-def _require(arguments: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+def _plain(arguments: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with plain numbers. Raises UsageError if one has another type than its hint."""
     for name, value in arguments.items():
         if not fits(value, hints[name]):
             raise UsageError(f"{name} is {type_in_words(hints[name])}, not {reprlib.repr(value)}")
+    return {name: _without_numpy(value) for name, value in arguments.items()}
+
+
+def _without_numpy(value: Any) -> Any:
+    """Return a number, or each of a pair, as Python's: numpy's overflow, and JSON does not have them."""
+    if isinstance(value, tuple):
+        return tuple(map(_without_numpy, value))
+    if isinstance(value, (bool, int, float)) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def type_in_words(hint: Any) -> str:

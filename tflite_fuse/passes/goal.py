@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 MOST_COMPUTE = 1_000_000
 """Largest compute factor: larger ones limit nothing, because no block computes every pixel a million times."""
 
+MOST_BYTES = 1 << 60
+"""Largest limit on RAM in bytes: searches compute in 64 bits."""
 
 PANEL = "Goal"
 """Heading of the goal's options in help."""
@@ -61,8 +63,8 @@ class Goal:
         require_fields(self)
         if self.least_ram and (self.max_ram is not None or self.max_compute is not None):
             raise UsageError("the least RAM at any compute excludes a limit of RAM or compute: drop one of the two")
-        if self.max_ram is not None and self.max_ram < 0:
-            raise UsageError(f"an arena has 0 bytes or more, not {self.max_ram:,}: give max_ram a size like 65536")
+        if self.max_ram is not None and not 0 <= self.max_ram <= MOST_BYTES:
+            raise UsageError(f"an arena has 0 to 2^60 bytes, not {self.max_ram:,}: give max_ram a size like 65536")
         if self.max_compute is not None and not 0 < self.max_compute <= MOST_COMPUTE:
             raise UsageError(
                 f"a compute factor is above 0 and at most {MOST_COMPUTE:,}, not {self.max_compute}: give one like 1.3"
