@@ -155,7 +155,8 @@ def in_own_runs(site: Site, objective: Objective, candidates: Sequence[Candidate
         longer = longer if site.options.scheme is Scheme.AUTO else []
         if each is candidates[0] or not longer:
             yield own.with_own_runs(each)
-            without_slack += [] if longer else [each]
+        if not longer:
+            without_slack.append(each)
         for room in longer:
             yield own.with_own_runs(each, room)
     for each in without_slack:
