@@ -78,6 +78,13 @@ def test_a_model_that_lists_an_end_twice_is_refused_in_a_sentence(ends: str) -> 
         network_of(replace_main(branching_model(), twice))
 
 
+def test_a_constant_among_the_inputs_is_refused_in_a_sentence() -> None:
+    main = branching_model().main
+    constant = (main.operators[0].inputs or ())[1]
+    with pytest.raises(ModelError, match="is a constant: it cannot be split"):
+        network_of(replace_main(branching_model(), replace(main, inputs=(*main.inputs, constant))))
+
+
 @needs_tflm
 def test_one_worker_computes_the_bytes_of_tflm() -> None:
     plan = one_worker(network(), cluster((60.0,) * 3), 1)

@@ -249,7 +249,10 @@ def both(original: TflmModel, rewritten: TflmModel) -> TflmModel:
     if not (same_ports(original.inputs, rewritten.inputs) and same_ports(original.outputs, rewritten.outputs)):
         raise UsageError(NOT_THE_ORIGINAL)
     if original.remembers or rewritten.remembers:
-        raise UsageError("there is no benchmark of a model that remembers earlier runs here: --format c has one")
+        raise UsageError(
+            "there is no benchmark of a model that remembers earlier runs here; --format c has one where blocks can "
+            "hold all operators"
+        )
     return replace(rewritten, operators=tuple(dict.fromkeys((*original.operators, *rewritten.operators))))
 
 

@@ -117,8 +117,8 @@ def network_of(model: Model) -> Network:
     """Return the network of a model's first subgraph, prepared as for fusing as far as that is proven.
 
     Raises:
-        ModelError: a tensor has a dynamic shape, or is listed twice among the inputs or outputs; the model keeps state
-            between inferences, or is fused already.
+        ModelError: a tensor has a dynamic shape, or is listed twice among the inputs or outputs; an input is a
+            constant; the model keeps state between inferences, or is fused already.
         UsageError: a tensor is read in two shapes without an operator between them.
     """
     if keeps_state(model):
@@ -291,6 +291,9 @@ class _Assembly:
         return len(self.values) - 1
 
     def network(self, inputs: Sequence[int], outputs: Sequence[int]) -> Network:
+        graph = self.model.main
+        if fixed := [each for each in inputs if self.model.buffers[graph.tensors[each].buffer].data]:
+            raise ModelError(f"the model's input {graph.tensors[fixed[0]].name} is a constant: it cannot be split")
         ends = tuple(self._plain(index) for index in inputs), tuple(self._plain(index) for index in outputs)
         written = {value for node in self.nodes for value in node.outputs} | set(ends[0])
         if missing := [self.values[value].name for value in ends[1] if value not in written]:
