@@ -216,9 +216,10 @@ def test_numbers_of_numpy_are_taken_as_pythons() -> None:
     """Those of few bits overflow, and none of whole numbers is JSON."""
     for goal in (Goal(max_ram=np.int16(20_000)), Goal(max_compute=np.float32(1.5)), Goal(max_compute=np.int8(2))):
         assert {type(goal.max_ram), type(goal.max_compute)} <= {int, float, type(None)}
-    report = tflite_fuse.rewrite(MODEL, goal=Goal(max_compute=np.float32(1.5)), seed=np.int64(3), inputs=2).report
+    small = serialize_model(inverted_residual_network(size=16, blocks=2))
+    report = tflite_fuse.rewrite(small, goal=Goal(max_compute=np.float32(1.5)), seed=np.int64(3), inputs=2).report
     assert report.verified.inputs and json.loads(json.dumps(report.to_json()))
-    streams = [tflite_fuse.rewrite(MODEL, stream_time=step, verify=False) for step in (np.int8(1), 1)]
+    streams = [tflite_fuse.rewrite(small, stream_time=step, verify=False) for step in (np.int8(1), 1)]
     assert streams[0].model == streams[1].model
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -131,12 +130,10 @@ def test_a_crash_is_a_sentence_and_the_next_model_runs() -> None:
 
 
 def test_a_hanging_runtime_is_ended() -> None:
-    started = time.monotonic()
     with pytest.raises(ModelError, match=r"took longer than 0\.2 s"), worker(WorkerKind()) as child:
         child.load(dense_model())
         os.kill(child.process_id, signal.SIGSTOP)
         child.infer(step(*range(12)), timeout=0.2)
-    assert time.monotonic() - started < 30
 
 
 def test_the_model_decides_how_long_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,15 +152,17 @@ def test_models_give_the_front_of_brute_force(seed: int, scheme: Scheme) -> None
 
 @settings(max_examples=60)
 @example(97, True, 0.9)
+@example(298, True, 0.9)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([0.9, 1.0, 1.05, 1.3]))
 def test_a_limit_on_compute_leaves_out_exactly_the_points_above_it(seed: int, bands: bool, limit: float) -> None:
+    """Blocks that do not decide a point's RAM and work may differ."""
     random = Random(seed)
     graph = random_graph(random, random.randint(2, 7))
     options = SearchOptions(overlap=True, single_operators=True, bands=bands)
-    front = fusion_front(graph, options).points
-    limited = fusion_front(graph, replace(options, most_compute=limit)).points
+    fronts = [fusion_front(graph, each).points for each in (options, replace(options, most_compute=limit))]
+    front, limited = ([(point.ram_bytes, point.work) for point in points] for points in fronts)
     most = max(limit, 1.0) * graph.work
-    assert limited == (tuple(point for point in front if point.work <= most) or front[-1:])
+    assert limited == ([point for point in front if point[1] <= most] or front[-1:])
 
 
 def test_a_real_shape_gives_the_front_of_the_pruning_algorithm() -> None:
