@@ -97,6 +97,7 @@ def test_custom_options_are_aligned() -> None:
         (b"\x10\0\0\0TFL3", "not a TensorFlow Lite model"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n", "git lfs pull"),
         (b"\xff\xff\xff\x7fTFL3" + bytes(20), "past the end"),
+        (b"\x08\0\0\0TFL3\0\0\0\x40" + bytes(12), "1073741816 bytes before the start"),
     ],
 )
 def test_files_that_are_no_models_are_refused(data: bytes, message: str) -> None:

@@ -137,7 +137,9 @@ class Reader:
 
     def scalar(self, form: str, position: int) -> Any:
         size = struct.calcsize("<" + form)
-        if position < 0 or position + size > len(self.data):
+        if position < 0:
+            raise ModelError(f"an offset points {-position} bytes before the start of the file")
+        if position + size > len(self.data):
             raise ModelError(f"an offset points {position + size - len(self.data)} bytes past the end of the file")
         self.end = max(self.end, position + size)
         return struct.unpack_from("<" + form, self.data, position)[0]
