@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from scripts.zoo import ModelBuilder
 from tests.test_cli import validate
 from tflite_fuse.boards.results import own_file, read_results
 from tflite_fuse.boards.table import find_board
 from tflite_fuse.boards.time import board_time
 from tflite_fuse.cli import app
 from tflite_fuse.errors import UsageError
+from tflite_fuse.model import save_model
 
 MODEL = b"stands for a model"
 
@@ -167,3 +169,15 @@ def test_json_has_a_schema(tmp_path: Path) -> None:
 def test_words_are_searched_as_before() -> None:
     done = CliRunner().invoke(app, ["boards", "nano33ble"])
     assert done.exit_code == 0 and "nano33ble" in done.output
+
+
+def test_damaged_results_end_a_rewrite_before_it_writes_the_model(tmp_path: Path, own_results: Path) -> None:
+    own_results.parent.mkdir()
+    own_results.write_text(line(sha256="x"))
+    model, written = tmp_path / "model.tflite", tmp_path / "small.tflite"
+    b = ModelBuilder()
+    save_model(b.build([b.conv(b.input((1, 4, 4, 1)), 2)]), model)
+    arguments = ["rewrite", str(model), str(written), "--board", "nano33ble", "--no-verify"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2 and "the model's hash is no SHA-256" in done.output
+    assert not written.exists()

@@ -121,9 +121,9 @@ def rewrite(
         if keep is not None and isinstance(model, bytes):
             write_atomically(model, keep)
         result = _rewritten(model, options | {"advise": True, "progress": progress}, chosen)
+        time = None if chosen is None else report_time(chosen, result.report)  # refuses damaged results of benchmarks
         result.save(out)
     write_json(report_metrics(result.report), metrics)
-    time = None if chosen is None else report_time(chosen, result.report)
     if as_json:
         conversion = {"converted": list(steps)} if steps else {}
         print_json(result.report.to_json() | conversion | ({} if time is None else {"time": time.to_json()}))
