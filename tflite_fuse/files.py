@@ -217,6 +217,8 @@ def without_interrupts() -> Iterator[None]:
 _MOST_BYTES = 1 << 20
 """Largest TOML file."""
 
+_LONGEST_NAME = 100
+
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file. Raises UsageError if it cannot be read, or is no TOML."""
@@ -254,6 +256,14 @@ def only(table: Mapping[str, Any], allowed: Collection[str], what: str) -> None:
     for key in table:
         if key not in allowed:
             raise UsageError(f"{what} has the unknown key {key!r}{nearest(key, allowed)}")
+
+
+def name_of(value: object, what: str) -> str:
+    """Return the name that a file gives ``what``, which appears in tables, sentences and C. Raises UsageError."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > _LONGEST_NAME:
+        shown = repr(value)[: _LONGEST_NAME // 2]
+        raise UsageError(f"{what} needs a name in quotes, {_LONGEST_NAME} printable characters at most, not {shown}")
+    return value
 
 
 @contextlib.contextmanager

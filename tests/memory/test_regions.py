@@ -33,7 +33,7 @@ def test_a_file_names_a_fast_and_a_slow_memory(tmp_path: Path) -> None:
         ([FAST, FAST], "both regions are named 'sram'"),
         ([FAST, {"name": "psram"}], "region 2 has no 'size'"),
         ([{"size": 1}, SLOW], "region 1 has no 'name'"),
-        ([{"name": "", "size": 1}, SLOW], "'name' of region 1"),
+        ([{"name": "", "size": 1}, SLOW], "region 1 needs a name in quotes, 100 printable characters at most, not ''"),
         ([{"name": "a", "size": 0}, SLOW], "'size' of region 1"),
         ([FAST, {**SLOW, "cost": 3}], "cost"),
         ([FAST, {**SLOW, "read_cycles_per_byte": -1}], "'read_cycles_per_byte' of region 2"),
@@ -60,7 +60,7 @@ def test_a_limit_has_one_size_or_those_of_two_memories() -> None:
         ("a=1,b=2,c=3", "is not two memories"),
         ("fast=64kB,slow", "region 2 has no 'size'"),
         ("fast=64kB,slow=much", "'size' of region 2: 'much' is not a size"),
-        ("=64kB,slow=1kB", "'name' of region 1"),
+        ("=64kB,slow=1kB", "region 1 needs a name"),
         ("a=1,a=1", "both regions are named 'a'"),
     ],
 )

@@ -32,7 +32,7 @@ from typing import Any
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.targets import BOARDS_FILE, read_core, target_of
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import about, only, read_toml, size_of
+from tflite_fuse.files import about, name_of, only, read_toml, size_of
 from tflite_fuse.memory.regions import region_of
 from tflite_fuse.model.memories import Memories, Region
 
@@ -129,7 +129,8 @@ def _described(values: Mapping[str, Any], source: str) -> Board:
     missing = [key for key in _REQUIRED if key not in values]
     if missing:
         raise UsageError(f"{missing[0]!r} is missing: a board has {', '.join(_REQUIRED)}")
-    for key in ("name", *_OPTIONAL):
+    name = name_of(values["name"], "a board")
+    for key in _OPTIONAL:
         if not isinstance(values.get(key, ""), str):
             raise UsageError(f"{key!r} is a text, not {values[key]!r}")
     mhz = values["mhz"]
@@ -141,7 +142,7 @@ def _described(values: Mapping[str, Any], source: str) -> Board:
     if table is not None and not isinstance(table, dict):
         raise UsageError(f"{_SECOND!r} is a table with name and size, not {table!r}")
     second = None if table is None else region_of(table, f"[{_SECOND}]")
-    return Board(values["name"], title, vendor, mcu, read_core(core, mcu), mhz, ram, flash, source, second)
+    return Board(name, title, vendor, mcu, read_core(core, mcu), mhz, ram, flash, source, second)
 
 
 def _memory(value: object, key: str) -> int:

@@ -90,6 +90,11 @@ class Contender:
         return json.dumps(json.dumps(fields)[:-1])
 
 
+def _quoted(text: str) -> str:
+    """Return the C string literal of a text within a JSON string."""
+    return json.dumps(json.dumps(text)[1:-1])
+
+
 def contender(run: str, title: str, data: bytes, model: Model, board: OnBoard) -> Contender:
     """Return the data of a file before it runs.
 
@@ -211,7 +216,7 @@ def _main(path: str, title: str, ports: Sequence[Port], **values: object) -> str
 
 def _board(path: str, board: OnBoard, **values: object) -> str:
     """Return ``board.h`` from its template."""
-    name, hertz = board.name or "unknown", board.mhz * 1_000_000
+    name, hertz = _quoted(board.name or "unknown"), board.mhz * 1_000_000
     return fill(path, name=name, hertz=hertz, core=fill("benchmark/core.h"), **values)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import about, only, read_toml, size_of
+from tflite_fuse.files import about, name_of, only, read_toml, size_of
 from tflite_fuse.model.memories import Memories, Region
 
 _KEYS = ("name", "size", "address", "read_cycles_per_byte", "write_cycles_per_byte")
@@ -71,9 +71,7 @@ def region_of(table: Mapping[str, Any], where: str) -> Region:
     missing = [key for key in _KEYS[:2] if key not in table]
     if missing:
         raise UsageError(f"{where} has no {missing[0]!r}")
-    name, address = table["name"], table.get("address")
-    if not isinstance(name, str) or not name:
-        raise UsageError(f"'name' of {where} is a text, not {name!r}")
+    name, address = name_of(table["name"], where), table.get("address")
     size = size_of(table["size"], f"'size' of {where}")
     if not 0 < size < 1 << 31:
         raise UsageError(f"'size' of {where} is above 0 and below 2 GiB, not {table['size']!r}")

@@ -62,6 +62,13 @@ def test_prints_a_line_for_the_unfused_and_the_rewritten_model(tmp_path: Path) -
 
 
 @needs_gcc
+def test_the_name_of_a_board_is_one_string_in_c_and_in_the_lines(tmp_path: Path) -> None:
+    folder = written(tmp_path / "model", board=OnBoard('mine "5" \\ é', 64))
+    run(["sh", "-c", "gcc -std=c11 -O2 *.c -o run"], cwd=folder)
+    assert {each["board"] for each in lines(run([folder / "run"]))} == {'mine "5" \\ é'}
+
+
+@needs_gcc
 @pytest.mark.parametrize("borders", [with_uint8_borders, with_float_borders])
 def test_a_model_whose_blocks_convert_its_ends_is_compared_on_these(
     borders: Callable[[Model], Model], tmp_path: Path

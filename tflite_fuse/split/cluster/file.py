@@ -30,16 +30,13 @@ from typing import Any
 from tflite_fuse.cost.instructions import Target
 from tflite_fuse.cost.targets import Named, read_target
 from tflite_fuse.errors import UsageError
-from tflite_fuse.files import about, nearest, only, parse_toml, size_of
+from tflite_fuse.files import about, name_of, nearest, only, parse_toml, size_of
 from tflite_fuse.split.devices import COORDINATOR, Cluster, Device, Link
 
 MOST_WORKERS = 1000
 
 _MOST = 1e9
 """Largest value in megahertz, kilobytes per second or milliseconds, so that sums of times stay finite."""
-
-_LONGEST_NAME = 100
-"""Characters."""
 
 _LINK_KEYS = ("kilobytes_per_second", "delay_ms_per_message", "delay_ms_per_kilobyte", "occupancy_ms_per_message")
 _COORDINATOR = {"name": "coordinator", "target": Target.GENERIC.value, "mhz": 1000.0}
@@ -96,10 +93,7 @@ def _device(table: Mapping[str, Any], what: str) -> Device:
             raise UsageError(f"{what} has no {key}")
     if not {"target", "board"} & table.keys():
         raise UsageError(f"{what} has no target, and no board that says which")
-    name = table["name"]
-    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
-        shown = repr(name)[: _LONGEST_NAME // 2]
-        raise UsageError(f"{what} needs a name in quotes, {_LONGEST_NAME} printable characters at most, not {shown}")
+    name = name_of(table["name"], what)
     link = table.get("link", {})
     if not isinstance(link, dict):
         raise UsageError(f"the link of {name!r} is a table, [worker.link]")

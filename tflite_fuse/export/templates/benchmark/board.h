@@ -7,7 +7,7 @@
 #include <time.h>
 
 /* As `tflite-fuse boards` lists it, and the clock of its core. */
-#define BENCHMARK_BOARD "$name"
+#define BENCHMARK_BOARD $name
 #define BENCHMARK_CLOCK_HZ $hertz
 
 #if defined(__ARM_ARCH_7M__) || defined(__ARM_ARCH_7EM__) || defined(__ARM_ARCH_8M_MAIN__)

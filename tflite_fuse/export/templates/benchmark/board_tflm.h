@@ -5,7 +5,7 @@
 #include <stdint.h>
 $includes
 /* As `tflite-fuse boards` lists it, and the clock of its core. */
-#define BENCHMARK_BOARD "$name"
+#define BENCHMARK_BOARD $name
 #define BENCHMARK_CLOCK_HZ $hertz
 
 #define BENCHMARK_TICKS_PER_SECOND 1000000
