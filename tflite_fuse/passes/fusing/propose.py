@@ -23,11 +23,15 @@ from tflite_fuse.search.schemes import Scheme
 
 
 def smallest(site: Site, objective: Objective) -> Iterator[Candidate]:
-    """Yield the candidates of least estimated RAM within the limit on compute, or the unfused one if none keeps it."""
+    """Yield the candidates of least estimated RAM within the limit on compute, and the same ones in one tile.
+
+    If none of them keeps the limit, the unfused one comes as well.
+    """
     kept = False
     for point in _allowed(site, objective)[: site.tuning.placed_first]:
         candidate = site.realise(point)
         yield candidate
+        yield from in_one_tile(site, candidate)
         kept = kept or objective.max_compute is None or objective.compute(candidate) <= objective.max_compute
     if not kept and site.runs_unfused:
         yield site.realise(site.front.unfused)
