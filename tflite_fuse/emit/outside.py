@@ -20,6 +20,7 @@ from tflite_fuse.ops.kinds.lookup import VALUES, answers_of, lookup_parameters
 from tflite_fuse.ops.kinds.moves import COPY_OPERATOR
 from tflite_fuse.ops.kinds.real import DequantizeParameters
 from tflite_fuse.ops.lowering.extract import Extraction
+from tflite_fuse.ops.lowering.in_pieces import as_maps
 from tflite_fuse.ops.lowering.lie_down import lie_down
 from tflite_fuse.ops.lowering.lower import Lowerings, lower_model, lower_operator
 from tflite_fuse.ops.lowering.operands import read_bytes, read_real, tensor_name
@@ -102,7 +103,7 @@ def lowerings_for(model: Model, mode: InputMode, lowerings: Lowerings | None = N
     by row and column. External memory is never written, so a QUANTIZE of uint8 becomes a table even if it only moves
     every value by 128.
     """
-    lowerings = lower_model(model) if lowerings is None else lowerings
+    lowerings = as_maps(model, lower_model(model) if lowerings is None else lowerings)
     if mode is InputMode.EXTERNAL:
         lowerings = tuple(
             each if isinstance(each, str) else _as_table(model, index, each) for index, each in enumerate(lowerings)

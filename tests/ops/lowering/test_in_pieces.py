@@ -103,6 +103,18 @@ def test_inputs_with_other_readers_and_maps_stay_as_they_are(model: Model) -> No
 
 
 @in_tflm
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+@pytest.mark.parametrize("border", BORDERS)
+def test_a_reshape_to_a_map_is_in_the_block_of_what_precedes_it(border: str, mode: str) -> None:
+    b = ModelBuilder(1)
+    x = b.conv(b.reshape(b.input((1, 600)), (1, 30, 20, 1)), 4, 3)
+    report = rewritten(BORDERS[border](b.build([b.fully_connected(b.mean(x), 2)])), mode).report
+    assert report.verified is not None and report.verified.bit_exact
+    assert len(report.blocks) == 1 and report.blocks[0].scratch_bytes < 1000
+    assert [(each.rows, each.columns) for each in report.outside] == ([(30, 20)] if mode == "streamed" else [])
+
+
+@in_tflm
 @pytest.mark.parametrize("border", BORDERS)
 @pytest.mark.parametrize("values", [500, 509])
 def test_a_streamed_flat_input_is_never_whole(values: int, border: str) -> None:

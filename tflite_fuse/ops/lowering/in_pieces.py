@@ -1,8 +1,9 @@
-"""Flat inputs of a FULLY_CONNECTED or a copy as a row of pixels.
+"""Flat inputs as a row of pixels, for a FULLY_CONNECTED or a copy, or as the map that a RESHAPE makes of them.
 
 An input [1, N] is one pixel of N channels. A FULLY_CONNECTED of all values depends only on their order, and sums the
 pixels of a map as they arrive. As a row of N / C pixels of C channels, such an input is never stored whole, and one
-that is copied into the arena is not stored twice.
+that is copied into the arena is not stored twice. Where a RESHAPE to a map follows a QUANTIZE of the input, a block
+computes both pixel by pixel.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from math import prod
 
 from tflite_fuse.ir.block import StageKind
 from tflite_fuse.ir.limits import MAX_EXTENT
@@ -50,6 +52,30 @@ def in_pieces(model: Model, lowerings: Lowerings) -> Lowerings:
         summed = lowered.stage is None or lowered.stage.kind in _SUMS
         pieces[index] = replace(lowered, sees=image, output_shape=lowered.output_shape if summed else image)
     return tuple(pieces) if any(paths) else lowerings
+
+
+def as_maps(model: Model, lowerings: Lowerings) -> Lowerings:
+    """Return the operators with functions of each value of a flat input as those of the map that a RESHAPE makes of it.
+
+    QUANTIZE of [1, 637], RESHAPE to [1, 49, 13, 1]   =   QUANTIZE of a map of 49 x 13 pixels
+    """
+    shaped, readers = list(lowerings), model.main.readers
+    for tensor in model.main.inputs:
+        functions = dict[int, Lowered]()
+        while len(readers.get(tensor, ())) == 1 and tensor not in model.main.outputs:
+            (index,) = readers[tensor]
+            lowered = lowerings[index]
+            if isinstance(lowered, str) or lowered.unit or prod(lowered.inputs[0].flattened[:2]) > 1:
+                break
+            tensor = lowered.output.index
+            if lowered.stage is not None and lowered.stage.kind in _OF_ONE_VALUE:
+                functions[index] = lowered
+            elif lowered.stage is not None:
+                break
+            elif prod((seen := lowered.output.flattened)[:2]) > 1:
+                for place, each in functions.items():
+                    shaped[place] = replace(each, sees=seen, output_shape=seen)
+    return tuple(shaped)
 
 
 def _row(values: int) -> Shape:
