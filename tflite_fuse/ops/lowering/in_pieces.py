@@ -55,7 +55,7 @@ def in_pieces(model: Model, lowerings: Lowerings) -> Lowerings:
 
 
 def as_maps(model: Model, lowerings: Lowerings) -> Lowerings:
-    """Return the operators with functions of each value of a flat input as those of the map that a RESHAPE makes of it.
+    """Return the operators; functions of one value read a flat input as the map that a RESHAPE behind them makes.
 
     QUANTIZE of [1, 637], RESHAPE to [1, 49, 13, 1]   =   QUANTIZE of a map of 49 x 13 pixels
     """
