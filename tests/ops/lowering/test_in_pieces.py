@@ -105,7 +105,7 @@ def test_inputs_with_other_readers_and_maps_stay_as_they_are(model: Model) -> No
 @in_tflm
 @pytest.mark.parametrize("mode", ["resident", "streamed"])
 @pytest.mark.parametrize("border", BORDERS)
-def test_a_reshape_to_a_map_is_in_the_block_of_what_precedes_it(border: str, mode: str) -> None:
+def test_a_reshape_to_a_map_is_in_one_block_with_its_quantize(border: str, mode: str) -> None:
     b = ModelBuilder(1)
     x = b.conv(b.reshape(b.input((1, 600)), (1, 30, 20, 1)), 4, 3)
     report = rewritten(BORDERS[border](b.build([b.fully_connected(b.mean(x), 2)])), mode).report
