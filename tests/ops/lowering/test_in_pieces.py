@@ -29,7 +29,7 @@ from tflite_fuse.check import validate
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import make_options
 from tflite_fuse.model.types import TensorType
-from tflite_fuse.ops.lowering.in_pieces import in_pieces
+from tflite_fuse.ops.lowering.in_pieces import as_maps, in_pieces
 from tflite_fuse.ops.lowering.lower import lower_model
 from tflite_fuse.runtime import tflm
 from tflite_fuse.runtime.inputs import generate_inputs
@@ -97,6 +97,13 @@ def test_a_flat_input_may_have_other_dimensions(shape: tuple[int, ...]) -> None:
 def test_inputs_with_other_readers_and_maps_stay_as_they_are(model: Model) -> None:
     lowered = lower_model(model)
     assert in_pieces(model, lowered) is lowered
+
+
+def test_a_flat_input_of_too_many_columns_stays_whole() -> None:
+    b = ModelBuilder(1)
+    model = with_borders(b.build([b.reshape(b.input((1, 70_000)), (1, 1, 70_000, 1))]), TensorType.FLOAT32)
+    lowered = lower_model(model)
+    assert as_maps(model, lowered) == lowered
 
 
 # ---- The same bytes in less RAM ----

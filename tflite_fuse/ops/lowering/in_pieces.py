@@ -72,7 +72,7 @@ def as_maps(model: Model, lowerings: Lowerings) -> Lowerings:
                 functions[index] = lowered
             elif lowered.stage is not None:
                 break
-            elif prod((seen := lowered.output.flattened)[:2]) > 1:
+            elif prod((seen := lowered.output.flattened)[:2]) > 1 and max(seen) <= MAX_EXTENT:
                 for place, each in functions.items():
                     shaped[place] = replace(each, sees=seen, output_shape=seen)
     return tuple(shaped)
