@@ -99,6 +99,14 @@ def test_inputs_with_other_readers_and_maps_stay_as_they_are(model: Model) -> No
     assert in_pieces(model, lowered) is lowered
 
 
+def test_a_map_of_too_many_columns_stays_outside_of_blocks() -> None:
+    b = ModelBuilder(1)
+    model = b.build([b.max_pool(b.conv(b.input((1, 1, 70_000, 1)), 1, 1), (1, 2))])
+    report = tflite_fuse.rewrite(serialize_model(model), verify=False).report
+    assert not report.blocks
+    assert any("it reads or writes a map of 70,000 rows or columns" in each for each in report.notes)
+
+
 def test_a_flat_input_of_too_many_columns_stays_whole() -> None:
     b = ModelBuilder(1)
     model = with_borders(b.build([b.reshape(b.input((1, 70_000)), (1, 1, 70_000, 1))]), TensorType.FLOAT32)

@@ -16,6 +16,7 @@ import numpy as np
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Stage, StageKind
+from tflite_fuse.ir.limits import MAX_EXTENT
 from tflite_fuse.model.operators import get_options, operator_name
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType
@@ -184,8 +185,11 @@ def lower_operator(model: Model, index: int) -> Lowered:
         raise BlockError(f"it has {len(operator.outputs or ())} outputs")
     view = OperatorView(model, operator.inputs or (), operator.output, get_options(operator))
     lowered = fold_constant(lowerings[name](view))
-    for source in lowered.inputs:
-        lowered.seen(source)
+    longest = max(
+        extent for shape in (*map(lowered.seen, lowered.inputs), lowered.output_shape) for extent in shape[:2]
+    )
+    if longest > MAX_EXTENT:
+        raise BlockError(f"it reads or writes a map of {longest:,} rows or columns, and blocks take {MAX_EXTENT:,}")
     if lowered.stage is None:
         if any(source.zero_point != lowered.output.zero_point for source in lowered.inputs):
             raise BlockError("it keeps its bytes and changes their zero point")
