@@ -39,10 +39,10 @@ check_types() {
 check_docs() { "$python" -m sphinx --quiet --fail-on-warning --keep-going -c docs -b html . build/docs; }
 check_tests() { "$python" -m pytest --numprocesses auto; }
 
-# What needs no compiler, emulator, browser or runtime, and one whole rewrite: the rooms a change most often touches.
+# The rooms a change most often touches, without tests that take seconds each: no compiler, emulator or browser.
 quick_tests=(tests/model tests/memory tests/ops tests/cost tests/search tests/report tests/project
     tests/zoo tests/test_api.py)
-check_quick_tests() { "$python" -m pytest --numprocesses auto --exitfirst "${quick_tests[@]}"; }
+check_quick_tests() { "$python" -m pytest --numprocesses auto --exitfirst -m "not slow" "${quick_tests[@]}"; }
 
 step_times=()
 step_running=

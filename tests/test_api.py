@@ -71,6 +71,7 @@ def test_a_roomy_limit_changes_nothing_that_need_not_change() -> None:
     assert report.compute_factor == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["resident", "external"])
 def test_a_limit_at_any_goals_arena_is_kept(mode: str) -> None:
     """Estimates may be above what is needed: no limit is refused that another goal keeps."""
@@ -125,6 +126,7 @@ def test_limits_out_of_reach_name_the_nearest_point() -> None:
         Goal(least_ram=True, max_ram=64_000)
 
 
+@pytest.mark.slow
 def test_every_scheme_runs_and_is_exact() -> None:
     for scheme in tflite_fuse.SCHEMES:
         report = tflite_fuse.rewrite(MODEL, inputs=3, scheme=scheme, goal=Goal(least_ram=True)).report
@@ -212,6 +214,7 @@ def test_arguments_that_signatures_allow_pass() -> None:
     assert not given.fits("plan", Sequence[str]) and not given.fits(True, int)
 
 
+@pytest.mark.slow
 def test_numbers_of_numpy_are_taken_as_pythons() -> None:
     """Those of few bits overflow, and none of whole numbers is JSON."""
     for goal in (Goal(max_ram=np.int16(20_000)), Goal(max_compute=np.float32(1.5)), Goal(max_compute=np.int8(2))):

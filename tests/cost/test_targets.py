@@ -73,6 +73,7 @@ def test_a_rewrite_for_cycles_reports_both_costs_and_takes_about_as_few_cycles()
     assert timed.after.arena_bytes <= default.after.arena_bytes + TUNING.slack_cycles
 
 
+@pytest.mark.slow
 def test_a_front_in_cycles_names_its_unit() -> None:
     front = tflite_fuse.pareto(MODEL_BYTES, target="cortex-m4", cost="cycles")
     assert front.unit == "cycles" and front.to_json()["points"][0]["cycles"] > 0
@@ -110,6 +111,7 @@ def test_an_operator_alone_has_the_price_of_its_block(chunk: int) -> None:
             assert took <= layer.work <= took + rounded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [MODEL, cell_network(), pyramid_network(), one_dimensional_network()])
 @pytest.mark.parametrize("chunk", [1, 2, 8])
 def test_the_search_prices_a_block_within_a_fifth_of_its_schedule(model: Model, chunk: int) -> None:
@@ -180,6 +182,7 @@ def test_instructions_are_predicted_for_blocks_alone() -> None:
     assert report.prediction is None and not told(report.records, "expected", "instructions")
 
 
+@pytest.mark.slow
 def test_no_schedule_exceeds_its_limit() -> None:
     """The limits tried lie just below what points of the front really take."""
     data = serialize_model(MODEL)
@@ -192,6 +195,7 @@ def test_no_schedule_exceeds_its_limit() -> None:
             limit = report.prediction.factor * 0.998
 
 
+@pytest.mark.slow
 def test_more_ram_is_never_slower() -> None:
     """Also where the model fits as it is: blocks skip pixels of the first operators that nobody reads."""
     data, took = serialize_model(network_with_unread_pixels()), []

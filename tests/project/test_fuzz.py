@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from scripts.fuzzing import counts, reader
 from scripts.fuzzing.bounded import Budget, Case, run_cases
 
@@ -32,6 +34,7 @@ def test_a_case_that_takes_its_process_along_does_not_end_the_run() -> None:
     assert outcomes(lambda data: os._exit(3) if data == b"\1" else "ok", 4) == ["ok", "crash", "ok", "ok"]
 
 
+@pytest.mark.slow
 def test_a_case_is_its_number() -> None:
     files = [reader.damaged_file(number) for number in range(30)]
     assert files == [reader.damaged_file(number) for number in range(30)]

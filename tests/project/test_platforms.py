@@ -97,6 +97,7 @@ def test_every_module_is_imported(system: str) -> None:
     assert int(played(system, IMPORTS, "", "")) > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["win32", "darwin"])
 def test_a_model_is_rewritten_proven_and_exported(system: str, tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"

@@ -40,12 +40,14 @@ def test_tables_that_scripts_write_are_there(name: str) -> None:
 ROWS = {line.split("|")[1].strip(): line for line in part("table").splitlines()[2:]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [Path(SAMPLE_MODEL), *SHARED_MODELS], ids=lambda path: path.stem)
 def test_the_arenas_in_the_table_equal_its_script(path: Path) -> None:
     if path.stem in ROWS:
         assert arenas(row(path, inputs=0)) == arenas(ROWS[path.stem]), "run scripts/bench_readme.py --write"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "most"), [("cortex-m7", 0.09), ("cortex-m4", 0.14)])
 @pytest.mark.parametrize("path", [Path(SAMPLE_MODEL), *SHARED_MODELS], ids=lambda path: path.stem)
 def test_the_files_of_the_speed_table_need_the_arenas_of_the_first(path: Path, target: str, most: float) -> None:

@@ -65,6 +65,7 @@ def least_of_all(graph: PricedProgram, moved: bool = False) -> int:
     return min(peak + tail for peak, tail in labels[len(graph.steps)]) + graph.tail.fixed
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(SEEDS, st.booleans(), st.booleans())
 def test_no_way_to_run_a_small_graph_needs_less(seed: int, branching: bool, moved: bool) -> None:
@@ -83,6 +84,7 @@ def test_no_way_to_run_a_small_graph_needs_less(seed: int, branching: bool, move
     assert least_arena(graph, rules) <= least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moved", [False, True])
 def test_nor_an_inverted_residual_with_a_folded_tail(moved: bool) -> None:
     graph = inverted_residuals((2, 2), size=6)

@@ -47,6 +47,7 @@ def test_operators_between_types_are_gone() -> None:
     assert not {"QUANTIZE", "DEQUANTIZE"} & set(names) and names.count("CONV_2D") > 2
 
 
+@pytest.mark.slow
 def test_the_script_writes_the_twin_of_a_list_and_of_a_model(tmp_path: Path) -> None:
     (tmp_path / "arch.json").write_text(json.dumps(SMALL))
     assert build_model(tmp_path / "arch.json", tmp_path / "int8.tflite").returncode == 0

@@ -57,6 +57,7 @@ def test_file_order_and_greedy_planner_waste_memory() -> None:
     assert head_bytes(model) > peak(graph)
 
 
+@pytest.mark.slow
 @needs_tflm
 def test_accuracy_in_the_runtime() -> None:
     images, labels = shapes.pictures(120)

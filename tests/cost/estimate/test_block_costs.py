@@ -113,6 +113,7 @@ def test_costs_of_causal_residuals_equal_the_schedule(
     assert costs.scratch[0] == exact.scratch_bytes
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(SEEDS)
 def test_branches_with_any_padding_never_cost_less_than_the_schedule(seed: int) -> None:

@@ -79,6 +79,7 @@ def test_never_more_is_shared_than_the_schedule_allows(seed: int, branching: boo
         assert searched <= exact
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([1, 16]))
 @example(313311931, False, 1)  # Between two windows of a stage lies a row that no stage reads but one computes.

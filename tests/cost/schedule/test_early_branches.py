@@ -113,6 +113,7 @@ def test_no_other_waits_need_less(graph: PricedProgram) -> None:
     assert early(block, WHOLE)[1].scratch_bytes == least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", [shortcut(2, 16, 32), partial(8)])
 def test_orders_of_stages_that_share_their_last_ones_are_those_made_alone(graph: PricedProgram) -> None:
     block = block_of(graph, 0, len(graph.steps) - 1)

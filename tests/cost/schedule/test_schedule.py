@@ -61,6 +61,7 @@ def test_stages_that_wait_run_as_the_executor_runs_them(rng: Random) -> None:
     compare(*waiting_block(rng))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [tile_order.MOST_KEPT, 100])
 def test_schedules_that_share_orders_are_those_made_alone(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tile_order, "MOST_KEPT", kept)

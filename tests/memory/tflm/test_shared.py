@@ -90,6 +90,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder / f"{name}.tflite" for name in made]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 def test_the_runtime_loads_them_into_exactly_the_predicted_arena(models: list[Path]) -> None:
     loaded = [load_model(path) for path in models]
@@ -98,6 +99,7 @@ def test_the_runtime_loads_them_into_exactly_the_predicted_arena(models: list[Pa
         assert 0 <= predicted - measured(*(models[at] for at in chosen)) <= 16 * len(chosen)
 
 
+@pytest.mark.slow
 def test_models_are_rewritten_into_a_folder_with_one_arena(models: list[Path], tmp_path: Path) -> None:
     sources = [str(path) for path in models]
     done = CliRunner().invoke(app, ["rewrite", *sources, "-o", str(tmp_path / "out"), "--no-verify"])

@@ -207,6 +207,7 @@ def networks(draw: st.DrawFn) -> Model:
     return model.build([source], [tensor])
 
 
+@pytest.mark.slow
 @in_tflm
 @given(networks(), st.sampled_from([*BORDERS]), st.sampled_from(["resident", "streamed", "external"]))
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

@@ -110,6 +110,7 @@ def signals(draw: st.DrawFn) -> Model:
     return b.build([b.fully_connected(x, 3)])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(signals(), st.booleans(), st.sampled_from(["resident", "streamed", "external"]))
