@@ -34,7 +34,7 @@ from scripts.mains import chosen_targets, in_one_sentence
 from scripts.timing.blocks import of_blocks
 from scripts.timing.chips import CHIPS
 from scripts.zoo import networks
-from scripts.zoo.float_twin import float_twin
+from scripts.zoo.float_twin import float_twin, with_float16_weights
 from tests.device.program import fusable_core, program_of
 from tests.device.targets import Target, build, execute
 from tests.runtime.fused_models import fuse
@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         here = [each for each in made if target.name not in _FLOATS_OF or not _has_floats(each)]
         runs = [measure(program, target, options.cycles) for program in here]
         if options.cycles:
-            costs |= _in_proportion(target.name, runs)
+            costs = _in_proportion(target.name, runs) | costs
         results[target.name] = {"costs": fitted(runs, costs) if runs else costs, "left_out": left_out(runs, costs)}
     if options.write:
         kept = _kept(file)
@@ -280,7 +280,10 @@ def _generated_new() -> dict[str, Model]:
         "neck": networks.neck_network(size=32),
         "bilinear neck": networks.neck_network(size=32, bilinear=True),
     }
-    return {f"float {name}": float_twin(model) for name, model in found.items()}
+    twins = {f"float {name}": float_twin(model) for name, model in found.items()}
+    narrow = ((64, 48, 5, 48, 30), (100, 33, 10), (32, 64, 64, 3))
+    dense = {f"float16 {layers}": float_twin(networks.dense_network(layers)) for layers in narrow}
+    return twins | {name: with_float16_weights(model) for name, model in dense.items()}
 
 
 def _in_proportion(target: str, runs: Sequence[Measured]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tflite_fuse.errors import ModelError
-from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune
+from tflite_fuse.model.edit import add_buffer, add_operator_code, add_tensor, prune, replace_tensor
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Buffer, Model, Operator, Tensor
 from tflite_fuse.model.types import TensorType
@@ -42,6 +42,18 @@ def float_twin(model: Model) -> Model:
         raise ModelError("the model does nothing but change types")
     twin = replace(graph, tensors=tuple(tensors), operators=operators, inputs=inputs, outputs=outputs)
     return prune(replace(model, subgraphs=(twin,), buffers=tuple(buffers), signature_defs=None, metadata=None))
+
+
+def with_float16_weights(model: Model) -> Model:
+    """Return a float32 model whose fully connected layers have weights that float16 holds exactly."""
+    for operator in model.main.operators:
+        if operator_name(model, operator) == "FULLY_CONNECTED":
+            weights = (operator.inputs or ())[1]
+            tensor = model.main.tensors[weights]
+            values = np.frombuffer(model.buffers[tensor.buffer].data or b"", "<f4")
+            model, buffer = add_buffer(model, values.astype("<f2").astype("<f4").tobytes())
+            model = replace_tensor(model, weights, replace(tensor, buffer=buffer))
+    return prune(model)
 
 
 def _dequantized(tensor: Tensor, data: bytes) -> bytes:

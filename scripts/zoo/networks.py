@@ -133,6 +133,15 @@ def wide_network(size: int = 20, channels: int = 20, classes: int = 4, seed: int
     return b.build([b.softmax(x)])
 
 
+def dense_network(layers: Sequence[int] = (64, 48, 5, 48, 30), seed: int = 0) -> Model:
+    """Return an autoencoder of fully connected layers; ``layers``: the input's values and each layer's channels."""
+    b = ModelBuilder(seed)
+    x = b.input((1, layers[0]))
+    for channels in layers[1:]:
+        x = b.fully_connected(x, channels)
+    return b.build([x])
+
+
 def u_network(
     size: int = 96,
     channels: tuple[int, ...] = (8, 16, 32, 64),

@@ -22,7 +22,7 @@ from tflite_fuse.emit.block_plan import BlockPlan
 from tflite_fuse.emit.decode import decode
 from tflite_fuse.emit.encode import encode
 from tflite_fuse.errors import BlockError
-from tflite_fuse.ir.block import BlockConfig, Stage, StageKind
+from tflite_fuse.ir.block import Block, BlockConfig, Stage, StageKind
 from tflite_fuse.ops.floats.common import FloatWeights
 from tflite_fuse.runtime.library.host import HostLibrary, host_library, load_library
 
@@ -122,3 +122,43 @@ def test_taps_outside_the_image_meet_no_weight(library: HostLibrary, kind: Stage
         stages=(replace(block.stages[0], inputs=(0,), output=1),),
     )
     check(library, block, BlockConfig(8, 8), Random(2))
+
+
+def float16_layer(weights: np.ndarray) -> Block:
+    """A fully connected layer of one value and as many outputs as weights, which are float16."""
+    maker = FloatMaker(Random(1), plain_inputs=True)
+    maker.newest = maker.add_input((1, 1, 1))
+    constants = FloatWeights(-np.inf, np.inf, bytes(4 * len(weights)), weights.astype("<f4").tobytes(), True)
+    stage = Stage(StageKind.FLOAT_FULLY_CONNECTED, (maker.newest,), -1, parameters=constants)
+    maker.add_stage(stage, (1, 1, len(weights)))
+    block = maker.finish(extra_outputs=False)
+    stages = (replace(block.stages[0], inputs=(0,), output=1),)
+    return replace(block, tensors=block.tensors[1:], inputs=(0,), outputs=(1,), stages=stages)
+
+
+FINITE = np.concatenate([np.arange(sign, sign + 0x7C00, dtype=np.uint16) for sign in (0, 0x8000)]).view(np.float16)
+
+
+@pytest.mark.parametrize("flags", [(), ("-DTFLITE_FUSE_HAS_FPU=0",)], ids=["product", "integers"])
+def test_every_float16_is_widened_to_the_float32_that_it_equals(flags: tuple[str, ...]) -> None:
+    library, block = load_library(host_library(flags=flags)), float16_layer(FINITE)
+    encoded = encode(block, schedule(block, BlockConfig(1, 1)))
+    one = np.ones(1, np.float32)
+    (output,) = library.run(encoded.options, encoded.constants, [one], [], [], None)
+    np.testing.assert_array_equal(output.view(np.float32), FINITE.astype(np.float32))
+
+
+@pytest.mark.parametrize("odd", [np.inf, np.nan])
+def test_float16_that_are_no_finite_numbers_are_refused(odd: float) -> None:
+    block = float16_layer(np.array([1, odd, 2], np.float16))
+    encoded = encode(block, schedule(block, BlockConfig(1, 1)))
+    with pytest.raises(BlockError, match="infinite or no numbers"):
+        decode(encoded.options, encoded.constants)
+
+
+def test_random_blocks_without_instructions_for_floats_equal_the_reference() -> None:
+    library = load_library(host_library(flags=("-DTFLITE_FUSE_HAS_FPU=0",)))
+    for seed in range(300, 340):
+        rng = Random(seed)
+        block = float_block(rng)
+        check(library, block, random_config(rng, block), rng)

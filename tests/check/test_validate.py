@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from scripts.zoo import ModelBuilder, networks
+from scripts.zoo.float_twin import float_twin, with_float16_weights
 from tests.builders import random_graph
 from tests.check.mutants import mutants, outcome, seal
 from tests.compiling import rewritten_by_default
@@ -190,6 +191,18 @@ def test_weights_of_zeros_are_not_proven(pair: tuple[Model, Model]) -> None:
     found = validate(before, with_constant(after, lambda values: values.fill(0)))
     assert not found.proven
     assert any(finding.what == "weight" and finding.count > 1 for finding in found.findings)
+
+
+@pytest.mark.parametrize("other", [2.0**-24, np.inf, np.nan])
+def test_a_weight_in_float16_is_compared_with_float32(other: float) -> None:
+    before, after = rewritten(with_float16_weights(float_twin(networks.dense_network())))
+
+    def change(values: Any) -> None:
+        values[:2] = np.array([other], "<f2").view(np.int8)
+
+    findings = validate(before, with_constant(after, change)).findings
+    assert {finding.what for finding in findings} >= {"weight"}
+    assert any("finite" in finding.what for finding in findings) == (not np.isfinite(other))
 
 
 def test_the_claim_names_the_proof_and_the_run(pair: tuple[Model, Model]) -> None:

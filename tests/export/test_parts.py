@@ -11,6 +11,8 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
+from scripts.zoo.float_twin import float_twin, with_float16_weights
+from scripts.zoo.networks import dense_network
 from tests.export.exported import fused, network, run
 from tests.runtime.fused_models import fuse
 from tflite_fuse.export import export_model
@@ -20,7 +22,7 @@ from tflite_fuse.ir.enums import StageKind, WeightLayout
 from tflite_fuse.model import load_model, serialize_model
 from tflite_fuse.ops.weighted.sums import OF_SUMS
 
-ALL_LOOPS = {"convolutions": 0x2F, "depthwise": 0x7F}
+ALL_LOOPS = {"convolutions": 0x2F, "depthwise": 0x7F, "float16": 1}
 KINDS = frozenset(StageKind) - frozenset(OF_SUMS)
 
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
@@ -57,6 +59,17 @@ def test_the_layout_of_weights_selects_the_loops_of_convolutions(weights: str) -
     layout = {"8bit": "PACKED_DOWN", "paired": "PAIRED_DOWN", "16bit": "INT16_DOWN"}[weights]
     found = parts_of(step.options for step in whole_model(load_model(rewritten)).steps)
     assert found == Parts(frozenset([StageKind.CONV]), 1 << WeightLayout[layout], 0)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_model_of_float32_weights_has_no_loop_for_float16(narrow: bool) -> None:
+    model = float_twin(dense_network())
+    data = serialize_model(with_float16_weights(model) if narrow else model)
+    rewritten = load_model(tflite_fuse.rewrite(data, verify=False).model)
+    found = parts_of(step.options for step in whole_model(rewritten).steps)
+    assert found.float16 == narrow
+    loops = with_parts(flat_sources(), found)["tflite_fuse_loops.h"]
+    assert f"TFLITE_FUSE_FLOAT16_LOOPS {int(narrow):#x}\n" in (loops if isinstance(loops, str) else loops.decode())
 
 
 def test_kernels_of_other_kinds_are_not_in_the_folder() -> None:

@@ -34,8 +34,9 @@ COUNTS = (*KINDS_COUNT, "columns", "rows", "runs", "pulls", "blocks")
 ``single``: pixels that remain after a kernel's groups; ``int16``: with 16-bit weights; ``part``: windows too large
 to be widened at once; ``apart``: windows two pixels apart; ``slow``: outputs that are clamped once more; ``plain``:
 convolutions that the packed kernels do not support; ``dense``: FULLY_CONNECTED of several pixels, plain as well;
-``other``: kinds without counts of their own, with the values that they read; ``runs``: calls of kernels; ``columns``,
-``rows``: pixels and rows of inputs that these look up; ``pulls``: runs for which another stage waits.
+``other``: kinds without counts of their own, with the values that they read; ``widened``: weights in float16 read as
+float32; ``runs``: calls of kernels; ``columns``, ``rows``: pixels and rows of inputs that these look up; ``pulls``:
+runs for which another stage waits.
 """
 
 

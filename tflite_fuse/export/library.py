@@ -22,11 +22,13 @@ class Parts:
         kinds: of stages.
         convolutions: a bit for each layout of weights that loops of convolutions read.
         depthwise: bit 0 for plain weights, bit ``width - 3 + stride`` for packed ones.
+        float16: 1 if layers on float32 have weights in float16.
     """
 
     kinds: frozenset[StageKind]
     convolutions: int
     depthwise: int
+    float16: int = 0
 
 
 def parts_of(blocks: Iterable[bytes]) -> Parts:
@@ -36,14 +38,15 @@ def parts_of(blocks: Iterable[bytes]) -> Parts:
         BlockError: options are damaged.
     """
     kinds = set[StageKind]()
-    convolutions = depthwise = 0
+    convolutions = depthwise = float16 = 0
     for options in map(read_options, blocks):
         for stage in options.stages:
             kind = StageKind(stage.kind)
             kinds.add(kind)
             convolutions |= _convolution(kind, stage, options)
             depthwise |= _depthwise(kind, stage, options)
-    return Parts(frozenset(kinds), convolutions, depthwise)
+            float16 |= int(stage.weight_layout == WeightLayout.FLOAT16)
+    return Parts(frozenset(kinds), convolutions, depthwise, float16)
 
 
 def _input_extent(stage: StageDesc, options: Options) -> tuple[int, int]:
@@ -159,7 +162,7 @@ def with_parts(files: Files, parts: Parts) -> Files:
         table = pattern.sub(r"\1\n\n", table, count=1)
     files = _without_kernels(files, {row.group(2) for row in kept})
     files = {**files, path: _ROWS.sub(lambda _: f"{explanation}{rows}\n\n", table, count=1)}
-    return _with_loops(files, CONV=parts.convolutions, DEPTHWISE=parts.depthwise)
+    return _with_loops(files, CONV=parts.convolutions, DEPTHWISE=parts.depthwise, FLOAT16=parts.float16)
 
 
 def _with_loops(files: Files, **loops: int) -> Files:

@@ -183,6 +183,8 @@ class WeightLayout(IntEnum):
     """As PACKED_DOWN, of CONV, of FULLY_CONNECTED with one input pixel, and of DEPTHWISE with one input channel, with
     weights as int16, those of a word of four in the order 0, 2, 1, 3, and twice as large; so are the biases.
     """
+    FLOAT16 = 4
+    """Weights of FLOAT_FULLY_CONNECTED in float16, all finite, in the same order; table as documented in StageDesc."""
     PAIRED_DOWN = 5
     """As INT16_DOWN with as many bytes as PACKED_DOWN: one int16 for the weights a and b of two channels, 256 a + b, as
     [output channels / 2][values / 4][4 values: 0, 2, 1, 3]; so are the biases of two channels, the first 256 a + b

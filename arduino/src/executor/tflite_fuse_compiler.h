@@ -38,6 +38,16 @@
 #define TFLITE_FUSE_HIDE_FLOAT(value) ((void)(value))
 #endif
 
+/* 1 if the core has instructions that multiply float32. */
+#ifndef TFLITE_FUSE_HAS_FPU
+#if (defined(__ARM_FP) && (__ARM_FP & 4) != 0) || defined(__SSE2__) || defined(__riscv_flen) || \
+    (defined(__XTENSA__) && !defined(__XTENSA_SOFT_FLOAT__))
+#define TFLITE_FUSE_HAS_FPU 1
+#else
+#define TFLITE_FUSE_HAS_FPU 0
+#endif
+#endif
+
 /* Names shared by the library's files only: they are not exported from a shared library. For one definition, and for
  * all declarations between the two. */
 #if defined(__GNUC__) && (defined(__ELF__) || defined(__APPLE__))

@@ -9,6 +9,9 @@
 /* Of DEPTHWISE: bit 0 for plain weights, bit `width - 3 + stride` for packed ones: 3, 5 or 7 wide, stride 1 or 2. */
 #define TFLITE_FUSE_DEPTHWISE_LOOPS 0x7f
 
+/* Of FLOAT_FULLY_CONNECTED: 1 for weights in float16 beside those in float32. */
+#define TFLITE_FUSE_FLOAT16_LOOPS 1
+
 #define TFLITE_FUSE_HAS_CONV(layout) ((TFLITE_FUSE_CONV_LOOPS >> (layout) & 1) != 0)
 #define TFLITE_FUSE_HAS_DEPTHWISE(width, stride) ((TFLITE_FUSE_DEPTHWISE_LOOPS >> ((width) - 3 + (stride)) & 1) != 0)
 #define TFLITE_FUSE_HAS_PLAIN_DEPTHWISE ((TFLITE_FUSE_DEPTHWISE_LOOPS & 1) != 0)

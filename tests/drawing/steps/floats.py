@@ -53,6 +53,16 @@ class FloatMaker(BlockMaker):
     def constants(self, shape: tuple[int, ...], channels: int) -> FloatWeights:
         return FloatWeights(*self.bounds(), self.numbers(channels).tobytes(), self.numbers(*shape).tobytes())
 
+    def dense_constants(self, shape: tuple[int, int], channels: int) -> FloatWeights:
+        """Constants of a fully connected layer, in half of the cases with weights in float16."""
+        drawn = self.constants(shape, channels)
+        if self.rng.random() < 0.5:
+            return drawn
+        with np.errstate(over="ignore", invalid="ignore"):
+            narrow = np.nan_to_num(np.frombuffer(drawn.weights, "<f4").astype("<f2"), posinf=0, neginf=0)
+        narrow = narrow.astype("<f4")
+        return replace(drawn, weights=narrow.tobytes(), in_float16=True)
+
     def convolution(self) -> None:
         kind = self.rng.choice([StageKind.CONV, StageKind.CONV, StageKind.DEPTHWISE])
         stage, (height, width) = self.window(kind)
@@ -214,7 +224,7 @@ class FloatMaker(BlockMaker):
     def dense(self) -> None:
         out = self.rng.randint(1, 7)
         shape = (out, self.source.pixels * self.source.channels)
-        stage = Stage(StageKind.FLOAT_FULLY_CONNECTED, (self.newest,), -1, parameters=self.constants(shape, out))
+        stage = Stage(StageKind.FLOAT_FULLY_CONNECTED, (self.newest,), -1, parameters=self.dense_constants(shape, out))
         self.add_stage(stage, (1, 1, out))
 
 

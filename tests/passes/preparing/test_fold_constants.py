@@ -13,6 +13,8 @@ from tests.drawing.raw_models import RawModel, add_convolution, edgy_int8
 from tests.told import told
 from tflite_fuse import api
 from tflite_fuse.check import validate
+from tflite_fuse.emit.options import read_options
+from tflite_fuse.ir.enums import WeightLayout
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import Editor, prune, replace_tensor
 from tflite_fuse.model.operators import operator_name
@@ -171,6 +173,41 @@ def test_a_file_rewritten_from_other_float16_weights_is_not_proven() -> None:
     other = data.replace(mine, others)
     assert other != data
     assert not validate(other, rewritten).proven
+
+
+def of_layers(type_: type[np.generic]) -> Model:
+    """Two fully connected layers on float32 with weights of float16, or with the float32 that they equal."""
+    rng, raw = np.random.default_rng(9), RawModel()
+    source, between, output = (raw.tensor((1, n), type_=TensorType.FLOAT32, quantization=None) for n in (12, 7, 5))
+    for reads, writes, shape in ((source, between, (7, 12)), (between, output, (5, 7))):
+        values = rng.normal(0, 1, shape).astype(np.float16)
+        values.flat[:3] = [2.0**-24, -0.0, 65504.0]
+        weights = raw.constant(values.astype(type_))
+        if type_ is np.float16:
+            halves, weights = weights, raw.tensor(shape, type_=TensorType.FLOAT32, quantization=None)
+            raw.operator("DEQUANTIZE", [halves], [weights], None)
+        raw.operator("FULLY_CONNECTED", [reads, weights, -1], [writes], make_options("FullyConnectedOptions"))
+    return raw.build([source], [output])
+
+
+def block_of(model: Model) -> tuple[bytes, set[int]]:
+    """The constants of the one block, and the layouts of its stages' weights."""
+    operator = next(op for op in model.main.operators if op.custom_options)
+    stored = model.buffers[model.main.tensors[(operator.inputs or ())[-1]].buffer].data or b""
+    return stored, {stage.weight_layout for stage in read_options(operator.custom_options or b"").stages}
+
+
+@pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
+@pytest.mark.parametrize("type_", [np.float32, np.float16])
+def test_fully_connected_layers_keep_float16_where_it_holds_all_weights(type_: type[np.generic]) -> None:
+    wide = serialize_model(of_layers(np.float32))
+    result = api.rewrite(serialize_model(of_layers(type_)), inputs=1)
+    assert result.report.proven is not None
+    stored, layouts = block_of(load_model(result.model))
+    assert layouts == {WeightLayout.FLOAT16} and len(stored) < 4 * (7 * 12 + 5 * 7)
+    images = [[np.random.default_rng(6).normal(0, 1, (1, 12)).astype(np.float32)]]
+    before, after = (tflm.run(model, images) for model in (wide, result.model))
+    assert before.outputs[0][0].tobytes() == after.outputs[0][0].tobytes()
 
 
 def sparse(values: NDArray[np.generic]) -> Sparsity:

@@ -171,19 +171,37 @@ def constant_differences(view: StageView, meaning: Meaning) -> Iterator[Finding]
             names = "value after a reset", "values after a reset"
             yield from _stored_differences(view, view.desc.weights_offset, names, np.frombuffer(meaning.left, np.int8))
         elif meaning.rows:
-            rows = np.frombuffer(meaning.rows, np.int8)
-            yield from _stored_differences(view, view.desc.weights_offset, ("weight", "weights"), rows)
+            yield from _weight_rows(view, meaning)
         elif meaning.kind is StageKind.ADD and view.desc.weights_offset != NONE and not is_thin:
             yield from _multiples(view, meaning)
         else:
             yield from _none("weights offset", view.desc.weights_offset)
         if meaning.weights is None:
-            if view.desc.weight_layout != WeightLayout.PLAIN:
+            if view.desc.weight_layout != WeightLayout.PLAIN and not _has_float16(view):
                 yield _difference("weight layout", int(WeightLayout.PLAIN), view.desc.weight_layout)
             yield from _unweighted(view, meaning)
         yield from _padding(view, meaning)
     except MissingError as error:
         yield _difference(f"constants: there is no {error}")
+
+
+def _has_float16(view: StageView) -> bool:
+    """Return whether a stage's weights are float16, as those of a float32 layer that is fully connected may be."""
+    narrow = view.desc.weight_layout == WeightLayout.FLOAT16
+    return view.kind is StageKind.FLOAT_FULLY_CONNECTED and narrow
+
+
+def _weight_rows(view: StageView, meaning: Meaning) -> Iterator[Finding]:
+    """Compare the bytes of float32 weights with those stored, or with the float32 that the stored float16 equal."""
+    expected, at = np.frombuffer(meaning.rows, np.int8), view.desc.weights_offset
+    if not _has_float16(view):
+        yield from _stored_differences(view, at, ("weight", "weights"), expected)
+        return
+    stored = view.constants.take(at, len(expected) // 2, "weights").view("<f2").astype("<f4")
+    if not np.isfinite(stored).all():
+        yield _difference("weights in float16 are not all finite")
+    yield from _listed_differences("weight", expected, stored.view(np.int8))
+    view.count("weights", len(expected))
 
 
 def _none(what: str, actual: int) -> Iterator[Finding]:

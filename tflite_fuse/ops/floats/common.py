@@ -42,15 +42,24 @@ class FloatWeights:
         low, high: least and largest output.
         bias: float32 of each output channel, little-endian.
         weights: float32, little-endian, in the layout of the same kind on int8.
+        in_float16: whether a block stores the weights as float16, which holds each of them exactly.
     """
 
     low: float
     high: float
     bias: bytes
     weights: bytes = b""
+    in_float16: bool = False
 
 
 BOUNDS = Layout.of(FloatBounds)
+
+
+def fits_float16(weights: Floats) -> bool:
+    """Return whether all weights are finite and float16 holds each of them exactly."""
+    with np.errstate(over="ignore"):
+        narrow = weights.astype(np.float16)
+    return bool(np.isfinite(narrow).all() and np.array_equal(narrow.astype(np.float32), weights))
 
 
 def bounded(values: Floats, low: float, high: float) -> Floats:

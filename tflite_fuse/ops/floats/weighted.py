@@ -35,6 +35,7 @@ from tflite_fuse.ops.entry import (
 )
 from tflite_fuse.ops.floats.common import FLOAT_BYTES, Floats, FloatWeights, bounded
 from tflite_fuse.ops.lowering.view import Lowered, OperatorView
+from tflite_fuse.ops.packing import WeightLayout
 from tflite_fuse.ops.weighted.convolutions import (
     CONV,
     DEPTHWISE,
@@ -205,6 +206,27 @@ FLOAT_DEPTHWISE = _on_floats(DEPTHWISE, StageKind.FLOAT_DEPTHWISE, depthwise_sha
 # ---- FLOAT_FULLY_CONNECTED ----
 
 
+def _encode_dense(stage: Stage, tensors: Tensors) -> Tables:
+    """Return the constants; weights in half of the bytes where float16 holds them: each is read once per inference."""
+    plain, parameters = _encode(stage, tensors), parameters_of(stage, FloatWeights)
+    if not parameters.in_float16:
+        return plain
+    narrow = np.frombuffer(parameters.weights, "<f4").astype("<f2").tobytes()
+    return replace(plain, layout=WeightLayout.FLOAT16, weights=narrow)
+
+
+def _decode_dense(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
+    if stored.layout is not WeightLayout.FLOAT16:
+        return _decoded(dense_shape)(stage, tensors, stored)
+    stage = _TABLE.decode(stage, tensors, stored)
+    values = prod(dense_shape(stage, tensors[stage.inputs[0]], tensors[stage.output]))
+    weights = stored.weights(2 * values).view("<f2").astype("<f4")
+    if not np.isfinite(weights).all():
+        raise BlockError("A stage of the fused block has weights in float16 that are infinite or no numbers.")
+    constants = replace(parameters_of(stage, FloatWeights), weights=weights.tobytes(), in_float16=True)
+    return replace(stage, parameters=constants)
+
+
 def _dense(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((tensor, values),) = operands
     weights, sums = _weights(stage, dense_shape(stage, tensor, output)), _zeros(output)
@@ -214,22 +236,18 @@ def _dense(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Fl
         return _finish(stage, sums)
 
 
-@counted("float macs", "float taps", "float outputs")
+@counted("float macs", "float taps", "float outputs", "float widened")
 def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) -> dict[str, int]:
-    """Return the counts of a convolution whose taps are the input's pixels."""
+    """Return the counts of a convolution whose taps are the input's pixels, and of weights in float16."""
     source, output = tensors[stage.inputs[0]], tensors[stage.output]
     counts = _conv_counts(stage, tensors, source.pixels, source.channels)
-    return {**counts, "float outputs": output.channels}
+    widened = counts["float macs"] * parameters_of(stage, FloatWeights).in_float16
+    return {**counts, "float outputs": output.channels, "float widened": widened}
 
 
-FLOAT_FULLY_CONNECTED = _on_floats(
-    FULLY_CONNECTED,
-    StageKind.FLOAT_FULLY_CONNECTED,
-    dense_shape,
-    _dense,
-    _dense_work,
-    sums_in_order=True,
-    writes_over=_holds_pixel,
+_PLAIN = _on_floats(FULLY_CONNECTED, StageKind.FLOAT_FULLY_CONNECTED, dense_shape, _dense, _dense_work)
+FLOAT_FULLY_CONNECTED = replace(
+    _PLAIN, constants=Coding(_encode_dense, _decode_dense), sums_in_order=True, writes_over=_holds_pixel
 )
 
 KINDS = (FLOAT_CONV, FLOAT_TRANSPOSE_CONV, FLOAT_DEPTHWISE, FLOAT_FULLY_CONNECTED)

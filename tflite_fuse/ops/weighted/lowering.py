@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflite_fuse.errors import BlockError
 from tflite_fuse.ir.block import Requantization, Stage, StageKind
-from tflite_fuse.ops.floats.common import FloatWeights, float_bias, float_weights
+from tflite_fuse.ops.floats.common import FloatWeights, fits_float16, float_bias, float_weights
 from tflite_fuse.ops.kinds.real import float_bounds
 from tflite_fuse.ops.lowering.operands import Activation, read_bias, read_filter
 from tflite_fuse.ops.lowering.requantization import convolution_requantization, fully_connected_requantization
@@ -59,7 +59,8 @@ def _layer(
     channels = weights.shape[-1 if kind is StageKind.DEPTHWISE else 0]
     if source.is_real:
         bias = float_bias(view, channels, bias_at).astype("<f4").tobytes()
-        constants = FloatWeights(*float_bounds(view), bias, np.ascontiguousarray(weights, "<f4").tobytes())
+        narrow = kind is StageKind.FULLY_CONNECTED and fits_float16(weights)
+        constants = FloatWeights(*float_bounds(view), bias, np.ascontiguousarray(weights, "<f4").tobytes(), narrow)
         return Stage(StageKind[f"FLOAT_{kind.name}"], parameters=constants)
     low, high = view.clamp(output)
     return Stage(

@@ -53,14 +53,7 @@ static void quantize(const tflite_fuse_call* call) {
 
 #else
 
-/* 1 if the core has instructions to multiply floats. */
-#if (defined(__ARM_FP) && (__ARM_FP & 4) != 0) || defined(__SSE2__) || defined(__riscv_flen)
-#define TFLITE_FUSE_GUESSES 1
-#else
-#define TFLITE_FUSE_GUESSES 0
-#endif
-
-#if TFLITE_FUSE_GUESSES
+#if TFLITE_FUSE_HAS_FPU
 
 /* Thresholds are nearly equidistant: threshold i is about `first` + (i - 1) / `per_one`. */
 typedef struct {

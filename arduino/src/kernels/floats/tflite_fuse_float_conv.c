@@ -1,11 +1,12 @@
-/* Computes float32 convolutions with any window: sums of products over taps, then input channels, then the bias.
+/* Computes float32 convolutions with any window: sums of products over taps, then input channels, then the bias; and
+ * fully connected layers of one pixel, whose weights may be float16.
  *
  * Weights: [output channel][tap row][tap column][input channel]. Taps outside the image are skipped, as in TFLM: zero
  * times an infinite weight would be NaN. Input pixels that outputs replace are copied to the stack, 256 bytes at most. */
 #include "tflite_fuse_floats.h"
 
 /* Adds the products of one window to the sums of TFLITE_FUSE_TOGETHER channels, whose filters advance. */
-static void sum_channels(const tflite_fuse_call* call, const int8_t* const* window, const float** filters,
+static void sum_channels(const tflite_fuse_call* call, const int8_t* const* window, const int8_t** filters,
                          float* sums) {
   const tflite_fuse_stage* stage = call->stage;
   const int32_t depth = call->inputs[0]->channels;
@@ -14,8 +15,10 @@ static void sum_channels(const tflite_fuse_call* call, const int8_t* const* wind
     for (int32_t kx = 0; kx < stage->kernel_width; ++kx, tap += tflite_fuse_to_next_tap(stage)) {
       if (*tap == call->pad) {
         for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER; ++k) {
-          filters[k] += depth;
+          filters[k] += (size_t)depth * sizeof(float);
         }
+      } else if (tflite_fuse_is_float16(stage)) {
+        tflite_fuse_add_float16_products(tflite_fuse_floats_at(*tap), depth, filters, sums);
       } else {
         tflite_fuse_add_products(tflite_fuse_floats_at(*tap), depth, filters, sums);
       }
@@ -28,8 +31,8 @@ void tflite_fuse_float_conv(const tflite_fuse_call* call) {
   const tflite_fuse_float_table* table = call->table;
   const int32_t channels = call->output->channels;
   const size_t taps = (size_t)stage->kernel_height * (size_t)stage->kernel_width;
-  const size_t depth = (size_t)call->inputs[0]->channels, filter = taps * depth;
-  const float* weights = tflite_fuse_floats_at(call->weights);
+  const size_t depth = (size_t)call->inputs[0]->channels;
+  const size_t filter = taps * depth * (tflite_fuse_is_float16(stage) ? sizeof(uint16_t) : sizeof(float));
   for (int32_t i = 0; i < call->count; ++i) {
     float copy[TFLITE_FUSE_MAX_COPIED_FLOATS];
     const int8_t* const copied = (const int8_t*)copy;
@@ -41,10 +44,10 @@ void tflite_fuse_float_conv(const tflite_fuse_call* call) {
     }
     float* output = (float*)(void*)call->outputs[i];
     for (int32_t c = 0; c < channels; c += TFLITE_FUSE_TOGETHER) {
-      const float* filters[TFLITE_FUSE_TOGETHER];
+      const int8_t* filters[TFLITE_FUSE_TOGETHER];
       float sums[TFLITE_FUSE_TOGETHER] = {0};
       for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER; ++k) {
-        filters[k] = weights + (size_t)tflite_fuse_min(c + k, channels - 1) * filter;
+        filters[k] = call->weights + (size_t)tflite_fuse_min(c + k, channels - 1) * filter;
       }
       sum_channels(call, window, filters, sums);
       for (int32_t k = 0; k < TFLITE_FUSE_TOGETHER && c + k < channels; ++k) {

@@ -29,7 +29,8 @@ TFLITE_FUSE_RARE tflite_fuse_status tflite_fuse_floats_are_ready(const tflite_fu
   for (int32_t i = 0; i < stage->input_count; ++i) {
     are_aligned &= is_aligned(io, tflite_fuse_input_of(block, stage, i));
   }
-  return !are_aligned ? TFLITE_FUSE_BAD_MEMORY : rounds_each() ? TFLITE_FUSE_OK : TFLITE_FUSE_CONTRACTED;
+  const bool is_exact = rounds_each() && (!tflite_fuse_is_float16(stage) || tflite_fuse_widens_float16());
+  return !are_aligned ? TFLITE_FUSE_BAD_MEMORY : is_exact ? TFLITE_FUSE_OK : TFLITE_FUSE_CONTRACTED;
 }
 
 TFLITE_FUSE_RARE int64_t tflite_fuse_float_bytes(int32_t a, int32_t b, int32_t c) {

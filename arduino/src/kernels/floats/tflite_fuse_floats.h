@@ -6,6 +6,7 @@
 #define TFLITE_FUSE_FLOATS_H_
 
 #include "../../executor/tflite_fuse_checks.h"
+#include "../../executor/tflite_fuse_loops.h"
 
 TFLITE_FUSE_HIDDEN_BEGIN
 
@@ -35,9 +36,18 @@ static inline float tflite_fuse_add_product(float sum, float a, float b) {
 
 enum { TFLITE_FUSE_TOGETHER = 4 /* output channels computed together: five loads feed four products */ };
 
+/* Returns the elements of a pixel, whose address is a multiple of 4. */
+static inline const float* tflite_fuse_floats_at(const int8_t* pixel) { return (const float*)(const void*)pixel; }
+
+/* Returns whether a stage's weights are float16; false in builds without such stages. */
+static inline bool tflite_fuse_is_float16(const tflite_fuse_stage* stage) {
+  return TFLITE_FUSE_FLOAT16_LOOPS != 0 && stage->weight_layout == TFLITE_FUSE_LAYOUT_FLOAT16;
+}
+
 /* Adds the products of `count` values and each of four filters to four sums; advances the filters. */
-static inline void tflite_fuse_add_products(const float* values, int32_t count, const float** filters, float* sums) {
-  const float *w0 = filters[0], *w1 = filters[1], *w2 = filters[2], *w3 = filters[3];
+static inline void tflite_fuse_add_products(const float* values, int32_t count, const int8_t** filters, float* sums) {
+  const float *w0 = tflite_fuse_floats_at(filters[0]), *w1 = tflite_fuse_floats_at(filters[1]);
+  const float *w2 = tflite_fuse_floats_at(filters[2]), *w3 = tflite_fuse_floats_at(filters[3]);
   float a0 = sums[0], a1 = sums[1], a2 = sums[2], a3 = sums[3];
   for (const float* end = values + count; values != end; ++values) {
     a0 = tflite_fuse_add_product(a0, *values, *w0++);
@@ -46,11 +56,15 @@ static inline void tflite_fuse_add_products(const float* values, int32_t count, 
     a3 = tflite_fuse_add_product(a3, *values, *w3++);
   }
   sums[0] = a0, sums[1] = a1, sums[2] = a2, sums[3] = a3;
-  filters[0] = w0, filters[1] = w1, filters[2] = w2, filters[3] = w3;
+  filters[0] = (const int8_t*)w0, filters[1] = (const int8_t*)w1;
+  filters[2] = (const int8_t*)w2, filters[3] = (const int8_t*)w3;
 }
 
-/* Returns the elements of a pixel, whose address is a multiple of 4. */
-static inline const float* tflite_fuse_floats_at(const int8_t* pixel) { return (const float*)(const void*)pixel; }
+/* Adds products as tflite_fuse_add_products does, with weights in float16. */
+void tflite_fuse_add_float16_products(const float* values, int32_t count, const int8_t** filters, float* sums);
+
+/* Returns whether float16 are widened exactly: not where the core flushes subnormals to zero. */
+bool tflite_fuse_widens_float16(void);
 
 /* Returns the bytes of a * b * c float32, at most INT32_MAX + 1. */
 int64_t tflite_fuse_float_bytes(int32_t a, int32_t b, int32_t c);
