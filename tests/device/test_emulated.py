@@ -12,7 +12,7 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import networks
-from scripts.zoo.float_twin import float_twin
+from scripts.zoo.float_twin import float_twin, with_float16_weights
 from tests.conftest import SHARED, shared_models
 from tests.device.program import Program, fusable_core, program_of
 from tests.device.targets import OF_HALFWORDS, TARGETS, Target, build, execute, library_size, linked_size
@@ -68,6 +68,7 @@ NETWORKS = {
     "larger again": lambda: networks.u_network(size=16, channels=(4, 6)),
     "a neck": lambda: networks.neck_network(size=32, channels=4, bilinear=True),
     "float32": float32_network,
+    "float16": lambda: with_float16_weights(float_twin(networks.dense_network())),
 }
 
 pytestmark = pytest.mark.skipif(not tflm.available(), reason="the tflite-micro wheel is not installed")
@@ -99,7 +100,7 @@ def check(
         pytest.param(name, target, id=f"{name}-{target.name}")
         for target in TARGETS.values()
         for name in NETWORKS
-        if name != "float32" or "NO_FLOATS" not in target.flags
+        if not name.startswith("float") or "NO_FLOATS" not in target.flags
     ],
 )
 def test_small_networks(name: str, target: Target, tmp_path: Path) -> None:
