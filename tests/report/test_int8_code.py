@@ -11,7 +11,8 @@ import pytest
 import tflite_fuse
 from scripts.zoo import ModelBuilder
 from tflite_fuse.model import Model, load_model, serialize_model
-from tflite_fuse.model.edit import add_operator_code, replace_operators
+from tflite_fuse.model.edit import add_operator_code, replace_operators, replace_tensor
+from tflite_fuse.model.schema import Operator
 from tflite_fuse.model.types import TensorType
 from tflite_fuse.report.int8_code import CODE
 from tflite_fuse.report.sentences import details, headline, inspection_headline
@@ -73,6 +74,23 @@ def test_recurrent_layers_in_loops_are_converted_anew() -> None:
     found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
     step = inspection_headline(replace(found, records=offer), None, "", "")[4]
     assert step.startswith("next: convert the model anew with a batch of 1") and "as it is" not in step
+
+
+@pytest.mark.parametrize("has_variables", [True, False])
+def test_wrappers_of_pruning_are_stripped_first(has_variables: bool) -> None:
+    """Stripped models may keep the names, but none of the variables."""
+    model, code = add_operator_code(of_type(network(), TensorType.FLOAT32, TensorType.FLOAT32), builtin="VAR_HANDLE")
+    weights = model.main.operators[0].inputs[1]  # type: ignore[index]
+    named = replace(model.main.tensors[weights], name="sequential/prune_low_magnitude_dense/MatMul")
+    model = replace_tensor(model, weights, named)
+    if has_variables:
+        handle = Operator(code, (), (0,))
+        model = replace_operators(model, [*model.main.operators, handle])
+    offer = conversion_offer(model)
+    assert [note.reason for note in offer] == ["pruning stripped" if has_variables else "full int8"]
+    found = tflite_fuse.inspect(serialize_model(network()), name="in.tflite")
+    step = inspection_headline(replace(found, records=offer), None, "", "")[4]
+    assert ("strip_pruning" in step) == has_variables
 
 
 def test_the_next_step_names_operators_that_the_runtime_or_every_export_lacks() -> None:

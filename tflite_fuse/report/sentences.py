@@ -109,6 +109,8 @@ def _next(records: Sequence[Note], step: str, lists: str) -> str:
     lines = "(--verbose prints the lines of Python that do it)"
     if "fixed batch" in offers:
         return f"next: convert the model anew with a batch of 1, so that no layer is a loop of TensorFlow's own {lines}"
+    if "pruning stripped" in offers:
+        return "next: convert the model anew without the wrappers of pruning (tfmot.sparsity.keras.strip_pruning)"
     if "other operators" in offers:
         names = offers["other operators"]["names"]
         return f"next: convert the model anew without {names}, which TensorFlow Lite Micro lacks"

@@ -23,8 +23,12 @@ _LOOP = "CUSTOM:FlexTensorList"
 """Beginning of the names of TensorFlow's own operators in the loop of a recurrent layer of any batch."""
 
 
+_PRUNING = "prune_low_magnitude_"
+"""In the names of tensors of TensorFlow's wrappers that prune layers during training."""
+
+
 def conversion_offer(model: Model) -> tuple[Note, ...]:
-    """Return a note if recurrent layers are loops, or with the model's kind if most MACs are not of int8; else none.
+    """Return a note on the conversion, or none: recurrent loops, wrappers of pruning, most MACs not of int8.
 
     ``hybrid`` computes in float32 with weights of fewer bits, ``uint8`` in the older quantization.
 
@@ -33,6 +37,8 @@ def conversion_offer(model: Model) -> tuple[Note, ...]:
     """
     if any(operator_name(model, operator).startswith(_LOOP) for operator in model.main.operators):
         return (note("offered", "fixed batch"),)
+    if _is_being_pruned(model):
+        return (note("offered", "pruning stripped"),)
     macs, by_kind = executed_macs(model), dict[str, int]()
     for operator, count in zip(model.main.operators, macs, strict=True):
         kind = _kind(model, operator)
@@ -41,6 +47,12 @@ def conversion_offer(model: Model) -> tuple[Note, ...]:
     if not kind or 2 * by_kind[kind] <= sum(macs):
         return ()
     return (note("offered", "full int8", kind=kind),)
+
+
+def _is_being_pruned(model: Model) -> bool:
+    """Return whether the wrappers of pruning multiply weights by masks in every inference: both are variables then."""
+    has_variables = any(operator_name(model, operator) == "VAR_HANDLE" for operator in model.main.operators)
+    return has_variables and any(_PRUNING in (tensor.name or "") for tensor in model.main.tensors)
 
 
 def missing_operators(model: Model) -> tuple[Note, ...]:
