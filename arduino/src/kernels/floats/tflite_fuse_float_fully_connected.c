@@ -44,7 +44,10 @@ static TFLITE_FUSE_RARE void finish(const tflite_fuse_call* call, const void* su
 static TFLITE_FUSE_RARE int64_t weight_bytes(const tflite_fuse_stage* stage, const tflite_fuse_tensor* input,
                                              const tflite_fuse_tensor* output) {
   const int64_t bytes = tflite_fuse_float_bytes(tflite_fuse_pixels(input), input->channels, output->channels);
-  return tflite_fuse_is_float16(stage) ? bytes / 2 : is_packed(stage) ? -1 : bytes;
+  if (tflite_fuse_is_float16(stage)) {
+    return bytes > INT32_MAX ? bytes : bytes / 2; /* too many stay too many */
+  }
+  return is_packed(stage) ? -1 : bytes;
 }
 
 TFLITE_FUSE_HIDDEN const tflite_fuse_entry tflite_fuse_kind_float_fully_connected = {
