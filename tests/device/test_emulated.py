@@ -32,7 +32,7 @@ HALFWORDS_LIMIT = 3 * 1024 + 768
 """Bytes of flash of the convolutions with weights of 16 bits or in pairs."""
 
 FLOATS_LIMIT = 8 * 1024 + 256
-"""Bytes of flash of the kernels on float32, 332 of them for weights in float16."""
+"""Bytes of flash of the kernels on float32, those for weights in float16 included."""
 
 FLOAT_KIND_LIMIT = 1024 + 512
 """Bytes of flash of one of them, with what all of them share."""

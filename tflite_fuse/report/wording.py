@@ -164,10 +164,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     ("offered", "own operators"): "no project of an export registers {names}: a program of yours has to",
     ("offered", "fixed batch"): "recurrent layers are loops of TensorFlow's own operators, which TensorFlow Lite Micro "
     "lacks: convert the model anew with a batch of 1, so that an LSTM becomes one operator",
-    (
-        "offered",
-        "pruning stripped",
-    ): "the wrappers of pruning multiply weights by their masks in every inference: "
+    ("offered", "pruning stripped"): "the wrappers of pruning multiply weights by their masks in every inference: "
     "convert the model anew after tensorflow_model_optimization's strip_pruning",
     ("kept", "input in the arena"): "input {tensor} cannot be {mode}: {why}",
     ("changed", "input copied"): "input {tensor} is copied into the arena, {copied_bytes:,} B: its rows in a block "

@@ -57,7 +57,11 @@ _TOGETHER = 4
 
 
 def _encode(stage: Stage, tensors: Tensors) -> Tables:
-    return replace(_TABLE.encode(stage, tensors), weights=parameters_of(stage, FloatWeights).weights)
+    parameters, table = parameters_of(stage, FloatWeights), _TABLE.encode(stage, tensors)
+    if not parameters.in_float16:
+        return replace(table, weights=parameters.weights)
+    narrow = np.frombuffer(parameters.weights, "<f4").astype("<f2")
+    return replace(table, layout=WeightLayout.FLOAT16, weights=narrow.tobytes())
 
 
 def _decoded(shape: Shape) -> Callable[[Stage, Tensors, StoredTables], Stage]:
@@ -66,8 +70,12 @@ def _decoded(shape: Shape) -> Callable[[Stage, Tensors, StoredTables], Stage]:
         if min(sizes) < 1:
             raise BlockError(f"A stage of the fused block has weights of shape {list(sizes)}.")
         stage = _TABLE.decode(stage, tensors, stored)
-        weights = stored.weights(FLOAT_BYTES * prod(sizes)).tobytes()
-        return replace(stage, parameters=replace(parameters_of(stage, FloatWeights), weights=weights))
+        narrow = stored.layout is WeightLayout.FLOAT16
+        weights = stored.weights(FLOAT_BYTES // (1 + narrow) * prod(sizes)).view("<f2" if narrow else "<f4")
+        if narrow and not np.isfinite(weights).all():
+            raise BlockError("A stage of the fused block has weights in float16 that are infinite or no numbers.")
+        constants = parameters_of(stage, FloatWeights)
+        return replace(stage, parameters=replace(constants, weights=weights.astype("<f4").tobytes(), in_float16=narrow))
 
     return decode
 
@@ -206,27 +214,6 @@ FLOAT_DEPTHWISE = _on_floats(DEPTHWISE, StageKind.FLOAT_DEPTHWISE, depthwise_sha
 # ---- FLOAT_FULLY_CONNECTED ----
 
 
-def _encode_dense(stage: Stage, tensors: Tensors) -> Tables:
-    """Return the constants; weights in half of the bytes where float16 holds them: each is read once per inference."""
-    plain, parameters = _encode(stage, tensors), parameters_of(stage, FloatWeights)
-    if not parameters.in_float16:
-        return plain
-    narrow = np.frombuffer(parameters.weights, "<f4").astype("<f2").tobytes()
-    return replace(plain, layout=WeightLayout.FLOAT16, weights=narrow)
-
-
-def _decode_dense(stage: Stage, tensors: Tensors, stored: StoredTables) -> Stage:
-    if stored.layout is not WeightLayout.FLOAT16:
-        return _decoded(dense_shape)(stage, tensors, stored)
-    stage = _TABLE.decode(stage, tensors, stored)
-    values = prod(dense_shape(stage, tensors[stage.inputs[0]], tensors[stage.output]))
-    weights = stored.weights(2 * values).view("<f2").astype("<f4")
-    if not np.isfinite(weights).all():
-        raise BlockError("A stage of the fused block has weights in float16 that are infinite or no numbers.")
-    constants = replace(parameters_of(stage, FloatWeights), weights=weights.tobytes(), in_float16=True)
-    return replace(stage, parameters=constants)
-
-
 def _dense(stage: Stage, operands: Sequence[Operand], output: BlockTensor) -> Floats:
     ((tensor, values),) = operands
     weights, sums = _weights(stage, dense_shape(stage, tensor, output)), _zeros(output)
@@ -245,9 +232,14 @@ def _dense_work(stage: Stage, tensors: Tensors, runs: Runs, kernels: Kernels) ->
     return {**counts, "float outputs": output.channels, "float widened": widened}
 
 
-_PLAIN = _on_floats(FULLY_CONNECTED, StageKind.FLOAT_FULLY_CONNECTED, dense_shape, _dense, _dense_work)
-FLOAT_FULLY_CONNECTED = replace(
-    _PLAIN, constants=Coding(_encode_dense, _decode_dense), sums_in_order=True, writes_over=_holds_pixel
+FLOAT_FULLY_CONNECTED = _on_floats(
+    FULLY_CONNECTED,
+    StageKind.FLOAT_FULLY_CONNECTED,
+    dense_shape,
+    _dense,
+    _dense_work,
+    sums_in_order=True,
+    writes_over=_holds_pixel,
 )
 
 KINDS = (FLOAT_CONV, FLOAT_TRANSPOSE_CONV, FLOAT_DEPTHWISE, FLOAT_FULLY_CONNECTED)

@@ -59,6 +59,7 @@ def _layer(
     channels = weights.shape[-1 if kind is StageKind.DEPTHWISE else 0]
     if source.is_real:
         bias = float_bias(view, channels, bias_at).astype("<f4").tobytes()
+        # Each weight is read once per inference; other kinds would widen it once per pixel.
         narrow = kind is StageKind.FULLY_CONNECTED and fits_float16(weights)
         constants = FloatWeights(*float_bounds(view), bias, np.ascontiguousarray(weights, "<f4").tobytes(), narrow)
         return Stage(StageKind[f"FLOAT_{kind.name}"], parameters=constants)

@@ -1,8 +1,8 @@
 /* Computes products with finite weights in float16, each widened to the float32 that it equals. */
 #include "tflite_fuse_floats.h"
 
-/* A float16 is 2^112 times the float32 of the same bits, because exponents count from other numbers. An instruction
- * multiplies; without one, integers are faster. */
+/* The bits of a float16 in the places of a float32 are 2^-112 times the number, because their exponents have other
+ * biases. Cores with an FPU multiply; others add to the exponent, except of subnormals, which are rare. */
 static inline float widened(const int16_t* weight) {
   uint32_t bits = ((uint32_t)(int32_t)*weight << 13) & UINT32_C(0x8fffe000);
   const bool is_subnormal = (bits & INT32_MAX) < UINT32_C(0x00800000);
