@@ -30,12 +30,9 @@ make_environment() {
 check_lint() { "$python" -m ruff check .; }
 check_format() { "$python" -m ruff format --check .; }
 # For each system the package is installed on: what one lacks is an error there.
-check_types() {
-    local system
-    for system in linux darwin win32; do
-        "$python" -m mypy --platform "$system" --cache-dir ".mypy_cache/$system" || return
-    done
-}
+types_for() { "$python" -m mypy --platform "$1" --cache-dir ".mypy_cache/$1"; }
+check_types() { types_for linux && types_for darwin && types_for win32; }
+check_own_types() { types_for "$("$python" -c 'import sys; print(sys.platform)')"; }
 check_docs() { "$python" -m sphinx --quiet --fail-on-warning --keep-going -c docs -b html . build/docs; }
 check_tests() { "$python" -m pytest --numprocesses auto; }
 
