@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from functools import cache, update_wrapper, wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from numbers import Integral, Real
 from textwrap import fill, indent
 from typing import (
@@ -159,9 +159,9 @@ def takes(
 
 
 def _documented(text: str, options: Iterable[Declared]) -> str:
-    """Return a docstring with the options listed in place of ``{options}``."""
-    entries = (fill(f"{each.name}: {each.sentence}", 112, subsequent_indent="    ") for each in options)
-    return text.replace("        {options}", indent("\n".join(entries), " " * 8))
+    """Return a docstring, without its indentation, with the options listed in place of ``{options}``."""
+    entries = (fill(f"{each.name}: {each.sentence}", 116, subsequent_indent="    ") for each in options)
+    return cleandoc(text).replace("    {options}", indent("\n".join(entries), " " * 4))
 
 
 # ---- Types of arguments ----
