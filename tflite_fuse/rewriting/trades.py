@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -10,14 +10,16 @@ from tflite_fuse.claim import Claim
 from tflite_fuse.cost.instructions import Core, Cycles, prediction_error
 from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.emit.in_model import block_overlaps
+from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
 from tflite_fuse.model.memories import Memories
 from tflite_fuse.model.operators import labelled, operator_label
+from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model
 from tflite_fuse.model.types import tensor_nbytes
-from tflite_fuse.passes.fusing.candidate import Candidate
-from tflite_fuse.passes.fusing.explore import explore
+from tflite_fuse.passes.fusing.candidate import Candidate, Site
+from tflite_fuse.passes.fusing.explore import explore, written_outside
 from tflite_fuse.passes.fusing.fuse import Fuse
 from tflite_fuse.passes.fusing.fusion_claim import fusion_claim
 from tflite_fuse.passes.fusing.in_memories import front_in_memories
@@ -26,6 +28,7 @@ from tflite_fuse.passes.int8_borders import Int8Borders
 from tflite_fuse.passes.options import FuseOptions
 from tflite_fuse.passes.pipeline import prepared
 from tflite_fuse.passes.plan import Plan
+from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.passes.sliding.stream import to_stream
 from tflite_fuse.report.front import FrontReport, FrontRow
 from tflite_fuse.rewriting.figures import memory_report
@@ -43,13 +46,11 @@ class PlacedFront:
     """Points that no other placed point dominates, arena ascending, compute descending.
 
     Attributes:
-        model: the model whose operator numbers the blocks use.
         points: the points.
         unfused: the model without blocks, its inputs resident.
         claim: the proven bound on the point of the least arena.
     """
 
-    model: Model
     points: tuple[Candidate, ...]
     unfused: Candidate
     claim: Claim
@@ -68,15 +69,38 @@ def placed_front(model: Model, options: FuseOptions, original: Model | None = No
         BudgetError: the model is too large to be searched.
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
-    site, pool = Fuse(replace(options, goal=Goal(least_ram=True)), original=original).site(model), list[Candidate]()
+    fuse, spelled = Fuse(replace(options, goal=Goal(least_ram=True)), original=original), spell_out(model)
+    inside = frozenset[str]().union(*spelled.replaced.values())
+    forms = [(model, frozenset[str]()), *([(spelled.model, inside)] if spelled.replaced else [])]
+    pool, sites, failures = list[Candidate](), list[Site](), list[LimitError]()
+    for form, names in forms:
+        try:
+            sites.append(fuse.site(form))
+        except BudgetError:
+            raise
+        except LimitError as error:
+            failures.append(error)
+        else:
+            pool += _explored(sites[-1], names)
+    points = tuple(_unbeaten(pool))
+    if not points:
+        raise failures[0]
+    if failures:  # the model as it is has no point
+        sites.insert(0, replace(fuse, options=replace(fuse.options, input_mode=InputMode.RESIDENT)).site(model))
+    return PlacedFront(points, sites[0].unfused, fusion_claim(points[0], options))
+
+
+def _explored(site: Site, inside: Set[str]) -> Iterator[Candidate]:
+    """Yield the candidates of a form for the usual goals, in which blocks write all tensors of the names ``inside``."""
+    pool = list[Candidate]()
     for goal in (NOTHING_RECOMPUTED, Goal(least_ram=True), *(Goal(max_compute=factor) for factor in FACTORS)):
         explore(site, goal, pool)
     for limit in common_limits([point.arena for point in _unbeaten(pool)]):
         explore(site, Goal(max_ram=limit), pool)
     pool += map(site.realise, site.front.points[:: max(1, len(site.front.points) // SPREAD)])
-    points = tuple(_unbeaten(pool))
-    claim = fusion_claim(points[0], options)
-    return PlacedFront(site.maker.model, points, site.unfused, claim)
+    for each in pool:
+        if inside.isdisjoint(written_outside(site.maker.model, each.point.blocks)):
+            yield each
 
 
 def figures_without_blocks(model: Model, options: FuseOptions) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from tests.drawing.random_blocks import random_reals
 from tests.drawing.raw_models import RawModel, add_convolution, edgy_int8, seeds
 from tests.drawing.steps.slices import add_slice
 from tests.drawing.witness import assert_same_bytes
-from tflite_fuse.api import rewrite
+from tflite_fuse.api import pareto, rewrite
 from tflite_fuse.check import validate
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model import Model, load_model, serialize_model
@@ -125,6 +125,16 @@ def test_a_block_goes_through_a_join_of_rows(real: bool) -> None:
     assert set(names(load_model(result.model))) == {"CUSTOM:TFLITE_FUSE"}
     assert result.report.after.arena_bytes < 0.75 * result.report.before.arena_bytes
     assert note("changed", "rows joined", "CONCATENATION_5") in result.report.records
+
+
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+def test_a_front_begins_at_the_least_arena_of_a_rewrite(mode: str) -> None:
+    """The plain form needs four times as many bytes, which were called proven."""
+    data = serialize_model(halves())
+    least = rewrite(data, input_mode=mode, goal=Goal(least_ram=True), verify=False).report
+    front = pareto(data, input_mode=mode)
+    assert front.rows[0].ram_bytes == least.after.arena_bytes
+    assert front.claim is not None and front.claim.bound_bytes <= least.after.arena_bytes
 
 
 @pytest.mark.parametrize("axis", [0, 3, -1])

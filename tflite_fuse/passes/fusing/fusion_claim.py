@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tflite_fuse.claim import Claim
-from tflite_fuse.cost.priced_program import PricedProgram
 from tflite_fuse.emit.outside import copies_of
-from tflite_fuse.ir.program import program_of
+from tflite_fuse.ir.program import Program, program_of
 from tflite_fuse.memory.tflm.offline_plan import ALIGNMENT
 from tflite_fuse.memory.tflm.runtimes import runtime_named
+from tflite_fuse.memory.tflm.struct_sizes import Build
 from tflite_fuse.memory.tflm.tail_by_operator import least_shares, least_tail
 from tflite_fuse.model.edit import replace_operators
 from tflite_fuse.model.outside import InputMode
@@ -19,6 +19,7 @@ from tflite_fuse.ops.lowering.in_pieces import whole_and_in_pieces
 from tflite_fuse.ops.lowering.lower import lower_model
 from tflite_fuse.passes.fusing.candidate import Candidate
 from tflite_fuse.passes.options import FuseOptions
+from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.search.bound import BoundRules, least_arena
 from tflite_fuse.search.from_model import graph_from_model
 from tflite_fuse.units import round_up
@@ -40,15 +41,22 @@ def fusion_claim(chosen: Candidate, options: FuseOptions) -> Claim:
     rules = BoundRules(frozenset(site.maker.moved), streamed, options.shares, options.in_place is not None)
     order = _possible(model, _order(len(model.main.operators), chosen))
     model = replace_operators(model, [model.main.operators[index] for index in order])
-    forms = whole_and_in_pieces(model, lower_model(model), site.maker.mode)
-    graphs = [graph_from_model(model, lowered) for lowered in forms]
-    program = program_of(model)
-    tail = least_shares(program, chosen.program, runtime.build)
-    least = min(least_arena(replace(graph, tail=tail), rules) for graph in graphs)
-    floor = least_tail(program, chosen.program, least, runtime.build)
-    bound = round_up(floor, ALIGNMENT)
-    orders = "the only possible order of operators" if _only_order(graphs[0]) else "this order of operators"
+    spelled = spell_out(model)
+    forms = (model, spelled.model) if spelled.replaced else (model,)
+    bound = round_up(min(_least_arena(form, chosen, rules, runtime.build) for form in forms), ALIGNMENT)
+    orders = "the only possible order of operators" if _only_order(program_of(model)) else "this order of operators"
     return Claim(chosen.arena <= bound, bound, _ARENA.format(runtime=runtime) + orders)
+
+
+def _least_arena(model: Model, chosen: Candidate, rules: BoundRules, build: Build) -> int:
+    """Return a lower bound in bytes on the arena of a model in its order, over all choices of blocks."""
+    graphs = [
+        graph_from_model(model, each) for each in whole_and_in_pieces(model, lower_model(model), chosen.site.maker.mode)
+    ]
+    program = program_of(model)
+    tail = least_shares(program, chosen.program, build)
+    least = min(least_arena(replace(graph, tail=tail), rules) for graph in graphs)
+    return least_tail(program, chosen.program, least, build)
 
 
 def _order(count: int, chosen: Candidate) -> list[int]:
@@ -83,6 +91,6 @@ def _possible(model: Model, order: list[int]) -> list[int]:
     return list(possible)
 
 
-def _only_order(graph: PricedProgram) -> bool:
+def _only_order(program: Program) -> bool:
     """Return whether every operator reads an output of the previous one."""
-    return all(set(before.outputs) & set(after.inputs) for before, after in pairwise(graph.steps))
+    return all(set(before.outputs) & set(after.inputs) for before, after in pairwise(program.steps))
