@@ -10,6 +10,8 @@ import pytest
 
 import tflite_fuse
 from scripts.zoo import ModelBuilder
+from tflite_fuse.errors import UsageError
+from tflite_fuse.export.ports import require_arithmetic
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.edit import add_operator_code, replace_operators, replace_tensor
 from tflite_fuse.model.schema import Operator
@@ -64,6 +66,22 @@ def test_a_model_that_the_runtime_refuses_has_no_step_as_it_is(data: TensorType,
         f"next: quantize the {kind} model to int8 (--verbose prints the lines of Python that do it); TensorFlow Lite "
         f"Micro runs no {kind} one"
     )
+
+
+def test_one_operator_that_the_runtime_refuses_suffices() -> None:
+    floats = of_type(network(), TensorType.FLOAT32, TensorType.FLOAT32)
+    weights = floats.main.operators[0].inputs[1]  # type: ignore[index]
+    hybrid = replace_tensor(floats, weights, replace(floats.main.tensors[weights], type=TensorType.INT8))
+    assert [note.details["kind"] for note in conversion_offer(hybrid)] == ["hybrid"]
+    assert [note.details["kind"] for note in conversion_offer(hybrid, floats)] == ["float32"]  # a block holds it
+    model, code = add_operator_code(floats, builtin="QUANTIZE")
+    output = len(model.main.tensors)
+    byte = replace(model.main.tensors[model.main.outputs[0]], type=TensorType.UINT8, name="byte")
+    model = replace(model, subgraphs=(replace(model.main, tensors=(*model.main.tensors, byte)),))
+    model = replace_operators(model, [*model.main.operators, Operator(code, model.main.outputs, (output,))])
+    assert [note.details["kind"] for note in conversion_offer(model)] == ["uint8"]
+    with pytest.raises(UsageError, match=r"^QUANTIZE_\d+ computes in uint8, which TensorFlow Lite Micro refuses"):
+        require_arithmetic(model)
 
 
 def test_recurrent_layers_in_loops_are_converted_anew() -> None:

@@ -27,10 +27,15 @@ _PRUNING = "prune_low_magnitude_"
 """In the names of tensors of TensorFlow's wrappers that prune layers during training."""
 
 
-def conversion_offer(model: Model) -> tuple[Note, ...]:
-    """Return a note on the conversion, or none: recurrent loops, wrappers of pruning, most MACs not of int8.
+def conversion_offer(model: Model, rewritten: Model | None = None) -> tuple[Note, ...]:
+    """Return a note on the conversion, or none: recurrent loops, wrappers of pruning, arithmetic other than int8.
 
-    ``hybrid`` computes in float32 with weights of fewer bits, ``uint8`` in the older quantization.
+    ``hybrid`` computes in float32 with weights of fewer bits, ``uint8`` in the older quantization. One operator of
+    these that stays outside of blocks suffices for a note, because TFLM refuses the model; of float32, most MACs.
+
+    Args:
+        model: the model as it was converted.
+        rewritten: with blocks; default: ``model``.
 
     Raises:
         ModelError: a fused block is damaged.
@@ -39,14 +44,14 @@ def conversion_offer(model: Model) -> tuple[Note, ...]:
         return (note("offered", "fixed batch"),)
     if _is_being_pruned(model):
         return (note("offered", "pruning stripped"),)
-    macs, by_kind = executed_macs(model), dict[str, int]()
-    for operator, count in zip(model.main.operators, macs, strict=True):
-        kind = _kind(model, operator)
-        by_kind[kind] = by_kind.get(kind, 0) + count
-    kind = max(by_kind, key=lambda each: by_kind[each], default="")
-    if not kind or 2 * by_kind[kind] <= sum(macs):
+    _, refused = refused_operator(model if rewritten is None else rewritten) or ("", "")
+    if refused in _REFUSED:
+        return (note("offered", "full int8", kind=refused),)
+    counts = tuple(zip(model.main.operators, executed_macs(model), strict=True))
+    in_floats = sum(count for operator, count in counts if _kind(model, operator))
+    if 2 * in_floats <= sum(count for _, count in counts):
         return ()
-    return (note("offered", "full int8", kind=kind),)
+    return (note("offered", "full int8", kind="float32"),)
 
 
 def _is_being_pruned(model: Model) -> bool:
@@ -79,6 +84,10 @@ def refused_operator(model: Model) -> tuple[str, str] | None:
             return operator_label(model, index), "float16"
         if count and (kind := _kind(model, operator)) in _REFUSED:
             return operator_label(model, index), kind
+        if operator_name(model, operator) == "QUANTIZE" and data is not None and data.type == TensorType.FLOAT32:
+            written = model.main.tensors[operator.output]
+            if written.type == TensorType.UINT8:
+                return operator_label(model, index), "uint8"
     return None
 
 

@@ -97,7 +97,7 @@ def rewrite_model(model: Model, data: bytes, options: RewriteOptions) -> tuple[b
 
             comparisons = compare_in_litert(comparisons, (original, result.model), (data, result.file), inputs, seed)
     spent = (*_about_arena(result.arena), *_about_budget(budget, options))
-    offers = (*conversion_offer(model), *missing_operators(result.model))
+    offers = (*conversion_offer(model, result.model), *missing_operators(result.model))
     notes = (*repaired.notes, *result.notes, *outside_notes(result.model), *spent, *comparisons.notes, *offers)
     report = _report(result, before, comparisons, repaired.notes, options.runtime, options.memory)
     return result.file, replace(report, records=notes, reproducible=not budget.braked)
