@@ -15,6 +15,7 @@ from tests.model.rich_model import rich_model
 from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.files import require_writable
 from tflite_fuse.model import load_model, save_model, serialize_model
+from tflite_fuse.model.edit import add_operator_code
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Metadata, Model, OperatorCode, OptionsTable, SubGraph
 from tflite_fuse.model.types import BUILTIN_CODES
@@ -193,19 +194,24 @@ def test_data_outside_the_flatbuffer_is_refused() -> None:
         load_model(serialize_model(replace(model, buffers=beyond)))
 
 
-def test_an_output_that_nothing_writes_is_refused_by_its_name() -> None:
-    """Also one that an operator reads, such as the memory of a foreign operator: its content is undefined."""
+def test_a_value_that_nothing_writes_is_refused_by_its_name() -> None:
+    """An inference without it is undefined, also for an output that a custom operator uses as memory."""
     model = rich_model()
-    loose = replace(model.main.tensors[8], name="loose")
     number, first = len(model.main.tensors), model.main.operators[0]
-    for inputs in ((0, 1, -1), (0, 1, number)):
+    model, custom = add_operator_code(model, custom="Foreign")
+    output, operand = rf"tensor {number} \(loose\) of subgraph 0 is an output", rf"reads tensor {number} \(loose\)"
+    for code, inputs, outputs, refused in (
+        (first.opcode_index, (0, 1, -1), (number,), output),
+        (custom, (0, 1, number), (number,), output),
+        (first.opcode_index, (0, 1, number), (), operand),
+    ):
         data = _main(
             model,
-            tensors=(*model.main.tensors, loose),
-            operators=(replace(first, inputs=inputs), *model.main.operators[1:]),
-            outputs=(*model.main.outputs, number),
+            tensors=(*model.main.tensors, replace(model.main.tensors[8], name="loose")),
+            operators=(replace(first, opcode_index=code, inputs=inputs), *model.main.operators[1:]),
+            outputs=(*model.main.outputs, *outputs),
         )
-        with pytest.raises(ModelError, match=rf"^the model: tensor {number} \(loose\) .* output that nothing writes"):
+        with pytest.raises(ModelError, match=f"^the model: .*{refused}.* nothing writes"):
             load_model(data)
 
 

@@ -38,7 +38,7 @@ def validate(model: Model) -> None:
         _check_constants(model, graph, number)
         _check_operators(model, graph, number)
         _check_dataflow(model, graph, number)
-    _check_outputs(model)
+    _check_values(model)
     _check_extras(model)
 
 
@@ -127,17 +127,34 @@ def _check_dataflow(model: Model, graph: SubGraph, number: int) -> None:
                 )
 
 
-def _check_outputs(model: Model) -> None:
-    """Refuse outputs of an inference that hold no result; variables outlive it. Without operators there is none."""
+def _check_values(model: Model) -> None:
+    """Refuse outputs and operands of an inference that hold nothing; variables outlive it.
+
+    Custom operators may use tensors as memory. Without operators there is no inference.
+    """
     graph = model.main
+    for position, operator in enumerate(graph.operators):
+        is_builtin = model.operator_codes[operator.opcode_index].custom_code is None
+        for index in operator.inputs or () if is_builtin else ():
+            if index >= 0 and not _holds_a_value(model, index):
+                raise ModelError(
+                    f"{_label(model, operator, position)} of subgraph 0 reads tensor {index} "
+                    f"({graph.tensors[index].name}), which nothing writes: no operator does, and it is neither an "
+                    "input nor a constant"
+                )
     for index in graph.outputs if graph.operators else ():
-        tensor = graph.tensors[index]
-        has_content = index in graph.inputs or tensor.is_variable or model.buffers[tensor.buffer].data
-        if not has_content and index not in graph.writers:
+        if not _holds_a_value(model, index):
             raise ModelError(
-                f"tensor {index} ({tensor.name}) of subgraph 0 is an output that nothing writes: no operator does, and "
-                "it is neither an input nor a constant"
+                f"tensor {index} ({graph.tensors[index].name}) of subgraph 0 is an output that nothing writes: no "
+                "operator does, and it is neither an input nor a constant"
             )
+
+
+def _holds_a_value(model: Model, index: int) -> bool:
+    graph, tensor = model.main, model.main.tensors[index]
+    is_empty = 0 in tensor.dims
+    has_content = index in graph.inputs or tensor.is_variable or model.buffers[tensor.buffer].data or is_empty
+    return bool(has_content) or index in graph.writers
 
 
 def _check_extras(model: Model) -> None:

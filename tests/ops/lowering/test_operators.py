@@ -223,14 +223,3 @@ def test_a_softmax_between_tensors_of_different_rank_is_refused() -> None:
     x, y = raw.tensor((1, 1, 5, 4)), raw.tensor((5, 4), 1 / 256, -128)
     (reason,) = fusability(one_operator("SOFTMAX", [x], raw, y, make_options("SoftmaxOptions", beta=1.0)))
     assert reason == "it makes 2 dimensions of 4, for which the runtime reads sizes that are not there"
-
-
-def test_readers_of_an_unwritten_tensor_stay_outside_and_the_rest_is_proven() -> None:
-    """No proof could say that a block reads the same there."""
-    raw = RawModel()
-    x, nothing = raw.tensor((1, 6, 6, 2)), raw.tensor((1, 6, 6, 2))
-    known, unknown = add_convolution(raw, x, (1, 6, 6, 2)), add_convolution(raw, nothing, (1, 6, 6, 2))
-    model = raw.build([x], [known, unknown])
-    assert fusability(model) == (None, f"it reads {model.main.tensors[nothing].name}, which nothing writes")
-    proven = rewrite(serialize_model(model), verify=False).report.proven
-    assert (proven.blocks, proven.operators) == (1, 1)

@@ -120,8 +120,8 @@ def lower_model(model: Model) -> Lowerings:
     Operators that become a table together refer to each other. An operator that is a stage only as part of a table
     yields a reason if there is no table.
     """
-    written, read = {*model.main.inputs, *model.main.writers}, {*model.main.outputs, *model.main.readers}
-    results = [_lower_or_reason(model, index, written, read) for index in range(len(model.main.operators))]
+    read = {*model.main.outputs, *model.main.readers}
+    results = [_lower_or_reason(model, index, read) for index in range(len(model.main.operators))]
     lowered = {index: each for index, each in enumerate(results) if not isinstance(each, str)}
     tables = find_tables(lowered, model.main.readers, lambda tensor: tensor in model.main.outputs)
     inner = {each for table in tables.values() for each in table.operators} - tables.keys()
@@ -154,19 +154,12 @@ def _units(tables: Mapping[int, Table]) -> list[tuple[int, ...]]:
     return [tuple(sorted(unit)) for unit in units if len(unit) > 1]
 
 
-def _lower_or_reason(model: Model, index: int, written: Set[int], read: Set[int]) -> Lowered | str:
-    """Return a lowered operator, or a reason: no proof covers an input without a writer, no block computes for nothing.
-
-    Args:
-        written, read: tensors with a writer, and with a reader.
-    """
+def _lower_or_reason(model: Model, index: int, read: Set[int]) -> Lowered | str:
+    """Return a lowered operator, or a reason; blocks compute only tensors that are ``read``."""
     try:
         lowered = lower_operator(model, index)
     except BlockError as error:
         return Reason(str(error), error.tensor)
-    unknown = [each.index for each in lowered.inputs if each.constant is None and each.index not in written]
-    if unknown:
-        return f"it reads {model.main.tensors[unknown[0]].name}, which nothing writes"
     return lowered if lowered.output.index in read else "nothing reads its output"
 
 
