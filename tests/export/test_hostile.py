@@ -110,6 +110,16 @@ def test_a_dynamic_shape_is_refused(format: str, tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize("format", ANY_MODEL)
+def test_a_tensor_of_other_bytes_than_its_block_uses_is_refused(format: str, tmp_path: Path) -> None:
+    model = load_model(fused())
+    for shape, nbytes in (((), 1), ((1, 0, 10, 3), 0), ((1, 12, 11, 3), 396)):
+        tensors = (replace(model.main.tensors[0], shape=shape), *model.main.tensors[1:])
+        with pytest.raises(ModelError, match=rf"TFLITE_FUSE_0 uses 360 bytes of tensor \S+, which has {nbytes}$"):
+            export_model(changed(fused(), tensors=tensors), tmp_path / "model", format)
+    assert not (tmp_path / "model").exists()
+
+
 def test_damaged_blocks_are_refused_for_c(tmp_path: Path) -> None:
     model = load_model(fused())
     block = model.main.operators[0]

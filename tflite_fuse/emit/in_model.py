@@ -18,6 +18,7 @@ from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode
 from tflite_fuse.model.schema import Model, Operator, SubGraph
+from tflite_fuse.model.types import tensor_nbytes
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,16 @@ def _decoded(model: Model, index: int) -> BlockPlan:
         decoded = decode(operator.custom_options or b"", data or b"")
     except BlockError as error:
         raise ModelError(f"{operator_label(model, index)} is not a valid fused block: {error}") from error
-    return BlockPlan(decoded.block, decoded.config, decoded.outside, decoded.slow)
+    plan = BlockPlan(decoded.block, decoded.config, decoded.outside, decoded.slow)
+    read, written = _operands(model.main, index, plan)
+    for inside, tensor in (read | written).items():
+        described, used = model.main.tensors[tensor], plan.block.tensors[inside].nbytes
+        if tensor_nbytes(described) != used:
+            raise ModelError(
+                f"{operator_label(model, index)} uses {used:,} bytes of tensor {described.name}, which has "
+                f"{tensor_nbytes(described):,}"
+            )
+    return plan
 
 
 def _sources(plan: BlockPlan) -> list[int]:
