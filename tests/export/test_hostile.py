@@ -130,6 +130,13 @@ def test_damaged_blocks_are_refused_for_c(tmp_path: Path) -> None:
             export_model(changed(fused(), operators=operators), tmp_path / "model", "c")
 
 
+@pytest.mark.parametrize("format", ["c", "zephyr"])
+def test_an_operator_that_no_format_runs_leads_to_no_other_format(format: str, tmp_path: Path) -> None:
+    why = "my op_0 is no fused block and becomes none by itself, and no project of an export registers it$"
+    with pytest.raises(UsageError, match=why):
+        export_model(custom_model("my op", b""), tmp_path / "model", format)
+
+
 @pytest.mark.parametrize("format", [name for name in ANY_MODEL if name not in ("c", "zephyr")])
 def test_operators_without_a_resolver_entry_are_named(format: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no project of an export registers the custom operator my op"):

@@ -18,6 +18,7 @@ from tflite_fuse.model.operators import RENAMING, operator_label, operator_name
 from tflite_fuse.model.outside import OutsideInput
 from tflite_fuse.model.schema import Model, Operator
 from tflite_fuse.model.types import TensorType, tensor_nbytes, type_name
+from tflite_fuse.runtime.registration import method
 from tflite_fuse.units import round_up
 
 _CONVERSIONS_BEFORE, _CONVERSIONS_BEHIND = ("QUANTIZE",), ("QUANTIZE", "DEQUANTIZE")
@@ -238,6 +239,7 @@ def _require_runnable(model: Model, index: int, advice: str) -> None:
     name, inputs, outputs = operator_name(model, operator), operator.inputs or (), operator.outputs or ()
     if name not in RENAMING and name != FUSED_OPERATOR:
         way = f", so the model does not run without TensorFlow Lite Micro: {advice}" if advice else ""
+        way = ", and no project of an export registers it" if method(name) is None else way
         raise UsageError(f"{label} is no fused block and becomes none by itself{way}")
     most = OUTSIDE_LIMIT + 1
     if name == FUSED_OPERATOR and inputs and outputs:
