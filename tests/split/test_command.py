@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from scripts.zoo.float_twin import float_twin
 from tests.split.networks import branching_model
 from tests.test_cli import validate
 from tflite_fuse.cli import app
@@ -56,6 +57,14 @@ def test_a_verified_split_writes_plan_report_and_trace(folder: Path, tmp_path: P
 def test_the_table_names_every_worker_and_the_parts_not_run(folder: Path) -> None:
     code, text = run(folder, "--strategy", "frequency")
     assert code == 0 and all(name in text for name in ("quick", "slow", "other", "not run", "SOFTMAX"))
+
+
+def test_a_split_without_work_for_workers_is_reported(folder: Path, tmp_path: Path) -> None:
+    """Workers compute int8."""
+    save_model(float_twin(branching_model()), tmp_path / "model.tflite")
+    (tmp_path / "workers.toml").write_text(WORKERS)
+    code, text = run(tmp_path)
+    assert code == 0 and "no worker computes: every operator runs at the coordinator; not run" in text
 
 
 @pytest.mark.parametrize(

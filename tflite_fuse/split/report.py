@@ -77,6 +77,8 @@ def split_verdict(split: Split) -> str:
     ratio = split.timeline.seconds / split.one_seconds if split.one_seconds else 1.0
     verified = split.verified
     proved = "not run" if verified is None else f"same bytes as {verified.runtime} on {verified.inputs} inputs"
+    if not any(needs.instructions for needs in split.needs):
+        return f"no worker computes: every operator runs at the coordinator; {proved}"
     return (
         f"{split.timeline.payload_bytes:,} bytes moved in {len(split.timeline.messages):,} messages, "
         f"{split.timeline.seconds * 1000:.1f} ms predicted, {ratio:.2f} of one worker alone, "
