@@ -15,7 +15,8 @@ import pytest
 import tflite_fuse
 from scripts.zoo.networks import inverted_residual_network
 from tests.told import told
-from tflite_fuse import Goal, LimitError, UsageError
+from tflite_fuse import Goal, LimitError, ModelError, UsageError
+from tflite_fuse.export.package import export_model
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.tail import loading_bytes
 from tflite_fuse.model import load_model, serialize_model
@@ -39,6 +40,23 @@ def test_paths_and_bytes_are_alike(tmp_path: Path) -> None:
     by_path, by_bytes = tflite_fuse.rewrite(path, verify=False), tflite_fuse.rewrite(MODEL, verify=False)
     assert by_path.model == by_bytes.model
     assert tflite_fuse.verify(path, by_bytes.model, inputs=4).bit_exact
+
+
+def test_a_damaged_block_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
+    path, fused = tmp_path / "m.tflite", tflite_fuse.rewrite(MODEL, verify=False).model
+    options = load_model(fused).main.operators[0].custom_options or b""
+    at = fused.index(options) + len(options) // 2
+    path.write_bytes(fused[:at] + b"\xff" * 8 + fused[at + 8 :])
+    uses: Sequence[Callable[[], object]] = (
+        lambda: tflite_fuse.inspect(path),
+        lambda: tflite_fuse.rewrite(path),
+        lambda: tflite_fuse.pareto(path),
+        lambda: tflite_fuse.verify(MODEL, path),
+        lambda: export_model(path, tmp_path / "project", "c"),
+    )
+    for use in uses:
+        with pytest.raises(ModelError, match=f"^{path}: TFLITE_FUSE_0 is not a valid fused block"):
+            use()
 
 
 def test_the_default_recomputes_nothing_and_needs_less() -> None:

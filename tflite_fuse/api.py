@@ -11,7 +11,7 @@ from pathlib import Path
 from tflite_fuse.converting.convert import Converted as Converted
 from tflite_fuse.converting.convert import convert as convert
 from tflite_fuse.cost.instructions import Target
-from tflite_fuse.emit.in_model import with_plans
+from tflite_fuse.emit.in_model import load_with_plans, with_plans
 from tflite_fuse.errors import TfliteFuseError, UsageError
 from tflite_fuse.memory.budget import reporting_to
 from tflite_fuse.memory.tflm.runtimes import DEFAULT_RUNTIME
@@ -144,7 +144,7 @@ def pareto(source: Source, options: FuseOptions) -> FrontReport:
     from tflite_fuse.rewriting.trades import trades
 
     goal = Goal(least_ram=True) if options.memory is None else None
-    return trades(load_model(source), replace(options, goal=goal), _name(source) or "model")
+    return trades(_read(source)[1], replace(options, goal=goal), _name(source) or "model")
 
 
 @takes(MetricsOptions)
@@ -236,7 +236,7 @@ def verify(
 def _read(source: Source, name: str | None = None) -> tuple[bytes, Model]:
     """Return the file, read once, and the model in it."""
     data = read_source(source)
-    return data, load_model(data, name or _name(source) or "the model")
+    return data, load_with_plans(data, name or _name(source) or "the model")
 
 
 def _name(source: Source) -> str:

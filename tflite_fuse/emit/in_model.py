@@ -14,6 +14,7 @@ from tflite_fuse.emit.decode import decode
 from tflite_fuse.errors import BlockError, ModelError
 from tflite_fuse.ir.program import CUSTOM_CODE, FUSED_OPERATOR, Overlap, Program, arena_tensors
 from tflite_fuse.model.edit import replace_operators
+from tflite_fuse.model.file import Source, load_model
 from tflite_fuse.model.macs import operator_macs
 from tflite_fuse.model.operators import operator_label, operator_name
 from tflite_fuse.model.outside import InputMode
@@ -51,6 +52,20 @@ def operands_of(graph: SubGraph, operator: Operator) -> Operands:
     while inputs and len(own) < 2 and inputs[-1] >= 0 and graph.tensors[inputs[-1]].is_variable:
         own.insert(0, inputs.pop())
     return Operands(tuple(inputs), tuple(own[:-1]), tuple(own[-1:]), constants, tuple(outputs), scratch)
+
+
+def load_with_plans(source: Source, name: str) -> Model:
+    """Return a checked model with the plan of every fused block attached to its operator.
+
+    Raises:
+        UsageError: the path cannot be read.
+        ModelError: the file or a block in it is damaged; the message begins with ``name``.
+    """
+    model = load_model(source, name)
+    try:
+        return with_plans(model)
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from error
 
 
 def with_plans(model: Model) -> Model:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tflite_fuse.emit.in_model import block_overlaps
+from tflite_fuse.emit.in_model import block_overlaps, load_with_plans
 from tflite_fuse.errors import PlanError, UsageError
 from tflite_fuse.export import library
 from tflite_fuse.export.benchmark import (
@@ -33,7 +33,7 @@ from tflite_fuse.ir.program import FUSED_OPERATOR
 from tflite_fuse.memory.checker import plan_fault
 from tflite_fuse.memory.tflm.runtimes import Runtime, runtime_for
 from tflite_fuse.model.edit import remove_metadata
-from tflite_fuse.model.file import load_model, read_source, serialize_model
+from tflite_fuse.model.file import read_source, serialize_model
 from tflite_fuse.model.memories import slow_bytes
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.schema import Model
@@ -294,9 +294,9 @@ def _benchmark(
 
 
 def _read(source: str | os.PathLike[str] | bytes) -> _Read:
-    title, name = ("a model", None) if isinstance(source, bytes) else (Path(source).name, str(source))
+    title, name = ("a model", "the model") if isinstance(source, bytes) else (Path(source).name, str(source))
     file = read_source(source)
-    model = remove_metadata(load_model(file, name), WITNESS_METADATA)
+    model = remove_metadata(load_with_plans(file, name), WITNESS_METADATA)
     return _Read(title, file, serialize_model(model), model)
 
 
