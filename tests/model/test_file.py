@@ -16,6 +16,7 @@ from tflite_fuse.errors import ModelError, TfliteFuseError, UsageError
 from tflite_fuse.files import require_writable
 from tflite_fuse.model import load_model, save_model, serialize_model
 from tflite_fuse.model.edit import add_operator_code
+from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.model.schema import Metadata, Model, OperatorCode, OptionsTable, SubGraph
 from tflite_fuse.model.types import BUILTIN_CODES
@@ -213,6 +214,16 @@ def test_a_value_that_nothing_writes_is_refused_by_its_name() -> None:
         )
         with pytest.raises(ModelError, match=f"^the model: .*{refused}.* nothing writes"):
             load_model(data)
+
+
+@pytest.mark.parametrize("shape", [(), (8,), (1, 8, 8), (1, 1, 8, 8, 3)])
+def test_a_window_over_other_than_four_dimensions_is_refused(shape: tuple[int, ...]) -> None:
+    """Kernels of the runtime read four without a look at their number."""
+    model = rich_model()
+    assert operator_name(model, model.main.operators[0]) == "CONV_2D"
+    image = replace(model.main.tensors[0], shape=shape)
+    with pytest.raises(ModelError, match=r"operator 0 \(CONV_2D\) .* four dimensions, and tensor 0 \(in\) has"):
+        load_model(_main(model, tensors=(image, *model.main.tensors[1:])))
 
 
 def test_outputs_that_hold_something_without_a_writer_are_read() -> None:

@@ -38,6 +38,7 @@ def validate(model: Model) -> None:
         _check_constants(model, graph, number)
         _check_operators(model, graph, number)
         _check_dataflow(model, graph, number)
+        _check_maps(model, graph, number)
     _check_values(model)
     _check_extras(model)
 
@@ -102,6 +103,21 @@ def _check_operators(model: Model, graph: SubGraph, number: int) -> None:
         _check_indices(operator.intermediates or (), len(graph.tensors), f"intermediate list of {where}", lowest=-1)
         if has_foreign_options(operator_name(model, operator), operator):
             raise ModelError(f"{where} has the options of another kind of operator")
+
+
+_OF_MAPS = ("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D")
+"""Operators whose kernels in TFLM read and write four dimensions, whatever a tensor has."""
+
+
+def _check_maps(model: Model, graph: SubGraph, number: int) -> None:
+    for position, operator in enumerate(graph.operators):
+        is_of_maps = operator_name(model, operator) in _OF_MAPS
+        for index in (*(operator.inputs or ())[:1], *(operator.outputs or ())) if is_of_maps else ():
+            if index >= 0 and len(graph.tensors[index].dims) != 4:
+                raise ModelError(
+                    f"{_label(model, operator, position)} of subgraph {number} needs a map of four dimensions, and "
+                    f"tensor {index} ({graph.tensors[index].name}) has the shape {list(graph.tensors[index].dims)}"
+                )
 
 
 def _label(model: Model, operator: Operator, index: int) -> str:
