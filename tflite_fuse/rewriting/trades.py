@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from math import inf
@@ -10,6 +11,7 @@ from tflite_fuse.claim import Claim
 from tflite_fuse.cost.instructions import Core, Cycles, prediction_error
 from tflite_fuse.cost.priced_program import WorkUnit
 from tflite_fuse.emit.in_model import block_overlaps
+from tflite_fuse.emit.outside import copies_of
 from tflite_fuse.errors import BudgetError, LimitError
 from tflite_fuse.ir.program import program_of
 from tflite_fuse.memory.tflm.offline_plan import remove_plan
@@ -70,27 +72,26 @@ def placed_front(model: Model, options: FuseOptions, original: Model | None = No
         ModelError: an arena tensor has a dynamic shape or elements without a size.
     """
     fuse, spelled = Fuse(replace(options, goal=Goal(least_ram=True)), original=original), spell_out(model)
-    inside = frozenset[str]().union(*spelled.replaced.values())
-    forms = [(model, frozenset[str]()), *([(spelled.model, inside)] if spelled.replaced else [])]
-    pool, sites, failures = list[Candidate](), list[Site](), list[LimitError]()
-    for form, names in forms:
-        try:
-            sites.append(fuse.site(form))
-        except BudgetError:
+    pool, site, failure = list[Candidate](), None, None
+    try:
+        site = fuse.site(model)
+        pool += _explored(site)
+    except LimitError as error:
+        if isinstance(error, BudgetError) or not spelled.replaced:
             raise
-        except LimitError as error:
-            failures.append(error)
-        else:
-            pool += _explored(sites[-1], names)
+        failure = error
+    if spelled.replaced:
+        with contextlib.suppress(LimitError):
+            pool += _explored(fuse.site(spelled.model), frozenset[str]().union(*spelled.replaced.values()))
     points = tuple(_unbeaten(pool))
-    if not points:
-        raise failures[0]
-    if failures:  # the model as it is has no point
-        sites.insert(0, replace(fuse, options=replace(fuse.options, input_mode=InputMode.RESIDENT)).site(model))
-    return PlacedFront(points, sites[0].unfused, fusion_claim(points[0], options))
+    if failure is not None and not points:
+        raise failure
+    if site is None or copies_of(site.maker.model):  # the file has no copies of its inputs
+        site = replace(fuse, options=replace(fuse.options, input_mode=InputMode.RESIDENT)).site(model)
+    return PlacedFront(points, site.unfused, fusion_claim(points[0], options))
 
 
-def _explored(site: Site, inside: Set[str]) -> Iterator[Candidate]:
+def _explored(site: Site, inside: Set[str] = frozenset()) -> Iterator[Candidate]:
     """Yield the candidates of a form for the usual goals, in which blocks write all tensors of the names ``inside``."""
     pool = list[Candidate]()
     for goal in (NOTHING_RECOMPUTED, Goal(least_ram=True), *(Goal(max_compute=factor) for factor in FACTORS)):

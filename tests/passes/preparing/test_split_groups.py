@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from scripts.zoo.float_twin import float_twin
 from tests.drawing.raw_models import ACTIVATIONS, SAME, VALID, RawModel, add_convolution, edgy_int8, seeds
-from tflite_fuse.api import rewrite
+from tflite_fuse.api import pareto, rewrite
 from tflite_fuse.check import validate
 from tflite_fuse.errors import LimitError
 from tflite_fuse.model import Model, load_model, serialize_model
 from tflite_fuse.model.operators import operator_name
 from tflite_fuse.model.options import make_options
 from tflite_fuse.notes import note
+from tflite_fuse.passes.goal import Goal
 from tflite_fuse.passes.preparing.spell_out import spell_out
 from tflite_fuse.runtime import tflm
 
@@ -116,6 +117,17 @@ def test_a_block_goes_through_groups() -> None:
     assert set(names(load_model(result.model))) == {"CUSTOM:TFLITE_FUSE"}
     assert result.report.after.arena_bytes < 0.6 * result.report.before.arena_bytes
     assert note("changed", "groups", "CONV_2D_1", groups=3) in result.report.records
+
+
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+def test_a_front_begins_at_the_least_arena_of_a_rewrite_and_ends_at_the_file(mode: str) -> None:
+    raw = RawModel()
+    image = raw.tensor((1, 24, 24, 12), 0.3, -7)
+    data = serialize_model(raw.build([image], [add_grouped(raw, image, 3, 24, 3, 2, SAME, 1, True)]))
+    least = rewrite(data, input_mode=mode, goal=Goal(least_ram=True), verify=False).report
+    front = pareto(data, input_mode=mode)
+    assert front.rows[0].ram_bytes == least.after.arena_bytes
+    assert front.unfused_ram_bytes == least.before.arena_bytes
 
 
 def test_more_groups_than_one_concatenation_joins_stay() -> None:
