@@ -106,17 +106,19 @@ def _check_operators(model: Model, graph: SubGraph, number: int) -> None:
 
 
 _OF_MAPS = ("AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D")
-"""Operators whose kernels in TFLM read and write four dimensions, whatever a tensor has."""
+"""Operators whose kernels in TFLM read and write four dimensions of a tensor with any number of them."""
 
 
 def _check_maps(model: Model, graph: SubGraph, number: int) -> None:
     for position, operator in enumerate(graph.operators):
-        is_of_maps = operator_name(model, operator) in _OF_MAPS
-        for index in (*(operator.inputs or ())[:1], *(operator.outputs or ())) if is_of_maps else ():
-            if index >= 0 and len(graph.tensors[index].dims) != 4:
+        if operator_name(model, operator) not in _OF_MAPS:
+            continue
+        for index in (*(operator.inputs or ())[:1], *(operator.outputs or ())):
+            tensor = graph.tensors[index]
+            if index >= 0 and len(tensor.dims) != 4:
                 raise ModelError(
                     f"{_label(model, operator, position)} of subgraph {number} needs a map of four dimensions, and "
-                    f"tensor {index} ({graph.tensors[index].name}) has the shape {list(graph.tensors[index].dims)}"
+                    f"tensor {index} ({tensor.name}) has the shape {list(tensor.dims)}"
                 )
 
 
@@ -143,6 +145,9 @@ def _check_dataflow(model: Model, graph: SubGraph, number: int) -> None:
                 )
 
 
+_UNWRITTEN = "nothing writes: no operator does, and it is neither an input nor a constant"
+
+
 def _check_values(model: Model) -> None:
     """Refuse outputs and operands of an inference that hold nothing; variables outlive it.
 
@@ -150,27 +155,23 @@ def _check_values(model: Model) -> None:
     """
     graph = model.main
     for position, operator in enumerate(graph.operators):
-        is_builtin = model.operator_codes[operator.opcode_index].custom_code is None
-        for index in operator.inputs or () if is_builtin else ():
+        if model.operator_codes[operator.opcode_index].custom_code is not None:
+            continue
+        for index in operator.inputs or ():
             if index >= 0 and not _holds_a_value(model, index):
-                raise ModelError(
-                    f"{_label(model, operator, position)} of subgraph 0 reads tensor {index} "
-                    f"({graph.tensors[index].name}), which nothing writes: no operator does, and it is neither an "
-                    "input nor a constant"
-                )
+                where = f"{_label(model, operator, position)} of subgraph 0"
+                raise ModelError(f"{where} reads tensor {index} ({graph.tensors[index].name}), which {_UNWRITTEN}")
     for index in graph.outputs if graph.operators else ():
         if not _holds_a_value(model, index):
-            raise ModelError(
-                f"tensor {index} ({graph.tensors[index].name}) of subgraph 0 is an output that nothing writes: no "
-                "operator does, and it is neither an input nor a constant"
-            )
+            name = graph.tensors[index].name
+            raise ModelError(f"tensor {index} ({name}) of subgraph 0 is an output that {_UNWRITTEN}")
 
 
 def _holds_a_value(model: Model, index: int) -> bool:
     graph, tensor = model.main, model.main.tensors[index]
-    is_empty = 0 in tensor.dims
-    has_content = index in graph.inputs or tensor.is_variable or model.buffers[tensor.buffer].data or is_empty
-    return bool(has_content) or index in graph.writers
+    if index in graph.inputs or index in graph.writers or tensor.is_variable:
+        return True
+    return 0 in tensor.dims or bool(model.buffers[tensor.buffer].data)
 
 
 def _check_extras(model: Model) -> None:

@@ -158,7 +158,7 @@ WORDING: Mapping[tuple[str, str], str | Callable[[Note], str]] = {
     "on cores with the DSP extension (Cortex-M4, M7, M33 ...) and cost time on others",
     ("offered", "more RAM"): "{more_bytes:,} B more would save {saved:.0%} of the expected {unit}: "
     "--max-ram {max_ram_bytes}",
-    ("offered", "full int8"): "the model computes in {kind}; int8 needs less flash and, in all but the smallest "
+    ("offered", "full int8"): "the model has {kind} operators; int8 needs less flash and, in all but the smallest "
     "models, less RAM: quantize the model that it was converted from to int8",
     ("offered", "other operators"): "TensorFlow Lite Micro lacks {names}: convert the model anew without",
     ("offered", "own operators"): "no project of an export registers {names}: a program of yours has to",
